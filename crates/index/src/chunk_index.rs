@@ -1,0 +1,80 @@
+//! The two seams of this crate: [`Filter`] and [`ChunkIndex`], and the values they speak of.
+
+use onefold_chunk::Fingerprint;
+
+use crate::Result;
+
+/// The name of a container: random, so that many writers need not agree on one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ContainerId(pub u64);
+
+impl std::fmt::Display for ContainerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Where a chunk lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Location {
+    /// The container that holds the chunk.
+    pub container: ContainerId,
+}
+
+/// What an index did and holds; counters count from `open`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct IndexStats {
+    /// Entries that `iterate` would give, as far as known without reading (duplicates and removed ones may count).
+    pub entries: u64,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Fingerprints asked for.
+    pub lookups: u64,
+    /// Of those, found.
+    pub hits: u64,
+    /// Page reads that lookups caused.
+    pub lookup_reads: u64,
+    /// Of those, reads that found nothing (a filter's false positive).
+    pub false_reads: u64,
+    /// Bytes written, merges included.
+    pub bytes_written: u64,
+}
+
+/// From fingerprints to locations. Advice: it may have forgotten, and what it says is true of a container only while that exists.
+pub trait ChunkIndex: Send {
+    /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a segment of a stream, some hundreds.
+    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
+
+    /// Adds or replaces; the newest location of a fingerprint wins. Durable after `checkpoint`.
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()>;
+
+    /// Forgets these fingerprints. Durable after `checkpoint`.
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()>;
+
+    /// Forgets every entry that points into one of `containers` (they were deleted). Durable after `checkpoint`.
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
+
+    /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.
+    fn checkpoint(&mut self) -> Result<()>;
+
+    /// Every live entry, in no order; an error of `visit` ends it.
+    fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>) -> Result<()>;
+
+    /// RAM held now, in bytes, as an allocator would count it.
+    fn ram_bytes(&self) -> usize;
+
+    /// What it did and holds.
+    fn stats(&self) -> IndexStats;
+}
+
+/// A set that may err to one side: `false` is a promise, `true` is not.
+pub trait Filter: Send {
+    /// Sets `present[i]` where `keys[i]` may be in the set, clears it where it surely is not.
+    fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()>;
+
+    /// Adds all `keys`.
+    fn insert(&mut self, keys: &[Fingerprint]) -> Result<()>;
+
+    /// RAM held now, in bytes.
+    fn ram_bytes(&self) -> usize;
+}

@@ -1,0 +1,8 @@
+//! Filters and fingerprint indexes over [`onefold_io`], one paper or one idea a file. An index is advice, never truth.
+#![forbid(unsafe_code)]
+
+mod chunk_index;
+mod error;
+
+pub use chunk_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location};
+pub use error::{Error, Result};

@@ -1,0 +1,3 @@
+//! The program: one file per verb.
+#![forbid(unsafe_code)]
+fn main() {}

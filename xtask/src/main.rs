@@ -1,0 +1,2 @@
+//! Tasks of the project: ci, test, tidy, golden, bench.
+fn main() {}
