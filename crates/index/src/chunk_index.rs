@@ -58,7 +58,8 @@ pub trait ChunkIndex: Send {
     fn checkpoint(&mut self) -> Result<()>;
 
     /// Every live entry, in no order; an error of `visit` ends it.
-    fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>) -> Result<()>;
+    fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>)
+    -> Result<()>;
 
     /// RAM held now, in bytes, as an allocator would count it.
     fn ram_bytes(&self) -> usize;

@@ -3,6 +3,10 @@
 
 mod chunk_index;
 mod error;
+mod ram;
+mod strata;
 
 pub use chunk_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location};
 pub use error::{Error, Result};
+pub use ram::RamIndex;
+pub use strata::{Strata, StrataOptions};
