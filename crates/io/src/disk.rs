@@ -27,7 +27,9 @@ pub trait Disk: Send + Sync {
 
     /// All `reads`, in any order and as much at once as the device likes. Fails as `read_at` would for one of the failed reads.
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
-        reads.iter_mut().try_for_each(|read| self.read_at(read.buf, read.offset))
+        reads
+            .iter_mut()
+            .try_for_each(|read| self.read_at(read.buf, read.offset))
     }
 
     /// Writes all of `data` at `offset`; the disk grows where needed. Durable only after `sync`.

@@ -2,6 +2,12 @@
 
 mod disk;
 mod error;
+pub mod file;
+pub mod frame;
+pub mod mem;
+pub mod varint;
 
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
+pub use file::{FileDir, FileDisk};
+pub use mem::{MemDir, MemDisk};
