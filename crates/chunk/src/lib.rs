@@ -2,6 +2,10 @@
 
 mod chunker;
 mod fingerprint;
+pub mod fixed;
+mod names;
+pub mod sieve;
 
 pub use chunker::{Chunker, Limits};
 pub use fingerprint::Fingerprint;
+pub use names::{UnknownChunker, by_name, names};

@@ -1,2 +1,51 @@
 //! Containers, sessions, sweep, verify and repair. The store knows no file, path or socket of its users.
+//!
+//! The way down: a [`Session`] gives a [`ChunkWriter`], which drops duplicates, gathers blocks, and stores containers. The way up: a
+//! [`ChunkReader`] finds a chunk in the container that its [`ChunkRef`] names. Containers are the truth, the index is advice.
 #![forbid(unsafe_code)]
+
+mod building;
+pub mod compression;
+pub mod condemned;
+pub mod config;
+pub mod container;
+mod entropy;
+mod error;
+pub mod ingested;
+mod keys;
+pub mod objects;
+pub mod pin;
+mod reader;
+mod repository;
+mod roots;
+mod session;
+pub mod slots;
+mod writer;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+
+pub use compression::Compression;
+pub use config::{Config, Encryption};
+pub use container::StreamKind;
+pub use entropy::Entropy;
+pub use error::{Error, Result};
+pub use keys::{Fingerprinter, Secret};
+pub use pin::PinInfo;
+pub use reader::{ChunkData, ChunkReader};
+pub use repository::{InitOptions, OpenOptions, Repository};
+pub use roots::{RootId, Roots};
+pub use session::{Session, SessionKind};
+pub use slots::KdfCost;
+pub use writer::{ChunkWriter, WriteStats};
+
+/// A chunk, and the container that held it when the reference was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ChunkRef {
+    /// The chunk's name.
+    pub fingerprint: Fingerprint,
+    /// Where it lay; if the sweep has moved it, the index knows.
+    pub container: ContainerId,
+    /// Its length in bytes.
+    pub len: u32,
+}

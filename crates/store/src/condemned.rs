@@ -1,0 +1,54 @@
+//! The sweep's list: containers that will be deleted. Specified in FORMAT.md, "Condemned".
+//!
+//! It is durable before the sweep looks for sessions, and a session reads it after it made itself visible: see ARCHITECTURE.md.
+
+use onefold_index::ContainerId;
+use onefold_io::ErrorKind;
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::varint::ByteReader;
+
+use crate::objects::ObjectStore;
+use crate::{Error, Result};
+
+/// The frame of the list.
+pub const CONDEMNED: FrameKind = FrameKind {
+    magic: *b"1FCONDMN",
+    version: 1,
+};
+/// The name of its object.
+pub const CONDEMNED_OBJECT: &str = "condemned";
+
+/// The condemned containers, sorted; empty where no sweep is under way.
+pub fn read(objects: &dyn ObjectStore) -> Result<Vec<ContainerId>> {
+    let bytes = match objects.get(CONDEMNED_OBJECT) {
+        Ok(bytes) => bytes,
+        Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    decode(&bytes)
+}
+
+/// Makes `containers` the list, durably.
+pub fn write(objects: &dyn ObjectStore, containers: &[ContainerId]) -> Result<()> {
+    let mut sorted = containers.to_vec();
+    sorted.sort_unstable();
+    let payload: Vec<u8> = sorted.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+    objects.put(
+        CONDEMNED_OBJECT,
+        &[&frame::encode_frame(CONDEMNED, 0, &payload)],
+    )
+}
+
+/// From stored bytes.
+pub fn decode(bytes: &[u8]) -> Result<Vec<ContainerId>> {
+    let payload = frame::decode_frame(CONDEMNED, bytes, CONDEMNED_OBJECT, 0)?.payload;
+    let mut reader = ByteReader::new(payload, CONDEMNED_OBJECT, frame::HEADER_BYTES as u64);
+    let mut containers = Vec::with_capacity(payload.len() / 8);
+    while reader.remaining() > 0 {
+        containers.push(ContainerId(reader.u64()?));
+    }
+    if !containers.is_sorted() {
+        return Err(reader.damaged("containers out of order".into()).into());
+    }
+    Ok(containers)
+}

@@ -1,0 +1,175 @@
+//! The repository's configuration: what never changes after `init`. Specified in FORMAT.md, "Config".
+//!
+//! It is stored in the clear, twice in one file, and once more inside each key slot, sealed with the master key: what the clear copy
+//! says is believed only where it equals the sealed one.
+
+use onefold_chunk::Chunker;
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::varint::{ByteReader, put_bytes, put_varint};
+
+use crate::{Error, Result};
+
+/// The frame of the configuration.
+pub const CONFIG: FrameKind = FrameKind {
+    magic: *b"1FCONFIG",
+    version: 1,
+};
+/// The name of its object.
+pub const CONFIG_OBJECT: &str = "config";
+
+/// What is sealed, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encryption {
+    /// Nothing is sealed and fingerprints are unkeyed: for research, and for disks that are encrypted already.
+    None,
+    /// AES-256-GCM per block, keyed fingerprints and cut points.
+    Aes256Gcm,
+}
+
+impl Encryption {
+    /// By the name users give.
+    pub fn by_name(name: &str) -> Result<Self> {
+        match name {
+            "none" => Ok(Self::None),
+            "aes256gcm" => Ok(Self::Aes256Gcm),
+            _ => Err(Error::Option(format!(
+                "no encryption is named \"{name}\"; there are none, aes256gcm"
+            ))),
+        }
+    }
+
+    /// The name users give.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Aes256Gcm => "aes256gcm",
+        }
+    }
+}
+
+/// What never changes after `init`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The repository's name, random.
+    pub repository: [u8; 16],
+    /// What is sealed.
+    pub encryption: Encryption,
+    /// The chunker of file contents, by name.
+    pub chunker: String,
+    /// Its mean, in bytes.
+    pub chunk_bytes_mean: u32,
+    /// The fingerprint index, by name.
+    pub index: String,
+}
+
+/// The mean chunk of file contents, in bytes, where `init` says nothing.
+pub const CHUNK_BYTES_MEAN_DEFAULT: u32 = 8 * 1024;
+/// The mean chunk of the metadata stream, in bytes.
+const METADATA_CHUNK_BYTES_MEAN: usize = 64 * 1024;
+
+impl Config {
+    /// The repository's name in hexadecimal.
+    pub fn repository_hex(&self) -> String {
+        self.repository
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    /// A chunker of file contents.
+    pub fn chunker(&self, key: Option<&[u8; 32]>) -> Result<Box<dyn Chunker>> {
+        onefold_chunk::by_name(&self.chunker, self.chunk_bytes_mean as usize, key)
+            .map_err(|error| Error::Option(error.to_string()))
+    }
+
+    /// The chunker of the metadata stream: always sieve, for it needs no more of its choice than its name.
+    pub fn metadata_chunker(&self, key: Option<&[u8; 32]>) -> Result<Box<dyn Chunker>> {
+        onefold_chunk::by_name("sieve", METADATA_CHUNK_BYTES_MEAN, key)
+            .map_err(|error| Error::Option(error.to_string()))
+    }
+
+    /// As stored inside the frame and inside key slots.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.repository.to_vec();
+        out.push(match self.encryption {
+            Encryption::None => 0,
+            Encryption::Aes256Gcm => 1,
+        });
+        put_bytes(&mut out, self.chunker.as_bytes());
+        put_varint(&mut out, self.chunk_bytes_mean.into());
+        put_bytes(&mut out, self.index.as_bytes());
+        out
+    }
+
+    /// The inverse of [`encode`](Self::encode).
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = ByteReader::new(bytes, CONFIG_OBJECT, frame::HEADER_BYTES as u64);
+        let repository = reader.array()?;
+        let encryption = match reader.u8()? {
+            0 => Encryption::None,
+            1 => Encryption::Aes256Gcm,
+            other => {
+                return Err(reader
+                    .damaged(format!("encryption {other}, expected 0 or 1"))
+                    .into());
+            }
+        };
+        let chunker = text(&mut reader)?;
+        let mean = reader.varint()?;
+        let index = text(&mut reader)?;
+        reader.end()?;
+        let chunk_bytes_mean = u32::try_from(mean)
+            .map_err(|_| reader.damaged(format!("mean chunk of {mean} bytes")))?;
+        Ok(Self {
+            repository,
+            encryption,
+            chunker,
+            chunk_bytes_mean,
+            index,
+        })
+    }
+}
+
+fn text(reader: &mut ByteReader<'_>) -> Result<String> {
+    let bytes = reader.bytes()?;
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| reader.damaged("text that is not UTF-8".into()).into())
+}
+
+/// `payload` framed twice, so that one damaged place leaves a whole copy.
+pub fn encode_twice(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
+    frame::encode_frame(kind, 0, payload).repeat(2)
+}
+
+/// What [`decode_twice`] found.
+pub struct Twice<'a> {
+    /// The payload of the first copy that is whole.
+    pub payload: &'a [u8],
+    /// Why the other copy is not, where it is not.
+    pub damage: Option<Error>,
+}
+
+/// The payload of either copy in the file `path`; an error only where both are damaged.
+pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
+    let half = bytes.len() / 2;
+    let first = frame::decode_frame(kind, bytes, path, 0);
+    let second = frame::decode_frame(kind, &bytes[half..], path, half as u64);
+    match (first, second) {
+        (Ok(first), Ok(second)) if first.payload == second.payload => Ok(Twice {
+            payload: first.payload,
+            damage: None,
+        }),
+        (Ok(first), Ok(_)) => {
+            let damage = Error::damaged(path, Some(half as u64), "the two copies differ");
+            Ok(Twice {
+                payload: first.payload,
+                damage: Some(damage),
+            })
+        }
+        (Ok(whole), Err(error)) | (Err(error), Ok(whole)) => Ok(Twice {
+            payload: whole.payload,
+            damage: Some(error.into()),
+        }),
+        (Err(error), Err(_)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,103 @@
+//! The crate's error: what, where, expected and found.
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+
+/// Why the store failed. The program maps each kind to an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Io(#[from] onefold_io::Error),
+    /// The index failed; it can be rebuilt.
+    #[error(transparent)]
+    Index(#[from] onefold_index::Error),
+    /// There is no repository here.
+    #[error("no repository here: {what}")]
+    NoRepository {
+        /// What is missing.
+        what: String,
+    },
+    /// A repository was to be made where something stands already.
+    #[error("cannot make a repository here: {what}")]
+    NotEmpty {
+        /// What stands there.
+        what: String,
+    },
+    /// No key slot opens with this password.
+    #[error("wrong password: none of {slots} key slots opens with it")]
+    WrongPassword {
+        /// How many slots were tried.
+        slots: usize,
+    },
+    /// Somebody else holds what is needed.
+    #[error("locked: {what}")]
+    Locked {
+        /// What, and by whom.
+        what: String,
+    },
+    /// Stored bytes are not what was written.
+    #[error("{object}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
+    Damaged {
+        /// The object: its kind and name.
+        object: String,
+        /// Where in it, in bytes.
+        offset: Option<u64>,
+        /// Expected and found.
+        what: String,
+    },
+    /// A chunk that something refers to is in no container.
+    #[error("chunk {fingerprint} is lost: it was in container {container}")]
+    Lost {
+        /// The chunk.
+        fingerprint: Fingerprint,
+        /// Where it was when the reference was made.
+        container: ContainerId,
+    },
+    /// An option that cannot be.
+    #[error("{0}")]
+    Option(String),
+    /// The user of the store failed inside a callback.
+    #[error(transparent)]
+    Caller(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Stored bytes of `object` that are not what was written.
+    pub fn damaged(
+        object: impl Into<String>,
+        offset: Option<u64>,
+        what: impl Into<String>,
+    ) -> Self {
+        Self::Damaged {
+            object: object.into(),
+            offset,
+            what: what.into(),
+        }
+    }
+
+    /// Whether it tells of stored bytes that are not what was written, in whatever layer that was seen.
+    pub fn is_damage(&self) -> bool {
+        use onefold_io::ErrorKind::{Damaged, NotFound, Short};
+        match self {
+            Self::Damaged { .. } | Self::Lost { .. } => true,
+            Self::Io(error) => matches!(error.kind, Damaged | Short | NotFound),
+            Self::Index(onefold_index::Error::Damaged { .. }) => true,
+            Self::Index(onefold_index::Error::Io(error)) => matches!(error.kind, Damaged | Short),
+            _ => false,
+        }
+    }
+
+    /// Whether the device has no room left.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
+                error.kind == onefold_io::ErrorKind::NoSpace
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The crate's result.
+pub type Result<T> = std::result::Result<T, Error>;

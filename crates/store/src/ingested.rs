@@ -1,0 +1,119 @@
+//! Which containers the index was told of. Specified in FORMAT.md, "Ingested".
+//!
+//! A container that is listed here is in the index durably. One that is not may be: telling the index twice does no harm, so a torn or
+//! lost end of this file costs time only.
+
+use std::sync::Arc;
+
+use onefold_index::ContainerId;
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
+
+use crate::Result;
+
+/// The frame of one addition.
+pub const INGESTED: FrameKind = FrameKind {
+    magic: *b"1FINGEST",
+    version: 1,
+};
+const FILE: &str = "ingested";
+const LOCK: &str = "ingested.lock";
+
+/// The list, in the index's folder.
+pub struct Ingested {
+    dir: Arc<dyn Dir>,
+}
+
+impl Ingested {
+    /// The list in `dir`; it need not exist yet.
+    pub fn new(dir: Arc<dyn Dir>) -> Self {
+        Self { dir }
+    }
+
+    /// All containers listed, sorted.
+    pub fn read(&self) -> Result<Vec<ContainerId>> {
+        let (mut containers, _) = self.read_whole()?;
+        containers.sort_unstable();
+        containers.dedup();
+        Ok(containers)
+    }
+
+    /// Adds `containers`, whose entries the index has made durable.
+    pub fn add(&self, containers: &[ContainerId]) -> Result<()> {
+        if containers.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        let (_, whole_bytes) = self.read_whole()?;
+        let disk = match self.dir.open_write(FILE) {
+            Ok(disk) => disk,
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                let disk = self.dir.create(FILE)?;
+                self.dir.sync()?;
+                disk
+            }
+            Err(error) => return Err(error.into()),
+        };
+        disk.set_len(whole_bytes)?;
+        disk.write_at(&encode(containers), whole_bytes)?;
+        Ok(disk.sync()?)
+    }
+
+    /// Takes `containers`, which were deleted, off the list.
+    pub fn remove(&self, containers: &[ContainerId]) -> Result<()> {
+        let _lock = self.lock()?;
+        let (mut left, _) = self.read_whole()?;
+        left.retain(|id| !containers.contains(id));
+        let temporary = "ingested.new";
+        match self.dir.remove(temporary) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let disk = self.dir.create(temporary)?;
+        disk.write_at(&encode(&left), 0)?;
+        disk.sync()?;
+        self.dir.rename(temporary, FILE)?;
+        Ok(self.dir.sync()?)
+    }
+
+    /// What the whole frames list, and where they end.
+    fn read_whole(&self) -> Result<(Vec<ContainerId>, u64)> {
+        let disk = match self.dir.open(FILE) {
+            Ok(disk) => disk,
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+            Err(error) => return Err(error.into()),
+        };
+        let mut bytes = vec![0; disk.len()? as usize];
+        disk.read_at(&mut bytes, 0)?;
+        Ok(decode(&bytes))
+    }
+
+    fn lock(&self) -> Result<Box<dyn LockGuard>> {
+        loop {
+            if let Some(guard) = self.dir.lock(LOCK, LockKind::Exclusive)? {
+                return Ok(guard);
+            }
+            // Held for the time of one small write.
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn encode(containers: &[ContainerId]) -> Vec<u8> {
+    let payload: Vec<u8> = containers
+        .iter()
+        .flat_map(|id| id.0.to_le_bytes())
+        .collect();
+    frame::encode_frame(INGESTED, 0, &payload)
+}
+
+/// The containers of all whole frames at the front of `bytes`, and how many bytes those take.
+pub fn decode(bytes: &[u8]) -> (Vec<ContainerId>, u64) {
+    let (mut containers, mut at) = (Vec::new(), 0);
+    while let Ok(frame) = frame::decode_frame(INGESTED, &bytes[at..], FILE, at as u64) {
+        let (ids, _) = frame.payload.as_chunks::<8>();
+        containers.extend(ids.iter().map(|id| ContainerId(u64::from_le_bytes(*id))));
+        at += frame.frame_bytes;
+    }
+    (containers, at as u64)
+}

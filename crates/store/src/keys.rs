@@ -1,0 +1,179 @@
+//! Keys: what the master key gives, and sealing with it.
+//!
+//! No key is used for two purposes, and no key seals two messages under one nonce: an object's and a container's key is derived from
+//! a random salt that is stored beside it. Specified in FORMAT.md, "Sealing".
+
+use onefold_chunk::Fingerprint;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::{Error, Result, entropy::Entropy};
+
+/// Bytes that sealing adds to what it seals.
+pub const TAG_BYTES: usize = 16;
+/// Bytes of the random salt that makes a sealing key unique.
+pub const SALT_BYTES: usize = 16;
+
+/// A password. Wiped from memory when dropped; never printed.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// A password as bytes.
+    pub fn new(password: impl Into<Vec<u8>>) -> Self {
+        Self(password.into())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The repository's keys, or their absence in one without encryption.
+#[derive(Clone)]
+pub struct Keys(Option<Box<Derived>>);
+
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+struct Derived {
+    fingerprint: [u8; 32],
+    chunker: [u8; 32],
+    object: [u8; 32],
+    container: [u8; 32],
+}
+
+impl Keys {
+    /// No encryption: fingerprints are unkeyed, nothing is sealed.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// All keys of a repository from its master key.
+    pub fn from_master(master: &Zeroizing<[u8; 32]>) -> Self {
+        let derive = |context: &str| blake3::derive_key(context, &master[..]);
+        Self(Some(Box::new(Derived {
+            fingerprint: derive("onefold v1 fingerprint key"),
+            chunker: derive("onefold v1 chunker key"),
+            object: derive("onefold v1 object sealing key"),
+            container: derive("onefold v1 container sealing key"),
+        })))
+    }
+
+    /// Whether anything is sealed.
+    pub fn encrypts(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The key for cut points, where there is one.
+    pub fn chunker_key(&self) -> Option<&[u8; 32]> {
+        self.0.as_ref().map(|keys| &keys.chunker)
+    }
+
+    /// What fingerprints chunks.
+    pub fn fingerprinter(&self) -> Fingerprinter {
+        Fingerprinter(self.0.as_ref().map(|keys| keys.fingerprint))
+    }
+
+    /// The sealer of the container with this salt.
+    pub fn container_sealer(&self, salt: &[u8; SALT_BYTES]) -> Sealer {
+        Sealer::new(self.0.as_ref().map(|keys| &keys.container), salt)
+    }
+
+    /// `plain` sealed as an object of the kind and name `identity`: salt, ciphertext, tag; or `plain` itself without encryption.
+    pub fn seal_object(&self, identity: &[u8], plain: &[u8], entropy: &Entropy) -> Vec<u8> {
+        let Some(keys) = &self.0 else {
+            return plain.to_vec();
+        };
+        let salt: [u8; SALT_BYTES] = entropy.bytes();
+        let mut body = plain.to_vec();
+        Sealer::new(Some(&keys.object), &salt).seal(0, identity, &mut body);
+        [&salt[..], &body].concat()
+    }
+
+    /// The inverse of [`seal_object`](Self::seal_object); `object` names it in the error.
+    pub fn open_object(&self, identity: &[u8], stored: &[u8], object: &str) -> Result<Vec<u8>> {
+        let Some(keys) = &self.0 else {
+            return Ok(stored.to_vec());
+        };
+        let Some((salt, body)) = stored.split_first_chunk::<SALT_BYTES>() else {
+            return Err(Error::damaged(object, None, "shorter than its salt"));
+        };
+        let mut body = body.to_vec();
+        match Sealer::new(Some(&keys.object), salt).open(0, identity, &mut body) {
+            Some(()) => Ok(body),
+            None => Err(Error::damaged(
+                object,
+                None,
+                "its seal does not hold: it was changed, or is not what it is named",
+            )),
+        }
+    }
+}
+
+/// Fingerprints chunks with the repository's key; cheap to copy into threads.
+#[derive(Clone)]
+pub struct Fingerprinter(Option<[u8; 32]>);
+
+impl Fingerprinter {
+    /// The fingerprint of a chunk's bytes.
+    pub fn fingerprint(&self, data: &[u8]) -> Fingerprint {
+        match &self.0 {
+            Some(key) => Fingerprint::keyed(key, data),
+            None => Fingerprint::of(data),
+        }
+    }
+}
+
+/// Seals numbered messages under one key that belongs to them alone.
+pub struct Sealer(Option<LessSafeKey>);
+
+impl Sealer {
+    fn new(key: Option<&[u8; 32]>, salt: &[u8; SALT_BYTES]) -> Self {
+        Self(key.map(|key| {
+            let own = Zeroizing::new(*blake3::keyed_hash(key, salt).as_bytes());
+            LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &own[..]).expect("32 bytes are a key"))
+        }))
+    }
+
+    /// What `seal` adds, in bytes.
+    pub fn overhead(&self) -> usize {
+        if self.0.is_some() { TAG_BYTES } else { 0 }
+    }
+
+    /// Seals `message` in place as number `number`, bound to `identity`. Each number once.
+    pub fn seal(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) {
+        if let Some(key) = &self.0 {
+            key.seal_in_place_append_tag(nonce(number), Aad::from(identity), message)
+                .expect("messages stay far below 64 GiB");
+        }
+    }
+
+    /// Opens what `seal` made, in place; `None` where the seal does not hold.
+    pub fn open(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) -> Option<()> {
+        let Some(key) = &self.0 else { return Some(()) };
+        let plain_bytes = key
+            .open_in_place(nonce(number), Aad::from(identity), message)
+            .ok()?
+            .len();
+        message.truncate(plain_bytes);
+        Some(())
+    }
+}
+
+fn nonce(number: u32) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+/// The sealer of a key slot. Its key comes from a salted password and seals one message only.
+pub(crate) fn slot_sealer(key: &Zeroizing<[u8; 32]>) -> Sealer {
+    Sealer(Some(LessSafeKey::new(
+        UnboundKey::new(&AES_256_GCM, &key[..]).expect("32 bytes are a key"),
+    )))
+}

@@ -1,0 +1,167 @@
+//! Object storage: immutable objects under names, and its implementation in a local folder.
+//!
+//! An object is there whole or not at all, at every moment and after every crash.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, ErrorKind};
+
+use crate::{Result, entropy::Entropy};
+
+/// What all names of unfinished objects begin with; they are never listed.
+pub const TEMPORARY_PREFIX: &str = "tmp-";
+
+/// Immutable objects under slash-separated names. Synchronous: when `put` returns, the object is durable.
+pub trait ObjectStore: Send + Sync {
+    /// Stores `parts`, one after the other, as the object `name`, in place of what stood there.
+    fn put(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
+
+    /// The same where the name is free; an error of kind [`ErrorKind::Exists`] where it is not.
+    fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
+
+    /// The whole object.
+    fn get(&self, name: &str) -> Result<Vec<u8>>;
+
+    /// The object's bytes from `offset` on into `buf`, whole.
+    fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// The object's length in bytes.
+    fn len(&self, name: &str) -> Result<u64>;
+
+    /// Names below the folder `prefix` and lengths, in order of name.
+    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>>;
+
+    /// Removes an object; one that is not there is no error. Durable when it returns.
+    fn delete(&self, name: &str) -> Result<()>;
+}
+
+/// Objects as files of a local folder.
+pub struct LocalObjects {
+    root: Arc<dyn Dir>,
+    entropy: Entropy,
+}
+
+impl LocalObjects {
+    /// Objects below `root`; `entropy` names unfinished ones.
+    pub fn new(root: Arc<dyn Dir>, entropy: Entropy) -> Self {
+        Self { root, entropy }
+    }
+
+    /// The folder of `name` and the name in it.
+    fn place<'a>(&self, name: &'a str) -> Result<(Arc<dyn Dir>, &'a str)> {
+        let mut dir = Arc::clone(&self.root);
+        let mut rest = name;
+        while let Some((folder, below)) = rest.split_once('/') {
+            dir = dir.open_subdir(folder)?;
+            rest = below;
+        }
+        Ok((dir, rest))
+    }
+
+    fn make_place<'a>(&self, name: &'a str) -> Result<(Arc<dyn Dir>, &'a str)> {
+        let mut dir = Arc::clone(&self.root);
+        let mut rest = name;
+        while let Some((folder, below)) = rest.split_once('/') {
+            dir = match dir.open_subdir(folder) {
+                Ok(sub) => sub,
+                Err(error) if error.kind == ErrorKind::NotFound => {
+                    let sub = dir.subdir(folder)?;
+                    dir.sync()?;
+                    sub
+                }
+                Err(error) => return Err(error.into()),
+            };
+            rest = below;
+        }
+        Ok((dir, rest))
+    }
+
+    /// Temporary name, all bytes, sync, `rename` to the name, sync of the folder. What fails leaves nothing behind but,
+    /// where even the removal fails, a temporary file, which the sweep clears.
+    fn write(
+        &self,
+        name: &str,
+        parts: &[&[u8]],
+        rename: impl Fn(&dyn Dir, &str, &str) -> onefold_io::Result<()>,
+    ) -> Result<()> {
+        let (dir, last) = self.make_place(name)?;
+        let temporary = format!("{TEMPORARY_PREFIX}{:016x}", self.entropy.u64());
+        let disk = dir.create(&temporary)?;
+        let written = fill(&*disk, parts).and_then(|()| rename(&*dir, &temporary, last));
+        if let Err(error) = written {
+            let _ = dir.remove(&temporary);
+            return Err(error.into());
+        }
+        Ok(dir.sync()?)
+    }
+}
+
+fn fill(disk: &dyn Disk, parts: &[&[u8]]) -> onefold_io::Result<()> {
+    let mut offset = 0;
+    for part in parts {
+        disk.write_at(part, offset)?;
+        offset += part.len() as u64;
+    }
+    disk.sync()
+}
+
+impl ObjectStore for LocalObjects {
+    fn put(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
+        self.write(name, parts, |dir, from, to| dir.rename(from, to))
+    }
+
+    fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
+        self.write(name, parts, |dir, from, to| dir.rename_new(from, to))
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        let (dir, last) = self.place(name)?;
+        let disk = dir.open(last)?;
+        let mut bytes = vec![0; disk.len()? as usize];
+        disk.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let (dir, last) = self.place(name)?;
+        Ok(dir.open(last)?.read_at(buf, offset)?)
+    }
+
+    fn len(&self, name: &str) -> Result<u64> {
+        let (dir, last) = self.place(name)?;
+        Ok(dir.open(last)?.len()?)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+        let mut found = Vec::new();
+        match self.root.open_subdir(prefix) {
+            Ok(dir) => list_below(&*dir, prefix, &mut found)?,
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(found)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        let removed = self.place(name).and_then(|(dir, last)| {
+            dir.remove(last)?;
+            Ok(dir.sync()?)
+        });
+        match removed {
+            Err(crate::Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn list_below(dir: &dyn Dir, path: &str, found: &mut Vec<(String, u64)>) -> Result<()> {
+    for entry in dir.list()? {
+        let name = format!("{path}/{}", entry.name);
+        if entry.is_dir {
+            list_below(&*dir.open_subdir(&entry.name)?, &name, found)?;
+        } else if !entry.name.starts_with(TEMPORARY_PREFIX) {
+            found.push((name, entry.len));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! Reading chunks: by reference one at a time, or all that is wanted of a container in one go. Every chunk's fingerprint is verified.
+//!
+//! A reference whose container is gone is followed through the index, then through all descriptors.
+
+use std::collections::HashMap;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+use onefold_io::ErrorKind;
+
+use crate::compression::Decompressor;
+use crate::container::{
+    self, BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, Header, Table,
+};
+use crate::keys::Sealer;
+use crate::repository::Shared;
+use crate::{ChunkRef, Error, Result};
+
+/// A chunk's bytes, inside the block that was read for it.
+#[derive(Clone)]
+pub struct ChunkData {
+    block: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Deref for ChunkData {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block[self.range.clone()]
+    }
+}
+
+/// A container's header, table, and the way from a fingerprint to its place.
+pub struct Opened {
+    pub(crate) header: Header,
+    pub(crate) table: Table,
+    sealer: Sealer,
+    /// Chunk numbers in order of fingerprint.
+    by_fingerprint: Vec<u32>,
+}
+
+impl Opened {
+    /// Reads header, footer and table of a container.
+    pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
+        let object = container::object_name(id);
+        let len = shared.objects.len(&object)?;
+        if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
+            return Err(Error::damaged(
+                object,
+                Some(len),
+                format!("{len} bytes are too few for a container"),
+            ));
+        }
+        let header = read_header(shared, id)?;
+        let sealer = shared.keys.container_sealer(&header.salt);
+        let mut footer = [0; FOOTER_BYTES];
+        shared
+            .objects
+            .get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
+        let footer = Footer::decode(id, &footer, len)?;
+        let mut sealed = vec![0; footer.table_len as usize];
+        shared
+            .objects
+            .get_range(&object, footer.table_offset, &mut sealed)?;
+        let table = footer.open_table(id, sealed, &sealer)?;
+        check_layout(&table, footer.table_offset, &object)?;
+        Ok(Self::new(header, table, sealer))
+    }
+
+    pub(crate) fn new(header: Header, table: Table, sealer: Sealer) -> Self {
+        let mut by_fingerprint: Vec<u32> = (0..table.chunks.len() as u32).collect();
+        by_fingerprint.sort_unstable_by_key(|chunk| table.chunks[*chunk as usize].0);
+        Self {
+            header,
+            table,
+            sealer,
+            by_fingerprint,
+        }
+    }
+
+    /// The number of a chunk.
+    pub(crate) fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
+        let key = |chunk: &u32| self.table.chunks[*chunk as usize].0;
+        let at = self
+            .by_fingerprint
+            .binary_search_by_key(fingerprint, key)
+            .ok()?;
+        Some(self.by_fingerprint[at])
+    }
+
+    /// The raw bytes of a block from its stored ones.
+    pub(crate) fn decode_block(
+        &self,
+        number: usize,
+        stored: &[u8],
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let block = &self.table.blocks[number];
+        let raw = container::decode_block(
+            &self.header,
+            number as u32,
+            stored,
+            block.offset,
+            &self.sealer,
+            zstd,
+        )?;
+        if raw.len() < block.chunk_bytes as usize {
+            let object = container::object_name(self.header.id);
+            let what = format!(
+                "{} raw bytes, its chunks take {}",
+                raw.len(),
+                block.chunk_bytes
+            );
+            return Err(Error::damaged(object, Some(block.offset), what));
+        }
+        Ok(raw)
+    }
+
+    /// Where a block lies in its container, header included.
+    pub(crate) fn block_range(&self, number: usize) -> Range<u64> {
+        let block = &self.table.blocks[number];
+        block.offset..block.offset + BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len)
+    }
+
+    /// Where a chunk lies in its block's raw bytes.
+    fn chunk_range(&self, chunk: u32) -> Range<usize> {
+        let block = &self.table.blocks[self.table.block_of(chunk)];
+        let before = &self.table.chunks[block.first_chunk as usize..chunk as usize];
+        let start = before.iter().map(|(_, len)| *len as usize).sum();
+        start..start + self.table.chunks[chunk as usize].1 as usize
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.table.chunks.len() * 40 + self.table.blocks.len() * 32
+    }
+}
+
+/// A container's header.
+pub(crate) fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
+    let mut header = [0; HEADER_BYTES];
+    shared
+        .objects
+        .get_range(&container::object_name(id), 0, &mut header)?;
+    Header::decode(id, &header)
+}
+
+/// Blocks must follow one another between header and table: nothing that a table says may lead elsewhere.
+fn check_layout(table: &Table, table_offset: u64, object: &str) -> Result<()> {
+    let mut at = HEADER_BYTES as u64;
+    for block in &table.blocks {
+        if block.offset != at {
+            return Err(Error::damaged(
+                object,
+                Some(block.offset),
+                format!("a block begins here, expected at {at}"),
+            ));
+        }
+        at += BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len);
+    }
+    if at != table_offset {
+        return Err(Error::damaged(
+            object,
+            Some(at),
+            format!("the last block ends here, the table begins at {table_offset}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Reads chunks, with caches of blocks and tables that are bounded in bytes. One a thread.
+pub struct ChunkReader {
+    shared: Arc<Shared>,
+    zstd: Decompressor,
+    tables: Cache<ContainerId, Opened>,
+    blocks: Cache<(ContainerId, usize), Vec<u8>>,
+}
+
+const TABLE_CACHE_BYTES: usize = 8 << 20;
+const BLOCK_CACHE_BYTES: usize = 16 << 20;
+/// Neighbouring blocks are read together up to this many bytes.
+const READ_BYTES: u64 = 4 << 20;
+/// Unwanted bytes between two wanted blocks that are read along rather than skipped.
+const GAP_BYTES: u64 = 128 << 10;
+
+impl ChunkReader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self> {
+        Ok(Self {
+            shared,
+            zstd: Decompressor::new()?,
+            tables: Cache::new(TABLE_CACHE_BYTES),
+            blocks: Cache::new(BLOCK_CACHE_BYTES),
+        })
+    }
+
+    /// The bytes of a chunk.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written.
+    pub fn read(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
+        match self.read_from(chunk.container, &chunk.fingerprint) {
+            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {}
+            Ok(None) => {}
+            Ok(Some(data)) => return Ok(data),
+            Err(error) => return Err(error),
+        }
+        let lost = Error::Lost {
+            fingerprint: chunk.fingerprint,
+            container: chunk.container,
+        };
+        let Some(moved) = self.find_moved(&chunk.fingerprint)? else {
+            return Err(lost);
+        };
+        self.read_from(moved, &chunk.fingerprint)?.ok_or(lost)
+    }
+
+    /// All `wanted` chunks of one container, each block read and decoded once, in the container's order. Gives those that it does not hold.
+    ///
+    /// # Errors
+    /// Those of `read`; what `visit` returns.
+    pub fn read_container(
+        &mut self,
+        id: ContainerId,
+        wanted: &[Fingerprint],
+        visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
+    ) -> Result<Vec<Fingerprint>> {
+        let opened = match self.open(id) {
+            Ok(opened) => opened,
+            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {
+                return Ok(wanted.to_vec());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut missing = Vec::new();
+        let mut chunks = Vec::with_capacity(wanted.len());
+        for fingerprint in wanted {
+            match opened.find(fingerprint) {
+                Some(chunk) => chunks.push(chunk),
+                None => missing.push(*fingerprint),
+            }
+        }
+        chunks.sort_unstable();
+        chunks.dedup();
+        let mut rest = &chunks[..];
+        while let Some(first) = rest.first() {
+            let (blocks, bytes) = read_together(&opened, *first, rest);
+            let base = bytes.start;
+            let mut stored = vec![0; (bytes.end - base) as usize];
+            self.shared
+                .objects
+                .get_range(&container::object_name(id), base, &mut stored)?;
+            for number in blocks {
+                let block = &opened.table.blocks[number];
+                let end = block.first_chunk + block.chunks;
+                let (own, after) = rest.split_at(rest.partition_point(|chunk| *chunk < end));
+                rest = after;
+                if own.is_empty() {
+                    continue;
+                }
+                let range = opened.block_range(number);
+                let slice = &stored[(range.start - base) as usize..(range.end - base) as usize];
+                let raw = opened.decode_block(number, slice, &mut self.zstd)?;
+                self.visit_chunks(&opened, number, own, &raw, visit)?;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Walks the block once, so that a chunk's place need not be summed up anew for each.
+    fn visit_chunks(
+        &self,
+        opened: &Opened,
+        number: usize,
+        own: &[u32],
+        raw: &[u8],
+        visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let block = &opened.table.blocks[number];
+        let (mut at, mut own) = (0, own.iter().peekable());
+        for chunk in block.first_chunk..block.first_chunk + block.chunks {
+            let (fingerprint, len) = &opened.table.chunks[chunk as usize];
+            let data = &raw[at..at + *len as usize];
+            at += data.len();
+            if own.next_if(|wanted| **wanted == chunk).is_some() {
+                self.verify(opened, chunk, data)?;
+                visit(fingerprint, data)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_from(
+        &mut self,
+        id: ContainerId,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<ChunkData>> {
+        let opened = self.open(id)?;
+        let Some(chunk) = opened.find(fingerprint) else {
+            return Ok(None);
+        };
+        let number = opened.table.block_of(chunk);
+        let block = match self.blocks.get(&(id, number)) {
+            Some(block) => block,
+            None => {
+                let range = opened.block_range(number);
+                let mut stored = vec![0; (range.end - range.start) as usize];
+                self.shared.objects.get_range(
+                    &container::object_name(id),
+                    range.start,
+                    &mut stored,
+                )?;
+                let raw = opened.decode_block(number, &stored, &mut self.zstd)?;
+                let bytes = raw.len();
+                self.blocks.put((id, number), raw, bytes)
+            }
+        };
+        let data = ChunkData {
+            range: opened.chunk_range(chunk),
+            block,
+        };
+        self.verify(&opened, chunk, &data)?;
+        Ok(Some(data))
+    }
+
+    fn verify(&self, opened: &Opened, chunk: u32, data: &[u8]) -> Result<()> {
+        let expected = opened.table.chunks[chunk as usize].0;
+        let found = self.shared.keys.fingerprinter().fingerprint(data);
+        if found == expected {
+            return Ok(());
+        }
+        let object = format!(
+            "{}, chunk {chunk}",
+            container::object_name(opened.header.id)
+        );
+        let offset = opened.table.blocks[opened.table.block_of(chunk)].offset;
+        Err(Error::damaged(
+            object,
+            Some(offset),
+            format!("fingerprint {found}, expected {expected}"),
+        ))
+    }
+
+    /// A container's descriptors.
+    pub(crate) fn open(&mut self, id: ContainerId) -> Result<Arc<Opened>> {
+        if let Some(opened) = self.tables.get(&id) {
+            return Ok(opened);
+        }
+        let opened = Opened::read(&self.shared, id)?;
+        let bytes = opened.ram_bytes();
+        Ok(self.tables.put(id, opened, bytes))
+    }
+
+    /// Where the sweep has moved a chunk: the index is asked, then all descriptors.
+    pub fn find_moved(&mut self, fingerprint: &Fingerprint) -> Result<Option<ContainerId>> {
+        let mut found = [None];
+        self.shared
+            .index
+            .lock()
+            .lookup(&[*fingerprint], &mut found)?;
+        if let [Some(location)] = found
+            && matches!(self.open(location.container), Ok(opened) if opened.find(fingerprint).is_some())
+        {
+            return Ok(Some(location.container));
+        }
+        for id in self.shared.containers()? {
+            if matches!(self.open(id), Ok(opened) if opened.find(fingerprint).is_some()) {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The blocks from that of chunk `first` on which are worth one read, and their bytes.
+fn read_together(
+    opened: &Opened,
+    first: u32,
+    wanted: &[u32],
+) -> (std::ops::RangeInclusive<usize>, Range<u64>) {
+    let start = opened.table.block_of(first);
+    let (mut last, mut bytes) = (start, opened.block_range(start));
+    for chunk in wanted {
+        let number = opened.table.block_of(*chunk);
+        let next = opened.block_range(number);
+        if next.start > bytes.end + GAP_BYTES
+            || next.end - bytes.start > READ_BYTES.max(bytes.end - bytes.start)
+        {
+            break;
+        }
+        (last, bytes.end) = (number, next.end);
+    }
+    (start..=last, bytes)
+}
+
+/// The most recently used values, bounded in bytes. There are few of them: the oldest is found by looking at all.
+struct Cache<K, V> {
+    values: HashMap<K, (Arc<V>, usize, u64)>,
+    bytes: usize,
+    bytes_max: usize,
+    tick: u64,
+}
+
+impl<K: std::hash::Hash + Eq + Clone, V> Cache<K, V> {
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            values: HashMap::new(),
+            bytes: 0,
+            bytes_max,
+            tick: 0,
+        }
+    }
+
+    fn get(&mut self, key: &K) -> Option<Arc<V>> {
+        self.tick += 1;
+        let (value, _, used) = self.values.get_mut(key)?;
+        *used = self.tick;
+        Some(Arc::clone(value))
+    }
+
+    fn put(&mut self, key: K, value: V, bytes: usize) -> Arc<V> {
+        while self.bytes + bytes > self.bytes_max && !self.values.is_empty() {
+            let oldest = self
+                .values
+                .iter()
+                .min_by_key(|(_, (_, _, used))| *used)
+                .map(|(key, _)| key.clone());
+            let oldest = oldest.expect("it is not empty");
+            self.bytes -= self.values.remove(&oldest).expect("it was just seen").1;
+        }
+        self.tick += 1;
+        self.bytes += bytes;
+        let value = Arc::new(value);
+        self.values
+            .insert(key, (Arc::clone(&value), bytes, self.tick));
+        value
+    }
+}

@@ -1,0 +1,444 @@
+//! A repository: made, opened, and what it is asked for first.
+
+use std::sync::Arc;
+
+use onefold_chunk::Chunker;
+use onefold_index::{ChunkIndex, ContainerId, RamIndex, Strata, StrataOptions};
+use onefold_io::{Dir, ErrorKind};
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use crate::compression::Compression;
+use crate::config::{self, CHUNK_BYTES_MEAN_DEFAULT, CONFIG, CONFIG_OBJECT, Config, Encryption};
+use crate::container;
+use crate::entropy::Entropy;
+use crate::ingested::Ingested;
+use crate::keys::{Fingerprinter, Keys, Secret};
+use crate::objects::{LocalObjects, ObjectStore};
+use crate::pin::{Pin, PinInfo};
+use crate::reader::Opened;
+use crate::session::{Session, SessionKind, SessionState, insert_table};
+use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
+use crate::{Error, Result, condemned};
+
+/// The folder of the fingerprint index.
+pub const INDEX_FOLDER: &str = "index";
+
+/// What a new repository is made with.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// The chunker of file contents, by name.
+    pub chunker: String,
+    /// Its mean, in bytes.
+    pub chunk_bytes_mean: u32,
+    /// What is sealed.
+    pub encryption: Encryption,
+    /// The fingerprint index, by name.
+    pub index: String,
+    /// The cost of the first key slot.
+    pub kdf_cost: KdfCost,
+    /// Whom the first key slot belongs to.
+    pub label: String,
+    /// Seconds since 1970.
+    pub now_unix_s: u64,
+    /// Names, salts, the master key.
+    pub entropy: Entropy,
+}
+
+impl InitOptions {
+    /// The defaults: sieve, AES-256-GCM, strata.
+    pub fn new(label: impl Into<String>, now_unix_s: u64) -> Self {
+        Self {
+            chunker: "sieve".into(),
+            chunk_bytes_mean: CHUNK_BYTES_MEAN_DEFAULT,
+            encryption: Encryption::Aes256Gcm,
+            index: "strata".into(),
+            kdf_cost: KdfCost::default(),
+            label: label.into(),
+            now_unix_s,
+            entropy: Entropy::system(),
+        }
+    }
+}
+
+/// How an opened repository works; nothing of it is stored.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// RAM for the index, in bytes.
+    pub index_ram_bytes: usize,
+    /// Threads that compress. One makes everything run inline and in a fixed order.
+    pub threads: usize,
+    /// How hard new blocks are compressed.
+    pub compression: Compression,
+    /// Where a container is closed, in stored bytes.
+    pub container_bytes: usize,
+    /// Raw bytes a block, where the compression's own choice is not wanted.
+    pub block_bytes: Option<usize>,
+    /// What sessions say of themselves.
+    pub pin: PinInfo,
+    /// Names and salts.
+    pub entropy: Entropy,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            index_ram_bytes: 32 << 20,
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            compression: Compression::default(),
+            container_bytes: 16 << 20,
+            block_bytes: None,
+            pin: PinInfo::default(),
+            entropy: Entropy::system(),
+        }
+    }
+}
+
+/// What all sessions, readers and writers of an opened repository share.
+pub struct Shared {
+    pub(crate) root: Arc<dyn Dir>,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) config: Config,
+    pub(crate) keys: Keys,
+    pub(crate) options: OpenOptions,
+    pub(crate) index: Mutex<Box<dyn ChunkIndex>>,
+    pub(crate) index_dir: Arc<dyn Dir>,
+}
+
+impl Shared {
+    /// All containers, sorted.
+    pub(crate) fn containers(&self) -> Result<Vec<ContainerId>> {
+        let listed = self.objects.list("containers")?;
+        let mut ids: Vec<_> = listed
+            .iter()
+            .filter_map(|(name, _)| container::id_of_object(name))
+            .collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}
+
+/// An opened repository.
+pub struct Repository {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) master: Option<Zeroizing<[u8; 32]>>,
+}
+
+impl Repository {
+    /// Makes a repository in `root`, which must be empty.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`]; [`Error::Option`] for a missing password or an unknown name.
+    pub fn init(root: Arc<dyn Dir>, options: &InitOptions, secret: Option<&Secret>) -> Result<()> {
+        if let Some(entry) = root.list()?.first() {
+            return Err(Error::NotEmpty {
+                what: format!("the folder holds \"{}\"", entry.name),
+            });
+        }
+        let config = Config {
+            repository: options.entropy.bytes(),
+            encryption: options.encryption,
+            chunker: options.chunker.clone(),
+            chunk_bytes_mean: options.chunk_bytes_mean,
+            index: options.index.clone(),
+        };
+        config.chunker(None)?;
+        check_index_name(&config.index)?;
+        let objects = LocalObjects::new(Arc::clone(&root), options.entropy.clone());
+        if options.encryption != Encryption::None {
+            let secret = secret
+                .ok_or_else(|| Error::Option("an encrypted repository needs a password".into()))?;
+            let master = Zeroizing::new(options.entropy.bytes());
+            let slot = Slot::wrap(
+                &master,
+                &config,
+                secret,
+                options.kdf_cost,
+                &options.label,
+                options.now_unix_s,
+                &options.entropy,
+            )?;
+            objects.put_if_absent(&slot_object(&options.entropy), &[&slot.encode()])?;
+        }
+        for folder in ["containers", "snapshots", "sessions", "locks", INDEX_FOLDER] {
+            root.subdir(folder)?;
+        }
+        root.sync()?;
+        // Last: a folder with a configuration is a whole repository.
+        objects.put_if_absent(
+            CONFIG_OBJECT,
+            &[&config::encode_twice(CONFIG, &config.encode())],
+        )
+    }
+
+    /// Opens the repository in `root`.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::Damaged`].
+    pub fn open(root: Arc<dyn Dir>, options: OpenOptions, secret: Option<&Secret>) -> Result<Self> {
+        let objects: Arc<dyn ObjectStore> = Arc::new(LocalObjects::new(
+            Arc::clone(&root),
+            options.entropy.clone(),
+        ));
+        let config = read_config(&*objects)?;
+        let (keys, master) = match config.encryption {
+            Encryption::None => (Keys::none(), None),
+            Encryption::Aes256Gcm => {
+                let secret = secret.ok_or_else(|| {
+                    Error::Option("the repository is encrypted: a password is needed".into())
+                })?;
+                let master = unlock(&*objects, &config, secret)?;
+                (Keys::from_master(&master), Some(master))
+            }
+        };
+        let index_dir = root.subdir(INDEX_FOLDER)?;
+        let index = open_index(&config, &index_dir, &options)?;
+        let shared = Shared {
+            root,
+            objects,
+            config,
+            keys,
+            options,
+            index: Mutex::new(index),
+            index_dir,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            master,
+        })
+    }
+
+    /// What never changes after `init`.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &OpenOptions {
+        &self.shared.options
+    }
+
+    /// What fingerprints chunks; cheap to copy into threads.
+    pub fn fingerprinter(&self) -> Fingerprinter {
+        self.shared.keys.fingerprinter()
+    }
+
+    /// A chunker of file contents.
+    pub fn chunker(&self) -> Result<Box<dyn Chunker>> {
+        self.shared.config.chunker(self.shared.keys.chunker_key())
+    }
+
+    /// The chunker of the metadata stream.
+    pub fn metadata_chunker(&self) -> Result<Box<dyn Chunker>> {
+        self.shared
+            .config
+            .metadata_chunker(self.shared.keys.chunker_key())
+    }
+
+    /// Begins a session: makes it visible, then sees what it may refer to, then tells the index what it missed.
+    pub fn session(&self, kind: SessionKind) -> Result<Session> {
+        let shared = &self.shared;
+        let mut info = shared.options.pin.clone();
+        if info.activity.is_empty() {
+            info.activity = match kind {
+                SessionKind::Backup => "a backup".into(),
+                SessionKind::Read => "a reader".into(),
+            };
+        }
+        let pin = match Pin::set(&*shared.root, &info, &shared.options.entropy) {
+            Ok(pin) => Some(pin),
+            // A read-only place can be read without a pin: nobody can sweep it, either, from here.
+            Err(Error::Io(error))
+                if kind == SessionKind::Read && error.kind == ErrorKind::Denied =>
+            {
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let condemned = condemned::read(&*shared.objects)?;
+        let ingested = Ingested::new(Arc::clone(&shared.index_dir)).read()?;
+        let mut live = shared.containers()?;
+        if kind == SessionKind::Backup {
+            self.catch_up(&ingested, &live)?;
+        }
+        live.retain(|id| condemned.binary_search(id).is_err());
+        Ok(Session::new(SessionState::new(
+            Arc::clone(shared),
+            live,
+            condemned,
+            pin,
+        )))
+    }
+
+    /// Tells the index of containers that it missed, and of those that vanished. `ingested` was read before `listed`: a container that others
+    /// finish meanwhile is on neither list, or on the second only.
+    fn catch_up(&self, ingested: &[ContainerId], listed: &[ContainerId]) -> Result<()> {
+        let shared = &self.shared;
+        let gone: Vec<_> = ingested
+            .iter()
+            .copied()
+            .filter(|id| listed.binary_search(id).is_err())
+            .collect();
+        let missed: Vec<_> = listed
+            .iter()
+            .copied()
+            .filter(|id| ingested.binary_search(id).is_err())
+            .collect();
+        if gone.is_empty() && missed.is_empty() {
+            return Ok(());
+        }
+        let mut told = Vec::with_capacity(missed.len());
+        let mut index = shared.index.lock();
+        if !gone.is_empty() {
+            index.retire(&gone)?;
+        }
+        for id in missed {
+            match Opened::read(shared, id) {
+                Ok(opened) => {
+                    insert_table(&mut **index, id, &opened.table)?;
+                    told.push(id);
+                }
+                // Damaged or just deleted: nothing to refer to. `check` reports it.
+                Err(error) if error.is_damage() => tracing::warn!("{error}: left out of the index"),
+                Err(error) => return Err(error),
+            }
+        }
+        index.checkpoint()?;
+        drop(index);
+        let list = Ingested::new(Arc::clone(&shared.index_dir));
+        if !gone.is_empty() {
+            list.remove(&gone)?;
+        }
+        list.add(&told)
+    }
+
+    /// Throws the index away and tells a new one of every container that can be read.
+    pub fn rebuild_index(&self) -> Result<()> {
+        let shared = &self.shared;
+        let mut index = shared.index.lock();
+        *index = Box::new(RamIndex::new());
+        clear_folder(&*shared.index_dir)?;
+        *index = open_index(&shared.config, &shared.index_dir, &shared.options)?;
+        drop(index);
+        let listed = shared.containers()?;
+        self.catch_up(&[], &listed)
+    }
+}
+
+pub(crate) fn slot_object(entropy: &Entropy) -> String {
+    format!("{SLOT_FOLDER}/{:016x}", entropy.u64())
+}
+
+fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
+    let bytes = match objects.get(CONFIG_OBJECT) {
+        Ok(bytes) => bytes,
+        Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {
+            return Err(Error::NoRepository {
+                what: error.to_string(),
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    let twice = config::decode_twice(CONFIG, &bytes, CONFIG_OBJECT)?;
+    if let Some(damage) = &twice.damage {
+        tracing::warn!("{damage}; the other copy is whole (onefold repair restores it)");
+    }
+    Config::decode(twice.payload)
+}
+
+/// Tries every slot. The configuration that is sealed in the slot must be the one in the clear.
+pub(crate) fn unlock(
+    objects: &dyn ObjectStore,
+    config: &Config,
+    secret: &Secret,
+) -> Result<Zeroizing<[u8; 32]>> {
+    let names = objects.list(SLOT_FOLDER)?;
+    let mut damage = None;
+    for (name, _) in &names {
+        let slot = match objects
+            .get(name)
+            .and_then(|bytes| Slot::decode(&bytes, name))
+        {
+            Ok((slot, _)) => slot,
+            Err(error) => {
+                tracing::warn!("{error}");
+                damage = Some(error);
+                continue;
+            }
+        };
+        if let Some((master, sealed)) = slot.unwrap(secret)? {
+            if sealed != *config {
+                return Err(Error::damaged(
+                    CONFIG_OBJECT,
+                    None,
+                    "it differs from the copy sealed in the key slot",
+                ));
+            }
+            return Ok(master);
+        }
+    }
+    match damage {
+        Some(error) => Err(error),
+        None if names.is_empty() => Err(Error::damaged(SLOT_FOLDER, None, "no key slot is left")),
+        None => Err(Error::WrongPassword { slots: names.len() }),
+    }
+}
+
+fn check_index_name(name: &str) -> Result<()> {
+    match name {
+        "strata" | "ram" => Ok(()),
+        _ => Err(Error::Option(format!(
+            "no index is named \"{name}\"; there are strata, ram"
+        ))),
+    }
+}
+
+/// Opens the index; one whose files are damaged is begun anew, for every container will be told to it again.
+fn open_index(
+    config: &Config,
+    dir: &Arc<dyn Dir>,
+    options: &OpenOptions,
+) -> Result<Box<dyn ChunkIndex>> {
+    if config.index == "ram" {
+        clear_folder(&**dir)?;
+        return Ok(Box::new(RamIndex::new()));
+    }
+    check_index_name(&config.index)?;
+    let open = || {
+        let mut strata = StrataOptions::new(options.entropy.u64());
+        strata.ram_budget_bytes = options.index_ram_bytes;
+        strata.background_merges = options.threads > 1;
+        Strata::open(Arc::clone(dir), strata)
+    };
+    match open() {
+        Ok(index) => Ok(Box::new(index)),
+        Err(error) if is_damage(&error) => {
+            tracing::warn!("{error}: the index is rebuilt from the containers");
+            clear_folder(&**dir)?;
+            Ok(Box::new(open()?))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_damage(error: &onefold_index::Error) -> bool {
+    match error {
+        onefold_index::Error::Damaged { .. } => true,
+        onefold_index::Error::Io(error) => {
+            matches!(error.kind, ErrorKind::Damaged | ErrorKind::Short)
+        }
+        _ => false,
+    }
+}
+
+fn clear_folder(dir: &dyn Dir) -> Result<()> {
+    for entry in dir.list()? {
+        if entry.is_dir {
+            clear_folder(&*dir.open_subdir(&entry.name)?)?;
+            dir.remove_subdir(&entry.name)?;
+        } else {
+            dir.remove(&entry.name)?;
+        }
+    }
+    Ok(dir.sync()?)
+}

@@ -1,0 +1,104 @@
+//! Roots: sealed objects that keep chunks alive. To the store a snapshot is a root and some bytes; what they say is its user's affair.
+
+use onefold_io::ErrorKind;
+use onefold_io::frame::{self, FrameKind};
+
+use crate::reader::ChunkReader;
+use crate::repository::Repository;
+use crate::{ChunkRef, Error, Result};
+
+/// The frame of a root.
+pub const ROOT: FrameKind = FrameKind {
+    magic: *b"1FROOT\0\0",
+    version: 1,
+};
+const ROOT_FOLDER: &str = "snapshots";
+
+/// A root's name: BLAKE3 of its stored bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RootId(pub [u8; 32]);
+
+impl RootId {
+    /// From 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut id = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (i, byte) in id.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        }
+        (Self(id).to_string() == text).then_some(Self(id))
+    }
+
+    fn object(&self) -> String {
+        format!("{ROOT_FOLDER}/{self}")
+    }
+}
+
+impl std::fmt::Display for RootId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What keeps chunks alive: its user tells the store what a root refers to.
+pub trait Roots {
+    /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of contents. `seen` says of a
+    /// metadata chunk whether what it refers to was given before, by an earlier root, and need not be again.
+    fn for_each_ref(
+        &self,
+        id: &RootId,
+        root: &[u8],
+        reader: &mut ChunkReader,
+        seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
+    ) -> Result<()>;
+}
+
+impl Repository {
+    /// Stores a root, durably. Everything it refers to must be durable: its writers have finished.
+    pub fn put_root(&self, root: &[u8]) -> Result<RootId> {
+        let shared = &self.shared;
+        let sealed = shared
+            .keys
+            .seal_object(&ROOT.magic, root, &shared.options.entropy);
+        let stored = frame::encode_frame(ROOT, 0, &sealed);
+        let id = RootId(*blake3::hash(&stored).as_bytes());
+        match shared.objects.put_if_absent(&id.object(), &[&stored]) {
+            // The very same bytes are there: only without encryption can that be.
+            Err(Error::Io(error)) if error.kind == ErrorKind::Exists => Ok(id),
+            other => other.map(|()| id),
+        }
+    }
+
+    /// A root's bytes.
+    pub fn root(&self, id: &RootId) -> Result<Vec<u8>> {
+        let object = id.object();
+        let stored = self.shared.objects.get(&object)?;
+        let found = RootId(*blake3::hash(&stored).as_bytes());
+        if found != *id {
+            return Err(Error::damaged(
+                object,
+                Some(0),
+                format!("its bytes hash to {found}"),
+            ));
+        }
+        let frame = frame::decode_frame(ROOT, &stored, &object, 0)?;
+        self.shared
+            .keys
+            .open_object(&ROOT.magic, frame.payload, &object)
+    }
+
+    /// All roots, sorted.
+    pub fn roots(&self) -> Result<Vec<RootId>> {
+        let listed = self.shared.objects.list(ROOT_FOLDER)?;
+        let id = |name: &str| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
+        Ok(listed.iter().filter_map(|(name, _)| id(name)).collect())
+    }
+
+    /// Removes a root; one that is not there is no error. What only it kept alive goes with the next sweep.
+    pub fn remove_root(&self, id: &RootId) -> Result<()> {
+        self.shared.objects.delete(&id.object())
+    }
+}

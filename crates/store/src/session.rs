@@ -1,0 +1,220 @@
+//! Sessions: a running backup, restore or check, and what it may refer to.
+//!
+//! Always holds: a session refers only to containers that existed after it became visible and were not condemned then.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, ContainerId, Location};
+use parking_lot::Mutex;
+
+use crate::building::Building;
+use crate::container::{self, StreamKind, Table};
+use crate::ingested::Ingested;
+use crate::keys::Keys;
+use crate::objects::ObjectStore;
+use crate::pin::Pin;
+use crate::reader::ChunkReader;
+use crate::repository::{OpenOptions, Shared};
+use crate::writer::ChunkWriter;
+use crate::{ChunkRef, Result};
+
+/// What a session is for; others see it while they wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionKind {
+    /// Writes chunks.
+    Backup,
+    /// Only reads.
+    Read,
+}
+
+/// A running backup, restore or check. While it lives, the sweep deletes nothing that it may refer to.
+pub struct Session {
+    state: Arc<SessionState>,
+}
+
+impl Session {
+    pub(crate) fn new(state: SessionState) -> Self {
+        Self {
+            state: Arc::new(state),
+        }
+    }
+
+    /// A writer of one stream. A session may have several at once, one a stream.
+    pub fn writer(&self, stream: StreamKind) -> Result<ChunkWriter> {
+        ChunkWriter::new(Arc::clone(&self.state), stream)
+    }
+
+    /// A reader of chunks with caches of its own.
+    pub fn reader(&self) -> Result<ChunkReader> {
+        ChunkReader::new(Arc::clone(&self.state.shared))
+    }
+
+    /// Whether the chunk can be referred to again as it is: its container is there and not condemned.
+    pub fn holds(&self, chunk: &ChunkRef) -> bool {
+        self.state.may_refer_to(chunk.container).unwrap_or(false)
+    }
+
+    /// Where these chunks can be found now, as far as the index knows: for references whose containers are gone.
+    pub fn relocate(&self, keys: &[Fingerprint], found: &mut [Option<ContainerId>]) -> Result<()> {
+        let mut locations = vec![None; keys.len()];
+        self.state.lookup(keys, &mut locations)?;
+        for (found, location) in found.iter_mut().zip(locations) {
+            *found = match location {
+                Some(Location { container }) if self.state.may_refer_to(container)? => {
+                    Some(container)
+                }
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes what the index was told durable and ends the session. Writers must have finished.
+    pub fn finish(self) -> Result<()> {
+        self.state.checkpoint()
+    }
+}
+
+/// What a session's writers and threads share.
+pub struct SessionState {
+    shared: Arc<Shared>,
+    /// Containers that were listed after the session became visible, less the condemned; sorted.
+    live: Vec<ContainerId>,
+    /// Containers that were condemned then; sorted.
+    condemned: Vec<ContainerId>,
+    /// Containers that came up since, in the index or from this session, and exist.
+    newer: Mutex<HashSet<ContainerId>>,
+    pending: Mutex<HashMap<Fingerprint, ContainerId>>,
+    told: Mutex<Vec<ContainerId>>,
+    _pin: Option<Pin>,
+}
+
+impl SessionState {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        live: Vec<ContainerId>,
+        condemned: Vec<ContainerId>,
+        pin: Option<Pin>,
+    ) -> Self {
+        Self {
+            shared,
+            live,
+            condemned,
+            newer: Mutex::default(),
+            pending: Mutex::default(),
+            told: Mutex::default(),
+            _pin: pin,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &OpenOptions {
+        &self.shared.options
+    }
+
+    pub(crate) fn objects(&self) -> &dyn ObjectStore {
+        &*self.shared.objects
+    }
+
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.options()
+            .block_bytes
+            .unwrap_or(self.options().compression.block_bytes())
+    }
+
+    pub(crate) fn begin_container(&self, stream: StreamKind) -> Building {
+        let keys: &Keys = &self.shared.keys;
+        Building::begin(
+            stream,
+            self.options().container_bytes,
+            keys,
+            &self.options().entropy,
+        )
+    }
+
+    pub(crate) fn lookup(
+        &self,
+        keys: &[Fingerprint],
+        found: &mut [Option<Location>],
+    ) -> Result<()> {
+        Ok(self.shared.index.lock().lookup(keys, found)?)
+    }
+
+    /// Whether the session may refer to this container. One that is newer than the session's list was made while the session was visible, so
+    /// whoever condemns it waits for the session: it is enough that it exists.
+    pub(crate) fn may_refer_to(&self, container: ContainerId) -> Result<bool> {
+        if self.live.binary_search(&container).is_ok() || self.newer.lock().contains(&container) {
+            return Ok(true);
+        }
+        if self.condemned.binary_search(&container).is_ok() {
+            return Ok(false);
+        }
+        match self.objects().len(&container::object_name(container)) {
+            Ok(_) => {
+                self.newer.lock().insert(container);
+                Ok(true)
+            }
+            Err(crate::Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn pending(&self, fingerprint: &Fingerprint) -> Option<ContainerId> {
+        self.pending.lock().get(fingerprint).copied()
+    }
+
+    pub(crate) fn all_pending(&self, keys: &[Fingerprint], found: &mut Vec<Option<ContainerId>>) {
+        let pending = self.pending.lock();
+        found.extend(keys.iter().map(|key| pending.get(key).copied()));
+    }
+
+    pub(crate) fn set_pending(&self, fingerprint: Fingerprint, container: ContainerId) {
+        self.pending.lock().insert(fingerprint, container);
+    }
+
+    /// Tells the index of a container that is durable now.
+    pub(crate) fn tell_index(&self, id: ContainerId, table: &Table) -> Result<()> {
+        self.newer.lock().insert(id);
+        insert_table(&mut **self.shared.index.lock(), id, table)?;
+        self.told.lock().push(id);
+        let mut pending = self.pending.lock();
+        for (fingerprint, _) in &table.chunks {
+            if pending.get(fingerprint) == Some(&id) {
+                pending.remove(fingerprint);
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let told = std::mem::take(&mut *self.told.lock());
+        if told.is_empty() {
+            return Ok(());
+        }
+        self.shared.index.lock().checkpoint()?;
+        Ingested::new(Arc::clone(&self.shared.index_dir)).add(&told)
+    }
+}
+
+/// Inserts all chunks of a container into the index.
+pub(crate) fn insert_table(
+    index: &mut dyn ChunkIndex,
+    id: ContainerId,
+    table: &Table,
+) -> Result<()> {
+    let location = Location { container: id };
+    let mut entries = Vec::with_capacity(table.chunks.len().min(4096));
+    for segment in table.chunks.chunks(4096) {
+        entries.clear();
+        entries.extend(
+            segment
+                .iter()
+                .map(|(fingerprint, _)| (*fingerprint, location)),
+        );
+        index.insert(&entries)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Key slots: the master key, wrapped under a password. Specified in FORMAT.md, "Key slot".
+//!
+//! Each slot is an object of its own; any one of them opens the repository. A slot also seals a copy of the configuration.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::varint::{ByteReader, put_bytes};
+use zeroize::Zeroizing;
+
+use crate::config::{Config, decode_twice, encode_twice};
+use crate::entropy::Entropy;
+use crate::keys::{SALT_BYTES, Secret, slot_sealer};
+use crate::{Error, Result};
+
+/// The frame of a slot.
+pub const SLOT: FrameKind = FrameKind {
+    magic: *b"1FKEYSLT",
+    version: 1,
+};
+/// The folder of all slots.
+pub const SLOT_FOLDER: &str = "keys";
+
+/// What deriving a key from a password costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KdfCost {
+    /// Memory in KiB.
+    pub memory_kib: u32,
+    /// Passes over it.
+    pub passes: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+impl Default for KdfCost {
+    /// RFC 9106 §4, second recommended option: 64 MiB, three passes, four lanes.
+    fn default() -> Self {
+        Self {
+            memory_kib: 64 * 1024,
+            passes: 3,
+            lanes: 4,
+        }
+    }
+}
+
+impl KdfCost {
+    /// The least that the algorithm takes. For tests.
+    pub const LEAST: Self = Self {
+        memory_kib: 8,
+        passes: 1,
+        lanes: 1,
+    };
+    /// No slot may ask for more memory than this: a damaged or hostile one must not exhaust the machine.
+    const MEMORY_KIB_MAX: u32 = 1 << 20;
+
+    fn check(self, object: &str) -> Result<()> {
+        let sane = self.memory_kib <= Self::MEMORY_KIB_MAX && self.passes <= 64 && self.lanes <= 64;
+        if sane {
+            Ok(())
+        } else {
+            Err(Error::damaged(
+                object,
+                None,
+                format!("a key derivation of {self:?} is out of bounds"),
+            ))
+        }
+    }
+}
+
+/// A key slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slot {
+    cost: KdfCost,
+    salt: [u8; SALT_BYTES],
+    /// When it was made, seconds since 1970.
+    pub created_unix_s: u64,
+    /// Whom it belongs to, as told when it was made.
+    pub label: String,
+    sealed: Vec<u8>,
+}
+
+impl Slot {
+    /// Wraps `master` and a copy of `config` under `password`.
+    pub fn wrap(
+        master: &Zeroizing<[u8; 32]>,
+        config: &Config,
+        password: &Secret,
+        cost: KdfCost,
+        label: &str,
+        created_unix_s: u64,
+        entropy: &Entropy,
+    ) -> Result<Self> {
+        let salt = entropy.bytes();
+        let mut sealed = master.to_vec();
+        sealed.extend_from_slice(&config.encode());
+        slot_sealer(&stretch(password, &salt, cost)?).seal(0, &SLOT.magic, &mut sealed);
+        Ok(Self {
+            cost,
+            salt,
+            created_unix_s,
+            label: label.into(),
+            sealed,
+        })
+    }
+
+    /// The master key and the sealed configuration; `None` with the wrong password.
+    pub fn unwrap(&self, password: &Secret) -> Result<Option<(Zeroizing<[u8; 32]>, Config)>> {
+        let mut plain = Zeroizing::new(self.sealed.clone());
+        if slot_sealer(&stretch(password, &self.salt, self.cost)?)
+            .open(0, &SLOT.magic, &mut plain)
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let (master, config) = plain
+            .split_first_chunk::<32>()
+            .ok_or_else(|| Error::damaged("key slot", None, "too short"))?;
+        Ok(Some((Zeroizing::new(*master), Config::decode(config)?)))
+    }
+
+    /// As stored: framed, twice.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [self.cost.memory_kib, self.cost.passes, self.cost.lanes] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.salt);
+        out.extend_from_slice(&self.created_unix_s.to_le_bytes());
+        put_bytes(&mut out, self.label.as_bytes());
+        put_bytes(&mut out, &self.sealed);
+        encode_twice(SLOT, &out)
+    }
+
+    /// From the stored bytes of the object `object`, and what is wrong with its second copy, if anything.
+    pub fn decode(bytes: &[u8], object: &str) -> Result<(Self, Option<Error>)> {
+        let twice = decode_twice(SLOT, bytes, object)?;
+        let mut reader = ByteReader::new(twice.payload, object, frame::HEADER_BYTES as u64);
+        let cost = KdfCost {
+            memory_kib: reader.u32()?,
+            passes: reader.u32()?,
+            lanes: reader.u32()?,
+        };
+        cost.check(object)?;
+        let (salt, created_unix_s) = (reader.array()?, reader.u64()?);
+        let label = String::from_utf8_lossy(reader.bytes()?).into_owned();
+        let sealed = reader.bytes()?.to_vec();
+        reader.end()?;
+        Ok((
+            Self {
+                cost,
+                salt,
+                created_unix_s,
+                label,
+                sealed,
+            },
+            twice.damage,
+        ))
+    }
+}
+
+fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u8; 32]>> {
+    let bad = |error: argon2::Error| Error::Option(format!("key derivation: {error}"));
+    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(bad)?;
+    let mut key = Zeroizing::new([0; 32]);
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(password.bytes(), salt, &mut key[..])
+        .map_err(bad)?;
+    Ok(key)
+}

@@ -1,0 +1,3 @@
+//! Tests of the store over folders in memory.
+
+mod round_trip;
