@@ -68,7 +68,10 @@ pub enum LockKind {
 /// Held from [`Dir::lock`] until dropped, or until the process dies, however it dies.
 pub trait LockGuard: Send + Sync {}
 
-/// A folder on a disk, or a simulated one. Names hold no `/`.
+/// A folder on a disk, or a simulated one.
+///
+/// Names hold no `/`, are not `.` or `..`, and have at most 255 bytes; others are [`ErrorKind::Denied`](crate::ErrorKind::Denied).
+/// Disks and folders within share one space of names; `rename` is for disks.
 ///
 /// `create`, `rename` and `remove` are atomic, and durable only after `sync` of the folder.
 pub trait Dir: Send + Sync {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 /// What went wrong, as far as a caller may want to tell cases apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -42,3 +44,128 @@ pub struct Error {
 
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error without an offset and without a cause in the system.
+    pub fn new(
+        op: &'static str,
+        path: impl Into<String>,
+        kind: ErrorKind,
+        what: impl Into<String>,
+    ) -> Self {
+        Self {
+            op,
+            path: path.into(),
+            offset: None,
+            kind,
+            what: what.into(),
+            source: None,
+        }
+    }
+
+    /// An error of the system; its errno chooses the kind.
+    pub fn from_io(
+        op: &'static str,
+        path: impl Into<String>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        let source = source.into();
+        let kind = ErrorKind::of(&source);
+        Self {
+            op,
+            path: path.into(),
+            offset: None,
+            kind,
+            what: kind.words().into(),
+            source: Some(source),
+        }
+    }
+
+    /// The same, at `offset` bytes.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// Bytes that are not what was written: `what` says expected and found.
+    pub(crate) fn damaged(
+        op: &'static str,
+        path: &str,
+        offset: u64,
+        what: impl Into<String>,
+    ) -> Self {
+        Self::new(op, path, ErrorKind::Damaged, what).at(offset)
+    }
+
+    /// A read of `wanted` bytes at `offset` on a disk of `len` bytes.
+    pub(crate) fn short(path: &str, offset: u64, wanted: usize, len: u64) -> Self {
+        Self::new(
+            "read",
+            path,
+            ErrorKind::Short,
+            format!("expected {wanted} bytes, but the disk ends at {len}"),
+        )
+        .at(offset)
+    }
+}
+
+impl ErrorKind {
+    /// The kind of a system error, by its errno.
+    pub fn of(error: &io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOENT) => Self::NotFound,
+            Some(Errno::EXIST) => Self::Exists,
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace,
+            // BADF: a write through a handle that was opened for reading.
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
+            Some(_) => Self::Device,
+            None if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
+            None => Self::Device,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "no such disk or folder",
+            Self::Exists => "the name is taken",
+            Self::Short => "the disk ends too early",
+            Self::NoSpace => "no space left",
+            Self::Denied => "not permitted",
+            Self::Damaged => "damaged",
+            Self::Device => "the device failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_chooses_the_kind() {
+        for (errno, kind) in [
+            (Errno::NOENT, ErrorKind::NotFound),
+            (Errno::EXIST, ErrorKind::Exists),
+            (Errno::NOSPC, ErrorKind::NoSpace),
+            (Errno::DQUOT, ErrorKind::NoSpace),
+            (Errno::FBIG, ErrorKind::NoSpace),
+            (Errno::ACCESS, ErrorKind::Denied),
+            (Errno::PERM, ErrorKind::Denied),
+            (Errno::ROFS, ErrorKind::Denied),
+            (Errno::IO, ErrorKind::Device),
+        ] {
+            assert_eq!(Error::from_io("write", "x", errno).kind, kind, "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_says_what_and_where_and_leaves_the_cause_to_source() {
+        let error = Error::from_io("write", "containers/1f", Errno::NOSPC).at(4096);
+        assert_eq!(
+            error.to_string(),
+            "write containers/1f at offset 4096: no space left"
+        );
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

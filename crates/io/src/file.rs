@@ -1,324 +1,351 @@
-//! Files and folders of the operating system.
+//! Disks and folders of the operating system, through its page cache: `pread`, `pwrite`, `fdatasync`.
 //!
-//! A [`FileDir`] holds its folder open, so that renaming a parent does not lead it elsewhere. A handle that was opened stays readable
-//! after its file is removed.
+//! Always holds: names stay within their folder, which is held open (a renamed parent changes nothing); a `sync` that failed once fails for
+//! ever, because the kernel forgets which pages it lost; nothing is created that others may read (mode 0600, folders 0700).
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{
+    fs::File,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use rustix::fs::{FlockOperation, RenameFlags};
+use rustix::{
+    fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags},
+    io::Errno,
+};
 
-use crate::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result};
+use crate::{
+    Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
+    name::{check_name, join},
+};
 
-/// A file: reads and writes go through the page cache.
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+const DIR_MODE: Mode = Mode::RWXU;
+
+/// A file or a block device.
 pub struct FileDisk {
     file: File,
-    path: PathBuf,
+    path: String,
+    sync_failed: AtomicBool,
 }
 
 impl FileDisk {
-    /// An existing file or block device, for reading only.
+    /// An existing file or block device anywhere, for reading only.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::with(path, "open", OpenOptions::new().read(true))
+        Self::open_path(path, false)
     }
 
-    fn with(path: &Path, op: &'static str, options: &OpenOptions) -> Result<Self> {
-        let file = options
+    /// An existing file or block device anywhere, for reading and writing.
+    pub fn open_write(path: &Path) -> Result<Self> {
+        Self::open_path(path, true)
+    }
+
+    fn open_path(path: &Path, writable: bool) -> Result<Self> {
+        let shown = path.display().to_string();
+        let file = File::options()
+            .read(true)
+            .write(writable)
             .open(path)
-            .map_err(|error| failed(op, path, None, error))?;
+            .map_err(|e| Error::from_io("open", &shown, e))?;
+        Self::new(file, shown)
+    }
+
+    fn new(file: File, path: String) -> Result<Self> {
+        let kind = file
+            .metadata()
+            .map_err(|e| Error::from_io("open", &path, e))?
+            .file_type();
+        if kind.is_dir() {
+            return Err(Error::new("open", path, ErrorKind::Device, "is a folder"));
+        }
         Ok(Self {
             file,
-            path: path.into(),
+            path,
+            sync_failed: AtomicBool::new(false),
         })
     }
 
-    fn failed(&self, op: &'static str, offset: Option<u64>, error: io::Error) -> Error {
-        failed(op, &self.path, offset, error)
+    fn fail(&self, op: &'static str, source: impl Into<std::io::Error>) -> Error {
+        Error::from_io(op, &self.path, source)
     }
 }
 
 impl Disk for FileDisk {
     fn len(&self) -> Result<u64> {
-        use std::io::{Seek, SeekFrom};
-        let meta = self
-            .file
-            .metadata()
-            .map_err(|error| self.failed("stat", None, error))?;
-        if meta.is_file() {
-            return Ok(meta.len());
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| self.fail("stat", e))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+            return rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))
+                .map_err(|e| self.fail("seek", e));
         }
-        (&self.file)
-            .seek(SeekFrom::End(0))
-            .map_err(|error| self.failed("seek", None, error))
+        Ok(stat.st_size as u64)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            match self.file.read_at(&mut buf[done..], offset + done as u64) {
-                Ok(0) => return Err(short(&self.path, offset, buf.len(), done)),
-                Ok(read) => done += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed("read", Some(offset + done as u64), error)),
-            }
-        }
-        Ok(())
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|e| match ErrorKind::of(&e) {
+                ErrorKind::Short => {
+                    Error::short(&self.path, offset, buf.len(), self.len().unwrap_or(0))
+                }
+                _ => self.fail("read", e).at(offset),
+            })
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         self.file
             .write_all_at(data, offset)
-            .map_err(|error| self.failed("write", Some(offset), error))
+            .map_err(|e| self.fail("write", e).at(offset))
     }
 
     fn sync(&self) -> Result<()> {
-        self.file
-            .sync_data()
-            .map_err(|error| self.failed("sync", None, error))
+        if self.sync_failed.load(Ordering::Acquire) {
+            return Err(Error::new(
+                "sync",
+                &self.path,
+                ErrorKind::Device,
+                "an earlier sync failed, so bytes may be lost",
+            ));
+        }
+        rustix::fs::fdatasync(&self.file).map_err(|e| {
+            self.sync_failed.store(true, Ordering::Release);
+            self.fail("sync", e)
+        })
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.file
-            .set_len(len)
-            .map_err(|error| self.failed("truncate", Some(len), error))
+        rustix::fs::ftruncate(&self.file, len).map_err(|e| self.fail("set length of", e))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        use rustix::fs::{FallocateFlags, fallocate};
-        match fallocate(
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(
             &self.file,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             offset,
             len,
         ) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            Err(error) => Err(self.failed("discard", Some(offset), error.into())),
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(self.fail("discard", e).at(offset)),
         }
     }
 }
 
-/// A folder of the operating system.
+/// A folder of the file system.
 pub struct FileDir {
-    folder: File,
-    path: PathBuf,
+    fd: OwnedFd,
+    path: String,
 }
 
 impl FileDir {
     /// An existing folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let folder = File::open(path).map_err(|error| failed("open", path, None, error))?;
-        match folder.metadata() {
-            Ok(meta) if meta.is_dir() => Ok(Self {
-                folder,
-                path: path.into(),
-            }),
-            Ok(_) => Err(failed(
-                "open",
-                path,
-                None,
-                io::ErrorKind::NotADirectory.into(),
-            )),
-            Err(error) => Err(failed("open", path, None, error)),
-        }
+        Self::open_at(rustix::fs::CWD, path, path.display().to_string())
     }
 
-    /// The folder, made with its parents where it is missing.
+    /// A folder that is made where it is missing, with its missing parents.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        fs::create_dir_all(path).map_err(|error| failed("create", path, None, error))?;
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(DIR_MODE.bits())
+            .create(path)
+            .map_err(|e| Error::from_io("create folder", path.display().to_string(), e))?;
         Self::open(path)
     }
 
-    /// Where the folder is.
+    /// The path that it was opened with.
     pub fn path(&self) -> &Path {
-        &self.path
+        Path::new(&self.path)
     }
 
-    fn within(&self, op: &'static str, name: &str) -> Result<PathBuf> {
-        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-            return Err(failed(
-                op,
-                &self.path.join(name),
-                None,
-                io::ErrorKind::InvalidInput.into(),
-            ));
+    fn open_at(
+        parent: impl std::os::fd::AsFd,
+        path: impl rustix::path::Arg,
+        shown: String,
+    ) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat(parent, path, flags, Mode::empty()) {
+            Ok(fd) => Ok(Self { fd, path: shown }),
+            Err(e) => Err(Error::from_io("open folder", shown, e)),
         }
-        Ok(self.path.join(name))
+    }
+
+    fn open_file(&self, op: &'static str, name: &str, flags: OFlags) -> Result<File> {
+        check_name(op, &self.path, name)?;
+        rustix::fs::openat(
+            &self.fd,
+            name,
+            flags | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            FILE_MODE,
+        )
+        .map(File::from)
+        .map_err(|e| self.fail(op, name, e))
+    }
+
+    fn open_disk(&self, op: &'static str, name: &str, flags: OFlags) -> Result<Arc<dyn Disk>> {
+        // NONBLOCK: a FIFO in the folder must not make the engine wait for a writer.
+        let file = self.open_file(op, name, flags | OFlags::NONBLOCK)?;
+        Ok(Arc::new(FileDisk::new(file, join(&self.path, name))?))
+    }
+
+    fn fail(&self, op: &'static str, name: &str, errno: Errno) -> Error {
+        Error::from_io(op, join(&self.path, name), errno)
+    }
+
+    /// For file systems without `RENAME_NOREPLACE` (NFS, some FUSE ones). A crash between leaves the disk under both names.
+    fn link_and_unlink(&self, from: &str, to: &str) -> Result<()> {
+        rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty())
+            .map_err(|e| self.fail("rename", to, e))?;
+        rustix::fs::unlinkat(&self.fd, from, AtFlags::empty())
+            .map_err(|e| self.fail("rename", from, e))
+    }
+
+    fn entry(&self, name: &str) -> Result<Option<DirEntry>> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+                Ok(Some(DirEntry {
+                    name: name.to_owned(),
+                    len: if is_dir { 0 } else { stat.st_size as u64 },
+                    is_dir,
+                }))
+            }
+            Err(Errno::NOENT) => Ok(None), // removed since it was read
+            Err(e) => Err(self.fail("stat", name, e)),
+        }
+    }
+
+    fn open_lock_file(&self, name: &str) -> Result<File> {
+        match self.open_file("lock", name, OFlags::RDWR | OFlags::CREATE) {
+            Err(e) if e.kind == ErrorKind::Denied => self.open_file("lock", name, OFlags::RDONLY),
+            other => other,
+        }
+    }
+
+    /// Whether `name` is still the file that was opened, so that a lock on it means something.
+    fn is_still(&self, name: &str, file: &File) -> Result<bool> {
+        let held = rustix::fs::fstat(file).map_err(|e| self.fail("lock", name, e))?;
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(self.fail("lock", name, e)),
+        }
     }
 }
 
 impl Dir for FileDir {
     fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        let path = self.within("open", name)?;
-        Ok(Arc::new(FileDisk::open(&path)?))
+        self.open_disk("open", name, OFlags::RDONLY)
     }
 
     fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        let path = self.within("open", name)?;
-        Ok(Arc::new(FileDisk::with(
-            &path,
-            "open",
-            OpenOptions::new().read(true).write(true),
-        )?))
+        self.open_disk("open", name, OFlags::RDWR)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        let path = self.within("create", name)?;
-        Ok(Arc::new(FileDisk::with(
-            &path,
-            "create",
-            OpenOptions::new().read(true).write(true).create_new(true),
-        )?))
+        self.open_disk("create", name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (self.within("rename", from)?, self.within("rename", to)?);
-        fs::rename(&from, &to).map_err(|error| failed("rename", &from, None, error))
+        check_name("rename", &self.path, from)?;
+        check_name("rename", &self.path, to)?;
+        rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|e| self.fail("rename", from, e))
     }
 
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (self.within("rename", from)?, self.within("rename", to)?);
-        match rustix::fs::renameat_with(
-            rustix::fs::CWD,
-            &from,
-            rustix::fs::CWD,
-            &to,
-            RenameFlags::NOREPLACE,
-        ) {
-            Ok(()) => return Ok(()),
-            Err(
-                rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP,
-            ) => {}
-            Err(error) => return Err(failed("rename", &to, None, error.into())),
+        check_name("rename", &self.path, from)?;
+        check_name("rename", &self.path, to)?;
+        match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.link_and_unlink(from, to),
+            done => {
+                done.map_err(|e| self.fail("rename", if e == Errno::EXIST { to } else { from }, e))
+            }
         }
-        // A file system without RENAME_NOREPLACE: a hard link fails where the name is taken, too.
-        fs::hard_link(&from, &to).map_err(|error| failed("rename", &to, None, error))?;
-        fs::remove_file(&from).map_err(|error| failed("rename", &from, None, error))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let path = self.within("remove", name)?;
-        fs::remove_file(&path).map_err(|error| failed("remove", &path, None, error))
+        check_name("remove", &self.path, name)?;
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
+            .map_err(|e| self.fail("remove", name, e))
     }
 
+    /// Names that are not UTF-8 are not the engine's and are left out.
     fn list(&self) -> Result<Vec<DirEntry>> {
-        let fault = |error| failed("list", &self.path, None, error);
+        let fail = |e| Error::from_io("list", &self.path, e);
         let mut entries = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(fault)? {
-            let entry = entry.map_err(fault)?;
-            let meta = match entry.metadata() {
-                Ok(meta) => meta,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(fault(error)),
-            };
-            // A name that is not UTF-8 is none of ours.
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            let is_dir = meta.is_dir();
-            entries.push(DirEntry {
-                name,
-                len: if is_dir { 0 } else { meta.len() },
-                is_dir,
-            });
+        for item in rustix::fs::Dir::read_from(&self.fd).map_err(fail)? {
+            let item = item.map_err(fail)?;
+            match item.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => entries.extend(self.entry(name)?),
+            }
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 
     fn sync(&self) -> Result<()> {
-        self.folder
-            .sync_all()
-            .map_err(|error| failed("sync", &self.path, None, error))
+        match rustix::fs::fsync(&self.fd) {
+            Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: a file system whose folders need no sync
+            Err(e) => Err(Error::from_io("sync folder", &self.path, e)),
+        }
     }
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        let path = self.within("create", name)?;
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(failed("create", &path, None, error))
-            }
-            _ => Ok(Arc::new(Self::open(path)?)),
+        check_name("create folder", &self.path, name)?;
+        match rustix::fs::mkdirat(&self.fd, name, DIR_MODE) {
+            Ok(()) | Err(Errno::EXIST) => self.open_subdir(name),
+            Err(e) => Err(self.fail("create folder", name, e)),
         }
     }
 
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(Self::open(self.within("open", name)?)?))
+        check_name("open folder", &self.path, name)?;
+        Ok(Arc::new(Self::open_at(
+            &self.fd,
+            name,
+            join(&self.path, name),
+        )?))
     }
 
     fn remove_subdir(&self, name: &str) -> Result<()> {
-        let path = self.within("remove", name)?;
-        fs::remove_dir(&path).map_err(|error| failed("remove", &path, None, error))
+        check_name("remove folder", &self.path, name)?;
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+            .map_err(|e| self.fail("remove folder", name, e))
     }
 
+    /// By `flock` on a file description of its own, so that two handles of one process conflict too.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
-        let path = self.within("lock", name)?;
-        let options = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .clone();
-        let file = options
-            .open(&path)
-            .map_err(|error| failed("lock", &path, None, error))?;
         let operation = match kind {
             LockKind::Shared => FlockOperation::NonBlockingLockShared,
             LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
-        match rustix::fs::flock(&file, operation) {
-            Ok(()) => Ok(Some(Box::new(FileLock { _file: file }))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(failed("lock", &path, None, error.into())),
+        loop {
+            let file = self.open_lock_file(name)?;
+            match rustix::fs::flock(&file, operation) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(self.fail("lock", name, e)),
+            }
+            if self.is_still(name, &file)? {
+                return Ok(Some(Box::new(FileLock { _file: file })));
+            }
         }
     }
 }
 
-/// An open file description with a flock on it: closing it, in whatever way, frees the lock.
+/// Closing the file frees the lock.
 struct FileLock {
     _file: File,
 }
 
 impl LockGuard for FileLock {}
-
-fn short(path: &Path, offset: u64, wanted: usize, found: usize) -> Error {
-    let what = format!("{wanted} bytes wanted, found {found}");
-    Error {
-        op: "read",
-        path: path.display().to_string(),
-        offset: Some(offset),
-        kind: ErrorKind::Short,
-        what,
-        source: None,
-    }
-}
-
-/// What the system said of `op` on `path`, sorted into what callers tell apart.
-pub(crate) fn failed(
-    op: &'static str,
-    path: &Path,
-    offset: Option<u64>,
-    error: io::Error,
-) -> Error {
-    use io::ErrorKind as Std;
-    let (kind, what) = match error.kind() {
-        Std::NotFound => (ErrorKind::NotFound, "no such file or folder"),
-        Std::AlreadyExists => (ErrorKind::Exists, "the name is taken"),
-        Std::StorageFull | Std::QuotaExceeded => (ErrorKind::NoSpace, "no space left"),
-        Std::PermissionDenied | Std::ReadOnlyFilesystem => (ErrorKind::Denied, "not permitted"),
-        Std::UnexpectedEof => (ErrorKind::Short, "the file ends early"),
-        _ => (ErrorKind::Device, "the system refused"),
-    };
-    Error {
-        op,
-        path: path.display().to_string(),
-        offset,
-        kind,
-        what: what.into(),
-        source: Some(error),
-    }
-}

@@ -1,8 +1,16 @@
-//! Frames: what every format on disk is wrapped in. Specified in FORMAT.md §1.
+//! Frames: what everything on disk is wrapped in (FORMAT.md §1).
 //!
-//! A frame that reads back whole has the magic, the version, the length and every bit that was written. Authenticity is not its job.
+//! ```text
+//! magic[8] version:u16 flags:u16 reserved:u32=0 payload_len:u64 payload[payload_len] crc64:u64
+//! ```
+//!
+//! A reader checks in this order, and its error says which check failed: magic, version, length, checksum, reserved. The magic
+//! comes first so that a wrong file is called wrong, not damaged; the length is checked against what is there before anything is
+//! allocated for it. Authenticity is not a frame's job.
 
-use crate::{Disk, Error, ErrorKind, Result};
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::{Disk, Error, Result};
 
 /// Bytes before the payload: magic 8, version 2, flags 2, reserved 4, payload length 8.
 pub const HEADER_BYTES: usize = 24;
@@ -11,35 +19,16 @@ pub const TRAILER_BYTES: usize = 8;
 /// What a frame adds to its payload.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
 
-/// CRC-64/NVME of `data`.
-pub fn crc64(data: &[u8]) -> u64 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, data)
-}
-
-/// What a frame says of itself: which format, which version of it, and flags that the format defines.
+/// Which format a frame holds, and which version of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameKind {
     /// Names the format.
     pub magic: [u8; 8],
-    /// The format's version.
+    /// The format's version, from 1. A reader of several versions asks for one after the other.
     pub version: u16,
 }
 
-/// The frame around `payload`, as one run of bytes.
-pub fn encode_frame(kind: FrameKind, flags: u16, payload: &[u8]) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(payload.len() + OVERHEAD_BYTES);
-    frame.extend_from_slice(&kind.magic);
-    frame.extend_from_slice(&kind.version.to_le_bytes());
-    frame.extend_from_slice(&flags.to_le_bytes());
-    frame.extend_from_slice(&0u32.to_le_bytes());
-    frame.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-    frame.extend_from_slice(payload);
-    let crc = crc64(&frame);
-    frame.extend_from_slice(&crc.to_le_bytes());
-    frame
-}
-
-/// A frame found at the start of some bytes.
+/// A frame found at the start of some bytes, and proved whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
     /// The format's own flags.
@@ -50,49 +39,63 @@ pub struct Frame<'a> {
     pub frame_bytes: usize,
 }
 
-/// The frame at the start of `data`, which was read from `path` at `offset` (named in errors only).
-///
-/// Checks in this order: enough bytes for a header, magic, version, the length against what is there, checksum.
+/// The frame around `payload`, as one run of bytes.
+pub fn encode_frame(kind: FrameKind, flags: u16, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(OVERHEAD_BYTES + payload.len());
+    append_frame(&mut out, kind, flags, payload);
+    out
+}
+
+/// Appends the frame around `payload` to `out`.
+pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, flags: u16, payload: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(&kind.magic);
+    out.extend_from_slice(&kind.version.to_le_bytes());
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&0u32.to_le_bytes());
+    out.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    out.extend_from_slice(payload);
+    let crc = crc64(&out[start..]);
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
+/// Writes a frame at `offset` with one write and returns its whole length in bytes. Durable after the disk's `sync`.
+pub fn write_frame(
+    disk: &dyn Disk,
+    kind: FrameKind,
+    offset: u64,
+    flags: u16,
+    payload: &[u8],
+) -> Result<u64> {
+    let frame = encode_frame(kind, flags, payload);
+    disk.write_at(&frame, offset)?;
+    Ok(frame.len() as u64)
+}
+
+/// The frame at the start of `data`, which was read from `path` at `offset` (named in errors only). What follows it is not looked at.
 pub fn decode_frame<'a>(
     kind: FrameKind,
     data: &'a [u8],
     path: &str,
     offset: u64,
 ) -> Result<Frame<'a>> {
-    let damaged = |what: String| damaged(path, offset, what);
-    if data.len() < OVERHEAD_BYTES {
-        return Err(damaged(format!(
-            "a frame takes {OVERHEAD_BYTES} bytes at least, found {}",
-            data.len()
-        )));
-    }
-    let (flags, payload_len) = decode_header(kind, &data[..HEADER_BYTES], path, offset)?;
-    let room = (data.len() - OVERHEAD_BYTES) as u64;
-    if payload_len > room {
-        return Err(damaged(format!(
-            "payload of {payload_len} bytes, but only {room} are there"
-        )));
-    }
-    let end = HEADER_BYTES + payload_len as usize;
-    let found = u64::from_le_bytes(
-        data[end..end + TRAILER_BYTES]
-            .try_into()
-            .expect("eight bytes"),
-    );
-    let expected = crc64(&data[..end]);
-    if found != expected {
-        return Err(damaged(format!(
-            "checksum {found:#018x}, expected {expected:#018x}"
-        )));
-    }
+    let place = Place { path, offset };
+    let Some(header) = data.first_chunk::<HEADER_BYTES>() else {
+        return Err(place.no_header(data.len() as u64));
+    };
+    let fields = place.header(kind, header, data.len() as u64, u64::MAX)?;
+    let frame_bytes = OVERHEAD_BYTES + fields.payload_len;
+    let (payload, crc) = split_crc(&data[HEADER_BYTES..frame_bytes]);
+    place.body(header, payload, crc)?;
     Ok(Frame {
-        flags,
-        payload: &data[HEADER_BYTES..end],
-        frame_bytes: end + TRAILER_BYTES,
+        flags: fields.flags,
+        payload,
+        frame_bytes,
     })
 }
 
 /// Reads the frame at `offset` of `disk`: its flags and payload. `payload_max` bounds what is allocated, as does the disk's length.
+/// `path` is for errors only.
 pub fn read_frame(
     disk: &dyn Disk,
     kind: FrameKind,
@@ -100,79 +103,114 @@ pub fn read_frame(
     payload_max: u64,
     path: &str,
 ) -> Result<(u16, Vec<u8>)> {
-    let len = disk.len()?;
-    let room = len.saturating_sub(offset);
-    if room < OVERHEAD_BYTES as u64 {
-        return Err(damaged(
-            path,
-            offset,
-            format!("a frame takes {OVERHEAD_BYTES} bytes at least, found {room}"),
-        ));
+    let place = Place { path, offset };
+    let there = disk.len()?.saturating_sub(offset);
+    if there < HEADER_BYTES as u64 {
+        return Err(place.no_header(there));
     }
     let mut header = [0; HEADER_BYTES];
     disk.read_at(&mut header, offset)?;
-    let (_, payload_len) = decode_header(kind, &header, path, offset)?;
-    let room = (room - OVERHEAD_BYTES as u64).min(payload_max);
-    if payload_len > room {
-        return Err(damaged(
-            path,
-            offset,
-            format!("payload of {payload_len} bytes, at most {room} can be"),
-        ));
-    }
-    let mut whole = vec![0; payload_len as usize + OVERHEAD_BYTES];
-    disk.read_at(&mut whole, offset)?;
-    let frame = decode_frame(kind, &whole, path, offset)?;
-    let (flags, end) = (frame.flags, HEADER_BYTES + frame.payload.len());
-    whole.truncate(end);
-    whole.drain(..HEADER_BYTES);
-    Ok((flags, whole))
+    let fields = place.header(kind, &header, there, payload_max)?;
+    let mut payload = vec![0; fields.payload_len + TRAILER_BYTES];
+    disk.read_at(&mut payload, offset + HEADER_BYTES as u64)?;
+    let crc = split_crc(&payload).1;
+    payload.truncate(fields.payload_len);
+    place.body(&header, &payload, crc)?;
+    Ok((fields.flags, payload))
 }
 
-/// Magic and version checked; flags and payload length returned.
-fn decode_header(kind: FrameKind, header: &[u8], path: &str, offset: u64) -> Result<(u16, u64)> {
-    if header[..8] != kind.magic {
-        let (found, expected) = (header[..8].escape_ascii(), kind.magic.escape_ascii());
-        return Err(damaged(
-            path,
-            offset,
-            format!("magic \"{found}\", expected \"{expected}\""),
-        ));
-    }
-    let version = u16::from_le_bytes([header[8], header[9]]);
-    if version != kind.version {
-        return Err(damaged(
-            path,
-            offset,
-            format!(
-                "format version {version}, this program reads {}",
-                kind.version
-            ),
-        ));
-    }
-    let flags = u16::from_le_bytes([header[10], header[11]]);
-    let reserved = u32::from_le_bytes(header[12..16].try_into().expect("four bytes"));
-    if reserved != 0 {
-        return Err(damaged(
-            path,
-            offset,
-            format!("reserved bytes {reserved:#x}, expected 0"),
-        ));
-    }
-    Ok((
-        flags,
-        u64::from_le_bytes(header[16..24].try_into().expect("eight bytes")),
-    ))
+/// CRC-64/NVME of `bytes`, as frames carry it.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
 /// The error for bytes that are not what was written.
 pub fn damaged(path: &str, offset: u64, what: String) -> Error {
-    Error {
-        op: "read",
-        path: path.into(),
-        offset: Some(offset),
-        kind: ErrorKind::Damaged,
-        what,
-        source: None,
+    Error::damaged("read", path, offset, what)
+}
+
+/// Where a frame is read, for errors.
+struct Place<'a> {
+    path: &'a str,
+    offset: u64,
+}
+
+struct Fields {
+    flags: u16,
+    payload_len: usize,
+}
+
+impl Place<'_> {
+    /// Checks magic, version and length; `there` bytes follow the frame's start.
+    fn header(
+        &self,
+        kind: FrameKind,
+        bytes: &[u8; HEADER_BYTES],
+        there: u64,
+        payload_max: u64,
+    ) -> Result<Fields> {
+        if bytes[..8] != kind.magic {
+            let (expected, found) = (kind.magic.escape_ascii(), bytes[..8].escape_ascii());
+            return Err(self.damaged(format!("expected magic \"{expected}\", found \"{found}\"")));
+        }
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version != kind.version {
+            let expected = kind.version;
+            return Err(self.damaged(format!(
+                "expected format version {expected}, found {version}"
+            )));
+        }
+        let flags = u16::from_le_bytes([bytes[10], bytes[11]]);
+        let len = u64::from_le_bytes(bytes[16..].try_into().expect("eight of 24 bytes"));
+        let fits = there
+            .checked_sub(OVERHEAD_BYTES as u64)
+            .map(|room| room.min(payload_max));
+        match (fits, usize::try_from(len)) {
+            (Some(max), Ok(payload_len)) if len <= max => Ok(Fields { flags, payload_len }),
+            _ => {
+                let max = fits.unwrap_or(0);
+                Err(self.damaged(format!(
+                    "expected a payload of at most {max} bytes, found a length of {len}"
+                )))
+            }
+        }
     }
+
+    /// Checks the checksum, then that the reserved bytes are zero.
+    fn body(&self, header: &[u8; HEADER_BYTES], payload: &[u8], stored: u64) -> Result<()> {
+        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+        digest.update(header);
+        digest.update(payload);
+        let found = digest.finalize();
+        if found != stored {
+            return Err(self.damaged(format!(
+                "checksum: expected {stored:#018x}, found {found:#018x}"
+            )));
+        }
+        if header[12..16] != [0; 4] {
+            return Err(self.damaged(format!(
+                "expected reserved bytes 0, found {:02x?}",
+                &header[12..16]
+            )));
+        }
+        Ok(())
+    }
+
+    fn no_header(&self, there: u64) -> Error {
+        self.damaged(format!(
+            "expected a frame header of {HEADER_BYTES} bytes, found {there} bytes"
+        ))
+    }
+
+    fn damaged(&self, what: String) -> Error {
+        damaged(self.path, self.offset, what)
+    }
+}
+
+/// Splits the last eight bytes off, as a number. `bytes` holds at least eight: the caller has checked.
+fn split_crc(bytes: &[u8]) -> (&[u8], u64) {
+    let (payload, crc) = bytes
+        .split_last_chunk::<TRAILER_BYTES>()
+        .expect("the length was checked");
+    (payload, u64::from_le_bytes(*crc))
 }

@@ -4,7 +4,10 @@ mod disk;
 mod error;
 pub mod file;
 pub mod frame;
+mod lock;
 pub mod mem;
+mod name;
+mod pages;
 pub mod varint;
 
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};

@@ -1,43 +1,67 @@
-//! A folder in memory: for tests, and wherever something wants a `Dir` that leaves no trace.
+//! Disks and folders in RAM: nothing is durable, nothing fails. For tests, and for indexes that live in RAM alone.
+//!
+//! Always holds: behaves as [`file`](crate::file) does, seen through [`Disk`] and [`Dir`] (one conformance suite proves it); clones of a
+//! [`MemDir`] are the same folder; holes cost no RAM.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use crate::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result};
+use crate::{
+    Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
+    lock::LockState,
+    name::{check_name, join},
+    pages::Pages,
+};
 
-/// A disk in memory. Clones of the `Arc` share it.
-#[derive(Default)]
+/// Bytes in RAM. Clones are the same disk.
+#[derive(Clone, Default)]
 pub struct MemDisk {
-    bytes: Mutex<Vec<u8>>,
+    path: Arc<str>,
+    pages: Arc<RwLock<Pages>>,
+    read_only: bool,
+}
+
+impl MemDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self {
+            path: "memory".into(),
+            ..Self::default()
+        }
+    }
+
+    fn writable(&self, op: &'static str) -> Result<()> {
+        if self.read_only {
+            return Err(Error::new(
+                op,
+                &*self.path,
+                ErrorKind::Denied,
+                "opened for reading only",
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Disk for MemDisk {
     fn len(&self) -> Result<u64> {
-        Ok(self.bytes.lock().len() as u64)
+        Ok(self.pages.read().len())
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let bytes = self.bytes.lock();
-        let from = usize::try_from(offset)
-            .ok()
-            .and_then(|from| bytes.get(from..))
-            .and_then(|rest| rest.get(..buf.len()));
-        match from {
-            Some(found) => buf.copy_from_slice(found),
-            None => return Err(short(offset, buf.len(), bytes.len())),
+        let pages = self.pages.read();
+        if buf.is_empty() || pages.read(buf, offset) {
+            Ok(())
+        } else {
+            Err(Error::short(&self.path, offset, buf.len(), pages.len()))
         }
-        Ok(())
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        let mut bytes = self.bytes.lock();
-        let end = offset as usize + data.len();
-        if bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        bytes[offset as usize..end].copy_from_slice(data);
+        self.writable("write")?;
+        check_end("write", &self.path, offset, data.len() as u64)?;
+        self.pages.write().write(data, offset);
         Ok(())
     }
 
@@ -46,44 +70,67 @@ impl Disk for MemDisk {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.bytes.lock().resize(len as usize, 0);
+        self.writable("set length of")?;
+        check_end("set length of", &self.path, len, 0)?;
+        self.pages.write().set_len(len);
         Ok(())
     }
 
-    fn discard(&self, _offset: u64, _len: u64) -> Result<()> {
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.writable("discard")?;
+        self.pages.write().punch(offset, len);
         Ok(())
     }
 }
 
-fn short(offset: u64, wanted: usize, len: usize) -> Error {
-    let what = format!("{wanted} bytes wanted, the disk ends at {len}");
-    Error {
-        op: "read",
-        path: "memory".into(),
-        offset: Some(offset),
-        kind: ErrorKind::Short,
-        what,
-        source: None,
+/// Refuses what ends behind the largest file offset there is.
+pub(crate) fn check_end(op: &'static str, path: &str, offset: u64, len: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(Error::new(
+            op,
+            path,
+            ErrorKind::NoSpace,
+            "ends behind the largest offset of a file",
+        )
+        .at(offset)),
     }
 }
 
-/// A folder in memory. Clones share it.
+/// A folder in RAM. Clones are the same folder.
 #[derive(Clone, Default)]
 pub struct MemDir {
-    inner: Arc<Mutex<Folder>>,
+    path: Arc<str>,
+    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
 }
 
-#[derive(Default)]
-struct Folder {
-    disks: BTreeMap<String, Arc<MemDisk>>,
-    folders: BTreeMap<String, MemDir>,
-    locks: HashMap<String, Arc<Mutex<Holders>>>,
+#[derive(Clone)]
+enum Entry {
+    Disk { disk: MemDisk, lock: Arc<LockState> },
+    Dir(MemDir),
 }
 
-#[derive(Default)]
-struct Holders {
-    shared: usize,
-    exclusive: bool,
+impl Entry {
+    fn new_disk(path: String) -> (MemDisk, Self) {
+        let disk = MemDisk {
+            path: path.into(),
+            ..MemDisk::default()
+        };
+        (
+            disk.clone(),
+            Self::Disk {
+                disk,
+                lock: Arc::default(),
+            },
+        )
+    }
+
+    fn disk(&self) -> Option<&MemDisk> {
+        match self {
+            Self::Disk { disk, .. } => Some(disk),
+            Self::Dir(_) => None,
+        }
+    }
 }
 
 impl MemDir {
@@ -91,91 +138,97 @@ impl MemDir {
     pub fn new() -> Self {
         Self::default()
     }
-}
 
-fn named(op: &'static str, name: &str, kind: ErrorKind, what: &str) -> Error {
-    Error {
-        op,
-        path: name.into(),
-        offset: None,
-        kind,
-        what: what.into(),
-        source: None,
+    fn fail(&self, op: &'static str, name: &str, kind: ErrorKind, what: &str) -> Error {
+        Error::new(op, join(&self.path, name), kind, what)
     }
-}
 
-fn missing(op: &'static str, name: &str) -> Error {
-    named(op, name, ErrorKind::NotFound, "no such file")
+    fn not_found(&self, op: &'static str, name: &str) -> Error {
+        self.fail(op, name, ErrorKind::NotFound, "no such disk or folder")
+    }
+
+    fn find(&self, op: &'static str, name: &str) -> Result<Entry> {
+        check_name(op, &self.path, name)?;
+        self.entries
+            .lock()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| self.not_found(op, name))
+    }
+
+    fn find_disk(&self, op: &'static str, name: &str) -> Result<MemDisk> {
+        match self.find(op, name)? {
+            Entry::Disk { disk, .. } => Ok(disk),
+            Entry::Dir(_) => Err(self.fail(op, name, ErrorKind::Device, "is a folder")),
+        }
+    }
+
+    fn do_rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        check_name("rename", &self.path, from)?;
+        check_name("rename", &self.path, to)?;
+        let mut entries = self.entries.lock();
+        match (entries.get(from), entries.get(to)) {
+            (None, _) => return Err(self.not_found("rename", from)),
+            (Some(_), Some(_)) if !replace => {
+                return Err(self.fail("rename", to, ErrorKind::Exists, "the name is taken"));
+            }
+            (Some(a), Some(b)) if a.disk().is_none() || b.disk().is_none() => {
+                return Err(self.fail("rename", to, ErrorKind::Device, "a folder is in the way"));
+            }
+            _ => {}
+        }
+        if let Some(entry) = entries.remove(from) {
+            entries.insert(to.to_owned(), entry);
+        }
+        Ok(())
+    }
 }
 
 impl Dir for MemDir {
     fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        match self.inner.lock().disks.get(name) {
-            Some(disk) => Ok(Arc::clone(disk) as Arc<dyn Disk>),
-            None => Err(missing("open", name)),
-        }
+        Ok(Arc::new(MemDisk {
+            read_only: true,
+            ..self.find_disk("open", name)?
+        }))
     }
 
     fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        self.open(name)
+        Ok(Arc::new(self.find_disk("open", name)?))
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        let mut folder = self.inner.lock();
-        if folder.disks.contains_key(name) || folder.folders.contains_key(name) {
-            return Err(named(
-                "create",
-                name,
-                ErrorKind::Exists,
-                "the name is taken",
-            ));
+        check_name("create", &self.path, name)?;
+        let mut entries = self.entries.lock();
+        if entries.contains_key(name) {
+            return Err(self.fail("create", name, ErrorKind::Exists, "the name is taken"));
         }
-        let disk = Arc::new(MemDisk::default());
-        folder.disks.insert(name.into(), Arc::clone(&disk));
-        Ok(disk)
+        let (disk, entry) = Entry::new_disk(join(&self.path, name));
+        entries.insert(name.to_owned(), entry);
+        Ok(Arc::new(disk))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let mut folder = self.inner.lock();
-        let disk = folder
-            .disks
-            .remove(from)
-            .ok_or_else(|| missing("rename", from))?;
-        folder.disks.insert(to.into(), disk);
-        Ok(())
+        self.do_rename(from, to, true)
     }
 
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        if self.inner.lock().disks.contains_key(to) {
-            return Err(named("rename", to, ErrorKind::Exists, "the name is taken"));
-        }
-        self.rename(from, to)
+        self.do_rename(from, to, false)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.inner
-            .lock()
-            .disks
-            .remove(name)
-            .map(drop)
-            .ok_or_else(|| missing("remove", name))
+        self.find_disk("remove", name)?;
+        self.entries.lock().remove(name);
+        Ok(())
     }
 
     fn list(&self) -> Result<Vec<DirEntry>> {
-        let folder = self.inner.lock();
-        let disks = folder.disks.iter().map(|(name, disk)| DirEntry {
+        let entries = self.entries.lock();
+        let row = |(name, entry): (&String, &Entry)| DirEntry {
             name: name.clone(),
-            len: disk.bytes.lock().len() as u64,
-            is_dir: false,
-        });
-        let folders = folder.folders.keys().map(|name| DirEntry {
-            name: name.clone(),
-            len: 0,
-            is_dir: true,
-        });
-        let mut entries: Vec<_> = disks.chain(folders).collect();
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+            len: entry.disk().map_or(0, |disk| disk.pages.read().len()),
+            is_dir: entry.disk().is_none(),
+        };
+        Ok(entries.iter().map(row).collect())
     }
 
     fn sync(&self) -> Result<()> {
@@ -183,75 +236,60 @@ impl Dir for MemDir {
     }
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(
-            self.inner
-                .lock()
-                .folders
-                .entry(name.into())
-                .or_default()
-                .clone(),
-        ))
+        check_name("create folder", &self.path, name)?;
+        let mut entries = self.entries.lock();
+        let path = join(&self.path, name).into();
+        let entry = entries.entry(name.to_owned()).or_insert_with(|| {
+            Entry::Dir(Self {
+                path,
+                ..Self::default()
+            })
+        });
+        match entry {
+            Entry::Dir(dir) => Ok(Arc::new(dir.clone())),
+            Entry::Disk { .. } => {
+                Err(self.fail("create folder", name, ErrorKind::Device, "is a disk"))
+            }
+        }
     }
 
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        match self.inner.lock().folders.get(name) {
-            Some(folder) => Ok(Arc::new(folder.clone())),
-            None => Err(missing("open", name)),
+        match self.find("open folder", name)? {
+            Entry::Dir(dir) => Ok(Arc::new(dir)),
+            Entry::Disk { .. } => {
+                Err(self.fail("open folder", name, ErrorKind::Device, "is a disk"))
+            }
         }
     }
 
     fn remove_subdir(&self, name: &str) -> Result<()> {
-        let mut folder = self.inner.lock();
-        let sub = folder
-            .folders
-            .get(name)
-            .ok_or_else(|| missing("remove", name))?;
-        let empty = {
-            let sub = sub.inner.lock();
-            sub.disks.is_empty() && sub.folders.is_empty()
-        };
-        if !empty {
-            return Err(named(
-                "remove",
-                name,
-                ErrorKind::Device,
-                "the folder is not empty",
-            ));
+        check_name("remove folder", &self.path, name)?;
+        let mut entries = self.entries.lock();
+        match entries.get(name) {
+            None => return Err(self.not_found("remove folder", name)),
+            Some(Entry::Dir(dir)) if dir.entries.lock().is_empty() => {}
+            Some(_) => {
+                return Err(self.fail(
+                    "remove folder",
+                    name,
+                    ErrorKind::Device,
+                    "is not an empty folder",
+                ));
+            }
         }
-        folder.folders.remove(name);
+        entries.remove(name);
         Ok(())
     }
 
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
-        let mut folder = self.inner.lock();
-        folder.disks.entry(name.into()).or_default();
-        let holders = Arc::clone(folder.locks.entry(name.into()).or_default());
-        let mut held = holders.lock();
-        if held.exclusive || kind == LockKind::Exclusive && held.shared > 0 {
-            return Ok(None);
-        }
-        match kind {
-            LockKind::Shared => held.shared += 1,
-            LockKind::Exclusive => held.exclusive = true,
-        }
-        drop(held);
-        Ok(Some(Box::new(MemLock { holders, kind })))
-    }
-}
-
-struct MemLock {
-    holders: Arc<Mutex<Holders>>,
-    kind: LockKind,
-}
-
-impl LockGuard for MemLock {}
-
-impl Drop for MemLock {
-    fn drop(&mut self) {
-        let mut held = self.holders.lock();
-        match self.kind {
-            LockKind::Shared => held.shared -= 1,
-            LockKind::Exclusive => held.exclusive = false,
+        check_name("lock", &self.path, name)?;
+        let mut entries = self.entries.lock();
+        let entry = entries
+            .entry(name.to_owned())
+            .or_insert_with(|| Entry::new_disk(join(&self.path, name)).1);
+        match entry {
+            Entry::Disk { lock, .. } => Ok(lock.try_lock(kind)),
+            Entry::Dir(_) => Err(self.fail("lock", name, ErrorKind::Device, "is a folder")),
         }
     }
 }

@@ -1,0 +1,53 @@
+//! Advisory locks in RAM, for folders that have no kernel beneath. The state belongs to the file's node, as with `flock`: a removed and
+//! recreated file is another lock.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{LockGuard, LockKind};
+
+/// Who holds a file's lock.
+#[derive(Default)]
+pub(crate) struct LockState(Mutex<Holders>);
+
+#[derive(Default)]
+struct Holders {
+    shared: usize,
+    exclusive: bool,
+}
+
+impl LockState {
+    /// The lock, or `None` where a conflicting one is held.
+    pub fn try_lock(self: &Arc<Self>, kind: LockKind) -> Option<Box<dyn LockGuard>> {
+        let mut holders = self.0.lock();
+        match kind {
+            LockKind::Shared if !holders.exclusive => holders.shared += 1,
+            LockKind::Exclusive if !holders.exclusive && holders.shared == 0 => {
+                holders.exclusive = true
+            }
+            _ => return None,
+        }
+        Some(Box::new(Guard {
+            state: Arc::clone(self),
+            kind,
+        }))
+    }
+}
+
+struct Guard {
+    state: Arc<LockState>,
+    kind: LockKind,
+}
+
+impl LockGuard for Guard {}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut holders = self.state.0.lock();
+        match self.kind {
+            LockKind::Shared => holders.shared -= 1,
+            LockKind::Exclusive => holders.exclusive = false,
+        }
+    }
+}

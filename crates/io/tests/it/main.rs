@@ -1,0 +1,4 @@
+//! The crate's tests: one binary.
+
+mod files;
+mod frame;
