@@ -1,11 +1,13 @@
 //! The crate's error.
 
+use onefold_io::ErrorKind;
+
 /// Why an index failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device failed.
     #[error(transparent)]
-    Io(#[from] onefold_io::Error),
+    Io(onefold_io::Error),
     /// The index's own files are not what was written. Rebuild it from the containers.
     #[error("index {path}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
     Damaged {
@@ -24,6 +26,37 @@ pub enum Error {
         /// What does not fit.
         what: String,
     },
+}
+
+impl Error {
+    /// Damage at `offset` of `path`.
+    pub(crate) fn damaged(path: &str, offset: u64, what: impl Into<String>) -> Error {
+        Error::Damaged {
+            path: path.to_string(),
+            offset: Some(offset),
+            what: what.into(),
+        }
+    }
+
+    /// A failed read of `path`, a file of our own: where it ends too early, that is damage.
+    pub(crate) fn from_read(error: onefold_io::Error, path: &str) -> Error {
+        match error.kind {
+            ErrorKind::Short | ErrorKind::Damaged => Error::Damaged {
+                path: path.to_string(),
+                offset: error.offset,
+                what: error.what,
+            },
+            _ => Error::Io(error),
+        }
+    }
+}
+
+impl From<onefold_io::Error> for Error {
+    /// Bytes that are not what was written are damage; anything else is the device's failure.
+    fn from(error: onefold_io::Error) -> Error {
+        let path = error.path.clone();
+        Error::from_read(error, &path)
+    }
 }
 
 /// The crate's result.

@@ -1,70 +1,312 @@
 //! The index `strata`, the default.
 
+mod bits;
+mod cache;
+mod folder;
+mod fuse;
+mod log;
+mod lookup;
+mod manifest;
+mod merge;
 mod options;
+mod page;
+mod run;
+mod run_page;
+mod run_writer;
+mod seal;
+mod shared;
+mod tail;
+mod view;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 
 pub use options::StrataOptions;
 
-use crate::{ChunkIndex, ContainerId, IndexStats, Location, RamIndex, Result};
+use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
+use folder::Folder;
+use log::{LogPage, Said};
+use lookup::{Answer, Lookups, RUNS_MAX};
+use options::Plan;
+use page::PAGE_BYTES;
+use shared::{Merger, Shared};
+use tail::Tail;
+use view::View;
+
+/// Log pages that `iterate` reads at once.
+const ITERATE_PAGES: u32 = 16;
 
 /// See the module.
 pub struct Strata {
-    tail: RamIndex,
+    shared: Arc<Shared>,
+    merger: Option<Merger>,
+    tail: Tail,
+    /// Retired since the last checkpoint.
+    retired: HashSet<ContainerId>,
+    lookups: Lookups,
+    stats: IndexStats,
 }
 
 impl Strata {
     /// Opens the index in `dir`, or begins an empty one where there is none.
+    ///
+    /// Fails with [`Error::Damaged`](crate::Error::Damaged) where the files are not what was written (delete the folder and build it
+    /// anew from the containers), and with [`Error::Budget`](crate::Error::Budget) below 1 MiB.
     pub fn open(dir: Arc<dyn Dir>, options: StrataOptions) -> Result<Strata> {
-        options.check()?;
-        dir.list()?;
+        let plan = Plan::new(options.ram_budget_bytes)?;
+        let folder = Folder::open(dir, options.unique)?;
+        let shared = Arc::new(Shared::new(folder, plan)?);
+        let merger = options
+            .background_merges
+            .then(|| Merger::start(Arc::clone(&shared)))
+            .transpose()?;
         Ok(Strata {
-            tail: RamIndex::new(),
+            shared,
+            merger,
+            tail: Tail::new(plan.tail_records),
+            retired: HashSet::new(),
+            lookups: Lookups::new(plan.cache_bytes),
+            stats: IndexStats::default(),
         })
     }
 
     /// Sees what other processes made durable since `open`, the last `checkpoint` or the last `refresh`.
     pub fn refresh(&mut self) -> Result<()> {
+        self.shared.refresh().map(drop)
+    }
+
+    /// Merges until nothing is due, here and now. Who merges in the background need not call it.
+    pub fn merge(&mut self) -> Result<()> {
+        while merge::merge_once(&self.shared)? {}
+        Ok(())
+    }
+
+    /// Seals the tail and enters what was retired.
+    fn seal(&mut self) -> Result<()> {
+        let retires = !self.retired.is_empty();
+        let view = self.shared.view();
+        let is_live = |record: &&(Fingerprint, Said)| {
+            record
+                .1
+                .is_none_or(|container| !self.retired.contains(&container))
+        };
+        let sealed = if self.tail.records().iter().any(|record| is_live(&record)) {
+            let bits = self
+                .shared
+                .plan
+                .filter_bits(view.manifest.records() + self.tail.records().len() as u64);
+            let records = self.tail.records().iter().filter(is_live);
+            Some(seal::seal(
+                &self.shared.folder,
+                records,
+                self.shared.plan.partition_records,
+                bits,
+                &self.shared.written,
+            )?)
+        } else {
+            None
+        };
+        if sealed.is_some() || retires {
+            let retired = &self.retired;
+            self.shared.folder.commit(|manifest| {
+                manifest.retired.extend(retired);
+                manifest.retired.sort_unstable();
+                manifest.retired.dedup();
+                sealed
+                    .map_or(Ok(()), |sealed| sealed.enter(manifest))
+                    .map(|()| true)
+            })?;
+        }
+        self.shared.refresh()?;
+        self.tail.clear();
+        self.retired.clear();
+        if retires {
+            merge::drop_retired(&self.shared)?;
+        }
+        self.maintain()
+    }
+
+    fn maintain(&mut self) -> Result<()> {
+        match &self.merger {
+            Some(merger) if self.shared.view().runs.len() < RUNS_MAX / 2 => merger.tell(),
+            _ => self.merge(),
+        }
+    }
+
+    fn is_retired(&self, view: &View, container: ContainerId) -> bool {
+        self.retired.contains(&container) || view.retired.contains(&container)
+    }
+
+    /// Looks up at most a batch's keys.
+    fn lookup_batch(
+        &mut self,
+        view: &View,
+        keys: &[Fingerprint],
+        found: &mut [Option<Location>],
+    ) -> Result<()> {
+        let mut wanted = Vec::with_capacity(keys.len());
+        for (place, (key, slot)) in keys.iter().zip(found.iter_mut()).enumerate() {
+            *slot = None;
+            match self.tail.get(key) {
+                Some(None) => {}
+                Some(Some(container)) if !self.is_retired(view, container) => {
+                    *slot = Some(Location { container })
+                }
+                _ => wanted.push((place, *key)),
+            }
+        }
+        let mut answers = vec![None; keys.len()];
+        self.lookups.follow(&view.manifest);
+        self.lookups
+            .resolve(view, &wanted, &mut answers, &mut self.stats)?;
+        for (slot, answer) in found.iter_mut().zip(answers) {
+            if let Some(Answer { container, .. }) =
+                answer.filter(|answer| !self.retired.contains(&answer.container))
+            {
+                *slot = Some(Location { container });
+            }
+        }
+        Ok(())
+    }
+
+    fn iterate_log(
+        &mut self,
+        view: &View,
+        log: &view::OpenLog,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        let mut buf = Vec::new();
+        let mut first = 0;
+        while first < log.entry.pages {
+            let pages = ITERATE_PAGES.min(log.entry.pages - first);
+            log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
+            for (number, bytes) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
+                self.iterate_page(
+                    view,
+                    log.entry.first_page + number,
+                    LogPage::checked(bytes),
+                    visit,
+                )?;
+            }
+            first += pages;
+        }
+        Ok(())
+    }
+
+    /// Visits the records of a page that are the newest of their fingerprints: on most pages all, and then nothing is read to know it.
+    fn iterate_page(
+        &mut self,
+        view: &View,
+        number: u32,
+        page: LogPage<'_>,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        let newer = view.run_of(number).map_or(0, |run| run + 1);
+        let mut doubtful = Vec::new();
+        let mut containers = Vec::new();
+        for (key, said) in page.records() {
+            let Some(container) = said.filter(|container| !self.is_retired(view, *container))
+            else {
+                continue;
+            };
+            match self.tail.get(&key) {
+                Some(Some(newest)) if self.is_retired(view, newest) => {}
+                Some(_) => continue,
+                None => {}
+            }
+            let hash = run::hash_of(&key);
+            if view.is_dead(number) || view.runs[newer..].iter().any(|run| run.may_contain(hash)) {
+                doubtful.push((doubtful.len(), key));
+                containers.push(container);
+            } else {
+                visit(key, Location { container })?;
+            }
+        }
+        let mut answers = vec![None; doubtful.len()];
+        self.lookups
+            .resolve(view, &doubtful, &mut answers, &mut self.stats)?;
+        for (((_, key), container), answer) in doubtful.into_iter().zip(containers).zip(answers) {
+            if answer.is_some_and(|answer| answer.page == number) {
+                visit(key, Location { container })?;
+            }
+        }
         Ok(())
     }
 }
 
 impl ChunkIndex for Strata {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        self.tail.lookup(keys, found)
+        assert_eq!(keys.len(), found.len(), "a place for each key");
+        let view = self.shared.view();
+        let batch = self.shared.plan.batch_keys;
+        for (keys, found) in keys.chunks(batch).zip(found.chunks_mut(batch)) {
+            self.lookup_batch(&view, keys, found)?;
+        }
+        self.stats.lookups += keys.len() as u64;
+        self.stats.hits += found.iter().flatten().count() as u64;
+        Ok(())
     }
 
     fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        self.tail.insert(entries)
+        for (key, location) in entries {
+            if self.tail.is_full() {
+                self.seal()?;
+            }
+            self.tail.put(key, Some(location.container));
+        }
+        Ok(())
     }
 
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        self.tail.remove(keys)
+        for key in keys {
+            if self.tail.is_full() {
+                self.seal()?;
+            }
+            self.tail.put(key, None);
+        }
+        Ok(())
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
-        self.tail.retire(containers)
+        self.retired.extend(containers);
+        Ok(())
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        self.tail.checkpoint()
+        self.seal()
     }
 
     fn iterate(
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        self.tail.iterate(visit)
+        let view = self.shared.view();
+        for (key, said) in self.tail.records() {
+            if let Some(container) = said.filter(|container| !self.is_retired(&view, *container)) {
+                visit(*key, Location { container })?;
+            }
+        }
+        view.logs
+            .iter()
+            .try_for_each(|log| self.iterate_log(&view, log, visit))
     }
 
     fn ram_bytes(&self) -> usize {
-        self.tail.ram_bytes()
+        let retired = self.retired.capacity() * 9;
+        self.tail.ram_bytes() + self.lookups.ram_bytes() + self.shared.view().ram_bytes() + retired
     }
 
     fn stats(&self) -> IndexStats {
-        self.tail.stats()
+        let view = self.shared.view();
+        IndexStats {
+            entries: view.manifest.records() + self.tail.records().len() as u64,
+            disk_bytes: view.manifest.file_bytes(),
+            bytes_written: self.shared.written.load(Ordering::Relaxed),
+            ..self.stats
+        }
     }
 }

@@ -1,9 +1,19 @@
-//! What `strata` is opened with.
+//! What `strata` is opened with, and how it divides its RAM.
 
+use super::cache::CACHE_PAGE_BYTES;
+use super::tail::TAIL_RECORD_BYTES;
 use crate::{Error, Result};
 
 /// The least budget: a small tail, a small cache and the buffers of one merge.
 pub const RAM_BUDGET_BYTES_MIN: usize = 1 << 20;
+/// RAM a record of the partition that is being written: the record, its packed form, and the making of its filter.
+const PARTITION_RECORD_BYTES: usize = 64;
+/// Bits of filter in RAM for a bit a cell and key: fuse filters of partitions of some 100 thousand keys take 1.18 cells a key.
+const CELLS_A_KEY_PERCENT: u64 = 120;
+/// Below this a filter lets so much through that it is dropped instead.
+const FILTER_BITS_MIN: u8 = 4;
+/// Above this a filter brings nothing more: one absent key in 65,536 costs a read.
+const FILTER_BITS_MAX: u8 = 16;
 
 /// How an index `strata` works; nothing of it is stored, each opener chooses its own.
 #[derive(Clone, Debug)]
@@ -13,7 +23,7 @@ pub struct StrataOptions {
     /// Merge in a thread of its own. Without, merges run inside `checkpoint`, and a simulated run repeats exactly.
     pub background_merges: bool,
     /// Goes into the names of the files that this opener makes. Random, or a seed where a run must repeat: two openers that live at
-    /// once on one folder must differ in it.
+    /// once on one folder must differ in it (where they don't, the second takes the next free number).
     pub unique: u64,
 }
 
@@ -26,14 +36,64 @@ impl StrataOptions {
             unique,
         }
     }
+}
 
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.ram_budget_bytes < RAM_BUDGET_BYTES_MIN {
+/// How the budget is divided.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Records in the tail: 16 %.
+    pub tail_records: usize,
+    /// The prefetch cache: 14 %.
+    pub cache_bytes: usize,
+    /// All filters: 45 %.
+    pub filter_bytes: usize,
+    /// Records in a partition that a merge writes: 15 % for making it.
+    pub partition_records: usize,
+    /// Keys that are looked up at once, each with a page to read into: 4 %.
+    pub batch_keys: usize,
+}
+
+impl Plan {
+    /// Divides a budget, or says that it is too small.
+    pub fn new(budget_bytes: usize) -> Result<Plan> {
+        if budget_bytes < RAM_BUDGET_BYTES_MIN {
             return Err(Error::Budget {
-                budget_bytes: self.ram_budget_bytes,
+                budget_bytes,
                 what: format!("strata needs at least {RAM_BUDGET_BYTES_MIN}"),
             });
         }
-        Ok(())
+        let percent = |share: usize| budget_bytes / 100 * share;
+        Ok(Plan {
+            tail_records: percent(16) / TAIL_RECORD_BYTES,
+            cache_bytes: percent(14).max(CACHE_PAGE_BYTES * 2),
+            filter_bytes: percent(45),
+            partition_records: percent(15) / PARTITION_RECORD_BYTES,
+            batch_keys: (percent(4) / 4096).clamp(16, 1024),
+        })
+    }
+
+    /// Bits a cell for a new run's filters, where the index has `records` in all: so many that it may grow by a quarter.
+    pub fn filter_bits(&self, records: u64) -> u8 {
+        let bits = self.filter_bytes as u64 * 8 * 100
+            / (records.max(1) * CELLS_A_KEY_PERCENT * 5 / 4).max(1);
+        bits.clamp(u64::from(FILTER_BITS_MIN), u64::from(FILTER_BITS_MAX)) as u8
+    }
+
+    /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records: as many as fit, the same for all; where
+    /// four do not fit, the largest runs go without, and each lookup that reaches them reads a page.
+    pub fn allot(&self, runs: &[u64]) -> Vec<u8> {
+        let mut sorted: Vec<(u64, usize)> = runs.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        let mut bits = vec![0; runs.len()];
+        for kept in (1..=sorted.len()).rev() {
+            let records: u64 = sorted[..kept].iter().map(|(records, _)| records).sum();
+            let room = self.filter_bytes as u64 * 8 * 100 / (records * CELLS_A_KEY_PERCENT).max(1);
+            if room >= u64::from(FILTER_BITS_MIN) {
+                let each = room.min(u64::from(FILTER_BITS_MAX)) as u8;
+                sorted[..kept].iter().for_each(|(_, run)| bits[*run] = each);
+                break;
+            }
+        }
+        bits
     }
 }

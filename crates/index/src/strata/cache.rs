@@ -1,0 +1,159 @@
+//! The prefetch cache: log pages that were read, and where in them each fingerprint stands.
+//!
+//! A hit brings 64 KiB of the log, in which the stream's next two thousand fingerprints stand when it repeats an earlier one (DDFS's
+//! locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was compared with the full fingerprint in the page. It
+//! may be superseded: the caller asks the runs that are newer than the page. Replacement is CLOCK by page. The table drops
+//! an old word where a bucket is full, and a word whose page has left finds itself out by the comparison: forgetting costs a
+//! read, never an answer.
+
+use std::collections::HashMap;
+
+use onefold_chunk::Fingerprint;
+
+use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
+use super::page::PAGE_BYTES;
+
+/// Words a bucket: one cache line.
+const BUCKET: usize = 8;
+/// Words for a page's records, with room so that buckets seldom fill.
+const WORDS_A_PAGE: usize = PAGE_RECORDS_MAX * 3 / 2;
+/// Pages by which it grows until it is full.
+const GROW_PAGES: usize = 64;
+/// RAM a page: itself, its words, its number and its line in the map.
+pub const CACHE_PAGE_BYTES: usize = PAGE_BYTES + WORDS_A_PAGE * 8 + 32;
+
+/// See the module.
+pub struct PageCache {
+    capacity: usize,
+    bytes: Vec<u8>,
+    numbers: Vec<u32>,
+    used: Vec<bool>,
+    slots: HashMap<u32, u32>,
+    buckets: Vec<[u64; BUCKET]>,
+    hand: usize,
+}
+
+impl PageCache {
+    /// A cache within `bytes` of RAM.
+    pub fn new(bytes: usize) -> PageCache {
+        let capacity = (bytes / CACHE_PAGE_BYTES).max(2);
+        let buckets = (capacity * WORDS_A_PAGE).div_ceil(BUCKET);
+        PageCache {
+            capacity,
+            bytes: Vec::new(),
+            numbers: Vec::new(),
+            used: Vec::new(),
+            slots: HashMap::new(),
+            buckets: vec![[0; BUCKET]; buckets],
+            hand: 0,
+        }
+    }
+
+    /// The record of `key` with the hash `hash` in a page that is here: the page's number and what it says.
+    #[inline]
+    pub fn get(&mut self, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
+        let bucket = self.buckets[self.bucket_of(hash)];
+        let tag = tag_of(hash);
+        for word in bucket {
+            if word >> 32 == tag && word != 0 {
+                let (slot, record) = ((word as u32 >> 7) as usize, word as usize & 127);
+                if slot >= self.numbers.len() {
+                    continue;
+                }
+                let page = self.page(slot);
+                if record < page.len() && page.fingerprint(record) == &key.0 {
+                    let said = page.said(record);
+                    self.used[slot] = true;
+                    return Some((self.numbers[slot], said));
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether log page `number` is here.
+    pub fn holds(&self, number: u32) -> bool {
+        self.slots.contains_key(&number)
+    }
+
+    /// Log page `number`, if it is here.
+    pub fn page_of(&self, number: u32) -> Option<LogPage<'_>> {
+        self.slots
+            .get(&number)
+            .map(|slot| self.page(*slot as usize))
+    }
+
+    /// Takes in log page `number`, whose `bytes` were checked.
+    pub fn insert(&mut self, number: u32, bytes: &[u8]) {
+        if self.holds(number) {
+            return;
+        }
+        let slot = self.free_slot();
+        self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES].copy_from_slice(bytes);
+        self.numbers[slot] = number;
+        self.used[slot] = true;
+        self.slots.insert(number, slot as u32);
+        let page = LogPage::checked(bytes);
+        for record in 0..page.len() {
+            let hash = super::run::hash_of(&Fingerprint(*page.fingerprint(record)));
+            let at = self.bucket_of(hash);
+            let bucket = &mut self.buckets[at];
+            bucket.copy_within(..BUCKET - 1, 1);
+            bucket[0] = tag_of(hash) << 32 | (slot << 7 | record) as u64;
+        }
+    }
+
+    /// Forgets all pages.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.numbers.clear();
+        self.used.clear();
+        self.slots.clear();
+        self.buckets.fill([0; BUCKET]);
+        self.hand = 0;
+    }
+
+    /// RAM, in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.numbers.capacity() * 4
+            + self.used.capacity()
+            + self.slots.capacity() * 9
+            + self.buckets.len() * BUCKET * 8
+    }
+
+    fn page(&self, slot: usize) -> LogPage<'_> {
+        LogPage::checked(&self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES])
+    }
+
+    #[inline]
+    fn bucket_of(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    fn free_slot(&mut self) -> usize {
+        if self.numbers.len() < self.capacity {
+            if self.bytes.len() == self.bytes.capacity() {
+                self.bytes
+                    .reserve_exact(GROW_PAGES.min(self.capacity - self.numbers.len()) * PAGE_BYTES);
+            }
+            self.bytes.resize(self.bytes.len() + PAGE_BYTES, 0);
+            self.numbers.push(0);
+            self.used.push(false);
+            return self.numbers.len() - 1;
+        }
+        loop {
+            let slot = self.hand;
+            self.hand = (self.hand + 1) % self.capacity;
+            if !std::mem::take(&mut self.used[slot]) {
+                self.slots.remove(&self.numbers[slot]);
+                return slot;
+            }
+        }
+    }
+}
+
+#[inline]
+fn tag_of(hash: u64) -> u64 {
+    hash >> 24
+}

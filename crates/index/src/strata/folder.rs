@@ -1,0 +1,246 @@
+//! The index's folder: names, locks, the manifest's replacement, and what to do with files that nobody names.
+//!
+//! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a file that the manifest
+//! names is durable, content and name, before the manifest is; a file is removed only after a durable manifest no longer names it.
+//! Each opener holds `owner-<unique>` while it lives: files that carry its number and stand in no manifest are its work in
+//! progress, and orphans once that lock can be had.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind};
+
+use super::manifest::{FileId, Manifest};
+use super::page::FOOTER_BYTES_MAX;
+use crate::{Error, Result};
+
+const MANIFEST: &str = "manifest";
+const LOCK: &str = "lock";
+const MERGE_LOCK: &str = "merge";
+/// How long to wait for a lock that is held for milliseconds: a minute.
+const LOCK_TRIES: u32 = 30_000;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// See the module.
+pub struct Folder {
+    dir: Arc<dyn Dir>,
+    unique: u64,
+    next_number: AtomicU32,
+    _owner: Box<dyn LockGuard>,
+}
+
+/// A file that is being written.
+pub struct NewFile {
+    /// Its place in the manifest.
+    pub id: FileId,
+    /// Its name.
+    pub name: String,
+    /// Where to write.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Folder {
+    /// Opens the folder, and removes what dead openers left. Where `unique` is in use by another opener, the
+    /// next free number is taken.
+    pub fn open(dir: Arc<dyn Dir>, unique: u64) -> Result<Folder> {
+        let _lock = lock(&*dir)?;
+        let (unique, owner) = own(&*dir, unique)?;
+        let manifest = read_manifest(&*dir)?;
+        remove_orphans(&*dir, &manifest, unique)?;
+        let own_files = manifest
+            .logs
+            .iter()
+            .map(|log| log.id)
+            .chain(manifest.runs.iter().map(|run| run.id));
+        let next = own_files
+            .filter(|id| id.unique == unique)
+            .map(|id| id.number + 1)
+            .max()
+            .unwrap_or(0);
+        Ok(Folder {
+            dir,
+            unique,
+            next_number: AtomicU32::new(next),
+            _owner: owner,
+        })
+    }
+
+    /// The newest manifest.
+    pub fn manifest(&self) -> Result<Manifest> {
+        read_manifest(&*self.dir)
+    }
+
+    /// A new log file.
+    pub fn create_log(&self) -> Result<NewFile> {
+        self.create(|id| id.log_name())
+    }
+
+    /// A new run.
+    pub fn create_run(&self) -> Result<NewFile> {
+        self.create(|id| id.run_name())
+    }
+
+    /// An existing file; `None` where it is gone.
+    pub fn open_file(&self, name: &str) -> Result<Option<Arc<dyn Disk>>> {
+        match self.dir.open(name) {
+            Ok(disk) => Ok(Some(disk)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is replaced. New files must be
+    /// synced before; their names are made durable here.
+    pub fn commit(&self, change: impl FnOnce(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
+        let _lock = lock(&*self.dir)?;
+        let mut manifest = read_manifest(&*self.dir)?;
+        if !change(&mut manifest)? {
+            return Ok(manifest);
+        }
+        if manifest.generation == 0 {
+            manifest.born = self.unique;
+        }
+        manifest.generation += 1;
+        let name = format!("tmp-{:016x}", self.unique);
+        remove_if_there(&*self.dir, &name)?;
+        let disk = self.dir.create(&name)?;
+        disk.write_at(&manifest.encode(), 0)?;
+        disk.sync()?;
+        self.dir.sync()?;
+        self.dir.rename(&name, MANIFEST)?;
+        self.dir.sync()?;
+        Ok(manifest)
+    }
+
+    /// Removes files that the durable manifest does not name. Who has them open reads on.
+    pub fn remove(&self, names: &[String]) -> Result<()> {
+        names
+            .iter()
+            .try_for_each(|name| remove_if_there(&*self.dir, name))
+    }
+
+    /// The right to merge, if nobody else has it.
+    pub fn try_merge_lock(&self) -> Result<Option<Box<dyn LockGuard>>> {
+        Ok(self.dir.lock(MERGE_LOCK, LockKind::Exclusive)?)
+    }
+
+    fn create(&self, name_of: impl Fn(FileId) -> String) -> Result<NewFile> {
+        loop {
+            let id = FileId {
+                unique: self.unique,
+                number: self.next_number.fetch_add(1, Ordering::Relaxed),
+            };
+            let name = name_of(id);
+            match self.dir.create(&name) {
+                Ok(disk) => return Ok(NewFile { id, name, disk }),
+                Err(error) if error.kind == ErrorKind::Exists => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn lock(dir: &dyn Dir) -> Result<Box<dyn LockGuard>> {
+    for _ in 0..LOCK_TRIES {
+        if let Some(guard) = dir.lock(LOCK, LockKind::Exclusive)? {
+            return Ok(guard);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    let what = "another process has held the index's lock for a minute".to_string();
+    Err(Error::Io(onefold_io::Error {
+        op: "lock",
+        path: LOCK.to_string(),
+        offset: None,
+        kind: ErrorKind::Device,
+        what,
+        source: None,
+    }))
+}
+
+fn owner_name(unique: u64) -> String {
+    format!("owner-{unique:016x}")
+}
+
+fn own(dir: &dyn Dir, mut unique: u64) -> Result<(u64, Box<dyn LockGuard>)> {
+    loop {
+        if let Some(guard) = dir.lock(&owner_name(unique), LockKind::Exclusive)? {
+            return Ok((unique, guard));
+        }
+        unique = unique.wrapping_add(1);
+    }
+}
+
+fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
+    let disk = match dir.open(MANIFEST) {
+        Ok(disk) => disk,
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(Manifest::default()),
+        Err(error) => return Err(error.into()),
+    };
+    let len = disk.len()?;
+    if len > FOOTER_BYTES_MAX {
+        return Err(Error::damaged(
+            MANIFEST,
+            0,
+            format!("{len} bytes, expected at most {FOOTER_BYTES_MAX}"),
+        ));
+    }
+    let mut bytes = vec![0; len as usize];
+    disk.read_at(&mut bytes, 0)
+        .map_err(|error| Error::from_read(error, MANIFEST))?;
+    Manifest::decode(&bytes, MANIFEST)
+}
+
+fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
+    match dir.remove(name) {
+        Err(error) if error.kind != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, who have just begun.
+fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: u64) -> Result<()> {
+    let logs = manifest.logs.iter().map(|log| log.id.log_name());
+    let named: HashSet<String> = logs
+        .chain(manifest.runs.iter().map(|run| run.id.run_name()))
+        .collect();
+    let mut by_owner: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for entry in dir
+        .list()?
+        .into_iter()
+        .filter(|entry| !named.contains(&entry.name))
+    {
+        if let Some(owner) = owner_of(&entry.name) {
+            by_owner.entry(owner).or_default().push(entry.name);
+        }
+    }
+    for (owner, names) in by_owner {
+        let guard = if owner == own {
+            None
+        } else {
+            dir.lock(&owner_name(owner), LockKind::Exclusive)?
+        };
+        if owner != own && guard.is_none() {
+            continue;
+        }
+        for name in names
+            .iter()
+            .filter(|name| owner != own || !name.starts_with("owner-"))
+        {
+            remove_if_there(dir, name)?;
+        }
+        if owner != own {
+            remove_if_there(dir, &owner_name(owner))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whose number a file's name carries.
+fn owner_of(name: &str) -> Option<u64> {
+    let (kind, rest) = name.split_once('-')?;
+    let unique = rest.get(..16)?;
+    matches!(kind, "log" | "run" | "tmp" | "owner").then(|| u64::from_str_radix(unique, 16).ok())?
+}

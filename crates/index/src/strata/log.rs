@@ -1,0 +1,210 @@
+//! The fingerprint log: what was inserted, in the order of insertion. It proves a hit, and its order keeps the locality of the stream.
+//!
+//! A log file is pages of 4 KiB and a footer, immutable once it has its place in the manifest. Pages of all log files are numbered in one
+//! sequence, so a higher page is a newer record. Always holds: a fingerprint stands at most once in the pages of one sealed tail.
+//! Containers are stored as runs, because a stream fills one container for some thousand chunks: 127 records a page
+//! instead of 102.
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Disk;
+
+use super::page::{PAGE_BYTES, check_page, seal_page};
+use crate::{ContainerId, Error, Result};
+
+/// checksum, records, spans
+const HEADER_BYTES: usize = 10;
+/// container, records and the tombstone bit
+const SPAN_BYTES: usize = 9;
+const FINGERPRINT_BYTES: usize = 32;
+/// So that a count of records leaves a bit for "removed".
+pub const PAGE_RECORDS_MAX: usize = 127;
+const REMOVED: u8 = 0x80;
+
+/// What a record says of its fingerprint: where the chunk is, or, as `None`, that it was removed.
+pub type Said = Option<ContainerId>;
+
+/// A page that was checked.
+#[derive(Clone, Copy)]
+pub struct LogPage<'a>(&'a [u8]);
+
+impl<'a> LogPage<'a> {
+    /// Checks checksum and shape of page `page` of the file `path`; `page` counts within the file.
+    pub fn check(bytes: &'a [u8], path: &str, page: u32) -> Result<LogPage<'a>> {
+        check_page(bytes, path, page)?;
+        let (records, spans) = (bytes[8] as usize, bytes[9] as usize);
+        let fits = records <= PAGE_RECORDS_MAX
+            && HEADER_BYTES + spans * SPAN_BYTES + records * FINGERPRINT_BYTES <= PAGE_BYTES;
+        let sum = || {
+            bytes[HEADER_BYTES..]
+                .chunks_exact(SPAN_BYTES)
+                .take(spans)
+                .map(|span| usize::from(span[8] & !REMOVED))
+                .sum::<usize>()
+        };
+        if !fits || sum() != records {
+            return Err(Error::damaged(
+                path,
+                u64::from(page) * PAGE_BYTES as u64,
+                format!("log page with {records} records in {spans} spans"),
+            ));
+        }
+        Ok(LogPage(bytes))
+    }
+
+    /// A page that `check` has seen before.
+    pub fn checked(bytes: &'a [u8]) -> LogPage<'a> {
+        LogPage(bytes)
+    }
+
+    /// How many records it holds.
+    pub fn len(&self) -> usize {
+        self.0[8] as usize
+    }
+
+    /// The fingerprint of record `i`.
+    #[inline]
+    pub fn fingerprint(&self, i: usize) -> &'a [u8; 32] {
+        let at = HEADER_BYTES + self.0[9] as usize * SPAN_BYTES + i * FINGERPRINT_BYTES;
+        self.0[at..at + FINGERPRINT_BYTES]
+            .try_into()
+            .expect("32 bytes")
+    }
+
+    /// What record `i` says.
+    #[inline]
+    pub fn said(&self, i: usize) -> Said {
+        let mut left = i;
+        for (said, records) in self.spans() {
+            if left < records {
+                return said;
+            }
+            left -= records;
+        }
+        None
+    }
+
+    /// The record of `key`.
+    pub fn find(&self, key: &Fingerprint) -> Option<Said> {
+        (0..self.len())
+            .find(|i| self.fingerprint(*i) == &key.0)
+            .map(|i| self.said(i))
+    }
+
+    /// All records.
+    pub fn records(self) -> impl Iterator<Item = (Fingerprint, Said)> + 'a {
+        let said = self
+            .spans()
+            .flat_map(|(said, records)| std::iter::repeat_n(said, records));
+        (0..self.len())
+            .map(move |i| Fingerprint(*self.fingerprint(i)))
+            .zip(said)
+    }
+
+    /// What neighbouring records say, and how many they are.
+    pub fn spans(self) -> impl Iterator<Item = (Said, usize)> + 'a {
+        self.0[HEADER_BYTES..]
+            .chunks_exact(SPAN_BYTES)
+            .take(self.0[9] as usize)
+            .map(|span| {
+                let container = ContainerId(u64::from_le_bytes(
+                    span[..8].try_into().expect("eight bytes"),
+                ));
+                (
+                    (span[8] & REMOVED == 0).then_some(container),
+                    usize::from(span[8] & !REMOVED),
+                )
+            })
+    }
+}
+
+/// Packs records into pages.
+#[derive(Default)]
+pub struct LogPacker {
+    fingerprints: Vec<u8>,
+    spans: Vec<(Said, u8)>,
+    /// Whole pages.
+    pub pages: Vec<u8>,
+}
+
+impl LogPacker {
+    /// Adds a record; the number of pages that were complete before tells its page.
+    pub fn push(&mut self, key: &Fingerprint, said: Said) {
+        let joins = self.spans.last().is_some_and(|(last, _)| *last == said);
+        let spans = self.spans.len() + usize::from(!joins);
+        let records = self.fingerprints.len() / FINGERPRINT_BYTES + 1;
+        if records > PAGE_RECORDS_MAX
+            || HEADER_BYTES + spans * SPAN_BYTES + records * FINGERPRINT_BYTES > PAGE_BYTES
+        {
+            self.close_page();
+        }
+        match self.spans.last_mut() {
+            Some((last, records)) if *last == said => *records += 1,
+            _ => self.spans.push((said, 1)),
+        }
+        self.fingerprints.extend_from_slice(&key.0);
+    }
+
+    /// Completes the last page.
+    pub fn close_page(&mut self) {
+        if self.fingerprints.is_empty() {
+            return;
+        }
+        let start = self.pages.len();
+        self.pages.extend_from_slice(&[0; 8]);
+        self.pages
+            .push((self.fingerprints.len() / FINGERPRINT_BYTES) as u8);
+        self.pages.push(self.spans.len() as u8);
+        for (said, records) in self.spans.drain(..) {
+            self.pages
+                .extend_from_slice(&said.map_or(0, |container| container.0).to_le_bytes());
+            self.pages
+                .push(records | if said.is_none() { REMOVED } else { 0 });
+        }
+        self.pages.append(&mut self.fingerprints);
+        self.pages.resize(start + PAGE_BYTES, 0);
+        seal_page(&mut self.pages[start..]);
+    }
+}
+
+/// Which pages of a log file speak of a container: the footer of the file, from which a retired container's pages are known without
+/// reading them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSpan {
+    /// What its records say.
+    pub said: Said,
+    /// The first page, within the file.
+    pub first: u32,
+    /// The last page.
+    pub last: u32,
+}
+
+/// Adds the spans of a page to those of the pages before.
+pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
+    for (said, _) in page.spans() {
+        match spans.last_mut() {
+            Some(last) if last.said == said => last.last = number,
+            _ => spans.push(LogSpan {
+                said,
+                first: number,
+                last: number,
+            }),
+        }
+    }
+}
+
+/// Reads `pages` pages from page `first` of a log file and checks each.
+pub fn read_pages(
+    disk: &dyn Disk,
+    path: &str,
+    first: u32,
+    pages: usize,
+    buf: &mut Vec<u8>,
+) -> Result<()> {
+    buf.resize(pages * PAGE_BYTES, 0);
+    disk.read_at(buf, u64::from(first) * PAGE_BYTES as u64)
+        .map_err(|error| Error::from_read(error, path))?;
+    for (i, bytes) in buf.chunks_exact(PAGE_BYTES).enumerate() {
+        LogPage::check(bytes, path, first + i as u32)?;
+    }
+    Ok(())
+}

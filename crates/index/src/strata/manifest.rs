@@ -1,0 +1,246 @@
+//! The manifest: which files the index consists of. The one file that is ever replaced.
+//!
+//! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own, so that of two
+//! runs one is newer as a whole.
+
+use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
+use onefold_io::varint::ByteReader;
+
+use crate::{ContainerId, Result};
+
+/// The frame of the manifest.
+pub const MANIFEST_FRAME: FrameKind = FrameKind {
+    magic: *b"OFSTRMAN",
+    version: 1,
+};
+/// Log pages are numbers of 31 bits: 270 G records.
+pub const LOG_PAGES_MAX: u32 = 1 << 31;
+
+/// What makes the name of a log or run: who wrote it, and its how manieth it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId {
+    /// The writer's own number.
+    pub unique: u64,
+    /// Counts that writer's files.
+    pub number: u32,
+}
+
+impl FileId {
+    /// The name of the log file.
+    pub fn log_name(&self) -> String {
+        format!("log-{:016x}-{:08x}", self.unique, self.number)
+    }
+
+    /// The name of the run.
+    pub fn run_name(&self) -> String {
+        format!("run-{:016x}-{:08x}", self.unique, self.number)
+    }
+}
+
+/// A log file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogEntry {
+    /// Its name.
+    pub id: FileId,
+    /// Its first page in the sequence of all log pages.
+    pub first_page: u32,
+    /// Its pages; the footer follows them.
+    pub pages: u32,
+    /// Records.
+    pub records: u64,
+    /// The whole file.
+    pub file_bytes: u64,
+}
+
+impl LogEntry {
+    /// The page behind its last.
+    pub fn end_page(&self) -> u32 {
+        self.first_page + self.pages
+    }
+}
+
+/// A run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunEntry {
+    /// Its name.
+    pub id: FileId,
+    /// The log page that its records count from.
+    pub first_page: u32,
+    /// The page behind the last that it speaks of.
+    pub end_page: u32,
+    /// Records.
+    pub records: u64,
+    /// Where its footer begins.
+    pub footer_at: u64,
+    /// The whole file.
+    pub file_bytes: u64,
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Manifest {
+    /// Grows with each replacement.
+    pub generation: u64,
+    /// Who began this index: an index that was deleted and begun anew numbers its log pages anew.
+    pub born: u64,
+    /// The number of the next log page.
+    pub next_page: u32,
+    /// Log files, oldest first.
+    pub logs: Vec<LogEntry>,
+    /// Runs, oldest first.
+    pub runs: Vec<RunEntry>,
+    /// Retired containers that some log page still speaks of, sorted.
+    pub retired: Vec<ContainerId>,
+}
+
+impl Manifest {
+    /// Its bytes, framed.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.generation.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.born.to_le_bytes());
+        let counts = [
+            self.next_page,
+            self.logs.len() as u32,
+            self.runs.len() as u32,
+            self.retired.len() as u32,
+        ];
+        counts
+            .iter()
+            .for_each(|count| out.extend_from_slice(&count.to_le_bytes()));
+        for log in &self.logs {
+            put_id(&mut out, log.id);
+            [log.first_page, log.pages]
+                .iter()
+                .for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+            [log.records, log.file_bytes]
+                .iter()
+                .for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+        }
+        for run in &self.runs {
+            put_id(&mut out, run.id);
+            [run.first_page, run.end_page]
+                .iter()
+                .for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+            [run.records, run.footer_at, run.file_bytes]
+                .iter()
+                .for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+        }
+        self.retired
+            .iter()
+            .for_each(|container| out.extend_from_slice(&container.0.to_le_bytes()));
+        encode_frame(MANIFEST_FRAME, 0, &out)
+    }
+
+    /// What `encode` made, checked; `path` is for errors.
+    pub fn decode(bytes: &[u8], path: &str) -> Result<Manifest> {
+        let frame = decode_frame(MANIFEST_FRAME, bytes, path, 0)?;
+        let mut reader = ByteReader::new(frame.payload, path, 0);
+        let (generation, born) = (reader.u64()?, reader.u64()?);
+        let [next_page, logs, runs, retired] =
+            [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+        let logs = (0..logs)
+            .map(|_| read_log(&mut reader))
+            .collect::<Result<Vec<_>>>()?;
+        let runs = (0..runs)
+            .map(|_| read_run(&mut reader))
+            .collect::<Result<Vec<_>>>()?;
+        let retired = (0..retired)
+            .map(|_| Ok(ContainerId(reader.u64()?)))
+            .collect::<Result<Vec<_>>>()?;
+        reader.end()?;
+        let manifest = Manifest {
+            generation,
+            born,
+            next_page,
+            logs,
+            runs,
+            retired,
+        };
+        match manifest.disorder() {
+            Some(what) => Err(reader.damaged(what).into()),
+            None => Ok(manifest),
+        }
+    }
+
+    /// Records in all runs: superseded and retired ones count.
+    pub fn records(&self) -> u64 {
+        self.runs.iter().map(|run| run.records).sum()
+    }
+
+    /// Bytes of all files, the manifest's own not counted.
+    pub fn file_bytes(&self) -> u64 {
+        self.logs.iter().map(|log| log.file_bytes).sum::<u64>()
+            + self.runs.iter().map(|run| run.file_bytes).sum::<u64>()
+    }
+
+    fn disorder(&self) -> Option<String> {
+        let mut page = 0u64;
+        for log in &self.logs {
+            if u64::from(log.first_page) < page {
+                return Some(format!(
+                    "log from page {}, but {page} is taken",
+                    log.first_page
+                ));
+            }
+            page = u64::from(log.first_page) + u64::from(log.pages);
+        }
+        let mut end = 0;
+        for run in &self.runs {
+            if run.first_page < end
+                || run.end_page < run.first_page
+                || run.footer_at > run.file_bytes
+            {
+                return Some(format!(
+                    "run of pages {} to {}, but {end} is taken",
+                    run.first_page, run.end_page
+                ));
+            }
+            end = run.end_page;
+        }
+        let over = page > u64::from(self.next_page)
+            || end > self.next_page
+            || self.next_page > LOG_PAGES_MAX;
+        over.then(|| {
+            format!(
+                "pages up to {page} and {end}, expected at most {}",
+                self.next_page
+            )
+        })
+    }
+}
+
+fn put_id(out: &mut Vec<u8>, id: FileId) {
+    out.extend_from_slice(&id.unique.to_le_bytes());
+    out.extend_from_slice(&id.number.to_le_bytes());
+}
+
+fn read_id(reader: &mut ByteReader<'_>) -> Result<FileId> {
+    Ok(FileId {
+        unique: reader.u64()?,
+        number: reader.u32()?,
+    })
+}
+
+fn read_log(reader: &mut ByteReader<'_>) -> Result<LogEntry> {
+    let id = read_id(reader)?;
+    Ok(LogEntry {
+        id,
+        first_page: reader.u32()?,
+        pages: reader.u32()?,
+        records: reader.u64()?,
+        file_bytes: reader.u64()?,
+    })
+}
+
+fn read_run(reader: &mut ByteReader<'_>) -> Result<RunEntry> {
+    let id = read_id(reader)?;
+    let [first_page, end_page] = [reader.u32()?, reader.u32()?];
+    Ok(RunEntry {
+        id,
+        first_page,
+        end_page,
+        records: reader.u64()?,
+        footer_at: reader.u64()?,
+        file_bytes: reader.u64()?,
+    })
+}

@@ -1,0 +1,403 @@
+//! Merging: neighbouring runs of one size become one, and what nobody can ask for any more is dropped.
+//!
+//! Tiers: a run of n records is of tier log3(n); three runs of a tier, with all smaller ones behind them, become one. Each record is so written
+//! log3(records / tail) times, some five times for 50 million, at some 10 bytes: with the log's 32 bytes, written once, that is a
+//! write amplification below 2. Always holds: only neighbours in age are merged, and the result takes their place; of records of one
+//! hash the newest stays, and the pages of the others are marked dead, because a cached page must not be believed on them.
+//! A removal is kept until it meets the oldest run.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::log::LogSpan;
+use super::manifest::{FileId, Manifest, RunEntry};
+use super::run::RunReader;
+use super::run_page::RunRecord;
+use super::run_writer::RunWriter;
+use super::seal::{LogWriter, read_spans};
+use super::shared::Shared;
+use super::view::View;
+use crate::{ContainerId, Result};
+
+/// Runs of a tier that are merged.
+const FAN_IN: usize = 3;
+/// All below this many records are of one tier.
+const TIER_0_RECORDS: u64 = 2048;
+/// Log files below this many pages are put together when their runs are: 1 MiB.
+const SMALL_LOG_PAGES: u32 = 256;
+/// A run is written anew when this share of what it speaks of is gone, in percent.
+const GONE_PERCENT: u64 = 30;
+
+/// Merges once where it is due. `false`: nothing was due, or somebody else merges.
+pub fn merge_once(shared: &Shared) -> Result<bool> {
+    let Some(_merging) = shared.folder.try_merge_lock()? else {
+        return Ok(false);
+    };
+    let view = shared.refresh()?;
+    let gone = gone_pages(&view)?;
+    let Some(group) = choose(&view.manifest, &gone.pages) else {
+        return Ok(false);
+    };
+    let Some(merged) = write_merged(shared, &view, group.clone(), &gone)? else {
+        return Ok(false);
+    };
+    let small = small_logs(&view.manifest, &view.manifest.runs[group.clone()]);
+    let joined = small
+        .clone()
+        .map(|logs| join_logs(shared, &view, logs))
+        .transpose()?;
+    let inputs: Vec<FileId> = view.manifest.runs[group].iter().map(|run| run.id).collect();
+    let old_logs: Vec<FileId> = small
+        .map(|logs| view.manifest.logs[logs].iter().map(|log| log.id).collect())
+        .unwrap_or_default();
+    let manifest = shared.folder.commit(|manifest| {
+        let Some(at) = manifest.runs.iter().position(|run| run.id == inputs[0]) else {
+            return Ok(false);
+        };
+        manifest.runs.splice(at..at + inputs.len(), [merged]);
+        if let Some(joined) = joined {
+            let at = manifest
+                .logs
+                .iter()
+                .position(|log| log.id == old_logs[0])
+                .expect("logs change under the merge lock only");
+            manifest.logs.splice(at..at + old_logs.len(), [joined]);
+        }
+        Ok(true)
+    })?;
+    if !manifest.runs.iter().any(|run| run.id == merged.id) {
+        // somebody deleted the index meanwhile
+        let names =
+            std::iter::once(merged.id.run_name()).chain(joined.map(|log| log.id.log_name()));
+        shared.folder.remove(&names.collect::<Vec<_>>())?;
+        return Ok(false);
+    }
+    shared.refresh()?;
+    let names = inputs
+        .iter()
+        .map(|id| id.run_name())
+        .chain(old_logs.iter().map(|id| id.log_name()));
+    shared.folder.remove(&names.collect::<Vec<_>>())?;
+    Ok(true)
+}
+
+/// Drops log files that speak of retired containers only, and forgets the retired that no log speaks of.
+pub fn drop_retired(shared: &Shared) -> Result<()> {
+    let Some(_merging) = shared.folder.try_merge_lock()? else {
+        return Ok(());
+    };
+    let view = shared.refresh()?;
+    let gone = gone_pages(&view)?;
+    let logs: HashSet<FileId> = gone
+        .logs
+        .iter()
+        .map(|log| view.manifest.logs[*log].id)
+        .collect();
+    if logs.is_empty() && gone.forgotten.is_empty() {
+        return Ok(());
+    }
+    shared.folder.commit(|manifest| {
+        manifest.logs.retain(|log| !logs.contains(&log.id));
+        // a log that came after the view may speak of them
+        if manifest.next_page == view.manifest.next_page {
+            manifest
+                .retired
+                .retain(|container| !gone.forgotten.contains(container));
+        }
+        Ok(true)
+    })?;
+    shared.refresh()?;
+    shared
+        .folder
+        .remove(&logs.iter().map(|id| id.log_name()).collect::<Vec<_>>())
+}
+
+/// What of the log nobody can ask for any more.
+struct Gone {
+    /// Ranges of log pages: retired as a whole, or their file was dropped.
+    pages: Vec<Range<u32>>,
+    /// Log files all of whose pages are such, as places in the manifest.
+    logs: Vec<usize>,
+    /// Retired containers that no page speaks of, those of `logs` not counted.
+    forgotten: HashSet<ContainerId>,
+}
+
+fn gone_pages(view: &View) -> Result<Gone> {
+    let mut gone = Gone {
+        pages: Vec::new(),
+        logs: Vec::new(),
+        forgotten: view.retired.clone(),
+    };
+    // removals have met every older record once they are in the oldest run
+    let met = view.manifest.runs.first().map_or(0, |run| run.end_page);
+    let mut end = 0;
+    for (place, log) in view.logs.iter().enumerate() {
+        gone.pages
+            .extend((end < log.entry.first_page).then_some(end..log.entry.first_page));
+        end = log.entry.end_page();
+        if view.retired.is_empty() {
+            continue;
+        }
+        let spans = read_spans(log)?;
+        let is_live = |span: &&LogSpan| match span.said {
+            Some(container) => !view.retired.contains(&container),
+            None => end > met,
+        };
+        let live: Vec<(u32, u32)> = spans
+            .iter()
+            .filter(is_live)
+            .map(|span| (span.first, span.last))
+            .collect();
+        if live.is_empty() {
+            gone.logs.push(place);
+        } else {
+            gone.forgotten
+                .retain(|container| !spans.iter().any(|span| span.said == Some(*container)));
+        }
+        let mut from = 0;
+        for (first, last) in live.into_iter().chain([(log.entry.pages, log.entry.pages)]) {
+            gone.pages.extend(
+                (from < first).then(|| log.entry.first_page + from..log.entry.first_page + first),
+            );
+            from = from.max(last.saturating_add(1));
+        }
+    }
+    gone.pages
+        .extend((end < view.manifest.next_page).then_some(end..view.manifest.next_page));
+    Ok(gone)
+}
+
+/// The runs to merge: the newest ones from the first tier that is full, or one of whose pages too many are gone.
+fn choose(manifest: &Manifest, gone: &[Range<u32>]) -> Option<Range<usize>> {
+    let runs = &manifest.runs;
+    let tiers: Vec<u32> = runs
+        .iter()
+        .map(|run| (run.records / TIER_0_RECORDS).max(1).ilog(FAN_IN as u64))
+        .collect();
+    for tier in 0..=tiers.iter().copied().max().unwrap_or(0) {
+        let from = tiers
+            .iter()
+            .rposition(|other| *other > tier)
+            .map_or(0, |larger| larger + 1);
+        if runs.len() - from >= FAN_IN {
+            return Some(from..runs.len());
+        }
+    }
+    let too_much = |run: &RunEntry| {
+        let within = gone.iter().map(|pages| {
+            u64::from(
+                pages
+                    .end
+                    .min(run.end_page)
+                    .saturating_sub(pages.start.max(run.first_page)),
+            )
+        });
+        run.records > 0
+            && within.sum::<u64>() * 100 > u64::from(run.end_page - run.first_page) * GONE_PERCENT
+            && may_shrink(run)
+    };
+    runs.iter().position(too_much).map(|run| run..run + 1)
+}
+
+/// A run that was written anew has fewer records than its pages had, so that it isn't chosen again for the same reason.
+fn may_shrink(run: &RunEntry) -> bool {
+    run.records > u64::from(run.end_page - run.first_page) * 127 * (100 - GONE_PERCENT) / 100
+}
+
+/// Writes the merged run; `None` where the index is being closed.
+fn write_merged(
+    shared: &Shared,
+    view: &View,
+    group: Range<usize>,
+    gone: &Gone,
+) -> Result<Option<RunEntry>> {
+    let entries = &view.manifest.runs[group.clone()];
+    let (first_page, end_page) = (entries[0].first_page, entries[entries.len() - 1].end_page);
+    let oldest = group.start == 0;
+    let upper: u64 = entries.iter().map(|run| run.records).sum();
+    let file = shared.folder.create_run()?;
+    let bits = shared.plan.filter_bits(view.manifest.records());
+    let mut writer = RunWriter::new(
+        Arc::clone(&file.disk),
+        upper,
+        end_page - first_page,
+        shared.plan.partition_records,
+        bits,
+    );
+    let mut dead = inherited_dead(view, group.clone(), first_page);
+    let is_gone = |page: u32| {
+        let behind = gone.pages.partition_point(|pages| pages.start <= page);
+        behind > 0 && gone.pages[behind - 1].contains(&page)
+    };
+    let mut sources = Sources::new(view, group, first_page)?;
+    while sources.next()? {
+        let stays = sources
+            .same
+            .iter()
+            .position(|record| !is_gone(first_page + record.page));
+        let others = (0..)
+            .zip(&sources.same)
+            .filter(|(place, _)| Some(*place) != stays);
+        dead.extend(others.map(|(_, record)| record.page));
+        if let Some(record) = stays
+            .map(|place| sources.same[place])
+            .filter(|record| !(record.removed && oldest))
+        {
+            writer.push(record)?;
+        }
+        if sources.taken % 65_536 == 0 && shared.stop.load(Ordering::Relaxed) {
+            shared.folder.remove(&[file.name])?;
+            return Ok(None);
+        }
+    }
+    dead.sort_unstable();
+    dead.dedup();
+    dead.retain(|page| !is_gone(first_page + page));
+    let written = writer.finish(&dead)?;
+    shared
+        .written
+        .fetch_add(written.file_bytes, Ordering::Relaxed);
+    Ok(Some(RunEntry {
+        id: file.id,
+        first_page,
+        end_page,
+        records: written.records,
+        footer_at: written.footer_at,
+        file_bytes: written.file_bytes,
+    }))
+}
+
+fn inherited_dead(view: &View, group: Range<usize>, first_page: u32) -> Vec<u32> {
+    let entries = view.manifest.runs[group.clone()]
+        .iter()
+        .zip(&view.runs[group]);
+    entries
+        .flat_map(|(entry, run)| {
+            run.dead_pages
+                .iter()
+                .map(move |page| entry.first_page - first_page + page)
+        })
+        .collect()
+}
+
+/// The runs of a group, read side by side.
+struct Sources {
+    readers: Vec<RunReader>,
+    /// What is to be added to a reader's pages.
+    shifts: Vec<u32>,
+    heads: BinaryHeap<Reverse<Head>>,
+    /// The records of one hash, newest first.
+    same: Vec<RunRecord>,
+    taken: u64,
+}
+
+/// The next record of a source; of one hash the newest source comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    hash: u64,
+    source: Reverse<usize>,
+    page: u32,
+    removed: bool,
+}
+
+impl Sources {
+    fn new(view: &View, group: Range<usize>, first_page: u32) -> Result<Sources> {
+        let readers = view.runs[group.clone()]
+            .iter()
+            .map(|run| RunReader::new(Arc::clone(run)))
+            .collect::<Vec<_>>();
+        let shifts = view.manifest.runs[group]
+            .iter()
+            .map(|run| run.first_page - first_page)
+            .collect();
+        let mut sources = Sources {
+            heads: BinaryHeap::with_capacity(readers.len()),
+            readers,
+            shifts,
+            same: Vec::new(),
+            taken: 0,
+        };
+        (0..sources.readers.len()).try_for_each(|source| sources.pull(source))?;
+        Ok(sources)
+    }
+
+    /// Fills `same` with the records of the next hash; `false` at the end.
+    fn next(&mut self) -> Result<bool> {
+        self.same.clear();
+        let Some(hash) = self.heads.peek().map(|Reverse(head)| head.hash) else {
+            return Ok(false);
+        };
+        while let Some(Reverse(head)) = self
+            .heads
+            .peek()
+            .copied()
+            .filter(|Reverse(head)| head.hash == hash)
+        {
+            self.heads.pop();
+            self.same.push(RunRecord {
+                hash,
+                page: head.page,
+                removed: head.removed,
+            });
+            self.pull(head.source.0)?;
+        }
+        self.taken += 1;
+        Ok(true)
+    }
+
+    fn pull(&mut self, source: usize) -> Result<()> {
+        if let Some(record) = self.readers[source].next()? {
+            let page = record.page.saturating_add(self.shifts[source]);
+            self.heads.push(Reverse(Head {
+                hash: record.hash,
+                source: Reverse(source),
+                page,
+                removed: record.removed,
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// Neighbouring small log files that the merged runs speak of, if there are enough of them.
+fn small_logs(manifest: &Manifest, runs: &[RunEntry]) -> Option<Range<usize>> {
+    let within = |page: u32| {
+        runs.first().is_some_and(|run| page >= run.first_page)
+            && runs.last().is_some_and(|run| page < run.end_page)
+    };
+    let from = manifest
+        .logs
+        .iter()
+        .rposition(|log| !within(log.first_page) || log.pages >= SMALL_LOG_PAGES)
+        .map_or(0, |other| other + 1);
+    let logs = &manifest.logs[from..];
+    let adjacent = logs
+        .windows(2)
+        .all(|pair| pair[0].end_page() == pair[1].first_page);
+    (logs.len() >= FAN_IN && adjacent).then_some(from..manifest.logs.len())
+}
+
+fn join_logs(
+    shared: &Shared,
+    view: &View,
+    logs: Range<usize>,
+) -> Result<super::manifest::LogEntry> {
+    let first_page = view.manifest.logs[logs.start].first_page;
+    let mut writer = LogWriter::new(shared.folder.create_log()?);
+    let mut buf = Vec::new();
+    for log in &view.logs[logs] {
+        super::log::read_pages(&*log.disk, &log.path, 0, log.entry.pages as usize, &mut buf)?;
+        writer.copy(&buf, log.entry.records)?;
+    }
+    let joined = writer.finish()?;
+    shared
+        .written
+        .fetch_add(joined.file_bytes, Ordering::Relaxed);
+    Ok(super::manifest::LogEntry {
+        first_page,
+        ..joined
+    })
+}

@@ -1,0 +1,44 @@
+//! The page: 4 KiB with a checksum in its first eight bytes, the unit in which logs and runs are read.
+
+use onefold_io::Disk;
+use onefold_io::frame::crc64;
+
+use crate::{Error, Result};
+
+/// Bytes a page.
+pub const PAGE_BYTES: usize = 4096;
+/// No footer or manifest is larger: it bounds what a damaged length can make a reader allocate.
+pub const FOOTER_BYTES_MAX: u64 = 1 << 28;
+
+/// Writes the checksum of a page that is otherwise complete.
+pub fn seal_page(page: &mut [u8]) {
+    let sum = crc64(&page[8..]);
+    page[..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Compares the checksum; `page` counts within the file `path`.
+pub fn check_page(bytes: &[u8], path: &str, page: u32) -> Result<()> {
+    let stored = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let found = crc64(&bytes[8..]);
+    if stored != found {
+        let at = u64::from(page) * PAGE_BYTES as u64;
+        return Err(Error::damaged(
+            path,
+            at,
+            format!("page checksum {found:#018x}, expected {stored:#018x}"),
+        ));
+    }
+    Ok(())
+}
+
+/// A file that the manifest names has the length that it says.
+pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
+    match disk.len()? {
+        len if len == file_bytes => Ok(()),
+        len => Err(Error::damaged(
+            path,
+            len,
+            format!("{len} bytes, expected {file_bytes}"),
+        )),
+    }
+}

@@ -1,0 +1,342 @@
+//! A run: records sorted by hash, in partitions of the hash range, each with its pages and its filter. An immutable file.
+//!
+//! Hashes are uniform, so the page of a hash is computed, not searched: `(hash - first) × pages / range` within its partition, and no RAM is
+//! spent to find it. Always holds: a partition holds the hashes of its own range only, so that it is written, filtered and read
+//! again by itself; a merge needs RAM for one partition, whatever the size of the run.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Disk;
+use onefold_io::frame::{FrameKind, crc64, read_frame};
+use onefold_io::varint::ByteReader;
+
+use super::fuse::{Fuse, FuseShape};
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::run_page::{RunPage, RunRecord};
+use crate::{Error, Result};
+
+/// Bits of a fingerprint that a run keeps. Two of 50 million chunks share all 56 with a probability of 2 %, and then one of them is
+/// stored twice: the log proves every hit.
+pub const HASH_BITS: u32 = 56;
+/// The footer of a run.
+pub const RUN_FRAME: FrameKind = FrameKind {
+    magic: *b"OFSTRRUN",
+    version: 1,
+};
+const PARTITIONS_LOG2_MAX: u8 = 24;
+
+/// The hash of a fingerprint as runs know it.
+#[inline]
+pub fn hash_of(key: &Fingerprint) -> u64 {
+    key.prefix() >> (64 - HASH_BITS)
+}
+
+/// A part of a run: one range of hashes.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// Its first page in the file.
+    pub first_page: u32,
+    /// Pages that hashes are spread over.
+    pub home_pages: u32,
+    /// All its pages: those and some for what overflowed at the end.
+    pub pages: u32,
+    /// Records.
+    pub records: u32,
+    /// The filter that stands behind its pages.
+    pub filter: Option<FuseShape>,
+    /// Checksum of the filter's cells.
+    pub filter_crc64: u64,
+}
+
+impl Partition {
+    fn filter_at(&self) -> u64 {
+        (u64::from(self.first_page) + u64::from(self.pages)) * PAGE_BYTES as u64
+    }
+}
+
+/// An open run.
+pub struct Run {
+    /// The file.
+    pub disk: Arc<dyn Disk>,
+    /// Its name.
+    pub path: String,
+    /// 2^this partitions.
+    pub partitions_log2: u8,
+    /// By hash.
+    pub partitions: Vec<Partition>,
+    /// In RAM, per partition; an empty one says "maybe" to everything.
+    pub filters: Vec<Option<Fuse>>,
+    /// Log pages, counted as in the records, where a record is superseded by one elsewhere: never to be believed unasked.
+    pub dead_pages: Vec<u32>,
+}
+
+impl Run {
+    /// Opens a run whose footer stands at `footer_at`, without its filters.
+    pub fn open(disk: Arc<dyn Disk>, path: &str, footer_at: u64, file_bytes: u64) -> Result<Run> {
+        check_length(&*disk, path, file_bytes)?;
+        let (_, payload) = read_frame(&*disk, RUN_FRAME, footer_at, FOOTER_BYTES_MAX, path)?;
+        let mut fields = ByteReader::new(&payload, path, footer_at);
+        let records = fields.u64()?;
+        let partitions_log2 = fields.u8()?;
+        if partitions_log2 > PARTITIONS_LOG2_MAX {
+            return Err(fields
+                .damaged(format!("2^{partitions_log2} partitions"))
+                .into());
+        }
+        let mut partitions = Vec::new();
+        for _ in 0..1u32 << partitions_log2 {
+            let partition = decode_partition(&mut fields)?;
+            let end = partition.filter_at()
+                + partition
+                    .filter
+                    .and_then(|shape| shape.bytes())
+                    .unwrap_or(0) as u64;
+            if end > footer_at
+                || partition.home_pages > partition.pages
+                || (partition.records > 0 && partition.home_pages == 0)
+            {
+                return Err(fields
+                    .damaged(format!(
+                        "partition {} ends at {end} of {footer_at}",
+                        partitions.len()
+                    ))
+                    .into());
+            }
+            partitions.push(partition);
+        }
+        let dead = fields.u32()?;
+        let dead_pages = (0..dead)
+            .map(|_| fields.u32())
+            .collect::<onefold_io::Result<Vec<u32>>>()?;
+        fields.end()?;
+        let sum: u64 = partitions
+            .iter()
+            .map(|partition| u64::from(partition.records))
+            .sum();
+        if sum != records {
+            return Err(fields
+                .damaged(format!("{records} records, {sum} in partitions"))
+                .into());
+        }
+        let filters = vec![None; partitions.len()];
+        Ok(Run {
+            disk,
+            path: path.to_string(),
+            partitions_log2,
+            partitions,
+            filters,
+            dead_pages,
+        })
+    }
+
+    /// Reads the filters with at most `bits` bits a cell; 0 keeps none. One that is missing or damaged is made again from its pages.
+    pub fn load_filters(&mut self, bits: u8) -> Result<()> {
+        for number in 0..self.partitions.len() {
+            self.filters[number] = if bits == 0 {
+                None
+            } else {
+                self.read_filter(number, bits)?
+            };
+        }
+        Ok(())
+    }
+
+    /// The most bits a cell of its filters in RAM, 0 where there are none.
+    pub fn filter_bits(&self) -> u8 {
+        self.filters
+            .iter()
+            .flatten()
+            .map(|filter| filter.shape().bits)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// RAM, in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        let cells: usize = self
+            .filters
+            .iter()
+            .flatten()
+            .map(|filter| filter.cells().len())
+            .sum();
+        let directory = self.partitions.capacity() * size_of::<Partition>()
+            + self.filters.capacity() * size_of::<Option<Fuse>>();
+        cells + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
+    }
+
+    /// Whether the run may hold `hash`.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let number = self.partition_of(hash);
+        match &self.filters[number] {
+            Some(filter) => filter.contains(hash),
+            None => self.partitions[number].records > 0,
+        }
+    }
+
+    /// The page of the file where `hash` is, if anywhere, and the last page of its partition.
+    pub fn page_of(&self, hash: u64) -> (u32, u32) {
+        let partition = &self.partitions[self.partition_of(hash)];
+        let home = home_page(hash, self.partitions_log2, partition.home_pages);
+        (
+            partition.first_page + home,
+            partition.first_page + partition.pages.saturating_sub(1),
+        )
+    }
+
+    #[inline]
+    fn partition_of(&self, hash: u64) -> usize {
+        (hash >> (HASH_BITS - u32::from(self.partitions_log2))) as usize
+    }
+
+    fn read_filter(&self, number: usize, bits: u8) -> Result<Option<Fuse>> {
+        let partition = &self.partitions[number];
+        let stored = partition.filter.and_then(|shape| {
+            let mut cells = vec![0; shape.bytes()?];
+            self.disk.read_at(&mut cells, partition.filter_at()).ok()?;
+            (crc64(&cells) == partition.filter_crc64).then(|| Fuse::from_cells(shape, cells))?
+        });
+        match stored {
+            Some(filter) if filter.shape().bits > bits => Ok(Some(filter.narrowed(bits))),
+            Some(filter) => Ok(Some(filter)),
+            None => {
+                let mut hashes = Vec::new();
+                self.read_partition(number, |record| hashes.push(record.hash))?;
+                Ok(Fuse::build(&hashes, bits))
+            }
+        }
+    }
+
+    fn read_partition(&self, number: usize, mut visit: impl FnMut(RunRecord)) -> Result<()> {
+        let partition = &self.partitions[number];
+        let mut buf = vec![0; PAGE_BYTES];
+        for page in partition.first_page..partition.first_page + partition.pages {
+            self.read_page(page, &mut buf)?;
+            let page = RunPage::check(&buf, &self.path, page)?;
+            (0..page.len()).for_each(|i| visit(page.record(i)));
+        }
+        Ok(())
+    }
+
+    fn read_page(&self, page: u32, buf: &mut [u8]) -> Result<()> {
+        let at = u64::from(page) * PAGE_BYTES as u64;
+        self.disk
+            .read_at(buf, at)
+            .map_err(|error| Error::from_read(error, &self.path))
+    }
+}
+
+/// The page of `hash` among the `home_pages` of its partition.
+#[inline]
+pub fn home_page(hash: u64, partitions_log2: u8, home_pages: u32) -> u32 {
+    let range_log2 = HASH_BITS - u32::from(partitions_log2);
+    let within = hash & ((1 << range_log2) - 1);
+    ((u128::from(within) * u128::from(home_pages)) >> range_log2) as u32
+}
+
+/// Appends a partition's line of the footer.
+pub fn encode_partition(partition: &Partition, out: &mut Vec<u8>) {
+    for number in [
+        partition.first_page,
+        partition.home_pages,
+        partition.pages,
+        partition.records,
+    ] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    let shape = partition.filter.unwrap_or(FuseShape {
+        bits: 0,
+        segment_log2: 0,
+        segments: 0,
+        seed: 0,
+    });
+    out.push(shape.bits);
+    out.push(shape.segment_log2);
+    out.extend_from_slice(&shape.segments.to_le_bytes());
+    out.extend_from_slice(&shape.seed.to_le_bytes());
+    out.extend_from_slice(&partition.filter_crc64.to_le_bytes());
+}
+
+fn decode_partition(fields: &mut ByteReader<'_>) -> Result<Partition> {
+    let [first_page, home_pages, pages, records] =
+        [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+    let shape = FuseShape {
+        bits: fields.u8()?,
+        segment_log2: fields.u8()?,
+        segments: fields.u32()?,
+        seed: fields.u64()?,
+    };
+    let filter = (shape.bits > 0).then_some(shape);
+    if filter.is_some_and(|shape| shape.bytes().is_none()) {
+        return Err(fields.damaged(format!("filter shape {shape:?}")).into());
+    }
+    Ok(Partition {
+        first_page,
+        home_pages,
+        pages,
+        records,
+        filter,
+        filter_crc64: fields.u64()?,
+    })
+}
+
+/// All records of a run in the order of their hashes, some pages at a time.
+pub struct RunReader {
+    run: Arc<Run>,
+    partition: usize,
+    page: u32,
+    buf: Vec<u8>,
+    records: std::vec::IntoIter<RunRecord>,
+}
+
+/// Pages that [`RunReader`] reads at once: 128 KiB, more brings a disk of today little.
+const READ_PAGES: u32 = 32;
+
+impl RunReader {
+    /// From the first hash.
+    pub fn new(run: Arc<Run>) -> RunReader {
+        RunReader {
+            run,
+            partition: 0,
+            page: 0,
+            buf: Vec::new(),
+            records: Vec::new().into_iter(),
+        }
+    }
+
+    /// The next record, `None` after the last.
+    pub fn next(&mut self) -> Result<Option<RunRecord>> {
+        loop {
+            if let Some(record) = self.records.next() {
+                return Ok(Some(record));
+            }
+            let Some(partition) = self.run.partitions.get(self.partition) else {
+                return Ok(None);
+            };
+            if self.page == partition.pages {
+                self.partition += 1;
+                self.page = 0;
+                continue;
+            }
+            let (first, pages) = (
+                partition.first_page + self.page,
+                READ_PAGES.min(partition.pages - self.page),
+            );
+            self.page += pages;
+            self.fill(first, pages)?;
+        }
+    }
+
+    fn fill(&mut self, first: u32, pages: u32) -> Result<()> {
+        self.buf.resize(pages as usize * PAGE_BYTES, 0);
+        self.run.read_page(first, &mut self.buf)?;
+        let mut records = std::mem::take(&mut self.records).collect::<Vec<_>>();
+        for (i, bytes) in self.buf.chunks_exact(PAGE_BYTES).enumerate() {
+            let page = RunPage::check(bytes, &self.run.path, first + i as u32)?;
+            records.extend((0..page.len()).map(|i| page.record(i)));
+        }
+        self.records = records.into_iter();
+        Ok(())
+    }
+}

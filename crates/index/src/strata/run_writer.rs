@@ -1,0 +1,181 @@
+//! Writes a run, partition by partition.
+//!
+//! Always holds: what is pushed rises strictly by hash, and RAM holds one partition's records and its filter's making, no more.
+
+use std::sync::Arc;
+
+use onefold_io::Disk;
+use onefold_io::frame::{crc64, encode_frame};
+
+use super::bits;
+use super::fuse::Fuse;
+use super::page::PAGE_BYTES;
+use super::run::{HASH_BITS, Partition, RUN_FRAME, encode_partition, home_page};
+use super::run_page::{Packing, RunRecord};
+use crate::Result;
+
+/// How full pages are made, in percent: at 94 % one key in some hundred overflows, and finds itself on the next page.
+const FILL_PERCENT: usize = 94;
+
+/// What a finished run's file looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunFile {
+    /// Records.
+    pub records: u64,
+    /// Where the footer begins.
+    pub footer_at: u64,
+    /// The whole file.
+    pub file_bytes: u64,
+}
+
+/// See the module.
+pub struct RunWriter {
+    disk: Arc<dyn Disk>,
+    partitions_log2: u8,
+    value_bits: u32,
+    filter_bits: u8,
+    partitions: Vec<Partition>,
+    pending: Vec<RunRecord>,
+    pages: u32,
+    records: u64,
+}
+
+impl RunWriter {
+    /// A run of at most `records` records on log pages below `log_pages`, with partitions of at most about `partition_records` and filters of
+    /// `filter_bits` bits a cell (0: none).
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        records: u64,
+        log_pages: u32,
+        partition_records: usize,
+        filter_bits: u8,
+    ) -> RunWriter {
+        let partitions = records
+            .div_ceil(partition_records.max(1) as u64)
+            .max(1)
+            .next_power_of_two();
+        RunWriter {
+            disk,
+            partitions_log2: partitions.trailing_zeros() as u8,
+            value_bits: bits::width_of(u64::from(log_pages.max(1) - 1)) + 1,
+            filter_bits,
+            partitions: Vec::new(),
+            pending: Vec::new(),
+            pages: 0,
+            records: 0,
+        }
+    }
+
+    /// Adds a record; hashes rise.
+    pub fn push(&mut self, record: RunRecord) -> Result<()> {
+        let number = (record.hash >> (HASH_BITS - u32::from(self.partitions_log2))) as usize;
+        while self.partitions.len() < number {
+            self.close_partition()?;
+        }
+        self.pending.push(record);
+        Ok(())
+    }
+
+    /// Writes what is left and the footer, and syncs. `dead_pages`: see [`Run`](super::run::Run).
+    pub fn finish(mut self, dead_pages: &[u32]) -> Result<RunFile> {
+        while self.partitions.len() < 1 << self.partitions_log2 {
+            self.close_partition()?;
+        }
+        let footer_at = u64::from(self.pages) * PAGE_BYTES as u64;
+        let mut payload = self.records.to_le_bytes().to_vec();
+        payload.push(self.partitions_log2);
+        self.partitions
+            .iter()
+            .for_each(|partition| encode_partition(partition, &mut payload));
+        payload.extend_from_slice(&(dead_pages.len() as u32).to_le_bytes());
+        dead_pages
+            .iter()
+            .for_each(|page| payload.extend_from_slice(&page.to_le_bytes()));
+        let footer = encode_frame(RUN_FRAME, 0, &payload);
+        self.disk.write_at(&footer, footer_at)?;
+        self.disk.sync()?;
+        Ok(RunFile {
+            records: self.records,
+            footer_at,
+            file_bytes: footer_at + footer.len() as u64,
+        })
+    }
+
+    fn close_partition(&mut self) -> Result<()> {
+        let records = std::mem::take(&mut self.pending);
+        let (packing, home_pages) = self.plan(records.len());
+        let mut bytes = Vec::new();
+        self.pack(&records, packing, home_pages, &mut bytes);
+        let pages = (bytes.len() / PAGE_BYTES) as u32;
+        let filter = self.filter(&records);
+        let filter_crc64 = filter.as_ref().map_or(0, |filter| crc64(filter.cells()));
+        bytes.extend_from_slice(filter.as_ref().map_or(&[], |filter| filter.cells()));
+        bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
+        self.disk
+            .write_at(&bytes, u64::from(self.pages) * PAGE_BYTES as u64)?;
+        let filter = filter.map(|filter| filter.shape());
+        self.partitions.push(Partition {
+            first_page: self.pages,
+            home_pages,
+            pages,
+            records: records.len() as u32,
+            filter,
+            filter_crc64,
+        });
+        self.pages += (bytes.len() / PAGE_BYTES) as u32;
+        self.records += records.len() as u64;
+        self.pending = records;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn filter(&self, records: &[RunRecord]) -> Option<Fuse> {
+        if self.filter_bits == 0 || records.is_empty() {
+            return None;
+        }
+        let hashes: Vec<u64> = records.iter().map(|record| record.hash).collect();
+        Fuse::build(&hashes, self.filter_bits)
+    }
+
+    /// How records are packed and over how many pages they are spread. More pages need fewer bits a record, so it settles in some rounds.
+    fn plan(&self, records: usize) -> (Packing, u32) {
+        let range_log2 = HASH_BITS - u32::from(self.partitions_log2);
+        let mut pages = usize::from(records > 0);
+        loop {
+            let rest_bits = (bits::width_of((1 << range_log2) / pages.max(1) as u64) + 1)
+                .min(range_log2)
+                .max(1);
+            let packing = Packing {
+                rest_bits,
+                value_bits: self.value_bits,
+            };
+            let room = packing.records_a_page();
+            if records <= room * pages.min(1) || records * 100 <= room * FILL_PERCENT * pages {
+                return (packing, pages as u32);
+            }
+            pages = (records * 100).div_ceil(room * FILL_PERCENT).max(pages + 1);
+        }
+    }
+
+    fn pack(&self, records: &[RunRecord], packing: Packing, home_pages: u32, out: &mut Vec<u8>) {
+        let room = packing.records_a_page();
+        let mut start = 0;
+        let mut page = 0;
+        while start < records.len() || page < home_pages {
+            let belongs = |record: &&RunRecord| {
+                home_page(record.hash, self.partitions_log2, home_pages) <= page
+            };
+            let fits = |record: &&RunRecord| packing.reaches(records[start].hash, record.hash);
+            let len = records[start..]
+                .iter()
+                .take(room)
+                .take_while(belongs)
+                .take_while(fits)
+                .count();
+            let overflow = records.get(start + len).as_ref().is_some_and(belongs);
+            packing.write(&records[start..start + len], overflow, out);
+            start += len;
+            page += 1;
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Sealing: the tail becomes a log file and a run.
+//!
+//! Order: log and run are written and synced, then the manifest names them (see [`folder`](super::folder)). A crash before that leaves orphans, and
+//! the index as it was at the last seal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use onefold_chunk::Fingerprint;
+use onefold_io::frame::{FrameKind, encode_frame, read_frame};
+use onefold_io::varint::ByteReader;
+
+use super::folder::{Folder, NewFile};
+use super::log::{LogPacker, LogPage, LogSpan, Said, extend_spans};
+use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::run::hash_of;
+use super::run_page::RunRecord;
+use super::run_writer::{RunFile, RunWriter};
+use super::view::OpenLog;
+use crate::{ContainerId, Error, Result};
+
+/// The footer of a log file.
+pub const LOG_FRAME: FrameKind = FrameKind {
+    magic: *b"OFSTRLOG",
+    version: 1,
+};
+/// Log pages that are written at once: 1 MiB.
+const WRITE_PAGES: usize = 256;
+
+/// A log and a run that no manifest names yet.
+pub struct Sealed {
+    log: LogEntry,
+    run: RunEntry,
+}
+
+/// Writes `records`, each fingerprint once, in their order.
+pub fn seal<'a>(
+    folder: &Folder,
+    records: impl Iterator<Item = &'a (Fingerprint, Said)>,
+    partition_records: usize,
+    filter_bits: u8,
+    written: &AtomicU64,
+) -> Result<Sealed> {
+    let mut log = LogWriter::new(folder.create_log()?);
+    let mut of_run = Vec::new();
+    for (key, said) in records {
+        let page = log.push(key, *said)?;
+        of_run.push(RunRecord {
+            hash: hash_of(key),
+            page,
+            removed: said.is_none(),
+        });
+    }
+    let log = log.finish()?;
+    // where two fingerprints share a hash, the later stays; the earlier one's page is not to be believed unasked
+    of_run.sort_unstable();
+    let dead = drop_twins(&mut of_run);
+    let file = folder.create_run()?;
+    let mut run = RunWriter::new(
+        file.disk,
+        of_run.len() as u64,
+        log.pages,
+        partition_records,
+        filter_bits,
+    );
+    of_run.iter().try_for_each(|record| run.push(*record))?;
+    let RunFile {
+        records,
+        footer_at,
+        file_bytes,
+    } = run.finish(&dead)?;
+    written.fetch_add(log.file_bytes + file_bytes, Ordering::Relaxed);
+    Ok(Sealed {
+        run: RunEntry {
+            id: file.id,
+            first_page: 0,
+            end_page: log.pages,
+            records,
+            footer_at,
+            file_bytes,
+        },
+        log,
+    })
+}
+
+impl Sealed {
+    /// Gives the log its page numbers and names both in the manifest.
+    pub fn enter(mut self, manifest: &mut Manifest) -> Result<()> {
+        let first = manifest.next_page;
+        if self.log.pages > LOG_PAGES_MAX - first {
+            let what = format!(
+                "log page {first}, the last can be {LOG_PAGES_MAX}; delete the index, it will be built anew"
+            );
+            return Err(Error::Damaged {
+                path: "manifest".to_string(),
+                offset: None,
+                what,
+            });
+        }
+        self.log.first_page = first;
+        self.run.first_page = first;
+        self.run.end_page = first + self.log.pages;
+        manifest.next_page = self.run.end_page;
+        manifest.logs.push(self.log);
+        manifest.runs.push(self.run);
+        Ok(())
+    }
+}
+
+fn drop_twins(records: &mut Vec<RunRecord>) -> Vec<u32> {
+    let mut dead = Vec::new();
+    records.dedup_by(|later, kept| {
+        let twins = later.hash == kept.hash;
+        if twins {
+            dead.push(kept.page);
+            *kept = *later;
+        }
+        twins
+    });
+    dead.sort_unstable();
+    dead.dedup();
+    dead
+}
+
+/// Writes a log file.
+pub struct LogWriter {
+    file: NewFile,
+    packer: LogPacker,
+    spans: Vec<LogSpan>,
+    pages: u32,
+    records: u64,
+}
+
+impl LogWriter {
+    /// Into `file`, which is empty.
+    pub fn new(file: NewFile) -> LogWriter {
+        LogWriter {
+            file,
+            packer: LogPacker::default(),
+            spans: Vec::new(),
+            pages: 0,
+            records: 0,
+        }
+    }
+
+    /// Adds a record and tells its page.
+    pub fn push(&mut self, key: &Fingerprint, said: Said) -> Result<u32> {
+        self.packer.push(key, said);
+        self.records += 1;
+        let page = self.pages + (self.packer.pages.len() / PAGE_BYTES) as u32;
+        if self.packer.pages.len() >= WRITE_PAGES * PAGE_BYTES {
+            self.write()?;
+        }
+        Ok(page)
+    }
+
+    /// Adds pages as they are in another log file.
+    pub fn copy(&mut self, pages: &[u8], records: u64) -> Result<()> {
+        self.packer.pages.extend_from_slice(pages);
+        self.records += records;
+        self.write()
+    }
+
+    /// Writes what is left and the footer, and syncs.
+    pub fn finish(mut self) -> Result<LogEntry> {
+        self.packer.close_page();
+        self.write()?;
+        let mut payload = self.records.to_le_bytes().to_vec();
+        payload.extend_from_slice(&self.pages.to_le_bytes());
+        payload.extend_from_slice(&(self.spans.len() as u32).to_le_bytes());
+        for span in &self.spans {
+            payload.push(u8::from(span.said.is_none()));
+            payload.extend_from_slice(&span.said.map_or(0, |container| container.0).to_le_bytes());
+            payload.extend_from_slice(&span.first.to_le_bytes());
+            payload.extend_from_slice(&span.last.to_le_bytes());
+        }
+        let footer = encode_frame(LOG_FRAME, 0, &payload);
+        let footer_at = u64::from(self.pages) * PAGE_BYTES as u64;
+        self.file.disk.write_at(&footer, footer_at)?;
+        self.file.disk.sync()?;
+        let file_bytes = footer_at + footer.len() as u64;
+        Ok(LogEntry {
+            id: self.file.id,
+            first_page: 0,
+            pages: self.pages,
+            records: self.records,
+            file_bytes,
+        })
+    }
+
+    fn write(&mut self) -> Result<()> {
+        for bytes in self.packer.pages.chunks_exact(PAGE_BYTES) {
+            extend_spans(&mut self.spans, LogPage::checked(bytes), self.pages);
+            self.pages += 1;
+        }
+        let at = (u64::from(self.pages) * PAGE_BYTES as u64) - self.packer.pages.len() as u64;
+        self.file.disk.write_at(&self.packer.pages, at)?;
+        self.packer.pages.clear();
+        Ok(())
+    }
+}
+
+/// Which pages of a log speak of which container.
+pub fn read_spans(log: &OpenLog) -> Result<Vec<LogSpan>> {
+    let footer_at = u64::from(log.entry.pages) * PAGE_BYTES as u64;
+    check_length(&*log.disk, &log.path, log.entry.file_bytes)?;
+    let (_, payload) = read_frame(
+        &*log.disk,
+        LOG_FRAME,
+        footer_at,
+        FOOTER_BYTES_MAX,
+        &log.path,
+    )?;
+    let mut reader = ByteReader::new(&payload, &log.path, footer_at);
+    let (records, pages, spans) = (reader.u64()?, reader.u32()?, reader.u32()?);
+    if records != log.entry.records || pages != log.entry.pages {
+        return Err(reader
+            .damaged(format!(
+                "{records} records on {pages} pages, expected {} on {}",
+                log.entry.records, log.entry.pages
+            ))
+            .into());
+    }
+    let span = |reader: &mut ByteReader<'_>| -> Result<LogSpan> {
+        let (removed, container) = (reader.u8()? != 0, ContainerId(reader.u64()?));
+        Ok(LogSpan {
+            said: (!removed).then_some(container),
+            first: reader.u32()?,
+            last: reader.u32()?,
+        })
+    };
+    let spans = (0..spans)
+        .map(|_| span(&mut reader))
+        .collect::<Result<Vec<_>>>()?;
+    reader.end()?;
+    Ok(spans)
+}

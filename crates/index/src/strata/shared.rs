@@ -1,0 +1,134 @@
+//! What a [`Strata`](super::Strata) shares with its merging thread: the folder and the newest view.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use super::folder::Folder;
+use super::merge;
+use super::options::Plan;
+use super::view::View;
+use crate::{Error, Result};
+
+/// See the module.
+pub struct Shared {
+    /// The folder.
+    pub folder: Folder,
+    /// How RAM is divided.
+    pub plan: Plan,
+    /// Bytes written to logs and runs.
+    pub written: AtomicU64,
+    /// Set when the index is closed: a merge gives up.
+    pub stop: AtomicBool,
+    view: Mutex<Arc<View>>,
+    /// One refresh at a time, so that an older view never replaces a newer one.
+    refreshing: Mutex<()>,
+}
+
+impl Shared {
+    /// With a view of the newest manifest.
+    pub fn new(folder: Folder, plan: Plan) -> Result<Shared> {
+        let view = View::newest(&folder, &View::default(), &plan)?;
+        Ok(Shared {
+            folder,
+            plan,
+            written: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            view: Mutex::new(Arc::new(view)),
+            refreshing: Mutex::new(()),
+        })
+    }
+
+    /// The view of now.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock())
+    }
+
+    /// Looks at the newest manifest.
+    pub fn refresh(&self) -> Result<Arc<View>> {
+        let _one = self.refreshing.lock();
+        let old = self.view();
+        let view = Arc::new(View::newest(&self.folder, &old, &self.plan)?);
+        *self.view.lock() = Arc::clone(&view);
+        Ok(view)
+    }
+}
+
+/// The merging thread. It merges when told, until nothing is due.
+pub struct Merger {
+    due: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    failed: Arc<Mutex<Option<Error>>>,
+    shared: Arc<Shared>,
+}
+
+impl Merger {
+    /// Starts the thread.
+    pub fn start(shared: Arc<Shared>) -> Result<Merger> {
+        let (due, told) = bounded(1);
+        let failed = Arc::new(Mutex::new(None));
+        let (of_thread, errors) = (Arc::clone(&shared), Arc::clone(&failed));
+        let started = std::thread::Builder::new()
+            .name("strata-merge".to_string())
+            .spawn(move || run(&of_thread, &told, &errors));
+        let thread = started.map_err(|source| {
+            let what = "no thread for merging the index".to_string();
+            let kind = onefold_io::ErrorKind::Device;
+            Error::Io(onefold_io::Error {
+                op: "start",
+                path: "index".to_string(),
+                offset: None,
+                kind,
+                what,
+                source: Some(source),
+            })
+        })?;
+        Ok(Merger {
+            due: Some(due),
+            thread: Some(thread),
+            failed,
+            shared,
+        })
+    }
+
+    /// Something may be due. Gives back what an earlier merge failed with.
+    pub fn tell(&self) -> Result<()> {
+        if let Some(due) = &self.due {
+            // a full channel: it will look anyway
+            due.try_send(()).ok();
+        }
+        self.failed.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Merger {
+    fn drop(&mut self) {
+        self.shared
+            .stop
+            .store(true, std::sync::atomic::Ordering::Relaxed);
+        self.due = None;
+        if let Some(thread) = self.thread.take() {
+            // a panic in it was reported by it
+            thread.join().ok();
+        }
+    }
+}
+
+fn run(shared: &Shared, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
+    while told.recv().is_ok() {
+        loop {
+            match merge::merge_once(shared) {
+                Ok(true) => continue,
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "index merge failed");
+                    *failed.lock() = Some(error);
+                    break;
+                }
+            }
+        }
+    }
+}

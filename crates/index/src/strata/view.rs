@@ -1,0 +1,176 @@
+//! A view: one manifest with its files open. What a lookup sees from beginning to end, whatever is merged beside it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use onefold_io::Disk;
+
+use super::folder::Folder;
+use super::manifest::{LogEntry, Manifest};
+use super::options::Plan;
+use super::run::Run;
+use crate::{ContainerId, Error, Result};
+
+/// How often a manifest is read again because a file that it named was gone: each time somebody else has committed in between.
+const REREADS: usize = 100;
+
+/// An open log file.
+pub struct OpenLog {
+    /// Its line in the manifest.
+    pub entry: LogEntry,
+    /// Its name.
+    pub path: String,
+    /// The file.
+    pub disk: Arc<dyn Disk>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct View {
+    /// What it shows.
+    pub manifest: Manifest,
+    /// By first page.
+    pub logs: Vec<Arc<OpenLog>>,
+    /// As in the manifest, oldest first.
+    pub runs: Vec<Arc<Run>>,
+    /// As in the manifest.
+    pub retired: HashSet<ContainerId>,
+    /// A bit for each log page: a record in it is superseded.
+    dead: Vec<u64>,
+}
+
+impl View {
+    /// The newest manifest's view; takes over from `old` what is open already.
+    pub fn newest(folder: &Folder, old: &View, plan: &Plan) -> Result<View> {
+        let mut missing = String::new();
+        for _ in 0..REREADS {
+            let manifest = folder.manifest()?;
+            match View::open(folder, manifest, old, plan)? {
+                Ok(view) => return Ok(view),
+                Err(name) if name == missing => break,
+                Err(name) => missing = name,
+            }
+        }
+        Err(Error::Damaged {
+            path: missing,
+            offset: None,
+            what: "missing, but named in the manifest".to_string(),
+        })
+    }
+
+    /// The view of `manifest`, or the name of a file that is gone.
+    pub fn open(
+        folder: &Folder,
+        manifest: Manifest,
+        old: &View,
+        plan: &Plan,
+    ) -> Result<std::result::Result<View, String>> {
+        let mut logs = Vec::with_capacity(manifest.logs.len());
+        let old_logs: HashMap<&str, &Arc<OpenLog>> = old
+            .logs
+            .iter()
+            .map(|log| (log.path.as_str(), log))
+            .collect();
+        for entry in &manifest.logs {
+            let path = entry.id.log_name();
+            let disk = match old_logs.get(path.as_str()) {
+                Some(log) => Arc::clone(&log.disk),
+                None => match folder.open_file(&path)? {
+                    Some(disk) => disk,
+                    None => return Ok(Err(path)),
+                },
+            };
+            logs.push(Arc::new(OpenLog {
+                entry: *entry,
+                path,
+                disk,
+            }));
+        }
+        let bits = plan.allot(
+            &manifest
+                .runs
+                .iter()
+                .map(|run| run.records)
+                .collect::<Vec<_>>(),
+        );
+        let mut runs = Vec::with_capacity(manifest.runs.len());
+        for (entry, bits) in manifest.runs.iter().zip(bits) {
+            let path = entry.id.run_name();
+            if let Some(run) = old
+                .runs
+                .iter()
+                .find(|run| run.path == path)
+                .filter(|run| run.filter_bits() <= bits)
+            {
+                runs.push(Arc::clone(run));
+                continue;
+            }
+            let Some(disk) = folder.open_file(&path)? else {
+                return Ok(Err(path));
+            };
+            let mut run = Run::open(disk, &path, entry.footer_at, entry.file_bytes)?;
+            run.load_filters(bits)?;
+            runs.push(Arc::new(run));
+        }
+        let retired = manifest.retired.iter().copied().collect();
+        let mut view = View {
+            manifest,
+            logs,
+            runs,
+            retired,
+            dead: Vec::new(),
+        };
+        view.mark_dead();
+        Ok(Ok(view))
+    }
+
+    /// The log file that holds `page`; none where it was dropped.
+    pub fn log_of(&self, page: u32) -> Option<&Arc<OpenLog>> {
+        let behind = self
+            .logs
+            .partition_point(|log| log.entry.first_page <= page);
+        self.logs[..behind]
+            .last()
+            .filter(|log| page < log.entry.end_page())
+    }
+
+    /// The run that speaks of `page`.
+    pub fn run_of(&self, page: u32) -> Option<usize> {
+        let behind = self
+            .manifest
+            .runs
+            .partition_point(|run| run.first_page <= page);
+        (behind > 0 && page < self.manifest.runs[behind - 1].end_page).then(|| behind - 1)
+    }
+
+    /// Whether some record of `page` may be superseded by one that its own run knows.
+    pub fn is_dead(&self, page: u32) -> bool {
+        self.dead
+            .get(page as usize / 64)
+            .is_none_or(|word| word >> (page % 64) & 1 == 1)
+    }
+
+    /// RAM, in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        let runs: usize = self.runs.iter().map(|run| run.ram_bytes()).sum();
+        let logs = self.logs.len() * (size_of::<OpenLog>() + size_of::<LogEntry>() + 64);
+        runs + logs
+            + self.dead.capacity() * 8
+            + (self.retired.capacity() + self.manifest.retired.capacity()) * 9
+    }
+
+    fn mark_dead(&mut self) {
+        self.dead = vec![0; (self.manifest.next_page as usize).div_ceil(64)];
+        for (entry, run) in self.manifest.runs.iter().zip(&self.runs) {
+            for page in run
+                .dead_pages
+                .iter()
+                .map(|page| (entry.first_page as usize).saturating_add(*page as usize))
+            {
+                if let Some(word) = self.dead.get_mut(page / 64) {
+                    *word |= 1 << (page % 64);
+                }
+            }
+        }
+    }
+}

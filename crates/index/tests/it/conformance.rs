@@ -1,0 +1,244 @@
+//! Every index does what a naive history says, under random operations, closings and openings.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, ContainerId, Location, RamIndex, Strata, StrataOptions};
+use onefold_io::{Dir, MemDir};
+
+/// Splitmix64: all the randomness that tests need.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Key number `number`, spread over the whole range.
+pub fn key(number: u64) -> Fingerprint {
+    let mut random = Random(number.wrapping_mul(0x0123_4567_89ab_cdef));
+    let mut bytes = [0; 32];
+    bytes
+        .chunks_exact_mut(8)
+        .for_each(|eight| eight.copy_from_slice(&random.next().to_be_bytes()));
+    Fingerprint(bytes)
+}
+
+/// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older location, or nothing.
+#[derive(Default)]
+pub struct History {
+    said: HashMap<u64, Vec<ContainerId>>,
+    retired: HashSet<ContainerId>,
+}
+
+impl History {
+    pub fn insert(&mut self, number: u64, container: ContainerId) {
+        self.said.entry(number).or_default().push(container);
+    }
+
+    pub fn remove(&mut self, number: u64) {
+        self.said.remove(&number);
+    }
+
+    pub fn retire(&mut self, container: ContainerId) {
+        self.retired.insert(container);
+    }
+
+    pub fn check(&self, number: u64, found: Option<Location>) {
+        let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
+        match (said.last(), found) {
+            (None, None) => {}
+            (Some(newest), found) if !self.retired.contains(newest) => {
+                assert_eq!(found, Some(Location { container: *newest }), "key {number}");
+            }
+            (Some(_), None) => {}
+            (_, Some(Location { container })) => {
+                assert!(
+                    said.contains(&container) && !self.retired.contains(&container),
+                    "key {number} in {container}, said {said:?}"
+                );
+            }
+        }
+    }
+
+    pub fn check_all(&self, index: &mut dyn ChunkIndex, keys: u64, random: &mut Random) {
+        let mut numbers: Vec<u64> = (0..keys).collect();
+        if random.below(2) == 0 {
+            numbers.sort_by_key(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        for numbers in numbers.chunks(300) {
+            let wanted: Vec<Fingerprint> = numbers.iter().map(|number| key(*number)).collect();
+            let mut found = vec![None; wanted.len()];
+            index.lookup(&wanted, &mut found).expect("lookup");
+            numbers
+                .iter()
+                .zip(&found)
+                .for_each(|(number, found)| self.check(*number, *found));
+        }
+        self.check_iterate(index, keys);
+    }
+
+    fn check_iterate(&self, index: &mut dyn ChunkIndex, keys: u64) {
+        let numbers: HashMap<Fingerprint, u64> =
+            (0..keys).map(|number| (key(number), number)).collect();
+        let mut seen = HashMap::new();
+        index
+            .iterate(&mut |key, location| {
+                assert!(
+                    seen.insert(numbers[&key], location).is_none(),
+                    "key {} twice",
+                    numbers[&key]
+                );
+                Ok(())
+            })
+            .expect("iterate");
+        (0..keys).for_each(|number| self.check(number, seen.get(&number).copied()));
+    }
+}
+
+/// Random operations on the indexes that `open` opens, all on the same entries; a persistent one is closed and opened again.
+fn conforms(
+    seed: u64,
+    keys: u64,
+    steps: u64,
+    persistent: bool,
+    open: &mut dyn FnMut(u64) -> Vec<Box<dyn ChunkIndex>>,
+) {
+    let mut random = Random(seed);
+    let mut history = History::default();
+    let mut openings = 0;
+    let mut indexes = open(openings);
+    for step in 0..steps {
+        let last = indexes.len() - 1;
+        let index = &mut indexes[random.below(last as u64 + 1) as usize];
+        match random.below(20) {
+            0..10 => {
+                let (start, len) = (random.below(keys), random.below(keys / 8));
+                let container = ContainerId(seed << 32 | step);
+                let numbers: Vec<u64> = (start..(start + len).min(keys))
+                    .filter(|_| random.below(4) > 0)
+                    .collect();
+                let entries: Vec<_> = numbers
+                    .iter()
+                    .map(|number| (key(*number), Location { container }))
+                    .collect();
+                index.insert(&entries).expect("insert");
+                numbers
+                    .iter()
+                    .for_each(|number| history.insert(*number, container));
+            }
+            10..12 => {
+                let numbers: Vec<u64> = (0..random.below(50)).map(|_| random.below(keys)).collect();
+                index
+                    .remove(
+                        &numbers
+                            .iter()
+                            .map(|number| key(*number))
+                            .collect::<Vec<_>>(),
+                    )
+                    .expect("remove");
+                numbers.iter().for_each(|number| history.remove(*number));
+            }
+            12..14 => {
+                let container = ContainerId(seed << 32 | random.below(step + 1));
+                index.retire(&[container]).expect("retire");
+                history.retire(container);
+            }
+            14..17 => index.checkpoint().expect("checkpoint"),
+            17 => {
+                index.checkpoint().expect("checkpoint");
+                if persistent {
+                    drop(indexes);
+                    openings += 1;
+                    indexes = open(openings);
+                }
+            }
+            _ => history.check_all(index.as_mut(), keys, &mut random),
+        }
+        if indexes.len() > 1 {
+            // only what is durable is seen by the others
+            indexes
+                .iter_mut()
+                .for_each(|index| index.checkpoint().expect("checkpoint"));
+            indexes
+                .iter_mut()
+                .for_each(|index| index.checkpoint().expect("checkpoint"));
+        }
+    }
+    indexes
+        .iter_mut()
+        .for_each(|index| history.check_all(index.as_mut(), keys, &mut random));
+}
+
+pub fn options(unique: u64, budget: usize) -> StrataOptions {
+    StrataOptions {
+        ram_budget_bytes: budget,
+        background_merges: false,
+        unique,
+    }
+}
+
+fn strata(dir: &MemDir, unique: u64, budget: usize, background: bool) -> Box<dyn ChunkIndex> {
+    let dir: Arc<dyn Dir> = Arc::new(dir.clone());
+    Box::new(
+        Strata::open(
+            dir,
+            StrataOptions {
+                background_merges: background,
+                ..options(unique, budget)
+            },
+        )
+        .expect("open"),
+    )
+}
+
+#[test]
+fn ram_conforms() {
+    for seed in 0..10 {
+        conforms(seed, 500, 60, false, &mut |_| {
+            vec![Box::new(RamIndex::new())]
+        });
+    }
+}
+
+#[test]
+fn strata_conforms_merging_inline() {
+    for seed in 0..20 {
+        let dir = MemDir::new();
+        conforms(seed, 3000, 100, true, &mut |opening| {
+            vec![strata(&dir, 1 + opening % 2, 1 << 20, false)]
+        });
+    }
+}
+
+#[test]
+fn strata_conforms_merging_in_the_background() {
+    for seed in 100..110 {
+        let dir = MemDir::new();
+        conforms(seed, 3000, 100, true, &mut |_| {
+            vec![strata(&dir, 7, 1 << 20, true)]
+        });
+    }
+}
+
+#[test]
+fn strata_conforms_with_several_openers_of_one_folder() {
+    for seed in 200..210 {
+        let dir = MemDir::new();
+        conforms(seed, 2000, 60, true, &mut |_| {
+            (0..3)
+                .map(|unique| strata(&dir, unique, 1 << 20, unique == 0))
+                .collect()
+        });
+    }
+}

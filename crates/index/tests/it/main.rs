@@ -1,0 +1,3 @@
+//! Integration tests of the index: one binary.
+
+mod conformance;
