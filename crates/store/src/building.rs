@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::compression::Compressor;
-use crate::container::{self, BLOCK_HEADER_BYTES, Header, StreamKind, Table, append_chunk_lengths};
+use crate::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
+use crate::container::{Header, StreamKind, Table};
+use crate::footer;
 use crate::entropy::Entropy;
 use crate::keys::{Keys, Sealer};
 
@@ -95,7 +97,7 @@ impl Building {
         let raw_len = raw.len() as u32;
         let (codec, coded) = compressor.encode(raw);
         let (header, body) =
-            container::encode_block(self.id(), number, codec, coded, raw_len, &self.sealer);
+            block::encode_block(self.id(), number, codec, coded, raw_len, &self.sealer);
         self.stored_bytes
             .fetch_add((BLOCK_HEADER_BYTES + body.len()) as u64, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -123,7 +125,7 @@ impl Building {
             return None;
         }
         let State { bytes, table, .. } = std::mem::take(state);
-        let tail = container::encode_tail(self.id(), &table, bytes.len() as u64, &self.sealer);
+        let tail = footer::encode_tail(&self.header, &table, bytes.len() as u64, &self.sealer);
         Some(Finished {
             id: self.id(),
             bytes,

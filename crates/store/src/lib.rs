@@ -4,6 +4,7 @@
 //! [`ChunkReader`] finds a chunk in the container that its [`ChunkRef`] names. Containers are the truth, the index is advice.
 #![forbid(unsafe_code)]
 
+pub mod block;
 mod building;
 pub mod compression;
 pub mod condemned;
@@ -11,6 +12,7 @@ pub mod config;
 pub mod container;
 mod entropy;
 mod error;
+pub mod footer;
 pub mod ingested;
 mod keys;
 pub mod objects;

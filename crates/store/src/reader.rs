@@ -11,9 +11,9 @@ use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
 use crate::compression::Decompressor;
-use crate::container::{
-    self, BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, Header, Table,
-};
+use crate::block::{self, BLOCK_HEADER_BYTES};
+use crate::container::{self, HEADER_BYTES, Header, Table};
+use crate::footer::{FOOTER_BYTES, Footer};
 use crate::keys::Sealer;
 use crate::repository::Shared;
 use crate::{ChunkRef, Error, Result};
@@ -43,29 +43,18 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Reads header, footer and table of a container.
+    /// Reads header, footer and table of a container. The header must say what the footer repeats.
     pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
-        let len = shared.objects.len(&object)?;
-        if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
-            return Err(Error::damaged(
-                object,
-                Some(len),
-                format!("{len} bytes are too few for a container"),
-            ));
-        }
+        let footer = read_footer(shared, id)?;
         let header = read_header(shared, id)?;
+        if header != footer.header {
+            return Err(Error::damaged(object, Some(0), "header and footer differ"));
+        }
         let sealer = shared.keys.container_sealer(&header.salt);
-        let mut footer = [0; FOOTER_BYTES];
-        shared
-            .objects
-            .get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
-        let footer = Footer::decode(id, &footer, len)?;
         let mut sealed = vec![0; footer.table_len as usize];
-        shared
-            .objects
-            .get_range(&object, footer.table_offset, &mut sealed)?;
-        let table = footer.open_table(id, sealed, &sealer)?;
+        shared.objects.get_range(&object, footer.table_offset, &mut sealed)?;
+        let table = footer.open_table(sealed, &sealer)?;
         check_layout(&table, footer.table_offset, &object)?;
         Ok(Self::new(header, table, sealer))
     }
@@ -99,7 +88,7 @@ impl Opened {
         zstd: &mut Decompressor,
     ) -> Result<Vec<u8>> {
         let block = &self.table.blocks[number];
-        let raw = container::decode_block(
+        let raw = block::decode_block(
             &self.header,
             number as u32,
             stored,
@@ -145,6 +134,18 @@ pub(crate) fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
         .objects
         .get_range(&container::object_name(id), 0, &mut header)?;
     Header::decode(id, &header)
+}
+
+/// A container's footer.
+pub(crate) fn read_footer(shared: &Shared, id: ContainerId) -> Result<Footer> {
+    let object = container::object_name(id);
+    let len = shared.objects.len(&object)?;
+    if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
+        return Err(Error::damaged(object, Some(len), format!("{len} bytes are too few for a container")));
+    }
+    let mut footer = [0; FOOTER_BYTES];
+    shared.objects.get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
+    Footer::decode(id, &footer, len)
 }
 
 /// Blocks must follow one another between header and table: nothing that a table says may lead elsewhere.

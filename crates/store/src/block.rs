@@ -1,0 +1,195 @@
+//! Blocks: neighbouring chunks, compressed and sealed as one. FORMAT.md, "Container".
+//!
+//! A block is bound by its seal to its container and number, and tells the lengths of its chunks, so that it can be read without the table.
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+use onefold_io::frame::crc64;
+use onefold_io::varint::{ByteReader, put_varint};
+
+use crate::compression::{Codec, Decompressor};
+use crate::container::{Header, object_name};
+use crate::keys::Sealer;
+use crate::{Error, Result};
+
+/// Before each block: magic 4, number 4, codec 1, reserved 3, raw length 4, stored length 4, checksum 8.
+pub const BLOCK_HEADER_BYTES: usize = 28;
+const BLOCK_MAGIC: [u8; 4] = *b"1FB\n";
+/// No block's raw bytes are more than this; a length beyond it is damage.
+pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
+
+/// A block before it is compressed: chunk bytes one after the other, then their lengths.
+///
+/// `lens_of` gives the trailer: every chunk's length as a varint, then the trailer's own length in four bytes.
+pub fn append_chunk_lengths(raw: &mut Vec<u8>, chunks: &[(Fingerprint, u32)]) {
+    let start = raw.len();
+    chunks
+        .iter()
+        .for_each(|(_, len)| put_varint(raw, (*len).into()));
+    let trailer = (raw.len() - start) as u32;
+    raw.extend_from_slice(&trailer.to_le_bytes());
+}
+
+/// The lengths of the chunks in a block's raw bytes, from the trailer.
+pub fn chunk_lengths(raw: &[u8], object: &str, offset: u64) -> Result<Vec<u32>> {
+    let bad = |what: &str| Error::damaged(object, Some(offset), what);
+    let (rest, trailer) = raw
+        .split_last_chunk::<4>()
+        .ok_or_else(|| bad("a block without its trailer"))?;
+    let trailer_bytes = u32::from_le_bytes(*trailer) as usize;
+    let data_bytes = rest
+        .len()
+        .checked_sub(trailer_bytes)
+        .ok_or_else(|| bad("a trailer longer than its block"))?;
+    let mut reader = ByteReader::new(&rest[data_bytes..], object, offset);
+    let mut lens = Vec::new();
+    let mut sum = 0u64;
+    while reader.remaining() > 0 {
+        let len = reader.varint()?;
+        sum = sum.saturating_add(len);
+        lens.push(u32::try_from(len).map_err(|_| bad("a chunk of over 4 GiB"))?);
+    }
+    if sum != data_bytes as u64 {
+        return Err(bad(&format!(
+            "chunk lengths sum up to {sum}, the block holds {data_bytes} bytes"
+        )));
+    }
+    Ok(lens)
+}
+
+/// A block's header and its stored bytes: `coded` sealed in place.
+pub fn encode_block(
+    id: ContainerId,
+    number: u32,
+    codec: Codec,
+    coded: Vec<u8>,
+    raw_len: u32,
+    sealer: &Sealer,
+) -> ([u8; BLOCK_HEADER_BYTES], Vec<u8>) {
+    let mut body = coded;
+    sealer.seal(
+        number,
+        &block_identity(id, number, codec, raw_len),
+        &mut body,
+    );
+    let mut header = [0; BLOCK_HEADER_BYTES];
+    header[..4].copy_from_slice(&BLOCK_MAGIC);
+    header[4..8].copy_from_slice(&number.to_le_bytes());
+    header[8] = codec.code();
+    header[12..16].copy_from_slice(&raw_len.to_le_bytes());
+    header[16..20].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    let crc = block_checksum(&header[..20], &body);
+    header[20..].copy_from_slice(&crc.to_le_bytes());
+    (header, body)
+}
+
+fn block_checksum(header: &[u8], body: &[u8]) -> u64 {
+    let mut digest = crc_of_header(header);
+    digest ^= crc64(body);
+    digest
+}
+
+/// Rotated, so that a header and a body that happen to be equal do not cancel out.
+fn crc_of_header(header: &[u8]) -> u64 {
+    crc64(header).rotate_left(17)
+}
+
+fn block_identity(id: ContainerId, number: u32, codec: Codec, raw_len: u32) -> [u8; 17] {
+    let mut identity = [0; 17];
+    identity[..8].copy_from_slice(&id.0.to_le_bytes());
+    identity[8..12].copy_from_slice(&number.to_le_bytes());
+    identity[12] = codec.code();
+    identity[13..].copy_from_slice(&raw_len.to_le_bytes());
+    identity
+}
+
+/// A block's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockHeader {
+    /// Its number in the container, from 0.
+    pub number: u32,
+    /// How the raw bytes were coded.
+    pub codec: Codec,
+    /// Raw bytes, trailer included.
+    pub raw_len: u32,
+    /// Bytes after the header.
+    pub stored_len: u32,
+    checksum: u64,
+}
+
+impl BlockHeader {
+    /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`.
+    pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
+        let mut reader = ByteReader::new(bytes, object, offset);
+        let magic: [u8; 4] = reader.array()?;
+        if magic != BLOCK_MAGIC {
+            let (found, expected) = (magic.escape_ascii(), BLOCK_MAGIC.escape_ascii());
+            return Err(Error::damaged(
+                object,
+                Some(offset),
+                format!("block magic \"{found}\", expected \"{expected}\""),
+            ));
+        }
+        let number = reader.u32()?;
+        let [codec, zeros @ ..] = reader.array::<4>()?;
+        let codec = Codec::from_code(codec).filter(|_| zeros == [0; 3]);
+        let codec =
+            codec.ok_or_else(|| Error::damaged(object, Some(offset + 8), "an unknown codec"))?;
+        let (raw_len, stored_len, checksum) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        if raw_len as usize > BLOCK_RAW_BYTES_MAX {
+            return Err(Error::damaged(
+                object,
+                Some(offset + 12),
+                format!("a block of {raw_len} bytes, at most {BLOCK_RAW_BYTES_MAX} can be"),
+            ));
+        }
+        Ok(Self {
+            number,
+            codec,
+            raw_len,
+            stored_len,
+            checksum,
+        })
+    }
+}
+
+/// A whole stored block (header included, exactly) back to its raw bytes with trailer. Checksum, seal and length are checked.
+pub fn decode_block(
+    header: &Header,
+    number: u32,
+    stored: &[u8],
+    offset: u64,
+    sealer: &Sealer,
+    zstd: &mut Decompressor,
+) -> Result<Vec<u8>> {
+    let object = object_name(header.id);
+    let bad =
+        |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
+    let block = BlockHeader::decode(stored, &object, offset)?;
+    if block.number != number {
+        return Err(bad(format!("the header says block {}", block.number)));
+    }
+    let body = &stored[BLOCK_HEADER_BYTES..];
+    if body.len() != block.stored_len as usize {
+        return Err(bad(format!(
+            "{} bytes stored, the header says {}",
+            body.len(),
+            block.stored_len
+        )));
+    }
+    let expected = block_checksum(&stored[..BLOCK_HEADER_BYTES - 8], body);
+    if block.checksum != expected {
+        return Err(bad(format!(
+            "checksum {:#018x}, expected {expected:#018x}",
+            block.checksum
+        )));
+    }
+    let mut body = body.to_vec();
+    let identity = block_identity(header.id, number, block.codec, block.raw_len);
+    sealer
+        .open(number, &identity, &mut body)
+        .ok_or_else(|| bad("its seal does not hold".into()))?;
+    zstd.decode(block.codec, body, block.raw_len as usize)
+        .map_err(bad)
+}
+

@@ -1,0 +1,87 @@
+//! The end of a container: the sealed table, then a footer that locates it and repeats the header. FORMAT.md, "Container".
+
+use onefold_index::ContainerId;
+use onefold_io::frame::{self, FrameKind, crc64};
+use onefold_io::varint::ByteReader;
+
+use crate::container::{Header, StreamKind, Table, object_name};
+use crate::keys::{SALT_BYTES, Sealer};
+use crate::{Error, Result};
+
+/// The footer's frame.
+pub const FOOTER: FrameKind = FrameKind { magic: *b"1FCFOOTR", version: 1 };
+/// A frame around id 8, table offset 8, table length 4, blocks 4, chunks 4, stream 1, reserved 3, checksum of the table 8, salt 16.
+pub const FOOTER_BYTES: usize = frame::OVERHEAD_BYTES + 56;
+/// The table's number under the container's seal; blocks count from 0 and stay below.
+const TABLE_NUMBER: u32 = u32::MAX;
+
+/// The end of a container: the sealed table, then the footer.
+pub fn encode_tail(header: &Header, table: &Table, table_offset: u64, sealer: &Sealer) -> Vec<u8> {
+    let id = header.id.0.to_le_bytes();
+    let mut out = table.encode();
+    sealer.seal(TABLE_NUMBER, &id, &mut out);
+    let mut payload = Vec::with_capacity(56);
+    payload.extend_from_slice(&id);
+    payload.extend_from_slice(&table_offset.to_le_bytes());
+    payload.extend_from_slice(&(out.len() as u32).to_le_bytes());
+    payload.extend_from_slice(&(table.blocks.len() as u32).to_le_bytes());
+    payload.extend_from_slice(&(table.chunks.len() as u32).to_le_bytes());
+    payload.extend_from_slice(&[header.stream.code(), 0, 0, 0]);
+    payload.extend_from_slice(&crc64(&out).to_le_bytes());
+    payload.extend_from_slice(&header.salt);
+    out.extend_from_slice(&frame::encode_frame(FOOTER, 0, &payload));
+    out
+}
+
+/// Where a container's table lies, and what the header says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Footer {
+    /// The header again.
+    pub header: Header,
+    /// Offset of the sealed table in the container, in bytes.
+    pub table_offset: u64,
+    /// Bytes of the sealed table.
+    pub table_len: u32,
+    /// How many chunks it lists.
+    pub chunks: u32,
+    table_checksum: u64,
+}
+
+impl Footer {
+    /// From the last [`FOOTER_BYTES`] of the container `id`, which is `container_len` bytes long.
+    pub fn decode(id: ContainerId, bytes: &[u8], container_len: u64) -> Result<Self> {
+        let object = object_name(id);
+        let offset = container_len - bytes.len() as u64;
+        let payload = frame::decode_frame(FOOTER, bytes, &object, offset)?.payload;
+        let mut reader = ByteReader::new(payload, &object, offset + frame::HEADER_BYTES as u64);
+        let found = ContainerId(reader.u64()?);
+        let (table_offset, table_len) = (reader.u64()?, reader.u32()?);
+        let (_blocks, chunks) = (reader.u32()?, reader.u32()?);
+        let stream = StreamKind::decode(reader.u8()?, &object)?;
+        reader.take(3)?;
+        let table_checksum = reader.u64()?;
+        let salt: [u8; SALT_BYTES] = reader.array()?;
+        reader.end()?;
+        let bad = |what: String| Error::damaged(&object, Some(offset), what);
+        if found != id {
+            return Err(bad(format!("the footer names container {found}")));
+        }
+        if table_offset.checked_add(table_len.into()) != Some(offset) {
+            return Err(bad("the table does not end where the footer begins".into()));
+        }
+        Ok(Self { header: Header { id, stream, salt }, table_offset, table_len, chunks, table_checksum })
+    }
+
+    /// The table from its sealed bytes.
+    pub fn open_table(&self, mut sealed: Vec<u8>, sealer: &Sealer) -> Result<Table> {
+        let object = format!("{}, descriptor table", object_name(self.header.id));
+        let bad = |what: String| Error::damaged(&object, Some(self.table_offset), what);
+        let found = crc64(&sealed);
+        if found != self.table_checksum {
+            return Err(bad(format!("checksum {found:#018x}, expected {:#018x}", self.table_checksum)));
+        }
+        let id = self.header.id.0.to_le_bytes();
+        sealer.open(TABLE_NUMBER, &id, &mut sealed).ok_or_else(|| bad("its seal does not hold".into()))?;
+        Table::decode(&sealed, &object, self.table_offset)
+    }
+}
