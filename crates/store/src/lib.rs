@@ -15,6 +15,7 @@ mod error;
 pub mod footer;
 pub mod ingested;
 mod keys;
+mod mark;
 pub mod objects;
 pub mod pin;
 mod reader;
@@ -22,6 +23,7 @@ mod repository;
 mod roots;
 mod session;
 pub mod slots;
+mod sweep;
 mod writer;
 
 use onefold_chunk::Fingerprint;
@@ -39,6 +41,7 @@ pub use repository::{InitOptions, OpenOptions, Repository};
 pub use roots::{RootId, Roots};
 pub use session::{Session, SessionKind};
 pub use slots::KdfCost;
+pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport};
 pub use writer::{ChunkWriter, WriteStats};
 
 /// A chunk, and the container that held it when the reference was made.

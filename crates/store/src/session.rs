@@ -87,7 +87,7 @@ pub struct SessionState {
     /// Containers that came up since, in the index or from this session, and exist.
     newer: Mutex<HashSet<ContainerId>>,
     pending: Mutex<HashMap<Fingerprint, ContainerId>>,
-    told: Mutex<Vec<ContainerId>>,
+    told: Mutex<HashSet<ContainerId>>,
     _pin: Option<Pin>,
 }
 
@@ -166,6 +166,16 @@ impl SessionState {
         self.pending.lock().get(fingerprint).copied()
     }
 
+    /// Whether this very session has stored the chunk.
+    pub(crate) fn has_stored(&self, fingerprint: &Fingerprint) -> Result<bool> {
+        if self.pending(fingerprint).is_some() {
+            return Ok(true);
+        }
+        let mut found = [None];
+        self.lookup(&[*fingerprint], &mut found)?;
+        Ok(found[0].is_some_and(|location| self.told.lock().contains(&location.container)))
+    }
+
     pub(crate) fn all_pending(&self, keys: &[Fingerprint], found: &mut Vec<Option<ContainerId>>) {
         let pending = self.pending.lock();
         found.extend(keys.iter().map(|key| pending.get(key).copied()));
@@ -179,7 +189,7 @@ impl SessionState {
     pub(crate) fn tell_index(&self, id: ContainerId, table: &Table) -> Result<()> {
         self.newer.lock().insert(id);
         insert_table(&mut **self.shared.index.lock(), id, table)?;
-        self.told.lock().push(id);
+        self.told.lock().insert(id);
         let mut pending = self.pending.lock();
         for (fingerprint, _) in &table.chunks {
             if pending.get(fingerprint) == Some(&id) {
@@ -190,7 +200,7 @@ impl SessionState {
     }
 
     fn checkpoint(&self) -> Result<()> {
-        let told = std::mem::take(&mut *self.told.lock());
+        let told: Vec<_> = self.told.lock().drain().collect();
         if told.is_empty() {
             return Ok(());
         }

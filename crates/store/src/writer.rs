@@ -107,6 +107,16 @@ impl ChunkWriter {
         Ok(())
     }
 
+    /// Stores a chunk once more, in a new container, though it is stored already: how the sweep and the repair move chunks. A chunk that this
+    /// session has stored is not stored yet again.
+    pub(crate) fn write_again(&mut self, fingerprint: Fingerprint, data: &[u8]) -> Result<()> {
+        self.sealing.failed()?;
+        if !self.session.has_stored(&fingerprint)? {
+            self.append(fingerprint, data)?;
+        }
+        Ok(())
+    }
+
     /// What was written so far; `stored_bytes` and `containers` lag behind what is being sealed.
     pub fn stats(&self) -> WriteStats {
         let (stored_bytes, containers) = *self.sealing.stored.lock();
