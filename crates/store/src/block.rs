@@ -193,3 +193,8 @@ pub fn decode_block(
         .map_err(bad)
 }
 
+/// Where in `bytes` the next block header may begin: its magic, with room for the rest.
+pub fn find_header(bytes: &[u8]) -> Option<usize> {
+    let last = bytes.len().checked_sub(BLOCK_HEADER_BYTES)?;
+    (0..=last).find(|at| bytes[*at..].starts_with(&BLOCK_MAGIC))
+}

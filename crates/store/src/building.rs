@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::compression::Compressor;
 use crate::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
+use crate::compression::Compressor;
 use crate::container::{Header, StreamKind, Table};
-use crate::footer;
 use crate::entropy::Entropy;
+use crate::footer;
 use crate::keys::{Keys, Sealer};
 
 /// The descriptors of one block: fingerprint and length of each chunk, in stream order.

@@ -17,6 +17,9 @@ pub const CONFIG: FrameKind = FrameKind {
 /// The name of its object.
 pub const CONFIG_OBJECT: &str = "config";
 
+/// The name of a second such object, read where the first is gone.
+pub const CONFIG_COPY_OBJECT: &str = "config.copy";
+
 /// What is sealed, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encryption {

@@ -41,7 +41,11 @@ impl StreamKind {
         match code {
             0 => Ok(Self::Data),
             1 => Ok(Self::Metadata),
-            other => Err(Error::damaged(object, None, format!("stream kind {other}, expected 0 or 1"))),
+            other => Err(Error::damaged(
+                object,
+                None,
+                format!("stream kind {other}, expected 0 or 1"),
+            )),
         }
     }
 }
@@ -225,4 +229,3 @@ impl Table {
         Ok(table)
     }
 }
-

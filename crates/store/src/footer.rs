@@ -9,7 +9,10 @@ use crate::keys::{SALT_BYTES, Sealer};
 use crate::{Error, Result};
 
 /// The footer's frame.
-pub const FOOTER: FrameKind = FrameKind { magic: *b"1FCFOOTR", version: 1 };
+pub const FOOTER: FrameKind = FrameKind {
+    magic: *b"1FCFOOTR",
+    version: 1,
+};
 /// A frame around id 8, table offset 8, table length 4, blocks 4, chunks 4, stream 1, reserved 3, checksum of the table 8, salt 16.
 pub const FOOTER_BYTES: usize = frame::OVERHEAD_BYTES + 56;
 /// The table's number under the container's seal; blocks count from 0 and stay below.
@@ -69,7 +72,13 @@ impl Footer {
         if table_offset.checked_add(table_len.into()) != Some(offset) {
             return Err(bad("the table does not end where the footer begins".into()));
         }
-        Ok(Self { header: Header { id, stream, salt }, table_offset, table_len, chunks, table_checksum })
+        Ok(Self {
+            header: Header { id, stream, salt },
+            table_offset,
+            table_len,
+            chunks,
+            table_checksum,
+        })
     }
 
     /// The table from its sealed bytes.
@@ -78,10 +87,15 @@ impl Footer {
         let bad = |what: String| Error::damaged(&object, Some(self.table_offset), what);
         let found = crc64(&sealed);
         if found != self.table_checksum {
-            return Err(bad(format!("checksum {found:#018x}, expected {:#018x}", self.table_checksum)));
+            return Err(bad(format!(
+                "checksum {found:#018x}, expected {:#018x}",
+                self.table_checksum
+            )));
         }
         let id = self.header.id.0.to_le_bytes();
-        sealer.open(TABLE_NUMBER, &id, &mut sealed).ok_or_else(|| bad("its seal does not hold".into()))?;
+        sealer
+            .open(TABLE_NUMBER, &id, &mut sealed)
+            .ok_or_else(|| bad("its seal does not hold".into()))?;
         Table::decode(&sealed, &object, self.table_offset)
     }
 }

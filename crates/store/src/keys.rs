@@ -64,11 +64,6 @@ impl Keys {
         })))
     }
 
-    /// Whether anything is sealed.
-    pub fn encrypts(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// The key for cut points, where there is one.
     pub fn chunker_key(&self) -> Option<&[u8; 32]> {
         self.0.as_ref().map(|keys| &keys.chunker)

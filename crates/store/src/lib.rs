@@ -6,6 +6,7 @@
 
 pub mod block;
 mod building;
+mod check;
 pub mod compression;
 pub mod condemned;
 pub mod config;
@@ -19,8 +20,10 @@ mod mark;
 pub mod objects;
 pub mod pin;
 mod reader;
+mod repair;
 mod repository;
 mod roots;
+mod secrets;
 mod session;
 pub mod slots;
 mod sweep;
@@ -29,6 +32,7 @@ mod writer;
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 
+pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;
 pub use config::{Config, Encryption};
 pub use container::StreamKind;
@@ -37,8 +41,10 @@ pub use error::{Error, Result};
 pub use keys::{Fingerprinter, Secret};
 pub use pin::PinInfo;
 pub use reader::{ChunkData, ChunkReader};
+pub use repair::RepairReport;
 pub use repository::{InitOptions, OpenOptions, Repository};
 pub use roots::{RootId, Roots};
+pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};
 pub use slots::KdfCost;
 pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport};

@@ -3,8 +3,8 @@
 //! A mark is (container, first eight bytes of the fingerprint, whether the reference was followed to there). Marks gather in a buffer of
 //! fixed size, are sorted and spilled to the scratch folder, and are merged in order of container.
 
-use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
@@ -48,12 +48,22 @@ impl Marks {
         for entry in scratch.list()? {
             scratch.remove(&entry.name)?;
         }
-        Ok(Self { scratch, buffer: Vec::new(), runs: Vec::new() })
+        Ok(Self {
+            scratch,
+            buffer: Vec::new(),
+            runs: Vec::new(),
+        })
     }
 
     /// Adds a mark.
-    pub fn add(&mut self, container: ContainerId, fingerprint: &Fingerprint, followed: bool) -> Result<()> {
-        self.buffer.push((container.0, fingerprint.prefix(), followed));
+    pub fn add(
+        &mut self,
+        container: ContainerId,
+        fingerprint: &Fingerprint,
+        followed: bool,
+    ) -> Result<()> {
+        self.buffer
+            .push((container.0, fingerprint.prefix(), followed));
         if self.buffer.len() >= BUFFER_MARKS {
             self.spill()?;
         }
@@ -90,7 +100,11 @@ impl Marks {
             sources.push(Source::open(&*self.scratch, name)?);
         }
         let last = std::mem::take(&mut self.buffer);
-        sources.push(Source { disk: None, at: 0, ready: last.into_iter() });
+        sources.push(Source {
+            disk: None,
+            at: 0,
+            ready: last.into_iter(),
+        });
         merge(&mut sources, visit)?;
         for name in &self.runs {
             self.scratch.remove(name)?;
@@ -99,7 +113,10 @@ impl Marks {
     }
 }
 
-fn merge(sources: &mut [Source], visit: &mut dyn FnMut(ContainerMarks) -> Result<()>) -> Result<()> {
+fn merge(
+    sources: &mut [Source],
+    visit: &mut dyn FnMut(ContainerMarks) -> Result<()>,
+) -> Result<()> {
     let mut heap = BinaryHeap::new();
     for (i, source) in sources.iter_mut().enumerate() {
         heap.extend(source.next()?.map(|mark| Reverse((mark, i))));
@@ -109,7 +126,11 @@ fn merge(sources: &mut [Source], visit: &mut dyn FnMut(ContainerMarks) -> Result
         heap.extend(sources[i].next()?.map(|mark| Reverse((mark, i))));
         let id = ContainerId(container);
         if current.as_ref().is_none_or(|marks| marks.id != id)
-            && let Some(whole) = current.replace(ContainerMarks { id, prefixes: Vec::new(), followed: false })
+            && let Some(whole) = current.replace(ContainerMarks {
+                id,
+                prefixes: Vec::new(),
+                followed: false,
+            })
         {
             visit(whole)?;
         }
@@ -133,21 +154,30 @@ impl Source {
     const PIECE_MARKS: u64 = 4096;
 
     fn open(dir: &dyn Dir, name: &str) -> Result<Self> {
-        Ok(Self { disk: Some(dir.open(name)?), at: 0, ready: Vec::new().into_iter() })
+        Ok(Self {
+            disk: Some(dir.open(name)?),
+            at: 0,
+            ready: Vec::new().into_iter(),
+        })
     }
 
     fn next(&mut self) -> Result<Option<Mark>> {
         if let Some(mark) = self.ready.next() {
             return Ok(Some(mark));
         }
-        let Some(disk) = &self.disk else { return Ok(None) };
+        let Some(disk) = &self.disk else {
+            return Ok(None);
+        };
         let left = disk.len()?.saturating_sub(self.at);
         let mut bytes = vec![0; left.min(Self::PIECE_MARKS * MARK_BYTES as u64) as usize];
         disk.read_at(&mut bytes, self.at)?;
         self.at += bytes.len() as u64;
         let (marks, _) = bytes.as_chunks::<MARK_BYTES>();
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        let marks: Vec<Mark> = marks.iter().map(|mark| (number(&mark[..8]), number(&mark[8..16]), mark[16] != 0)).collect();
+        let marks: Vec<Mark> = marks
+            .iter()
+            .map(|mark| (number(&mark[..8]), number(&mark[8..16]), mark[16] != 0))
+            .collect();
         self.ready = marks.into_iter();
         Ok(self.ready.next())
     }
@@ -167,12 +197,29 @@ pub struct Marker<'a> {
 
 impl<'a> Marker<'a> {
     /// `listed` and `doubtful` are sorted. A reference into a doubtful container is followed elsewhere where that can be.
-    pub fn new(repository: &'a Repository, listed: &'a [ContainerId], doubtful: &'a [ContainerId]) -> Self {
-        Self { repository, listed, doubtful, seen: HashSet::new(), unresolved: HashMap::new(), damaged: Vec::new() }
+    pub fn new(
+        repository: &'a Repository,
+        listed: &'a [ContainerId],
+        doubtful: &'a [ContainerId],
+    ) -> Self {
+        Self {
+            repository,
+            listed,
+            doubtful,
+            seen: HashSet::new(),
+            unresolved: HashMap::new(),
+            damaged: Vec::new(),
+        }
     }
 
     /// Adds the marks of one root. A root that is damaged is put down in `damaged`; other failures end it.
-    pub fn mark(&mut self, id: &RootId, roots: &dyn Roots, reader: &mut ChunkReader, marks: &mut Marks) -> Result<()> {
+    pub fn mark(
+        &mut self,
+        id: &RootId,
+        roots: &dyn Roots,
+        reader: &mut ChunkReader,
+        marks: &mut Marks,
+    ) -> Result<()> {
         let root = match self.repository.root(id) {
             Ok(root) => root,
             Err(error) if error.is_damage() => {
@@ -185,11 +232,17 @@ impl<'a> Marker<'a> {
         let mut unseen = |chunk: &ChunkRef| !seen.insert(chunk.fingerprint);
         let mut wandering = Vec::new();
         let outcome = roots.for_each_ref(id, &root, reader, &mut unseen, &mut |chunk| {
-            if self.listed.binary_search(&chunk.container).is_ok() && self.doubtful.binary_search(&chunk.container).is_err() {
+            if self.listed.binary_search(&chunk.container).is_ok()
+                && self.doubtful.binary_search(&chunk.container).is_err()
+            {
                 return marks.add(chunk.container, &chunk.fingerprint, false);
             }
             wandering.push(*chunk);
-            if wandering.len() >= 512 { self.follow(&mut wandering, marks) } else { Ok(()) }
+            if wandering.len() >= 512 {
+                self.follow(&mut wandering, marks)
+            } else {
+                Ok(())
+            }
         });
         self.seen = seen;
         self.follow(&mut wandering, marks)?;
@@ -204,12 +257,20 @@ impl<'a> Marker<'a> {
     fn follow(&mut self, wandering: &mut Vec<ChunkRef>, marks: &mut Marks) -> Result<()> {
         let keys: Vec<_> = wandering.iter().map(|chunk| chunk.fingerprint).collect();
         let mut found = vec![None; keys.len()];
-        self.repository.shared.index.lock().lookup(&keys, &mut found)?;
+        self.repository
+            .shared
+            .index
+            .lock()
+            .lookup(&keys, &mut found)?;
         for (chunk, found) in wandering.drain(..).zip(found) {
             let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
             match found.map(|location| location.container).filter(there) {
-                Some(container) => marks.add(container, &chunk.fingerprint, container != chunk.container)?,
-                None if there(&chunk.container) => marks.add(chunk.container, &chunk.fingerprint, false)?,
+                Some(container) => {
+                    marks.add(container, &chunk.fingerprint, container != chunk.container)?
+                }
+                None if there(&chunk.container) => {
+                    marks.add(chunk.container, &chunk.fingerprint, false)?
+                }
                 None => drop(self.unresolved.insert(chunk.fingerprint, chunk.container)),
             }
         }

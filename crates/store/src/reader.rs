@@ -10,8 +10,8 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
-use crate::compression::Decompressor;
 use crate::block::{self, BLOCK_HEADER_BYTES};
+use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, Table};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::keys::Sealer;
@@ -53,7 +53,9 @@ impl Opened {
         }
         let sealer = shared.keys.container_sealer(&header.salt);
         let mut sealed = vec![0; footer.table_len as usize];
-        shared.objects.get_range(&object, footer.table_offset, &mut sealed)?;
+        shared
+            .objects
+            .get_range(&object, footer.table_offset, &mut sealed)?;
         let table = footer.open_table(sealed, &sealer)?;
         check_layout(&table, footer.table_offset, &object)?;
         Ok(Self::new(header, table, sealer))
@@ -141,10 +143,16 @@ pub(crate) fn read_footer(shared: &Shared, id: ContainerId) -> Result<Footer> {
     let object = container::object_name(id);
     let len = shared.objects.len(&object)?;
     if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
-        return Err(Error::damaged(object, Some(len), format!("{len} bytes are too few for a container")));
+        return Err(Error::damaged(
+            object,
+            Some(len),
+            format!("{len} bytes are too few for a container"),
+        ));
     }
     let mut footer = [0; FOOTER_BYTES];
-    shared.objects.get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
+    shared
+        .objects
+        .get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
     Footer::decode(id, &footer, len)
 }
 

@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::compression::Compression;
-use crate::config::{self, CHUNK_BYTES_MEAN_DEFAULT, CONFIG, CONFIG_OBJECT, Config, Encryption};
+use crate::config::{
+    self, CHUNK_BYTES_MEAN_DEFAULT, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption,
+};
 use crate::container;
 use crate::entropy::Entropy;
 use crate::ingested::Ingested;
@@ -165,10 +167,9 @@ impl Repository {
         }
         root.sync()?;
         // Last: a folder with a configuration is a whole repository.
-        objects.put_if_absent(
-            CONFIG_OBJECT,
-            &[&config::encode_twice(CONFIG, &config.encode())],
-        )
+        let config = config::encode_twice(CONFIG, &config.encode());
+        objects.put_if_absent(CONFIG_COPY_OBJECT, &[&config])?;
+        objects.put_if_absent(CONFIG_OBJECT, &[&config])
     }
 
     /// Opens the repository in `root`.
@@ -329,21 +330,30 @@ pub(crate) fn slot_object(entropy: &Entropy) -> String {
     format!("{SLOT_FOLDER}/{:016x}", entropy.u64())
 }
 
+/// The configuration, from whichever of its copies can be read.
 fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
-    let bytes = match objects.get(CONFIG_OBJECT) {
-        Ok(bytes) => bytes,
-        Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {
-            return Err(Error::NoRepository {
-                what: error.to_string(),
-            });
-        }
-        Err(error) => return Err(error),
-    };
-    let twice = config::decode_twice(CONFIG, &bytes, CONFIG_OBJECT)?;
-    if let Some(damage) = &twice.damage {
-        tracing::warn!("{damage}; the other copy is whole (onefold repair restores it)");
+    let first = read_config_object(objects, CONFIG_OBJECT);
+    match first {
+        Ok(config) => Ok(config),
+        Err(error) if error.is_damage() => match read_config_object(objects, CONFIG_COPY_OBJECT) {
+            Ok(config) => {
+                tracing::warn!("{error}: its copy is used; `onefold repair` restores it");
+                Ok(config)
+            }
+            Err(_) => match error {
+                Error::Io(error) if error.kind == ErrorKind::NotFound => Err(Error::NoRepository {
+                    what: error.to_string(),
+                }),
+                other => Err(other),
+            },
+        },
+        Err(error) => Err(error),
     }
-    Config::decode(twice.payload)
+}
+
+fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {
+    let bytes = objects.get(name)?;
+    Config::decode(config::decode_twice(CONFIG, &bytes, name)?.payload)
 }
 
 /// Tries every slot. The configuration that is sealed in the slot must be the one in the clear.

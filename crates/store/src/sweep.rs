@@ -30,7 +30,10 @@ pub struct SweepOptions {
 impl Default for SweepOptions {
     /// Containers that are less than 70 % alive are rewritten.
     fn default() -> Self {
-        Self { dry_run: false, compact_below: 0.7 }
+        Self {
+            dry_run: false,
+            compact_below: 0.7,
+        }
     }
 }
 
@@ -93,7 +96,12 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::Locked`] while another sweep runs; damage of a root: what it kept alive cannot be known then.
-    pub fn sweep(&self, roots: &dyn Roots, options: &SweepOptions, observer: &mut dyn SweepObserver) -> Result<SweepReport> {
+    pub fn sweep(
+        &self,
+        roots: &dyn Roots,
+        options: &SweepOptions,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<SweepReport> {
         let _lock = self.lock_sweep()?;
         let session = self.session(SessionKind::Backup)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
@@ -113,7 +121,9 @@ impl Repository {
     /// One sweep, check or repair that writes at a time.
     pub(crate) fn lock_sweep(&self) -> Result<Box<dyn LockGuard>> {
         let locks = self.shared.root.subdir("locks")?;
-        let held = || Error::Locked { what: "another prune or repair is running".into() };
+        let held = || Error::Locked {
+            what: "another prune or repair is running".into(),
+        };
         locks.lock("sweep", LockKind::Exclusive)?.ok_or_else(held)
     }
 }
@@ -132,20 +142,40 @@ pub(crate) struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// Containers are listed before roots are: what a root refers to was there before the root was.
-    pub(crate) fn begin(repository: &'a Repository, roots: &'a dyn Roots, reader: ChunkReader) -> Result<Self> {
+    pub(crate) fn begin(
+        repository: &'a Repository,
+        roots: &'a dyn Roots,
+        reader: ChunkReader,
+    ) -> Result<Self> {
         let shared = &repository.shared;
         let inherited = condemned::read(&*shared.objects)?;
         let listed = shared.containers()?;
-        Ok(Self { repository, roots, reader, listed, inherited, marked: HashSet::new(), report: SweepReport::default() })
+        Ok(Self {
+            repository,
+            roots,
+            reader,
+            listed,
+            inherited,
+            marked: HashSet::new(),
+            report: SweepReport::default(),
+        })
     }
 
     /// Marks from all roots and decides on every container.
-    fn judge(&mut self, options: &SweepOptions, observer: &mut dyn SweepObserver) -> Result<Verdict> {
+    fn judge(
+        &mut self,
+        options: &SweepOptions,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<Verdict> {
         let mut marks = Marks::new(&*self.repository.shared.root)?;
         let mut marker = Marker::new(self.repository, &self.listed, &self.inherited);
         let all = self.repository.roots()?;
         for (i, id) in all.iter().enumerate() {
-            observer.progress(Progress { stage: "marking", done: i as u64, total: all.len() as u64 });
+            observer.progress(Progress {
+                stage: "marking",
+                done: i as u64,
+                total: all.len() as u64,
+            });
             marker.mark(id, self.roots, &mut self.reader, &mut marks)?;
             if let Some((_, error)) = marker.damaged.pop() {
                 return Err(error);
@@ -163,9 +193,22 @@ impl<'a> Sweep<'a> {
         let mut astray = Vec::new();
         marks.for_each(&mut |marks| {
             alive.insert(marks.id);
-            observer.progress(Progress { stage: "judging", done: alive.len() as u64, total });
+            observer.progress(Progress {
+                stage: "judging",
+                done: alive.len() as u64,
+                total,
+            });
             let stored = lens.get(&marks.id).copied().unwrap_or(0);
-            judge_container(self.repository, reader, marks, stored, options, report, &mut verdict, &mut astray)
+            judge_container(
+                self.repository,
+                reader,
+                marks,
+                stored,
+                options,
+                report,
+                &mut verdict,
+                &mut astray,
+            )
         })?;
         for id in &self.listed {
             let bytes = lens.get(id).copied().unwrap_or(0);
@@ -179,7 +222,10 @@ impl<'a> Sweep<'a> {
         }
         if !astray.is_empty() {
             // The index led to containers that do not hold the chunk: nothing may be deleted on such advice.
-            tracing::warn!("the index named {} containers wrongly; run `onefold repair`", astray.len());
+            tracing::warn!(
+                "the index named {} containers wrongly; run `onefold repair`",
+                astray.len()
+            );
             verdict = Verdict::default();
         }
         Ok(verdict)
@@ -187,17 +233,31 @@ impl<'a> Sweep<'a> {
 
     fn lengths(&self) -> Result<std::collections::HashMap<ContainerId, u64>> {
         let listed = self.repository.shared.objects.list("containers")?;
-        Ok(listed.iter().filter_map(|(name, len)| Some((container::id_of_object(name)?, *len))).collect())
+        Ok(listed
+            .iter()
+            .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))
+            .collect())
     }
 
     /// Looks for chunks that the index does not know in all descriptors.
-    fn search_unresolved(&mut self, unresolved: HashSet<onefold_chunk::Fingerprint>, marks: &mut Marks) -> Result<()> {
+    fn search_unresolved(
+        &mut self,
+        unresolved: HashSet<onefold_chunk::Fingerprint>,
+        marks: &mut Marks,
+    ) -> Result<()> {
         if unresolved.is_empty() {
             return Ok(());
         }
         for id in &self.listed {
-            let Ok(opened) = self.reader.open(*id) else { continue };
-            for (fingerprint, _) in opened.table.chunks.iter().filter(|(fingerprint, _)| unresolved.contains(fingerprint)) {
+            let Ok(opened) = self.reader.open(*id) else {
+                continue;
+            };
+            for (fingerprint, _) in opened
+                .table
+                .chunks
+                .iter()
+                .filter(|(fingerprint, _)| unresolved.contains(fingerprint))
+            {
                 marks.add(*id, fingerprint, true)?;
             }
         }
@@ -205,19 +265,39 @@ impl<'a> Sweep<'a> {
     }
 
     /// Copies what lives of the containers worth it into new ones, in order. Gives the bytes written.
-    fn compact(&mut self, session: &crate::Session, verdict: &Verdict, observer: &mut dyn SweepObserver) -> Result<u64> {
+    fn compact(
+        &mut self,
+        session: &crate::Session,
+        verdict: &Verdict,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<u64> {
         let mut written = 0;
         for stream in [StreamKind::Data, StreamKind::Metadata] {
             let mut writer = session.writer(stream)?;
             for (i, (id, live)) in verdict.compact.iter().enumerate() {
-                observer.progress(Progress { stage: "compacting", done: i as u64, total: verdict.compact.len() as u64 });
+                observer.progress(Progress {
+                    stage: "compacting",
+                    done: i as u64,
+                    total: verdict.compact.len() as u64,
+                });
                 let opened = self.reader.open(*id)?;
                 if opened.header.stream != stream {
                     continue;
                 }
-                let is_live = |chunk: &&(onefold_chunk::Fingerprint, u32)| live.binary_search(&chunk.0.prefix()).is_ok();
-                let wanted: Vec<_> = opened.table.chunks.iter().filter(is_live).map(|(fingerprint, _)| *fingerprint).collect();
-                self.reader.read_container(*id, &wanted, &mut |fingerprint, data| writer.write_again(*fingerprint, data))?;
+                let is_live = |chunk: &&(onefold_chunk::Fingerprint, u32)| {
+                    live.binary_search(&chunk.0.prefix()).is_ok()
+                };
+                let wanted: Vec<_> = opened
+                    .table
+                    .chunks
+                    .iter()
+                    .filter(is_live)
+                    .map(|(fingerprint, _)| *fingerprint)
+                    .collect();
+                self.reader
+                    .read_container(*id, &wanted, &mut |fingerprint, data| {
+                        writer.write_again(*fingerprint, data)
+                    })?;
             }
             written += writer.finish()?.stored_bytes;
         }
@@ -225,7 +305,11 @@ impl<'a> Sweep<'a> {
     }
 
     /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the rest.
-    pub(crate) fn delete(&mut self, mut list: Vec<ContainerId>, observer: &mut dyn SweepObserver) -> Result<()> {
+    pub(crate) fn delete(
+        &mut self,
+        mut list: Vec<ContainerId>,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<()> {
         let shared = &self.repository.shared;
         if list.is_empty() && self.inherited.is_empty() {
             return Ok(());
@@ -241,7 +325,11 @@ impl<'a> Sweep<'a> {
         shared.index.lock().retire(&list)?;
         shared.index.lock().checkpoint()?;
         for (i, id) in list.iter().enumerate() {
-            observer.progress(Progress { stage: "deleting", done: i as u64, total: list.len() as u64 });
+            observer.progress(Progress {
+                stage: "deleting",
+                done: i as u64,
+                total: list.len() as u64,
+            });
             shared.objects.delete(&container::object_name(*id))?;
             self.report.deleted_containers += 1;
             self.report.freed_bytes += lens.get(id).copied().unwrap_or(0);
@@ -250,12 +338,28 @@ impl<'a> Sweep<'a> {
         shared.objects.delete(condemned::CONDEMNED_OBJECT)
     }
 
+    /// Deletes damaged containers whose good chunks are durable elsewhere: roots that refer to them are no reason to keep them.
+    pub(crate) fn delete_damaged(
+        &mut self,
+        list: Vec<ContainerId>,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<()> {
+        self.marked.extend(self.repository.roots()?);
+        self.delete(list, observer)
+    }
+
     /// Returns when every session that lives now, and began before the list was durable, is over; false where the observer gave up.
     fn wait(&self, observer: &mut dyn SweepObserver) -> Result<bool> {
         let root = &*self.repository.shared.root;
-        let mut waited_for: HashSet<String> = pin::living(root)?.into_iter().map(|(name, _)| name).collect();
+        let mut waited_for: HashSet<String> = pin::living(root)?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         loop {
-            let living: Vec<_> = pin::living(root)?.into_iter().filter(|(name, _)| waited_for.contains(name)).collect();
+            let living: Vec<_> = pin::living(root)?
+                .into_iter()
+                .filter(|(name, _)| waited_for.contains(name))
+                .collect();
             if living.is_empty() {
                 return Ok(true);
             }
@@ -340,6 +444,11 @@ fn judge_container(
 }
 
 fn holds_all(opened: &Opened, prefixes: &[u64]) -> bool {
-    let held: HashSet<u64> = opened.table.chunks.iter().map(|(fingerprint, _)| fingerprint.prefix()).collect();
+    let held: HashSet<u64> = opened
+        .table
+        .chunks
+        .iter()
+        .map(|(fingerprint, _)| fingerprint.prefix())
+        .collect();
     prefixes.iter().all(|prefix| held.contains(prefix))
 }

@@ -41,7 +41,7 @@ pub fn chunks(seed: u64, count: usize) -> Vec<Vec<u8>> {
             .update(&i.to_le_bytes())
             .finalize_xof()
             .fill(&mut out);
-        if i % 3 == 0 {
+        if i.is_multiple_of(3) {
             out.iter_mut().for_each(|byte| *byte &= 3);
         }
         out

@@ -1,0 +1,341 @@
+//! Check: is everything there that the roots refer to, and is it what was written? Changes nothing, and stops at no damage.
+
+use std::collections::HashSet;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+
+use crate::compression::Decompressor;
+use crate::config::{self, CONFIG, CONFIG_OBJECT};
+use crate::container;
+use crate::mark::{Marker, Marks};
+use crate::reader::Opened;
+use crate::repository::Repository;
+use crate::roots::{RootId, Roots};
+use crate::session::SessionKind;
+use crate::slots::{SLOT_FOLDER, Slot};
+use crate::sweep::Progress;
+use crate::{ChunkRef, Error, Result, condemned};
+
+/// How deep a check looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckDepth {
+    /// Every root, all metadata, every container's header, footer and descriptors, and that every reference leads somewhere.
+    Structure,
+    /// That, and the content of every block in part `part` of `of` parts, from 1 on.
+    Data {
+        /// Which part of the containers.
+        part: u32,
+        /// Of how many.
+        of: u32,
+    },
+}
+
+/// What a check found.
+#[derive(Default, Debug)]
+pub struct CheckReport {
+    /// Roots looked at.
+    pub roots: u64,
+    /// Containers looked at.
+    pub containers: u64,
+    /// Chunks whose content was verified.
+    pub chunks_read: u64,
+    /// Everything that is not as it was written, in words, in order of discovery.
+    pub damage: Vec<Error>,
+    /// Roots that cannot be read whole.
+    pub damaged_roots: Vec<RootId>,
+    /// What is lost by it.
+    pub hurt: Hurt,
+}
+
+/// What is lost: whoever knows files can ask of each reference whether it still leads to its chunk.
+#[derive(Default, Debug)]
+pub struct Hurt {
+    /// Containers that are missing, or whose descriptors cannot be read.
+    pub containers: HashSet<ContainerId>,
+    /// Chunks that are there but do not read as what was written, and those that references look for in vain.
+    pub chunks: HashSet<Fingerprint>,
+    /// Chunks that are well, wherever they are; kept only for those that a lost container might have held.
+    pub elsewhere: HashSet<Fingerprint>,
+}
+
+impl Hurt {
+    /// Whether nothing is lost.
+    pub fn is_empty(&self) -> bool {
+        self.containers.is_empty() && self.chunks.is_empty()
+    }
+
+    /// Whether this reference leads nowhere any more.
+    pub fn hurts(&self, chunk: &ChunkRef) -> bool {
+        let gone =
+            self.chunks.contains(&chunk.fingerprint) || self.containers.contains(&chunk.container);
+        gone && !self.elsewhere.contains(&chunk.fingerprint)
+    }
+}
+
+impl Repository {
+    /// Checks the repository. `found` hears of each damage as it is discovered.
+    ///
+    /// # Errors
+    /// Only what keeps it from looking at all; damage goes into the report.
+    pub fn check(
+        &self,
+        roots: &dyn Roots,
+        depth: CheckDepth,
+        observer: &mut dyn FnMut(Progress),
+        found: &mut dyn FnMut(&Error),
+    ) -> Result<CheckReport> {
+        let session = self.session(SessionKind::Read)?;
+        let mut check = Check {
+            repository: self,
+            report: CheckReport::default(),
+            found,
+        };
+        check.small_objects()?;
+        let listed = self.shared.containers()?;
+        let mut marks = check.mark(roots, &listed, &mut session.reader()?, observer)?;
+        check.containers(&listed, depth, observer)?;
+        check.references(&listed, &mut marks)?;
+        session.finish()?;
+        Ok(check.report)
+    }
+}
+
+struct Check<'a> {
+    repository: &'a Repository,
+    report: CheckReport,
+    found: &'a mut dyn FnMut(&Error),
+}
+
+impl Check<'_> {
+    fn note(&mut self, error: Error) {
+        (self.found)(&error);
+        self.report.damage.push(error);
+    }
+
+    /// Damage is noted; anything else ends the check.
+    fn tolerate<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_damage() => {
+                self.note(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Both copies of the configuration and of every key slot; the sweep's list.
+    fn small_objects(&mut self) -> Result<()> {
+        let objects = &*self.repository.shared.objects;
+        let config = objects
+            .get(CONFIG_OBJECT)
+            .and_then(|bytes| Ok(config::decode_twice(CONFIG, &bytes, CONFIG_OBJECT)?.damage));
+        if let Some(Some(damage)) = self.tolerate(config)? {
+            self.note(damage);
+        }
+        for (name, _) in objects.list(SLOT_FOLDER)? {
+            let slot = objects
+                .get(&name)
+                .and_then(|bytes| Ok(Slot::decode(&bytes, &name)?.1));
+            if let Some(Some(damage)) = self.tolerate(slot)? {
+                self.note(damage);
+            }
+        }
+        self.tolerate(condemned::read(objects))?;
+        Ok(())
+    }
+
+    fn mark(
+        &mut self,
+        roots: &dyn Roots,
+        listed: &[ContainerId],
+        reader: &mut crate::ChunkReader,
+        observer: &mut dyn FnMut(Progress),
+    ) -> Result<Vec<(ContainerId, Vec<u64>)>> {
+        // The scratch folder belongs to whoever holds the sweep's lock; a check that cannot get it keeps its marks in memory only.
+        let scratch = onefold_io::MemDir::new();
+        let mut marks = Marks::new(&scratch)?;
+        let mut marker = Marker::new(self.repository, listed, &[]);
+        let all = self.repository.roots()?;
+        for (i, id) in all.iter().enumerate() {
+            observer(Progress {
+                stage: "reading metadata",
+                done: i as u64,
+                total: all.len() as u64,
+            });
+            marker.mark(id, roots, reader, &mut marks)?;
+        }
+        self.report.roots = all.len() as u64;
+        let (damaged, unresolved) = (
+            std::mem::take(&mut marker.damaged),
+            std::mem::take(&mut marker.unresolved),
+        );
+        for (id, error) in damaged {
+            self.report.damaged_roots.push(id);
+            self.note(error);
+        }
+        for (fingerprint, container) in unresolved {
+            self.report.hurt.chunks.insert(fingerprint);
+            self.report.hurt.containers.insert(container);
+        }
+        let mut wanted = Vec::new();
+        marks.for_each(&mut |marks| {
+            wanted.push((marks.id, marks.prefixes));
+            Ok(())
+        })?;
+        Ok(wanted)
+    }
+
+    /// Opens every container, and reads those of the chosen part.
+    fn containers(
+        &mut self,
+        listed: &[ContainerId],
+        depth: CheckDepth,
+        observer: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let mut zstd = Decompressor::new()?;
+        for (i, id) in listed.iter().enumerate() {
+            observer(Progress {
+                stage: "checking containers",
+                done: i as u64,
+                total: listed.len() as u64,
+            });
+            self.report.containers += 1;
+            let opened = match Opened::read(&self.repository.shared, *id) {
+                // Deleted by a sweep while we looked: nothing refers to it.
+                Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => continue,
+                other => self.tolerate(other)?,
+            };
+            match opened {
+                None => drop(self.report.hurt.containers.insert(*id)),
+                Some(opened) => {
+                    if let CheckDepth::Data { part, of } = depth
+                        && id.0 % u64::from(of.max(1)) + 1 == u64::from(part)
+                    {
+                        self.read_blocks(&opened, &mut zstd)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_blocks(&mut self, opened: &Opened, zstd: &mut Decompressor) -> Result<()> {
+        for number in 0..opened.table.blocks.len() {
+            let block = opened.table.blocks[number];
+            let chunks =
+                &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize];
+            let verdict = self.repository.read_block(opened, number, zstd);
+            let Some(raw) = self.tolerate(verdict)? else {
+                self.report
+                    .hurt
+                    .chunks
+                    .extend(chunks.iter().map(|(fingerprint, _)| *fingerprint));
+                continue;
+            };
+            let mut at = 0;
+            for (expected, len) in chunks {
+                let found = self
+                    .repository
+                    .fingerprinter()
+                    .fingerprint(&raw[at..at + *len as usize]);
+                at += *len as usize;
+                self.report.chunks_read += 1;
+                if found != *expected {
+                    let object = container::object_name(opened.header.id);
+                    self.note(Error::damaged(
+                        object,
+                        Some(block.offset),
+                        format!("fingerprint {found}, expected {expected}"),
+                    ));
+                    self.report.hurt.chunks.insert(*expected);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// That every reference leads to a chunk. Only what is wanted of containers that cannot be opened can still be elsewhere.
+    fn references(
+        &mut self,
+        listed: &[ContainerId],
+        marks: &mut Vec<(ContainerId, Vec<u64>)>,
+    ) -> Result<()> {
+        let mut missing: HashSet<u64> = HashSet::new();
+        for (id, prefixes) in marks.drain(..) {
+            if self.report.hurt.containers.contains(&id) {
+                missing.extend(prefixes);
+                continue;
+            }
+            let Ok(opened) = Opened::read(&self.repository.shared, id) else {
+                continue;
+            };
+            let held: HashSet<u64> = opened
+                .table
+                .chunks
+                .iter()
+                .map(|(fingerprint, _)| fingerprint.prefix())
+                .collect();
+            missing.extend(prefixes.into_iter().filter(|prefix| !held.contains(prefix)));
+        }
+        missing.extend(self.report.hurt.chunks.iter().map(Fingerprint::prefix));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let bad = std::mem::take(&mut self.report.hurt.chunks);
+        let mut elsewhere = HashSet::new();
+        for id in listed
+            .iter()
+            .filter(|id| !self.report.hurt.containers.contains(id))
+        {
+            let Ok(opened) = Opened::read(&self.repository.shared, *id) else {
+                continue;
+            };
+            let well = opened.table.chunks.iter().filter(|(fingerprint, _)| {
+                missing.contains(&fingerprint.prefix()) && !bad.contains(fingerprint)
+            });
+            elsewhere.extend(well.map(|(fingerprint, _)| *fingerprint));
+        }
+        self.report.hurt.chunks = bad;
+        self.report.hurt.elsewhere = elsewhere;
+        let found: HashSet<u64> = self
+            .report
+            .hurt
+            .elsewhere
+            .iter()
+            .map(Fingerprint::prefix)
+            .collect();
+        let lost = missing
+            .iter()
+            .filter(|prefix| !found.contains(prefix))
+            .count();
+        if lost > 0 {
+            self.note(Error::damaged(
+                "references",
+                None,
+                format!("{lost} chunks that snapshots refer to are lost"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Repository {
+    /// One block's raw bytes, read and decoded.
+    pub(crate) fn read_block(
+        &self,
+        opened: &Opened,
+        number: usize,
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let range = opened.block_range(number);
+        let mut stored = vec![0; (range.end - range.start) as usize];
+        self.shared.objects.get_range(
+            &container::object_name(opened.header.id),
+            range.start,
+            &mut stored,
+        )?;
+        opened.decode_block(number, &stored, zstd)
+    }
+}

@@ -1,0 +1,235 @@
+//! Repair: rebuilds what can be rebuilt from containers alone, and says what cannot.
+//!
+//! A damaged container is read block by block; its good chunks move to a new container, then it is deleted as the sweep deletes. Nothing is
+//! deleted before what can be saved of it is durable.
+
+use onefold_index::ContainerId;
+
+use crate::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
+use crate::check::{CheckDepth, CheckReport};
+use crate::compression::Decompressor;
+use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::container::{self, HEADER_BYTES, Header};
+use crate::footer::{FOOTER_BYTES, Footer};
+use crate::keys::Sealer;
+use crate::repository::Repository;
+use crate::roots::Roots;
+use crate::session::SessionKind;
+use crate::slots::{SLOT_FOLDER, Slot};
+use crate::sweep::{Progress, Sweep, SweepObserver};
+use crate::writer::ChunkWriter;
+use crate::{Result, condemned};
+
+/// What a repair did, and what is beyond it.
+#[derive(Default, Debug)]
+pub struct RepairReport {
+    /// Small objects written anew from their second copy: the configuration, key slots.
+    pub restored_objects: Vec<String>,
+    /// Damaged containers that were replaced.
+    pub replaced_containers: Vec<ContainerId>,
+    /// Chunks saved from them.
+    pub saved_chunks: u64,
+    /// What a check finds after it: damage that is left, and what is lost.
+    pub left: CheckReport,
+}
+
+impl Repository {
+    /// Repairs what can be repaired. Reads every block of every container.
+    ///
+    /// # Errors
+    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device.
+    pub fn repair(
+        &self,
+        roots: &dyn Roots,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<RepairReport> {
+        let lock = self.lock_sweep()?;
+        let mut report = RepairReport::default();
+        self.restore_small_objects(&mut report)?;
+        let damaged = self.damaged_containers(observer)?;
+        self.replace(&damaged, roots, &mut report, observer)?;
+        self.rebuild_index()?;
+        drop(lock);
+        report.left = self.check(
+            roots,
+            CheckDepth::Structure,
+            &mut |progress| observer.progress(progress),
+            &mut |_| {},
+        )?;
+        Ok(report)
+    }
+
+    /// Objects that are kept twice: the good copy becomes both.
+    fn restore_small_objects(&self, report: &mut RepairReport) -> Result<()> {
+        let objects = &*self.shared.objects;
+        let config = config::encode_twice(CONFIG, &self.shared.config.encode());
+        for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
+            if !matches!(objects.get(name), Ok(stored) if stored == config) {
+                objects.put(name, &[&config])?;
+                report.restored_objects.push(name.into());
+            }
+        }
+        for (name, _) in objects.list(SLOT_FOLDER)? {
+            if let Ok((slot, Some(_))) = Slot::decode(&objects.get(&name)?, &name) {
+                objects.put(&name, &[&slot.encode()])?;
+                report.restored_objects.push(name);
+            }
+        }
+        if matches!(condemned::read(objects), Err(error) if error.is_damage()) {
+            // Without the list nothing is deleted on its strength: what was on it is judged anew by the next sweep.
+            objects.delete(condemned::CONDEMNED_OBJECT)?;
+            report
+                .restored_objects
+                .push(condemned::CONDEMNED_OBJECT.into());
+        }
+        Ok(())
+    }
+
+    /// Containers in which anything does not read as it was written.
+    fn damaged_containers(&self, observer: &mut dyn SweepObserver) -> Result<Vec<ContainerId>> {
+        let listed = self.shared.containers()?;
+        let mut zstd = Decompressor::new()?;
+        let mut damaged = Vec::new();
+        for (i, id) in listed.iter().enumerate() {
+            observer.progress(Progress {
+                stage: "reading containers",
+                done: i as u64,
+                total: listed.len() as u64,
+            });
+            match self.read_through(*id, &mut zstd) {
+                Ok(()) => {}
+                Err(error) if error.is_damage() => {
+                    tracing::warn!("{error}");
+                    damaged.push(*id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(damaged)
+    }
+
+    fn read_through(&self, id: ContainerId, zstd: &mut Decompressor) -> Result<()> {
+        let opened = crate::reader::Opened::read(&self.shared, id)?;
+        for (number, block) in opened.table.blocks.iter().enumerate() {
+            let raw = self.read_block(&opened, number, zstd)?;
+            let mut at = 0;
+            for (expected, len) in
+                &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize]
+            {
+                let found = self
+                    .fingerprinter()
+                    .fingerprint(&raw[at..at + *len as usize]);
+                at += *len as usize;
+                if found != *expected {
+                    let what = format!("fingerprint {found}, expected {expected}");
+                    return Err(crate::Error::damaged(
+                        container::object_name(id),
+                        Some(block.offset),
+                        what,
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the good chunks of `damaged` to new containers and deletes the old ones.
+    fn replace(
+        &self,
+        damaged: &[ContainerId],
+        roots: &dyn Roots,
+        report: &mut RepairReport,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<()> {
+        if damaged.is_empty() {
+            return Ok(());
+        }
+        let session = self.session(SessionKind::Backup)?;
+        let reader = session.reader()?;
+        for (i, id) in damaged.iter().enumerate() {
+            observer.progress(Progress {
+                stage: "saving chunks",
+                done: i as u64,
+                total: damaged.len() as u64,
+            });
+            let bytes = self.shared.objects.get(&container::object_name(*id))?;
+            if let Some(salvage) = Salvage::begin(self, *id, &bytes) {
+                let mut writer = session.writer(salvage.header.stream)?;
+                report.saved_chunks += salvage.run(self, &mut writer)?;
+                writer.finish()?;
+            }
+        }
+        session.finish()?;
+        let mut sweep = Sweep::begin(self, roots, reader)?;
+        sweep.delete_damaged(damaged.to_vec(), observer)?;
+        report.replaced_containers = damaged.to_vec();
+        Ok(())
+    }
+}
+
+/// A damaged container, read block by block.
+struct Salvage<'a> {
+    header: Header,
+    sealer: Sealer,
+    bytes: &'a [u8],
+}
+
+impl<'a> Salvage<'a> {
+    /// Header or footer tells the salt; without both nothing can be unsealed.
+    fn begin(repository: &Repository, id: ContainerId, bytes: &'a [u8]) -> Option<Self> {
+        let from_header = bytes
+            .get(..HEADER_BYTES)
+            .and_then(|header| Header::decode(id, header).ok());
+        let header = from_header.or_else(|| {
+            let footer = bytes.get(bytes.len().checked_sub(FOOTER_BYTES)?..)?;
+            Some(Footer::decode(id, footer, bytes.len() as u64).ok()?.header)
+        })?;
+        let sealer = repository.shared.keys.container_sealer(&header.salt);
+        Some(Self {
+            header,
+            sealer,
+            bytes,
+        })
+    }
+
+    /// Writes every chunk of every block that can be read; gives how many. Where a block's header is damaged, the next one is searched for.
+    fn run(&self, repository: &Repository, writer: &mut ChunkWriter) -> Result<u64> {
+        let object = container::object_name(self.header.id);
+        let mut zstd = Decompressor::new()?;
+        let (mut at, mut saved) = (HEADER_BYTES.min(self.bytes.len()), 0);
+        while let Some(start) = block::find_header(&self.bytes[at..]).map(|found| at + found) {
+            let rest = &self.bytes[start..];
+            let Ok(header) =
+                BlockHeader::decode(&rest[..BLOCK_HEADER_BYTES], &object, start as u64)
+            else {
+                at = start + 1;
+                continue;
+            };
+            let end = BLOCK_HEADER_BYTES + header.stored_len as usize;
+            let raw = rest.get(..end).and_then(|stored| {
+                block::decode_block(
+                    &self.header,
+                    header.number,
+                    stored,
+                    start as u64,
+                    &self.sealer,
+                    &mut zstd,
+                )
+                .ok()
+            });
+            let Some(raw) = raw else {
+                at = start + 1;
+                continue;
+            };
+            let mut from = 0;
+            for len in block::chunk_lengths(&raw, &object, start as u64)? {
+                let data = &raw[from..from + len as usize];
+                from += len as usize;
+                writer.write_again(repository.fingerprinter().fingerprint(data), data)?;
+                saved += 1;
+            }
+            at = start + end;
+        }
+        Ok(saved)
+    }
+}

@@ -1,0 +1,81 @@
+//! The key slots of an opened repository: list, add, remove.
+
+use crate::entropy::Entropy;
+use crate::keys::Secret;
+use crate::repository::{Repository, slot_object};
+use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
+use crate::{Error, Result};
+
+/// A key slot as users see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyInfo {
+    /// Its name: 16 hexadecimal digits.
+    pub id: String,
+    /// Whom it belongs to.
+    pub label: String,
+    /// When it was made, seconds since 1970.
+    pub created_unix_s: u64,
+}
+
+impl Repository {
+    /// All key slots that can be read.
+    pub fn keys(&self) -> Result<Vec<KeyInfo>> {
+        let objects = &*self.shared.objects;
+        let mut keys = Vec::new();
+        for (name, _) in objects.list(SLOT_FOLDER)? {
+            let (slot, _) = Slot::decode(&objects.get(&name)?, &name)?;
+            let id = name[SLOT_FOLDER.len() + 1..].to_string();
+            keys.push(KeyInfo {
+                id,
+                label: slot.label,
+                created_unix_s: slot.created_unix_s,
+            });
+        }
+        Ok(keys)
+    }
+
+    /// Adds a slot that opens with `password`; gives its name.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where the repository is not encrypted.
+    pub fn add_key(
+        &self,
+        password: &Secret,
+        label: &str,
+        cost: KdfCost,
+        now_unix_s: u64,
+    ) -> Result<String> {
+        let none = || Error::Option("the repository is not encrypted: it has no keys".into());
+        let master = self.master.as_ref().ok_or_else(none)?;
+        let entropy: &Entropy = &self.shared.options.entropy;
+        let slot = Slot::wrap(
+            master,
+            self.config(),
+            password,
+            cost,
+            label,
+            now_unix_s,
+            entropy,
+        )?;
+        let object = slot_object(entropy);
+        self.shared
+            .objects
+            .put_if_absent(&object, &[&slot.encode()])?;
+        Ok(object[SLOT_FOLDER.len() + 1..].to_string())
+    }
+
+    /// Removes the slot `id`, never the last one.
+    pub fn remove_key(&self, id: &str) -> Result<()> {
+        let slots = self.shared.objects.list(SLOT_FOLDER)?;
+        let object = format!("{SLOT_FOLDER}/{id}");
+        if !slots.iter().any(|(name, _)| *name == object) {
+            return Err(Error::Option(format!("no key is named \"{id}\"")));
+        }
+        if slots.len() == 1 {
+            return Err(Error::Option(
+                "this is the last key: without it nothing could be read again".into(),
+            ));
+        }
+        self.shared.objects.delete(&object)
+    }
+}
