@@ -1,2 +1,25 @@
 //! Walk, snapshots, backup, restore and retention, over the store.
+//!
+//! The way of the data: [`walk`] gives entries in order, `backup` reads and cuts their contents and hands them to the store, and [`leaf`]
+//! turns entries with their recipes into the metadata stream that a [`snapshot`] names. Restore goes the other way and never asks the index.
 #![forbid(unsafe_code)]
+
+mod entry;
+mod error;
+pub mod backup;
+pub mod exclude;
+pub mod forget;
+pub mod leaf;
+pub mod meta;
+pub mod path;
+mod progress;
+pub mod restore;
+pub mod snapshot;
+pub mod snapshots;
+pub mod tree;
+pub mod walk;
+mod wire;
+
+pub use entry::{Content, Entry, Flags, Item, Kind, Owner, Time, Xattrs};
+pub use progress::{Change, Events, Progress, Silent};
+pub use error::{Error, Result};

@@ -1,0 +1,334 @@
+//! The last stage: takes what was read in walk order, hands chunks to the store some hundred at a time, and entries to the metadata stream.
+//!
+//! Chunks are collected over many small files until a batch is worth an index lookup; what is to be done with the references that come back
+//! is noted beside them, so that entries reach the metadata stream in order and complete.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ChunkWriter};
+use rustix::io::Errno;
+
+use super::budget::Budget;
+use super::metadata::MetadataStream;
+use super::plan::{ContentFrom, Job, LinkKey, Planned, Step};
+use super::source::{Buffers, FileEnd, LargePart, Part, Segment, SmallDone};
+use crate::leaf::recipe::Builder;
+use crate::meta::Owners;
+use crate::snapshot::Summary;
+use crate::{Change, Content, Entry, Error, Events, Flags, Item, Kind, Progress, Result, Xattrs, path};
+
+/// A batch goes to the store at this many chunks,
+const BATCH_CHUNKS: usize = 512;
+/// or this many bytes,
+const BATCH_BYTES: usize = 4 << 20;
+/// or this many notes (entries without content need no lookup, but wait for those before them).
+const BATCH_NOTES: usize = 4096;
+
+/// What to do, in order, when the references of a batch are there.
+enum Note {
+    /// So many references belong to the current file.
+    Chunks(usize),
+    /// A hole in the current file.
+    Hole(u64),
+    /// The current file begins anew.
+    Again,
+    /// The current file is complete; the entry gets its content.
+    File(Arc<[u8]>, Box<Planned>),
+    /// An entry that needs none of the references.
+    Entry(Arc<[u8]>, Box<Planned>),
+}
+
+struct Chunk {
+    fingerprint: Fingerprint,
+    buffer: usize,
+    start: usize,
+    len: usize,
+}
+
+/// The content of a file with several names.
+struct Linked {
+    content: Content,
+    size: u64,
+    xattrs: Arc<Xattrs>,
+    to_come: u64,
+}
+
+/// The stage.
+pub struct Finisher<'a> {
+    pub writer: ChunkWriter,
+    pub metadata: MetadataStream,
+    pub budget: &'a Budget,
+    pub buffers: &'a Buffers,
+    pub owners: &'a Owners,
+    pub progress: &'a Progress,
+    pub events: &'a dyn Events,
+    pub summary: Summary,
+    batch: Batch,
+    recipe: Builder,
+    links: HashMap<LinkKey, Linked>,
+}
+
+#[derive(Default)]
+struct Batch {
+    chunks: Vec<Chunk>,
+    notes: Vec<Note>,
+    bytes: usize,
+    buffers: Vec<(Vec<u8>, usize)>,
+}
+
+impl<'a> Finisher<'a> {
+    pub fn new(
+        (writer, metadata): (ChunkWriter, MetadataStream),
+        (budget, buffers): (&'a Budget, &'a Buffers),
+        owners: &'a Owners,
+        (progress, events): (&'a Progress, &'a dyn Events),
+    ) -> Self {
+        Self {
+            writer,
+            metadata,
+            budget,
+            buffers,
+            owners,
+            progress,
+            events,
+            summary: Summary::default(),
+            batch: Batch::default(),
+            recipe: Builder::default(),
+            links: HashMap::new(),
+        }
+    }
+
+    /// Takes all steps until the planner has no more.
+    pub fn run(&mut self, steps: &Receiver<Step>) -> Result<()> {
+        for step in steps {
+            self.progress.check()?;
+            match step {
+                Step::Failed(path, error) => self.failed(&path, &error),
+                Step::Fatal(error) => return Err(error),
+                Step::Entries { folder, entries, job } => self.entries(&folder, entries, job)?,
+            }
+        }
+        self.progress.check()?;
+        self.flush()
+    }
+
+    fn failed(&mut self, path: &[u8], error: &Error) {
+        self.summary.errors += 1;
+        Progress::add(&self.progress.errors, 1);
+        self.events.error(path, error);
+    }
+
+    fn entries(&mut self, folder: &Arc<[u8]>, entries: Vec<Planned>, job: Job) -> Result<()> {
+        self.progress.current.lock().clone_from(&folder.to_vec());
+        let mut files = match job {
+            Job::None => Vec::new().into_iter(),
+            Job::Large(parts) => {
+                for planned in entries {
+                    self.large(folder, planned, &parts)?;
+                }
+                return Ok(());
+            }
+            Job::Small { done, budget_bytes } => {
+                let SmallDone { buffer, files } = done.recv().map_err(|_| self.reader_died())?;
+                self.batch.buffers.push((buffer, budget_bytes));
+                files.into_iter()
+            }
+        };
+        let (buffer, mut at) = (self.batch.buffers.len().saturating_sub(1), 0);
+        for mut planned in entries {
+            if planned.content != ContentFrom::Job {
+                self.batch.notes.push(Note::Entry(folder.clone(), planned.into()));
+                continue;
+            }
+            match files.next().ok_or_else(|| self.reader_died())? {
+                Err(e) => self.unreadable(folder, &planned.entry.name, e),
+                Ok(file) => {
+                    for part in file.parts {
+                        match part {
+                            Part::Chunk(fingerprint, len) => {
+                                self.chunk(fingerprint, buffer, at, len as usize);
+                                at += len as usize;
+                            }
+                            Part::Hole(len) => self.batch.notes.push(Note::Hole(len)),
+                        }
+                    }
+                    self.describe(folder, &mut planned.entry, file.end);
+                    self.batch.notes.push(Note::File(folder.clone(), planned.into()));
+                }
+            }
+        }
+        self.flush_if_full()
+    }
+
+    fn large(&mut self, folder: &Arc<[u8]>, mut planned: Planned, parts: &Receiver<LargePart>) -> Result<()> {
+        loop {
+            self.progress.check()?;
+            match parts.recv().map_err(|_| self.reader_died())? {
+                LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
+                LargePart::Again => self.batch.notes.push(Note::Again),
+                LargePart::Segment(segment) => {
+                    let Segment { buffer, chunks } = segment.recv().map_err(|_| self.reader_died())?;
+                    self.batch.buffers.push((buffer, 0));
+                    let mut at = 0;
+                    for (fingerprint, len) in chunks {
+                        self.chunk(fingerprint, self.batch.buffers.len() - 1, at, len as usize);
+                        at += len as usize;
+                    }
+                    self.flush_if_full()?;
+                }
+                LargePart::End(Ok(end)) => {
+                    self.describe(folder, &mut planned.entry, end);
+                    self.batch.notes.push(Note::File(folder.clone(), planned.into()));
+                    return self.flush_if_full();
+                }
+                LargePart::End(Err(e)) => {
+                    self.batch.notes.push(Note::Again);
+                    self.unreadable(folder, &planned.entry.name, e);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.
+    fn reader_died(&self) -> Error {
+        Error::Cancelled
+    }
+
+    fn unreadable(&mut self, folder: &[u8], name: &[u8], e: Errno) {
+        let path = path::join(folder, name);
+        // Deleted since it was listed: as if it had never been there.
+        if e != Errno::NOENT {
+            self.failed(&path, &Error::io("read", &path, e));
+        }
+    }
+
+    fn chunk(&mut self, fingerprint: Fingerprint, buffer: usize, start: usize, len: usize) {
+        self.batch.chunks.push(Chunk { fingerprint, buffer, start, len });
+        self.batch.bytes += len;
+        match self.batch.notes.last_mut() {
+            Some(Note::Chunks(n)) => *n += 1,
+            _ => self.batch.notes.push(Note::Chunks(1)),
+        }
+    }
+
+    /// The entry as the file was when it was read.
+    fn describe(&mut self, folder: &[u8], entry: &mut Entry, end: FileEnd) {
+        let name = std::mem::take(&mut entry.name);
+        *entry = end.stat.entry(name, self.owners);
+        entry.xattrs = if end.xattrs.is_empty() { Arc::default() } else { Arc::new(end.xattrs) };
+        if end.changed {
+            entry.flags = Flags::CHANGED_WHILE_READ;
+            self.events.warning(&path::join(folder, &entry.name), "changed while it was read: its content may mix versions");
+        }
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        let batch = &self.batch;
+        let full = batch.chunks.len() >= BATCH_CHUNKS || batch.bytes >= BATCH_BYTES || batch.notes.len() >= BATCH_NOTES || batch.buffers.len() >= 64;
+        if full { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let mut refs = Vec::with_capacity(batch.chunks.len());
+        if !batch.chunks.is_empty() {
+            let bytes = |c: &Chunk| &batch.buffers[c.buffer].0[c.start..c.start + c.len];
+            let chunks: Vec<(Fingerprint, &[u8])> = batch.chunks.iter().map(|c| (c.fingerprint, bytes(c))).collect();
+            self.writer.write(&chunks, &mut refs)?;
+        }
+        for (buffer, budget_bytes) in batch.buffers {
+            self.buffers.put(buffer);
+            self.budget.free(budget_bytes);
+        }
+        Progress::add(&self.progress.bytes_moved, batch.bytes as u64);
+        self.summary.bytes_read += batch.bytes as u64;
+        let mut refs = refs.into_iter();
+        batch.notes.into_iter().try_for_each(|note| self.note(note, &mut refs))
+    }
+
+    fn note(&mut self, note: Note, refs: &mut dyn Iterator<Item = ChunkRef>) -> Result<()> {
+        let metadata = &mut self.metadata;
+        let store = &mut |bytes: Vec<u8>| metadata.store(&bytes);
+        match note {
+            Note::Chunks(n) => {
+                for chunk in refs.take(n) {
+                    self.recipe.push(Item::Chunk { chunk, span: u64::from(chunk.len) }, store)?;
+                }
+                Ok(())
+            }
+            Note::Hole(len) => self.recipe.push(Item::Hole { len }, store),
+            Note::Again => {
+                self.recipe = Builder::default();
+                Ok(())
+            }
+            Note::File(folder, mut planned) => {
+                let content = self.recipe.finish(store)?;
+                planned.entry.size = content.items.iter().map(Item::span).sum();
+                planned.entry.content = content;
+                if let Some(key) = planned.link {
+                    self.remember(key, &planned.entry);
+                }
+                self.done(&folder, *planned)
+            }
+            Note::Entry(folder, mut planned) => {
+                if planned.content == ContentFrom::FirstName && !self.recall(&mut planned) {
+                    // The first name could not be read, and that was said then.
+                    return Ok(());
+                }
+                self.done(&folder, *planned)
+            }
+        }
+    }
+
+    fn remember(&mut self, key: LinkKey, entry: &Entry) {
+        let to_come = entry.links.saturating_sub(1);
+        let linked = Linked { content: entry.content.clone(), size: entry.size, xattrs: entry.xattrs.clone(), to_come };
+        self.links.insert(key, linked);
+    }
+
+    fn recall(&mut self, planned: &mut Planned) -> bool {
+        let Some(key) = planned.link else { return false };
+        let Some(linked) = self.links.get_mut(&key) else { return false };
+        let entry = &mut planned.entry;
+        (entry.content, entry.size, entry.xattrs) = (linked.content.clone(), linked.size, linked.xattrs.clone());
+        linked.to_come = linked.to_come.saturating_sub(1);
+        if linked.to_come == 0 {
+            self.links.remove(&key);
+        }
+        true
+    }
+
+    fn done(&mut self, folder: &[u8], planned: Planned) -> Result<()> {
+        let Planned { entry, change, .. } = planned;
+        self.count(&entry, change);
+        self.events.entry(&path::join(folder, &entry.name), change);
+        self.metadata.push(folder, entry)
+    }
+
+    fn count(&mut self, entry: &Entry, change: Change) {
+        let summary = &mut self.summary;
+        let (files, dirs) = match change {
+            Change::New => (&mut summary.files_new, &mut summary.dirs_new),
+            Change::Modified => (&mut summary.files_changed, &mut summary.dirs_changed),
+            Change::Unchanged => (&mut summary.files_unmodified, &mut summary.dirs_unmodified),
+        };
+        match entry.kind {
+            Kind::File => {
+                *files += 1;
+                summary.total_files_processed += 1;
+                summary.total_bytes_processed += entry.size;
+                Progress::add(&self.progress.files_done, 1);
+                Progress::add(&self.progress.bytes_done, entry.size);
+            }
+            Kind::Dir => {
+                *dirs += 1;
+                Progress::add(&self.progress.dirs_done, 1);
+            }
+            _ => summary.others += 1,
+        }
+    }
+}

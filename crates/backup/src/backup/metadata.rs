@@ -1,0 +1,82 @@
+//! The metadata stream being written: entries to leaves to chunks.
+
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ChunkWriter, Fingerprinter, WriteStats};
+
+use crate::leaf::{self, Cutter, Leaf};
+use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table};
+use crate::{Entry, Result};
+
+/// Leaves that are handed to the store at once: one index lookup for a megabyte of them.
+const LEAVES_AT_ONCE: usize = 16;
+/// Leaves in one chunk of a table that does not fit into the root: about 100 bytes each.
+const TABLE_CHUNK_LEAVES: usize = 2048;
+
+struct Pending {
+    fingerprint: Fingerprint,
+    bytes: Vec<u8>,
+    folder: Vec<u8>,
+    name: Vec<u8>,
+}
+
+/// Takes entries in order; stores leaves and recipe chunks.
+pub struct MetadataStream {
+    writer: ChunkWriter,
+    fingerprinter: Fingerprinter,
+    cutter: Cutter,
+    pending: Vec<Pending>,
+    leaves: Vec<LeafRef>,
+}
+
+impl MetadataStream {
+    pub fn new(writer: ChunkWriter, fingerprinter: Fingerprinter) -> Self {
+        Self { writer, fingerprinter, cutter: Cutter::default(), pending: Vec::new(), leaves: Vec::new() }
+    }
+
+    /// The next entry in order.
+    pub fn push(&mut self, folder: &[u8], entry: Entry) -> Result<()> {
+        match self.cutter.push(folder, entry) {
+            Some(leaf) => self.leaf(&leaf),
+            None => Ok(()),
+        }
+    }
+
+    /// Stores a recipe chunk.
+    pub fn store(&mut self, bytes: &[u8]) -> Result<ChunkRef> {
+        let mut refs = Vec::with_capacity(1);
+        self.writer.write(&[(self.fingerprinter.of(bytes), bytes)], &mut refs)?;
+        Ok(refs[0])
+    }
+
+    fn leaf(&mut self, leaf: &Leaf) -> Result<()> {
+        let Some((folder, name)) = leaf.first() else { return Ok(()) };
+        let bytes = leaf::encode(leaf);
+        self.pending.push(Pending { fingerprint: self.fingerprinter.of(&bytes), bytes, folder: folder.to_vec(), name: name.to_vec() });
+        if self.pending.len() >= LEAVES_AT_ONCE { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let chunks: Vec<_> = self.pending.iter().map(|leaf| (leaf.fingerprint, &leaf.bytes[..])).collect();
+        let mut refs = Vec::with_capacity(chunks.len());
+        self.writer.write(&chunks, &mut refs)?;
+        let leaves = self.pending.drain(..).zip(refs);
+        self.leaves.extend(leaves.map(|(leaf, chunk)| LeafRef { chunk, folder: leaf.folder, name: leaf.name }));
+        Ok(())
+    }
+
+    /// Everything durable; where the leaves are.
+    pub fn finish(mut self) -> Result<(Table, WriteStats)> {
+        if let Some(leaf) = self.cutter.finish() {
+            self.leaf(&leaf)?;
+        }
+        self.flush()?;
+        let leaves = std::mem::take(&mut self.leaves);
+        let inline = encode_table(&leaves);
+        let table = if inline.len() <= TABLE_INLINE_MAX {
+            Table::Inline(leaves)
+        } else {
+            Table::Chunks(leaves.chunks(TABLE_CHUNK_LEAVES).map(|some| self.store(&encode_table(some))).collect::<Result<_>>()?)
+        };
+        Ok((table, self.writer.finish()?))
+    }
+}

@@ -1,0 +1,283 @@
+//! The planner: goes through the walk in order, beside the parent snapshot, and decides of each entry whether it is as it was or must be read.
+//!
+//! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use onefold_store::{ChunkReader, Session};
+
+use super::budget::Budget;
+use super::source::{Buffers, JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work, large_channel, slot};
+use super::Options;
+use crate::meta::{Owners, Stat, link_target, xattrs_at};
+use crate::tree::{Cursor, Tree, Visit, visit_items};
+use crate::walk::{Found, Piece, Walk};
+use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
+
+/// An entry on its way to the store.
+pub struct Planned {
+    pub entry: Entry,
+    pub change: Change,
+    pub content: ContentFrom,
+    /// Set where other names of the file will ask for its content, or ask now.
+    pub link: Option<LinkKey>,
+}
+
+/// Where an entry's content comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ContentFrom {
+    /// It is in the entry, or there is none.
+    Entry,
+    /// The next file of the step's job.
+    Job,
+    /// Another name of a file whose first name came before: its content is known by [`Planned::link`].
+    FirstName,
+}
+
+/// A file by its file system and inode number: what hard links have in common.
+pub type LinkKey = (u64, u64);
+
+/// Files with several names whose content is remembered until all names were seen; further ones are read once per name.
+const LINKS_MAX: usize = 128 << 10;
+
+/// What the planner hands to the store, in order.
+pub enum Step {
+    /// Entries of one folder; those with [`ContentFrom::Job`] are the files of `job`, in order.
+    Entries { folder: Arc<[u8]>, entries: Vec<Planned>, job: Job },
+    /// A path that failed.
+    Failed(Vec<u8>, Error),
+    /// The backup cannot go on.
+    Fatal(Error),
+}
+
+/// Reading under way.
+pub enum Job {
+    None,
+    Small { done: Receiver<SmallDone>, budget_bytes: usize },
+    Large(Receiver<LargePart>),
+}
+
+/// What the planner works with.
+pub struct Planner<'a> {
+    pub options: &'a Options,
+    pub session: &'a Session,
+    pub owners: &'a Owners,
+    pub budget: &'a Budget,
+    pub buffers: &'a Buffers,
+    pub progress: &'a Progress,
+    pub events: &'a dyn Events,
+    pub work: Sender<Work>,
+    pub steps: Sender<Step>,
+    pub reader: ChunkReader,
+    /// How many names of a file are still to come.
+    pub links: HashMap<LinkKey, u64>,
+}
+
+/// The store takes no more steps: it has failed, and says why itself.
+struct Gone;
+
+/// Small files of one folder, collected until they make a job.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Planned>,
+    names: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+impl Planner<'_> {
+    /// Plans the whole walk.
+    pub fn run(mut self, walk: Walk, parent: Option<&Tree>) {
+        if let Err(e) = self.plan(walk, parent) {
+            // Where nobody listens, the store has failed and says why itself.
+            let _ = self.steps.send(Step::Fatal(e));
+        }
+    }
+
+    fn plan(&mut self, walk: Walk, parent: Option<&Tree>) -> Result<()> {
+        let mut cursor = parent.map(Tree::cursor);
+        for piece in walk {
+            self.progress.check()?;
+            if self.piece(piece, &mut cursor)?.is_err() {
+                return Ok(());
+            }
+        }
+        self.progress.totals_known.store(true, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece, cursor: &mut Option<Cursor<'_>>) -> Result<std::result::Result<(), Gone>> {
+        for (path, error) in piece.errors {
+            if self.steps.send(Step::Failed(path, error)).is_err() {
+                return Ok(Err(Gone));
+            }
+        }
+        let Some(dir) = piece.dir else { return Ok(Ok(())) };
+        let mut batch = Batch::default();
+        for found in piece.found {
+            let before = self.before(cursor, &piece.folder, &found.name);
+            let planned = match self.entry(&dir, &piece.folder, &found, before) {
+                Ok(planned) => planned,
+                Err((path, error)) => {
+                    if self.steps.send(Step::Failed(path, error)).is_err() {
+                        return Ok(Err(Gone));
+                    }
+                    continue;
+                }
+            };
+            if self.add(&dir, &piece.folder, found.stat, planned, &mut batch).is_err() {
+                return Ok(Err(Gone));
+            }
+        }
+        Ok(self.submit(&dir, &piece.folder, &mut batch))
+    }
+
+    /// The parent's entry. A parent that cannot be read is a parent that is not there: everything is read anew.
+    fn before(&mut self, cursor: &mut Option<Cursor<'_>>, folder: &[u8], name: &[u8]) -> Option<Entry> {
+        match cursor.as_mut()?.advance_to(folder, name, &mut self.reader) {
+            Ok(entry) => entry,
+            Err(e) => {
+                let what = format!("the parent snapshot cannot be read on from here, so files are read anew: {e}");
+                self.events.warning(&path::join(folder, name), &what);
+                *cursor = None;
+                None
+            }
+        }
+    }
+
+    fn add(&self, dir: &Arc<OwnedFd>, folder: &Arc<[u8]>, stat: Stat, planned: Planned, batch: &mut Batch) -> std::result::Result<(), Gone> {
+        if stat.kind == Kind::File {
+            Progress::add(&self.progress.files_total, 1);
+            Progress::add(&self.progress.bytes_total, stat.size);
+        }
+        if planned.content != ContentFrom::Job {
+            batch.entries.push(planned);
+            return if batch.entries.len() >= 1024 { self.submit(dir, folder, batch) } else { Ok(()) };
+        }
+        if stat.size >= LARGE_BYTES {
+            self.submit(dir, folder, batch)?;
+            let (parts, receiver) = large_channel();
+            let name = planned.entry.name.clone();
+            let step = Step::Entries { folder: folder.clone(), entries: vec![planned], job: Job::Large(receiver) };
+            self.work.send(Work::Large { dir: dir.clone(), name, parts }).map_err(|_| Gone)?;
+            return self.steps.send(step).map_err(|_| Gone);
+        }
+        if batch.names.len() >= JOB_FILES || batch.bytes + stat.size > JOB_BYTES as u64 {
+            self.submit(dir, folder, batch)?;
+        }
+        batch.bytes += stat.size;
+        batch.names.push(planned.entry.name.clone());
+        batch.entries.push(planned);
+        Ok(())
+    }
+
+    fn submit(&self, dir: &Arc<OwnedFd>, folder: &Arc<[u8]>, batch: &mut Batch) -> std::result::Result<(), Gone> {
+        let batch = std::mem::take(batch);
+        if batch.entries.is_empty() {
+            return Ok(());
+        }
+        let job = if batch.names.is_empty() {
+            Job::None
+        } else {
+            let buffer_bytes = batch.bytes as usize;
+            let budget_bytes = self.buffers.size_for(buffer_bytes);
+            if !self.budget.take(budget_bytes) {
+                return Err(Gone);
+            }
+            let (sender, done) = slot();
+            self.work.send(Work::Small { dir: dir.clone(), names: batch.names, buffer_bytes, done: sender }).map_err(|_| Gone)?;
+            Job::Small { done, budget_bytes }
+        };
+        self.steps.send(Step::Entries { folder: folder.clone(), entries: batch.entries, job }).map_err(|_| Gone)
+    }
+
+    fn entry(
+        &mut self,
+        dir: &OwnedFd,
+        folder: &[u8],
+        found: &Found,
+        before: Option<Entry>,
+    ) -> std::result::Result<Planned, (Vec<u8>, Error)> {
+        let mut entry = found.stat.entry(found.name.clone(), self.owners);
+        let before = before.filter(|before| before.kind == entry.kind);
+        let mut change = if before.is_some() { Change::Modified } else { Change::New };
+        let mut content = if entry.kind == Kind::File { ContentFrom::Job } else { ContentFrom::Entry };
+        if let Some(before) = before.filter(|before| self.looks_unchanged(&entry, before))
+            && self.still_there(&before)
+        {
+            content = ContentFrom::Entry;
+            entry.content = before.content;
+            if entry.ctime == before.ctime {
+                (entry.xattrs, entry.target) = (before.xattrs, before.target);
+                change = Change::Unchanged;
+                return Ok(Planned { entry, change, content, link: None });
+            }
+        }
+        if content == ContentFrom::Job {
+            let link = self.link(&entry, &mut content);
+            return Ok(Planned { entry, change, content, link });
+        }
+        self.describe(dir, folder, entry).map(|entry| Planned { entry, change, content, link: None })
+    }
+
+    /// Of a file with several names: its key, if its content is remembered for them.
+    fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<LinkKey> {
+        if entry.links < 2 {
+            return None;
+        }
+        let key = (entry.device, entry.inode);
+        let is_full = self.links.len() >= LINKS_MAX;
+        match self.links.get_mut(&key) {
+            Some(to_come) => {
+                *content = ContentFrom::FirstName;
+                *to_come -= 1;
+                if *to_come == 0 {
+                    self.links.remove(&key);
+                }
+            }
+            None if is_full => return None,
+            None => drop(self.links.insert(key, entry.links - 1)),
+        }
+        Some(key)
+    }
+
+    /// Fills in what `stat` does not say.
+    fn describe(&self, dir: &OwnedFd, folder: &[u8], mut entry: Entry) -> std::result::Result<Entry, (Vec<u8>, Error)> {
+        let failed = |op, e: rustix::io::Errno| {
+            let path = path::join(folder, &entry.name);
+            let error = Error::io(op, &path, e);
+            (path, error)
+        };
+        if entry.kind == Kind::Symlink {
+            entry.target = link_target(dir, &entry.name).map_err(|e| failed("read the link", e))?;
+        }
+        let xattrs = xattrs_at(dir.as_fd(), &entry.name).map_err(|e| failed("read the attributes of", e))?;
+        entry.xattrs = Arc::new(xattrs);
+        Ok(entry)
+    }
+
+    fn looks_unchanged(&self, now: &Entry, before: &Entry) -> bool {
+        let options = self.options;
+        !options.force_reread
+            && (now.size, now.mtime) == (before.size, before.mtime)
+            && (options.ignore_ctime || now.ctime == before.ctime)
+            && (options.ignore_inode || now.inode == before.inode)
+            && !before.flags.has(Flags::CHANGED_WHILE_READ)
+            && !before.flags.has(Flags::UNREADABLE)
+    }
+
+    /// Whether everything that the entry refers to is still in the repository, and not condemned.
+    fn still_there(&mut self, before: &Entry) -> bool {
+        let mut all = true;
+        let session = self.session;
+        let visited = visit_items(&before.content, &mut self.reader, &mut |visit| {
+            if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = visit {
+                all &= session.holds(&chunk);
+            }
+            Ok(all)
+        });
+        visited.is_ok() && all
+    }
+}

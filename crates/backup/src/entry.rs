@@ -1,0 +1,188 @@
+//! What a snapshot knows of one file, folder, link or device.
+
+use std::sync::Arc;
+
+use onefold_store::ChunkRef;
+
+/// What an entry is. The numbers are those on disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A regular file.
+    File = 1,
+    /// A folder.
+    Dir = 2,
+    /// A symbolic link.
+    Symlink = 3,
+    /// A named pipe.
+    Fifo = 4,
+    /// A socket's name.
+    Socket = 5,
+    /// A character device.
+    CharDevice = 6,
+    /// A block device.
+    BlockDevice = 7,
+}
+
+impl Kind {
+    /// From the number on disk.
+    pub fn from_u8(n: u8) -> Option<Self> {
+        use Kind::*;
+        [File, Dir, Symlink, Fifo, Socket, CharDevice, BlockDevice].into_iter().find(|kind| *kind as u8 == n)
+    }
+
+    /// restic's word for it in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Dir => "dir",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::CharDevice => "chardev",
+            Kind::BlockDevice => "dev",
+        }
+    }
+}
+
+/// A point in time: seconds since 1970 and nanoseconds within the second (`< 1_000_000_000`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Time {
+    /// Seconds since 1970, UTC.
+    pub secs: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+/// Who owns an entry, by number and, where this host knew it, by name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Owner {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+    /// User name, or empty.
+    pub user: Box<str>,
+    /// Group name, or empty.
+    pub group: Box<str>,
+}
+
+/// Extended attributes, ACLs among them (`system.posix_acl_*`), sorted by name; names and values as the system gives them.
+pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// What is noteworthy of an entry. Bits on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The file changed while it was read, twice: its content may mix versions.
+    pub const CHANGED_WHILE_READ: Flags = Flags(1);
+    /// The content could not be read (all or in part); what is missing reads as zeros.
+    pub const UNREADABLE: Flags = Flags(2);
+    /// A folder whose listing is incomplete.
+    pub const UNLISTED: Flags = Flags(4);
+
+    /// Whether all bits of `other` are set.
+    pub fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// One piece of a file's content, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// Bytes of a file that were never written: `len` zeros that take no space.
+    Hole {
+        /// Length in bytes.
+        len: u64,
+    },
+    /// At depth 0 a chunk of data, `span` being its length. At depth d > 0 a recipe chunk whose items have depth d−1 and cover `span` bytes of the file.
+    Chunk {
+        /// Where it is.
+        chunk: ChunkRef,
+        /// Bytes of the file that it covers.
+        span: u64,
+    },
+}
+
+impl Item {
+    /// Bytes of the file that it covers.
+    pub fn span(&self) -> u64 {
+        match *self {
+            Item::Hole { len } => len,
+            Item::Chunk { span, .. } => span,
+        }
+    }
+}
+
+/// A recipe: the content of a file as a list of items, at `depth` > 0 through recipe chunks.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Content {
+    /// How many layers of recipe chunks lie between `items` and the data.
+    pub depth: u8,
+    /// In file order.
+    pub items: Vec<Item>,
+}
+
+/// An entry of a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Name within its folder: bytes, UTF-8 or not.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// The lower twelve mode bits.
+    pub mode: u16,
+    /// Owner and group.
+    pub owner: Arc<Owner>,
+    /// Content length in bytes for files (as read), 0 for others.
+    pub size: u64,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of the inode.
+    pub ctime: Time,
+    /// Inode number.
+    pub inode: u64,
+    /// The file system it lies on (`st_dev`).
+    pub device: u64,
+    /// Hard link count; 1 for folders.
+    pub links: u64,
+    /// Which device it is (`st_rdev`), for devices.
+    pub rdev: u64,
+    /// What a symbolic link says.
+    pub target: Vec<u8>,
+    /// Extended attributes and ACLs.
+    pub xattrs: Arc<Xattrs>,
+    /// What is noteworthy.
+    pub flags: Flags,
+    /// For files: where the bytes are.
+    pub content: Content,
+}
+
+impl Entry {
+    /// An entry with nothing but name and kind.
+    pub fn new(name: Vec<u8>, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            mode: 0,
+            owner: Arc::default(),
+            size: 0,
+            mtime: Time::default(),
+            ctime: Time::default(),
+            inode: 0,
+            device: 0,
+            links: 1,
+            rdev: 0,
+            target: Vec::new(),
+            xattrs: Arc::default(),
+            flags: Flags::default(),
+            content: Content::default(),
+        }
+    }
+
+    /// Whether it is a folder.
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Dir
+    }
+}

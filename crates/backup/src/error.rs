@@ -1,0 +1,46 @@
+//! The crate's error: what was done, to which path, and why it failed.
+
+use std::io;
+
+use crate::path::show;
+
+/// Why a backup, restore or another verb failed as a whole. What hurts one path only is reported, not returned.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call on a path of the user failed.
+    #[error("{op} {path}")]
+    Io {
+        /// What was done: "open", "read", "create" …
+        op: &'static str,
+        /// To what, as the user would write it.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Bytes of a leaf, recipe or snapshot mean nothing, though their checksum or fingerprint was right.
+    #[error(transparent)]
+    Malformed(#[from] onefold_io::Error),
+    /// The repository failed.
+    #[error(transparent)]
+    Store(#[from] onefold_store::Error),
+    /// No snapshot, path or pattern answers to what was asked for.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The caller's cancellation flag was raised.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl Error {
+    /// A failed system call on `path`.
+    pub fn io(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> Self {
+        Self::Io { op, path: show(path), source: source.into() }
+    }
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

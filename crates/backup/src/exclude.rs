@@ -1,0 +1,163 @@
+//! What a backup leaves out: patterns of the user, ignore files in the tree, marked folders, large files.
+//!
+//! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file system. `*` and `?` stay
+//! within a component, `**` spans them, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
+//! pattern that matches decides. What is left out takes everything below it along.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::{Error, Result};
+
+/// The signature of a CACHEDIR.TAG file (bford.info/cachedir).
+pub const CACHEDIR_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// What to leave out.
+#[derive(Clone, Default, Debug)]
+pub struct Excludes {
+    /// The user's patterns.
+    pub patterns: Patterns,
+    /// Contents of folders marked by a valid CACHEDIR.TAG.
+    pub caches: bool,
+    /// Contents of folders that hold a file of this name; where a header is given, only if the file begins with it.
+    pub if_present: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Names of files whose lines are patterns for their folder and below, e.g. `.onefoldignore`.
+    pub ignore_files: Vec<Vec<u8>>,
+    /// Files larger than this, in bytes.
+    pub larger_than: Option<u64>,
+}
+
+impl Excludes {
+    /// Whether nothing is left out, ever.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty() && !self.caches && self.if_present.is_empty() && self.ignore_files.is_empty() && self.larger_than.is_none()
+    }
+}
+
+/// A list of patterns, compiled.
+#[derive(Clone, Default, Debug)]
+pub struct Patterns {
+    globs: GlobSet,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    keeps: bool,
+    folders_only: bool,
+}
+
+/// Collects patterns; later ones win.
+pub struct PatternsBuilder {
+    globs: GlobSetBuilder,
+    rules: Vec<Rule>,
+}
+
+impl Default for PatternsBuilder {
+    fn default() -> Self {
+        Self { globs: GlobSetBuilder::new(), rules: Vec::new() }
+    }
+}
+
+impl PatternsBuilder {
+    /// Adds a pattern as the user or an ignore file gives it. Errors: it is no valid glob.
+    pub fn add(&mut self, pattern: &str, ignore_case: bool) -> Result<()> {
+        self.add_as(pattern, ignore_case, false)
+    }
+
+    /// Adds the lines of a file of patterns: empty lines and those beginning with `#` mean nothing.
+    pub fn add_lines(&mut self, text: &[u8], ignore_case: bool) -> Result<()> {
+        lines(text).try_for_each(|line| self.add(&line, ignore_case))
+    }
+
+    fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
+        let (keeps, body) = match pattern.strip_prefix('!') {
+            Some(body) => (true, body),
+            None => (false, pattern),
+        };
+        let (body, folders_only) = match body.strip_suffix('/') {
+            Some(body) if !body.is_empty() => (body, true),
+            _ => (body, false),
+        };
+        let anchored = body.starts_with('/') || slash_anchors && body.contains('/');
+        let glob = match anchored {
+            true => format!("/{}", body.trim_start_matches('/')),
+            false => format!("**/{body}"),
+        };
+        let glob = GlobBuilder::new(&glob).literal_separator(true).case_insensitive(ignore_case).backslash_escape(true).build();
+        self.globs.add(glob.map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?);
+        self.rules.push(Rule { keeps, folders_only });
+        Ok(())
+    }
+
+    /// The compiled list.
+    pub fn build(self) -> Result<Patterns> {
+        let globs = self.globs.build().map_err(|e| Error::Usage(format!("patterns: {}", e.kind())))?;
+        Ok(Patterns { globs, rules: self.rules })
+    }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = String> {
+    let text = String::from_utf8_lossy(text).into_owned();
+    let lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    lines.into_iter()
+}
+
+impl Patterns {
+    /// From patterns, case mattering.
+    pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self> {
+        let mut builder = PatternsBuilder::default();
+        patterns.into_iter().try_for_each(|pattern| builder.add(pattern.as_ref(), false))?;
+        builder.build()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether `path` (absolute) itself matches: `Some(true)` out, `Some(false)` kept by a `!`, `None` no pattern speaks of it.
+    pub fn decide(&self, path: &[u8], is_dir: bool) -> Option<bool> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let matches = self.globs.matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
+        let last = matches.into_iter().rev().find(|i| is_dir || !self.rules[*i].folders_only)?;
+        Some(!self.rules[last].keeps)
+    }
+
+    /// Whether `path` or a folder above it is matched, for callers that do not walk from the top.
+    pub fn covers(&self, path: &[u8], is_dir: bool) -> bool {
+        let above = path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/').any(|(at, _)| self.decide(&path[..at], true) == Some(true));
+        above || self.decide(path, is_dir) == Some(true)
+    }
+}
+
+/// Patterns of ignore files, those of the folders above included.
+#[derive(Debug)]
+pub struct Ignore {
+    above: Option<Arc<Ignore>>,
+    base_len: usize,
+    patterns: Patterns,
+}
+
+impl Ignore {
+    /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder.
+    pub fn new(above: Option<Arc<Ignore>>, folder: &[u8], text: &[u8]) -> Result<Arc<Self>> {
+        let mut builder = PatternsBuilder::default();
+        lines(text).try_for_each(|line| builder.add_as(&line, false, true))?;
+        Ok(Arc::new(Self { above, base_len: folder.len(), patterns: builder.build()? }))
+    }
+
+    /// Whether `path` is left out: the deepest file that speaks of it decides.
+    pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
+        match self.patterns.decide(&path[self.base_len..], is_dir) {
+            Some(decision) => decision,
+            None => self.above.as_ref().is_some_and(|above| above.excludes(path, is_dir)),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The leaf: a run of entries of consecutive folders, column by column; one metadata chunk. The format stands in FORMAT.md, "Leaf".
+//!
+//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`], whose decisions depend on paths and sizes of entries
+//! alone, so that a change in one folder leaves the leaves of others as they were: they deduplicate against the snapshot before.
+//! Columns, because neighbours resemble each other in each property and not across: names, times and inodes shrink to a few bytes,
+//! and what cannot shrink (fingerprints) lies together.
+
+mod cut;
+mod decode;
+mod encode;
+pub mod recipe;
+
+pub use cut::Cutter;
+pub use decode::decode;
+pub use encode::encode;
+
+use crate::Entry;
+
+/// The version of the leaf format that is written.
+pub const VERSION: u8 = 1;
+
+/// Entries of one leaf, in order.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Leaf {
+    /// The folders, in order; a folder that was cut stands in several leaves.
+    pub runs: Vec<Run>,
+    /// The entries, run by run.
+    pub entries: Vec<Entry>,
+}
+
+/// The entries of one folder within a leaf.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The folder's path, as in [`path`](crate::path).
+    pub folder: Vec<u8>,
+    /// How many entries of the leaf lie in it; at least one.
+    pub count: usize,
+}
+
+impl Leaf {
+    /// Appends an entry that follows all before it in the order of the walk.
+    pub fn push(&mut self, folder: &[u8], entry: Entry) {
+        match self.runs.last_mut() {
+            Some(run) if run.folder == folder => run.count += 1,
+            _ => self.runs.push(Run { folder: folder.to_vec(), count: 1 }),
+        }
+        self.entries.push(entry);
+    }
+
+    /// (folder, entry), in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        let folders = self.runs.iter().flat_map(|run| std::iter::repeat_n(run.folder.as_slice(), run.count));
+        folders.zip(&self.entries)
+    }
+
+    /// (folder, name) of the first entry.
+    pub fn first(&self) -> Option<(&[u8], &[u8])> {
+        Some((&self.runs.first()?.folder, &self.entries.first()?.name))
+    }
+}
+
+/// The columns' order on disk.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum Column {
+    NameLengths,
+    Names,
+    Modes,
+    Owners,
+    Sizes,
+    MtimeSecs,
+    MtimeNanos,
+    CtimeSecs,
+    CtimeNanos,
+    Inodes,
+    Devices,
+    Links,
+    Special,
+    XattrIndexes,
+    Flags,
+    Shapes,
+    Fingerprints,
+}
+
+const COLUMNS: usize = Column::Fingerprints as usize + 1;

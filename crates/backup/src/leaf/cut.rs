@@ -1,0 +1,56 @@
+//! Where the stream of entries is cut into leaves.
+
+use super::Leaf;
+use crate::Entry;
+
+/// A leaf is not cut before it holds so many bytes (estimated).
+const LEAF_BYTES_MIN: u64 = 24 << 10;
+/// Past the minimum, one cut in so many bytes: a mean of about 64 KiB. Smaller leaves cost a reference and a descriptor each (~130 bytes),
+/// larger ones are stored again for each changed entry.
+const LEAF_BYTES_STEP: u64 = 40 << 10;
+/// A leaf is cut when it holds so many bytes.
+const LEAF_BYTES_MAX: u64 = 192 << 10;
+
+/// Collects entries into leaves. A cut depends on the paths and sizes of entries since the last cut alone.
+#[derive(Default)]
+pub struct Cutter {
+    leaf: Leaf,
+    bytes: u64,
+}
+
+impl Cutter {
+    /// Adds the next entry in order; gives the leaf that ends with it, if one does.
+    pub fn push(&mut self, folder: &[u8], entry: Entry) -> Option<Leaf> {
+        let weight = weight(&entry);
+        self.bytes += weight;
+        let chance = weight as u128 * u128::from(u64::MAX) / u128::from(LEAF_BYTES_STEP);
+        let lot = u128::from(path_hash(folder, &entry.name));
+        self.leaf.push(folder, entry);
+        let cut = self.bytes >= LEAF_BYTES_MAX || self.bytes >= LEAF_BYTES_MIN && lot < chance;
+        cut.then(|| self.finish()).flatten()
+    }
+
+    /// The last leaf, if it holds anything.
+    pub fn finish(&mut self) -> Option<Leaf> {
+        self.bytes = 0;
+        let leaf = std::mem::take(&mut self.leaf);
+        (!leaf.entries.is_empty()).then_some(leaf)
+    }
+}
+
+/// About how many bytes an entry takes in a leaf, rounded so that small changes (times, sizes) do not move cuts.
+fn weight(entry: &Entry) -> u64 {
+    let xattrs: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    24 + (entry.name.len() / 2 + entry.target.len() + xattrs / 4 + 34 * entry.content.items.len()) as u64
+}
+
+/// FNV-1a with a finishing mix: quick, and uniform enough to draw lots with.
+fn path_hash(folder: &[u8], name: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for &byte in folder.iter().chain(b"/").chain(name) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}

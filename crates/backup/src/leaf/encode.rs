@@ -1,0 +1,144 @@
+//! From entries to a leaf's bytes.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::{COLUMNS, Column, Leaf, VERSION, recipe};
+use crate::wire::{put, put_bytes, zigzag};
+use crate::{Entry, Kind, Owner, Time, Xattrs};
+
+/// The leaf's bytes. Equal leaves give equal bytes.
+pub fn encode(leaf: &Leaf) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    let mut entries = leaf.entries.iter();
+    for run in &leaf.runs {
+        let mut before: &[u8] = b"";
+        for entry in entries.by_ref().take(run.count) {
+            encoder.push(before, entry);
+            before = &entry.name;
+        }
+    }
+    encoder.assemble(leaf)
+}
+
+/// Values numbered in order of first use.
+struct Table<'a, T: ?Sized> {
+    numbers: HashMap<&'a T, u64>,
+    values: Vec<&'a T>,
+}
+
+impl<T: ?Sized> Default for Table<'_, T> {
+    fn default() -> Self {
+        Self { numbers: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<'a, T: Eq + Hash + ?Sized> Table<'a, T> {
+    fn number(&mut self, value: &'a T) -> u64 {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            self.values.len() as u64 - 1
+        })
+    }
+}
+
+#[derive(Default)]
+struct Encoder<'a> {
+    columns: [Vec<u8>; COLUMNS],
+    owners: Table<'a, Owner>,
+    xattrs: Table<'a, Xattrs>,
+    containers: recipe::Containers,
+    mtime: Time,
+    ctime: Time,
+    inode: u64,
+    device: u64,
+}
+
+impl<'a> Encoder<'a> {
+    fn push(&mut self, before: &[u8], entry: &'a Entry) {
+        let shared = before.iter().zip(&entry.name).take_while(|(a, b)| a == b).count();
+        self.column(Column::NameLengths, shared as u64);
+        self.column(Column::NameLengths, (entry.name.len() - shared) as u64);
+        self.columns[Column::Names as usize].extend_from_slice(&entry.name[shared..]);
+        self.column(Column::Modes, u64::from(entry.kind as u8) << 12 | u64::from(entry.mode & 0xfff));
+        let owner = self.owners.number(&entry.owner);
+        self.column(Column::Owners, owner);
+        self.times(entry);
+        self.column(Column::Inodes, zigzag(entry.inode.wrapping_sub(self.inode) as i64));
+        self.column(Column::Devices, zigzag(entry.device.wrapping_sub(self.device) as i64));
+        (self.inode, self.device) = (entry.inode, entry.device);
+        self.column(Column::Links, entry.links);
+        self.column(Column::Flags, u64::from(entry.flags.0));
+        let xattrs = if entry.xattrs.is_empty() { 0 } else { 1 + self.xattrs.number(&entry.xattrs) };
+        self.column(Column::XattrIndexes, xattrs);
+        self.special(entry);
+    }
+
+    fn column(&mut self, column: Column, n: u64) {
+        put(&mut self.columns[column as usize], n);
+    }
+
+    fn times(&mut self, entry: &Entry) {
+        self.column(Column::MtimeSecs, zigzag(entry.mtime.secs.wrapping_sub(self.mtime.secs)));
+        self.column(Column::MtimeNanos, zigzag(i64::from(entry.mtime.nanos) - i64::from(self.mtime.nanos)));
+        self.column(Column::CtimeSecs, zigzag(entry.ctime.secs.wrapping_sub(self.ctime.secs)));
+        self.column(Column::CtimeNanos, zigzag(i64::from(entry.ctime.nanos) - i64::from(self.ctime.nanos)));
+        (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
+    }
+
+    fn special(&mut self, entry: &'a Entry) {
+        match entry.kind {
+            Kind::File => {
+                self.column(Column::Sizes, entry.size);
+                let shapes = &mut self.columns[Column::Shapes as usize];
+                let mut fingerprints = Vec::new();
+                recipe::put_content(&entry.content, entry.size, &mut self.containers, shapes, &mut fingerprints);
+                self.columns[Column::Fingerprints as usize].append(&mut fingerprints);
+            }
+            Kind::Symlink => put_bytes(&mut self.columns[Column::Special as usize], &entry.target),
+            Kind::CharDevice | Kind::BlockDevice => self.column(Column::Special, entry.rdev),
+            Kind::Dir | Kind::Fifo | Kind::Socket => {}
+        }
+    }
+
+    fn assemble(self, leaf: &Leaf) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put(&mut out, leaf.entries.len() as u64);
+        put_runs(&mut out, leaf);
+        put(&mut out, self.owners.values.len() as u64);
+        self.owners.values.iter().for_each(|owner| put_owner(&mut out, owner));
+        put(&mut out, self.xattrs.values.len() as u64);
+        self.xattrs.values.iter().for_each(|xattrs| put_xattrs(&mut out, xattrs));
+        self.containers.put(&mut out);
+        self.columns.iter().for_each(|column| put_bytes(&mut out, column));
+        out
+    }
+}
+
+fn put_runs(out: &mut Vec<u8>, leaf: &Leaf) {
+    put(out, leaf.runs.len() as u64);
+    let mut before: &[u8] = b"";
+    for run in &leaf.runs {
+        let shared = before.iter().zip(&run.folder).take_while(|(a, b)| a == b).count();
+        put(out, shared as u64);
+        put_bytes(out, &run.folder[shared..]);
+        put(out, run.count as u64);
+        before = &run.folder;
+    }
+}
+
+fn put_owner(out: &mut Vec<u8>, owner: &Owner) {
+    put(out, u64::from(owner.uid));
+    put(out, u64::from(owner.gid));
+    put_bytes(out, owner.user.as_bytes());
+    put_bytes(out, owner.group.as_bytes());
+}
+
+fn put_xattrs(out: &mut Vec<u8>, xattrs: &Xattrs) {
+    put(out, xattrs.len() as u64);
+    for (name, value) in xattrs {
+        put_bytes(out, name);
+        put_bytes(out, value);
+    }
+}
+

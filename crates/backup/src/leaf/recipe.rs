@@ -1,0 +1,231 @@
+//! Recipes: items of a file's content, in a leaf or in recipe chunks of their own. FORMAT.md, "Recipe".
+//!
+//! Up to [`LEAF_ITEMS_MAX`] items stand in the leaf. More are cut into recipe chunks, at items whose fingerprint says so, so that a change in
+//! the middle of a large file changes one recipe chunk; and the list of those is cut again where it is too long. A leaf stays small
+//! however large its files are.
+
+use std::collections::HashMap;
+
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ContainerId};
+
+use crate::wire::{Reader, put};
+use crate::{Content, Item, Result};
+
+/// The version of the recipe format that is written.
+pub const VERSION: u8 = 1;
+/// More items than this go into recipe chunks.
+pub const LEAF_ITEMS_MAX: usize = 64;
+/// A recipe chunk has at least so many items (but for the last),
+const CHUNK_ITEMS_MIN: usize = 256;
+/// at most so many,
+const CHUNK_ITEMS_MAX: usize = 4096;
+/// and past the minimum ends at an item with probability one in so many: about 1,000 items, 40 KiB.
+const CHUNK_ITEMS_STEP: u64 = 768;
+/// Layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
+pub const DEPTH_MAX: u8 = 8;
+
+/// The bytes of a recipe chunk whose items have this depth.
+pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
+    let mut containers = Containers::default();
+    let (mut shapes, mut fingerprints) = (Vec::new(), Vec::new());
+    for item in items {
+        put_item(item, depth, true, &mut containers, &mut shapes, &mut fingerprints);
+    }
+    let mut out = vec![VERSION, depth];
+    put(&mut out, items.len() as u64);
+    containers.put(&mut out);
+    put(&mut out, shapes.len() as u64);
+    out.extend_from_slice(&shapes);
+    out.extend_from_slice(&fingerprints);
+    out
+}
+
+/// The items of a recipe chunk, which must have this depth.
+pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
+    let mut reader = Reader::new("recipe", bytes);
+    let version = reader.u8()?;
+    if version != VERSION {
+        return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
+    }
+    let found = reader.u8()?;
+    if found != depth {
+        return Err(reader.fail(format_args!("depth {found}, expected {depth}")));
+    }
+    let count = reader.count()?;
+    let containers = Containers::read(&mut reader)?;
+    let mut shapes = reader.column("recipe")?;
+    let items = (0..count).map(|_| read_item(&mut shapes, &mut reader, depth, &containers, None)).collect::<Result<_>>()?;
+    shapes.end()?;
+    reader.end()?;
+    Ok(items)
+}
+
+/// Stores the bytes of a recipe chunk and says where they went.
+pub type Store<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<ChunkRef>;
+
+/// Turns a file's items into its content: stores recipe chunks through `store` as they fill, so that RAM stays bounded whatever the file.
+#[derive(Default)]
+pub struct Builder {
+    layers: Vec<Vec<Item>>,
+}
+
+impl Builder {
+    /// Adds the next item of the file; adjoining holes become one.
+    pub fn push(&mut self, item: Item, store: Store<'_>) -> Result<()> {
+        if self.layers.is_empty() {
+            self.layers.push(Vec::new());
+        }
+        match (self.layers[0].last_mut(), &item) {
+            (_, item) if item.span() == 0 => return Ok(()),
+            (Some(Item::Hole { len }), Item::Hole { len: more }) => {
+                *len += more;
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.push_at(0, item, store)
+    }
+
+    fn push_at(&mut self, depth: usize, item: Item, store: Store<'_>) -> Result<()> {
+        if self.layers.len() == depth {
+            self.layers.push(Vec::new());
+        }
+        let layer = &mut self.layers[depth];
+        layer.push(item);
+        let ends = layer.len() >= CHUNK_ITEMS_MAX || layer.len() >= CHUNK_ITEMS_MIN && ends_chunk(&item);
+        if ends { self.flush(depth, store) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, depth: usize, store: Store<'_>) -> Result<()> {
+        let items = std::mem::take(&mut self.layers[depth]);
+        let span = items.iter().map(Item::span).sum();
+        let chunk = store(encode(&items, depth as u8))?;
+        self.push_at(depth + 1, Item::Chunk { chunk, span }, store)
+    }
+
+    /// The content of the file, and an empty builder for the next.
+    pub fn finish(&mut self, store: Store<'_>) -> Result<Content> {
+        let mut depth = 0;
+        while depth < self.layers.len() {
+            let is_top = depth + 1 == self.layers.len();
+            if !self.layers[depth].is_empty() && (!is_top || self.layers[depth].len() > LEAF_ITEMS_MAX) {
+                self.flush(depth, store)?;
+            }
+            depth += 1;
+        }
+        let items = self.layers.pop().unwrap_or_default();
+        let depth = self.layers.len() as u8;
+        self.layers.clear();
+        Ok(Content { depth, items })
+    }
+}
+
+fn ends_chunk(item: &Item) -> bool {
+    match item {
+        Item::Hole { .. } => false,
+        Item::Chunk { chunk, .. } => chunk.fingerprint.prefix() < u64::MAX / CHUNK_ITEMS_STEP,
+    }
+}
+
+/// The containers that a leaf or recipe chunk refers to, numbered from 1 in order of first use; 0 is a hole.
+#[derive(Default)]
+pub struct Containers {
+    numbers: HashMap<ContainerId, u64>,
+    ids: Vec<ContainerId>,
+}
+
+impl Containers {
+    fn number(&mut self, id: ContainerId) -> u64 {
+        *self.numbers.entry(id).or_insert_with(|| {
+            self.ids.push(id);
+            self.ids.len() as u64
+        })
+    }
+
+    /// Appends the table: count, then eight bytes each.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put(out, self.ids.len() as u64);
+        self.ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+    }
+
+    /// Reads a table back.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Vec<ContainerId>> {
+        let count = reader.count()?;
+        (0..count).map(|_| Ok(ContainerId(reader.u64_le()?))).collect()
+    }
+}
+
+/// Appends a file's content: depth and count of items in one number, then each item; the last item's span follows from the file's size.
+pub(crate) fn put_content(content: &Content, size: u64, containers: &mut Containers, shapes: &mut Vec<u8>, fingerprints: &mut Vec<u8>) {
+    debug_assert_eq!(content.items.iter().map(Item::span).sum::<u64>(), size);
+    put(shapes, (content.items.len() as u64) << 4 | u64::from(content.depth));
+    for (i, item) in content.items.iter().enumerate() {
+        let is_last = i + 1 == content.items.len();
+        put_item(item, content.depth, !is_last, containers, shapes, fingerprints);
+    }
+}
+
+/// Reads a file's content of `size` bytes.
+pub(crate) fn read_content(size: u64, containers: &[ContainerId], shapes: &mut Reader<'_>, fingerprints: &mut Reader<'_>) -> Result<Content> {
+    let head = shapes.varint()?;
+    let depth = (head & 15) as u8;
+    let count = head >> 4;
+    if count > shapes.left() as u64 || depth > DEPTH_MAX {
+        return Err(shapes.fail(format_args!("{count} items at depth {depth}, {} bytes left", shapes.left())));
+    }
+    let mut items = Vec::with_capacity(count as usize);
+    let mut left = size;
+    for i in 0..count {
+        let known = (i + 1 == count).then_some(left);
+        let item = read_item(shapes, fingerprints, depth, containers, known)?;
+        left = left.checked_sub(item.span()).ok_or_else(|| shapes.fail("items are longer than the file"))?;
+        items.push(item);
+    }
+    match left {
+        0 => Ok(Content { depth, items }),
+        _ => Err(shapes.fail(format_args!("items are {left} bytes shorter than the file"))),
+    }
+}
+
+fn put_item(item: &Item, depth: u8, with_span: bool, containers: &mut Containers, shapes: &mut Vec<u8>, fingerprints: &mut Vec<u8>) {
+    match item {
+        Item::Hole { .. } => shapes.push(0),
+        Item::Chunk { chunk, .. } => {
+            put(shapes, containers.number(chunk.container));
+            fingerprints.extend_from_slice(&chunk.fingerprint.0);
+            if depth > 0 {
+                put(shapes, u64::from(chunk.len));
+            }
+        }
+    }
+    if with_span {
+        put(shapes, item.span());
+    }
+}
+
+fn read_item(
+    shapes: &mut Reader<'_>,
+    fingerprints: &mut Reader<'_>,
+    depth: u8,
+    containers: &[ContainerId],
+    known_span: Option<u64>,
+) -> Result<Item> {
+    let number: usize = shapes.small()?;
+    if number == 0 {
+        return Ok(Item::Hole { len: span(shapes, known_span)? });
+    }
+    let container = containers.get(number - 1).ok_or_else(|| shapes.fail(format_args!("container {number} of {}", containers.len())))?;
+    let fingerprint = Fingerprint(fingerprints.array()?);
+    let chunk_len = if depth > 0 { Some(shapes.small()?) } else { None };
+    let span = span(shapes, known_span)?;
+    let len = match chunk_len {
+        Some(len) => len,
+        None => u32::try_from(span).map_err(|_| shapes.fail(format_args!("a chunk of {span} bytes")))?,
+    };
+    Ok(Item::Chunk { chunk: ChunkRef { fingerprint, container: *container, len }, span })
+}
+
+fn span(shapes: &mut Reader<'_>, known: Option<u64>) -> Result<u64> {
+    known.map_or_else(|| shapes.varint(), Ok)
+}

@@ -1,0 +1,213 @@
+//! Reading metadata of the user's files: stat, owners' names, links' targets, extended attributes and ACLs.
+//!
+//! Everything is relative to an open folder, so that no path is too long and no rename on the way leads elsewhere.
+//! ACLs are the attributes `system.posix_acl_access` and `system.posix_acl_default`: they need no code of their own.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::{Entry, Kind, Owner, Time, Xattrs};
+
+/// What `stat` says, as far as snapshots keep it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// The lower twelve mode bits.
+    pub mode: u16,
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// 512-byte units on disk: fewer than the size needs means holes.
+    pub blocks: u64,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of the inode.
+    pub ctime: Time,
+    /// Inode number.
+    pub inode: u64,
+    /// File system.
+    pub device: u64,
+    /// Hard links.
+    pub links: u64,
+    /// Which device it is.
+    pub rdev: u64,
+}
+
+impl Stat {
+    /// Of `name` in `dir`; a symbolic link itself is looked at unless `follow`.
+    pub fn at(dir: impl AsFd, name: &[u8], follow: bool) -> Result<Self, Errno> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        rustix::fs::statat(dir, name, flags).map(Self::from_system)
+    }
+
+    /// Of an open file.
+    pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
+        rustix::fs::fstat(fd).map(Self::from_system)
+    }
+
+    fn from_system(s: rustix::fs::Stat) -> Self {
+        Self {
+            kind: kind(FileType::from_raw_mode(s.st_mode)),
+            mode: (s.st_mode & 0o7777) as u16,
+            uid: s.st_uid,
+            gid: s.st_gid,
+            size: s.st_size as u64,
+            blocks: s.st_blocks as u64,
+            mtime: Time { secs: s.st_mtime as i64, nanos: s.st_mtime_nsec as u32 },
+            ctime: Time { secs: s.st_ctime as i64, nanos: s.st_ctime_nsec as u32 },
+            inode: s.st_ino,
+            device: s.st_dev as u64,
+            links: s.st_nlink as u64,
+            rdev: s.st_rdev as u64,
+        }
+    }
+
+    /// Whether content and metadata are as they were: nobody wrote in between.
+    pub fn same_state(&self, other: &Stat) -> bool {
+        (self.inode, self.device, self.size, self.mtime, self.ctime) == (other.inode, other.device, other.size, other.mtime, other.ctime)
+    }
+
+    /// An entry with everything that `stat` says; target, attributes and content are missing.
+    pub fn entry(&self, name: Vec<u8>, owners: &Owners) -> Entry {
+        let mut entry = Entry::new(name, self.kind);
+        entry.mode = self.mode;
+        entry.owner = owners.get(self.uid, self.gid);
+        entry.size = if self.kind == Kind::File { self.size } else { 0 };
+        (entry.mtime, entry.ctime) = (self.mtime, self.ctime);
+        (entry.inode, entry.device) = (self.inode, self.device);
+        entry.links = if self.kind == Kind::Dir { 1 } else { self.links };
+        entry.rdev = if matches!(self.kind, Kind::CharDevice | Kind::BlockDevice) { self.rdev } else { 0 };
+        entry
+    }
+}
+
+fn kind(file_type: FileType) -> Kind {
+    match file_type {
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        _ => Kind::File,
+    }
+}
+
+/// Names of users and groups, from `/etc/passwd` and `/etc/group` (name services beyond these files are not asked: ids are kept anyway).
+pub struct Owners {
+    users: HashMap<u32, Box<str>>,
+    groups: HashMap<u32, Box<str>>,
+    known: Mutex<HashMap<(u32, u32), Arc<Owner>>>,
+}
+
+impl Owners {
+    /// This machine's.
+    pub fn load() -> Self {
+        Self { users: names("/etc/passwd"), groups: names("/etc/group"), known: Mutex::default() }
+    }
+
+    /// The owner with these numbers; one value shared by all its entries.
+    pub fn get(&self, uid: u32, gid: u32) -> Arc<Owner> {
+        let name = |names: &HashMap<u32, Box<str>>, id| names.get(&id).cloned().unwrap_or_default();
+        let new = || Arc::new(Owner { uid, gid, user: name(&self.users, uid), group: name(&self.groups, gid) });
+        self.known.lock().entry((uid, gid)).or_insert_with(new).clone()
+    }
+
+    /// The number of the user called `name` here.
+    pub fn uid_of(&self, name: &str) -> Option<u32> {
+        id_of(&self.users, name)
+    }
+
+    /// The number of the group called `name` here.
+    pub fn gid_of(&self, name: &str) -> Option<u32> {
+        id_of(&self.groups, name)
+    }
+}
+
+fn id_of(names: &HashMap<u32, Box<str>>, name: &str) -> Option<u32> {
+    names.iter().filter(|(_, known)| ***known == *name).map(|(id, _)| *id).min()
+}
+
+fn names(file: &str) -> HashMap<u32, Box<str>> {
+    let text = std::fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut names = HashMap::new();
+    for line in text.lines() {
+        let mut fields = line.split(':');
+        if let (Some(name), Some(Ok(id))) = (fields.next(), fields.nth(1).map(str::parse)) {
+            names.entry(id).or_insert_with(|| name.into());
+        }
+    }
+    names
+}
+
+/// The target of a symbolic link.
+pub fn link_target(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
+}
+
+/// Extended attributes of an open file or folder; none where the file system has none.
+pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
+    let list = |buf: &mut [u8]| rustix::fs::flistxattr(fd, buf);
+    collect(list, |name, buf| rustix::fs::fgetxattr(fd, name, buf))
+}
+
+/// Extended attributes of `name` in `dir` itself, also where it is a link or cannot be opened.
+pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
+    let path = beside(dir, name);
+    let list = |buf: &mut [u8]| rustix::fs::llistxattr(&path[..], buf);
+    collect(list, |attribute, buf| rustix::fs::lgetxattr(&path[..], attribute, buf))
+}
+
+/// A path by which calls that know no folder descriptors reach `name` in `dir`, however deep that lies.
+pub fn beside(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
+    [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat()
+}
+
+fn collect(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
+) -> Result<Xattrs, Errno> {
+    let mut first = [0u8; 512];
+    let names = match list(&mut first) {
+        Ok(0) | Err(Errno::NOTSUP | Errno::NOENT) => return Ok(Xattrs::new()),
+        Ok(n) => first[..n].to_vec(),
+        Err(Errno::RANGE) => grown(&list)?,
+        Err(e) => return Err(e),
+    };
+    let mut xattrs = Xattrs::new();
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+        match grown(|buf| get(name, buf)) {
+            Ok(value) => xattrs.push((name.into(), value.into())),
+            Err(Errno::NODATA | Errno::NOTSUP) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    xattrs.sort();
+    Ok(xattrs)
+}
+
+/// The kernel limits names and values to 64 KiB each.
+fn grown(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut size = 1 << 10;
+    loop {
+        let mut buf = vec![0; size];
+        match call(&mut buf) {
+            Ok(n) => {
+                buf.truncate(n);
+                return Ok(buf);
+            }
+            Err(Errno::RANGE) if size < 1 << 20 => size *= 4,
+            Err(e) => return Err(e),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a running verb tells its caller: counters to poll, events to print, and the flag that ends it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::{Error, Result};
+
+/// Counters of a running verb. Shared between its threads and whoever draws the progress bar.
+#[derive(Default, Debug)]
+pub struct Progress {
+    /// Files found so far (backup) or to restore.
+    pub files_total: AtomicU64,
+    /// Bytes of those files.
+    pub bytes_total: AtomicU64,
+    /// Whether the totals are final.
+    pub totals_known: AtomicBool,
+    /// Files done.
+    pub files_done: AtomicU64,
+    /// Folders done.
+    pub dirs_done: AtomicU64,
+    /// Bytes of files done, unchanged ones included.
+    pub bytes_done: AtomicU64,
+    /// Bytes read from the source, or written to the target.
+    pub bytes_moved: AtomicU64,
+    /// Bytes of new chunks, before compression.
+    pub bytes_new: AtomicU64,
+    /// Paths that failed.
+    pub errors: AtomicU64,
+    /// What is being done now.
+    pub current: Mutex<Vec<u8>>,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// Asks the verb to end soon and cleanly, with [`Error::Cancelled`]. May be called from a signal's thread.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Relaxed);
+    }
+}
+
+/// What happened to one entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The parent did not have it.
+    New,
+    /// Content or metadata differ.
+    Modified,
+    /// As before.
+    Unchanged,
+}
+
+/// Receives what happens path by path; every method may be called from any thread.
+pub trait Events: Sync {
+    /// This path failed; the rest goes on.
+    fn error(&self, path: &[u8], error: &Error);
+
+    /// This path is done, but something is noteworthy.
+    fn warning(&self, path: &[u8], what: &str) {
+        let _ = (path, what);
+    }
+
+    /// An entry is done.
+    fn entry(&self, path: &[u8], change: Change) {
+        let _ = (path, change);
+    }
+}
+
+/// Drops all events.
+pub struct Silent;
+
+impl Events for Silent {
+    fn error(&self, _: &[u8], _: &Error) {}
+}

@@ -1,0 +1,140 @@
+//! Restore: from a snapshot to files.
+//!
+//! The snapshot is read once, in order, in *windows* of some hundred thousand files. Within a window chunks are sorted by container, each
+//! container is read once, and its chunks go to all files that want them; so RAM is bounded and a repository that fits a window is read once in
+//! all. Small files are written, closed and given their metadata in one go; folders get theirs when everything in them is there.
+//!
+//! What always holds: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked before it is
+//! written; a path that fails is reported and the rest goes on.
+
+mod apply;
+mod plan;
+mod target;
+mod window;
+mod write;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use onefold_store::{Repository, SessionKind};
+
+use crate::exclude::Patterns;
+use crate::snapshot::Snapshot;
+use crate::tree::Tree;
+use crate::{Events, Progress, Result};
+
+use apply::Applier;
+use plan::Planner;
+use target::Target;
+use write::Writer;
+
+/// What to do with what is already there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overwrite {
+    /// It is replaced.
+    Always,
+    /// It is replaced where size or time differ.
+    IfChanged,
+    /// It is replaced where the snapshot's is newer.
+    IfNewer,
+    /// It stays.
+    Never,
+}
+
+/// What to restore, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder or file of the snapshot that is restored, clean; a folder's content goes into the target itself. Empty: everything.
+    pub path: Vec<u8>,
+    /// Only what these match, with everything below; none: everything.
+    pub include: Patterns,
+    /// Not what these match.
+    pub exclude: Patterns,
+    /// What to do with what is already there.
+    pub overwrite: Overwrite,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Remove what is in restored folders of the target and not in the snapshot.
+    pub delete: bool,
+    /// Set owners; only root can.
+    pub owners: bool,
+    /// Set extended attributes and ACLs.
+    pub xattrs: bool,
+    /// Threads that read containers; each holds one in RAM.
+    pub readers: usize,
+    /// Threads that make and write files.
+    pub writers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            path: Vec::new(),
+            include: Patterns::default(),
+            exclude: Patterns::default(),
+            overwrite: Overwrite::Always,
+            dry_run: false,
+            delete: false,
+            owners: rustix::process::geteuid().is_root(),
+            xattrs: true,
+            readers: 2,
+            writers: 4,
+        }
+    }
+}
+
+/// What a restore did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Summary {
+    /// Files that were wanted.
+    pub files: u64,
+    /// Folders that were wanted.
+    pub dirs: u64,
+    /// Links, pipes, devices.
+    pub others: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Files that stayed as they were in the target.
+    pub skipped: u64,
+    /// Things removed from the target.
+    pub deleted: u64,
+    /// Paths that failed.
+    pub errors: u64,
+}
+
+/// Restores from `snapshot` into the folder `target`, which is made where it is missing.
+///
+/// Errors: the repository failed, the path is not in the snapshot, or `progress` was cancelled. Paths that fail are told to `events` and counted.
+pub fn run(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    target: &[u8],
+    options: &Options,
+    progress: &Progress,
+    events: &dyn Events,
+) -> Result<Summary> {
+    let session = repository.session(SessionKind::Restore)?;
+    let mut reader = session.reader()?;
+    let tree = Tree::open(snapshot, &mut reader)?;
+    let mut summary = Summary::default();
+    let mut planner = Planner::new(&tree, options, &mut reader, progress)?;
+    let target = if options.dry_run { None } else { Some(Target::create(target)?) };
+    let mut last = None;
+    while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
+        let Some(target) = &target else { continue };
+        let writer = Writer {
+            target,
+            session: &session,
+            options,
+            applier: Applier { owners: options.owners, xattrs: options.xattrs },
+            progress,
+            events,
+            skipped: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        };
+        last = writer.carry_out(&mut window, planner.continues())?;
+        summary.skipped += writer.skipped.load(Relaxed);
+        summary.errors += writer.failed.load(Relaxed);
+    }
+    session.finish()?;
+    Ok(summary)
+}

@@ -1,0 +1,100 @@
+//! Putting metadata back: owner, attributes and ACLs, mode, times, in this order, since each may undo what comes after it.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use crate::meta::{Stat, beside};
+use crate::{Entry, Kind, Owner, Time, Xattrs};
+
+/// What is put back.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    pub mode: u16,
+    pub owner: Arc<Owner>,
+    pub mtime: Time,
+    pub xattrs: Arc<Xattrs>,
+}
+
+impl Meta {
+    pub fn of(entry: &Entry) -> Self {
+        Self { mode: entry.mode, owner: entry.owner.clone(), mtime: entry.mtime, xattrs: entry.xattrs.clone() }
+    }
+}
+
+/// How metadata is put back.
+#[derive(Clone, Copy, Debug)]
+pub struct Applier {
+    /// Owners too: only root may give files away.
+    pub owners: bool,
+    /// Extended attributes and ACLs too.
+    pub xattrs: bool,
+}
+
+/// What could not be put back, though the content could.
+pub type Missed = Vec<(&'static str, Errno)>;
+
+impl Applier {
+    /// To an open file or folder.
+    pub fn to_open(&self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
+        let mut missed = Missed::new();
+        let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
+        if self.owners {
+            let (uid, gid) = ids(&meta.owner);
+            note("set the owner of", rustix::fs::fchown(fd, uid, gid));
+        }
+        if self.xattrs {
+            for (name, value) in meta.xattrs.iter() {
+                note("set an attribute of", rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()));
+            }
+        }
+        note("set the mode of", rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode.into())));
+        note("set the times of", rustix::fs::futimens(fd, &times(meta.mtime)));
+        missed
+    }
+
+    /// To a link, pipe, socket or device that was just made.
+    pub fn to_special(&self, dir: BorrowedFd<'_>, name: &[u8], kind: Kind, meta: &Meta) -> Missed {
+        let mut missed = Missed::new();
+        let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
+        if self.owners {
+            let (uid, gid) = ids(&meta.owner);
+            note("set the owner of", rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW));
+        }
+        if self.xattrs {
+            for (attribute, value) in meta.xattrs.iter() {
+                let path = beside(dir, name);
+                note("set an attribute of", rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()));
+            }
+        }
+        if kind != Kind::Symlink {
+            note("set the mode of", chmod_special(dir, name, kind, meta.mode));
+        }
+        note("set the times of", rustix::fs::utimensat(dir, name, &times(meta.mtime), AtFlags::SYMLINK_NOFOLLOW));
+        missed
+    }
+}
+
+/// Through a descriptor that was checked, since changing modes by name follows links.
+fn chmod_special(dir: BorrowedFd<'_>, name: &[u8], kind: Kind, mode: u16) -> Result<(), Errno> {
+    let fd: OwnedFd = rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if Stat::of(&fd)?.kind != kind {
+        return Err(Errno::STALE);
+    }
+    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode.into()))
+}
+
+fn ids(owner: &Owner) -> (Option<Uid>, Option<Gid>) {
+    (Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
+}
+
+/// The access time is left as it is: snapshots do not keep it.
+fn times(mtime: Time) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
+    }
+}

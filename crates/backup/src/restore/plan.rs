@@ -1,0 +1,280 @@
+//! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
+
+use std::collections::{BTreeMap, HashMap};
+
+use onefold_store::ChunkReader;
+
+use super::apply::Meta;
+use super::window::{Link, Special, State, Window};
+use super::{Options, Summary};
+use crate::path::{self, join};
+use crate::tree::{Cursor, Tree, Visit, visit_items};
+use crate::{Content, Entry, Item, Kind, Progress, Result};
+
+/// Files with several names whose first path is remembered; further ones are restored as copies.
+const LINKS_MAX: usize = 256 << 10;
+
+/// A folder whose content is not passed yet.
+struct Pending {
+    path: Vec<u8>,
+    meta: Meta,
+    /// It is wanted for itself, or something in it was.
+    wanted: bool,
+    /// Its number in the current window.
+    number: Option<u32>,
+}
+
+/// A file whose chunks did not fit into the window.
+struct Unfinished {
+    folder: Vec<u8>,
+    entry: Entry,
+    done: u64,
+}
+
+/// Goes through the snapshot once.
+pub struct Planner<'a> {
+    options: &'a Options,
+    cursor: Cursor<'a>,
+    progress: &'a Progress,
+    /// By [`order_key`].
+    pending: BTreeMap<Vec<u8>, Pending>,
+    folder: Vec<u8>,
+    folder_wanted: bool,
+    folder_excluded: bool,
+    links: HashMap<(u64, u64), (Vec<u8>, u64)>,
+    unfinished: Option<Unfinished>,
+    started: bool,
+    /// One file is asked for, and this is its folder.
+    single: Option<Vec<u8>>,
+}
+
+/// Byte order of these keys is the order of folders in the walk.
+fn order_key(path: &[u8]) -> Vec<u8> {
+    path.iter().map(|&b| if b == b'/' { 0 } else { b }).collect()
+}
+
+impl<'a> Planner<'a> {
+    /// Plans what `options` ask for. Errors: the path that is asked for is not in the snapshot.
+    pub fn new(tree: &'a Tree, options: &'a Options, reader: &mut ChunkReader, progress: &'a Progress) -> Result<Self> {
+        let mut single = None;
+        let mut cursor = tree.cursor();
+        if !options.path.is_empty() {
+            let entry = tree.entry(&options.path, reader)?;
+            let entry = entry.ok_or_else(|| crate::Error::NotFound(path::show(&options.path)))?;
+            let (folder, name) = path::split(&options.path);
+            match entry.kind {
+                Kind::Dir => cursor = tree.cursor_at(&options.path, b""),
+                _ => {
+                    single = Some(folder.to_vec());
+                    cursor = tree.cursor_at(folder, name);
+                }
+            }
+        }
+        Ok(Self {
+            options,
+            cursor,
+            progress,
+            pending: BTreeMap::new(),
+            folder: Vec::new(),
+            folder_wanted: false,
+            folder_excluded: false,
+            links: HashMap::new(),
+            unfinished: None,
+            started: false,
+            single,
+        })
+    }
+
+    /// The next window; `None` when everything was planned. `last` is how far the file is that the window before could not hold whole.
+    pub fn next(&mut self, last: Option<State>, reader: &mut ChunkReader, summary: &mut Summary) -> Result<Option<Window>> {
+        let mut window = Window::default();
+        window.folder(Vec::new(), 0, None);
+        self.resume(last, &mut window, reader)?;
+        while !window.is_full() && self.unfinished.is_none() {
+            self.progress.check()?;
+            let Some((folder, entry)) = self.cursor.next(reader)? else { break };
+            if !self.is_below(&folder, &entry) {
+                break;
+            }
+            if !self.started || folder != self.folder {
+                self.enter(folder, &mut window);
+            }
+            self.entry(entry, &mut window, reader, summary)?;
+        }
+        if !window.is_full() && self.unfinished.is_none() {
+            self.leave_all(&mut window);
+        }
+        for pending in self.pending.values_mut() {
+            if let Some(number) = pending.number.take() {
+                window.folders[number as usize].continues = true;
+            }
+        }
+        let is_empty = window.folders.len() == 1 && window.files.is_empty() && window.specials.is_empty() && window.links.is_empty();
+        Ok((!is_empty).then_some(window))
+    }
+
+    /// Whether the last file of the last window goes on in the next.
+    pub fn continues(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    fn is_below(&self, folder: &[u8], entry: &Entry) -> bool {
+        match &self.single {
+            Some(only) => folder == only && entry.name == path::split(&self.options.path).1,
+            None => path::within(folder, &self.options.path),
+        }
+    }
+
+    /// A path of the snapshot, as it is in the target.
+    fn in_target(&self, path: &[u8]) -> Vec<u8> {
+        let above = self.single.as_ref().map_or(self.options.path.len(), |folder| folder.len());
+        path[above..].to_vec()
+    }
+
+    fn enter(&mut self, folder: Vec<u8>, window: &mut Window) {
+        self.started = true;
+        let below = self.pending.split_off(&order_key(&folder));
+        let before = std::mem::replace(&mut self.pending, below);
+        for (key, pending) in before {
+            if path::within(&folder, &pending.path) {
+                self.pending.insert(key, pending);
+            } else {
+                self.leave(pending, window);
+            }
+        }
+        let options = self.options;
+        self.folder_wanted = options.include.is_empty() || options.include.covers(&folder, true);
+        self.folder_excluded = options.exclude.covers(&folder, true);
+        self.folder = folder;
+    }
+
+    fn leave_all(&mut self, window: &mut Window) {
+        for (_, pending) in std::mem::take(&mut self.pending) {
+            self.leave(pending, window);
+        }
+    }
+
+    /// Everything in a folder is planned: it gets its metadata at the end of this window.
+    fn leave(&mut self, pending: Pending, window: &mut Window) {
+        if pending.wanted && pending.number.is_none() {
+            let parent = self.number(path::split(&pending.path).0, window);
+            window.folder(self.in_target(&pending.path), parent, Some(pending.meta));
+        }
+    }
+
+    /// The number of a folder in the window; it and those above are wanted from now on.
+    fn number(&mut self, folder: &[u8], window: &mut Window) -> u32 {
+        if self.in_target(folder).is_empty() {
+            return 0;
+        }
+        let key = order_key(folder);
+        if let Some(number) = self.pending.get(&key).and_then(|pending| pending.number) {
+            return number;
+        }
+        let parent = self.number(path::split(folder).0, window);
+        let path = self.in_target(folder);
+        match self.pending.get_mut(&key) {
+            Some(pending) => {
+                let number = window.folder(path, parent, Some(pending.meta.clone()));
+                (pending.wanted, pending.number) = (true, Some(number));
+                number
+            }
+            // A snapshot whose folder has no entry of its own: it is made, and looks as new folders do.
+            None => window.folder(path, parent, None),
+        }
+    }
+
+    fn is_wanted(&self, path: &[u8], is_dir: bool) -> bool {
+        let excluded = self.folder_excluded || self.options.exclude.decide(path, is_dir) == Some(true);
+        !excluded && (self.folder_wanted || self.options.include.decide(path, is_dir) == Some(true))
+    }
+
+    fn entry(&mut self, entry: Entry, window: &mut Window, reader: &mut ChunkReader, summary: &mut Summary) -> Result<()> {
+        let path = join(&self.folder, &entry.name);
+        let wanted = self.is_wanted(&path, entry.is_dir());
+        if entry.is_dir() {
+            summary.dirs += u64::from(wanted);
+            self.pending.insert(order_key(&path), Pending { meta: Meta::of(&entry), path, wanted, number: None });
+            return Ok(());
+        }
+        if !wanted {
+            return Ok(());
+        }
+        let folder = self.number(&self.folder.clone(), window);
+        if entry.kind != Kind::File {
+            summary.others += 1;
+            window.special(Special { folder, entry });
+            return Ok(());
+        }
+        summary.files += 1;
+        summary.bytes += entry.size;
+        Progress::add(&self.progress.files_total, 1);
+        Progress::add(&self.progress.bytes_total, entry.size);
+        if let Some(first) = self.first_name(&entry, &path) {
+            window.link(Link { folder, first, entry: Entry { content: Content::default(), ..entry } });
+            return Ok(());
+        }
+        let file = window.file(folder, &entry);
+        self.chunks(file, entry, 0, window, reader)
+    }
+
+    /// The path of a file that this entry is another name of.
+    fn first_name(&mut self, entry: &Entry, path: &[u8]) -> Option<Vec<u8>> {
+        if entry.links < 2 {
+            return None;
+        }
+        let key = (entry.device, entry.inode);
+        let Some((first, to_come)) = self.links.get_mut(&key) else {
+            if self.links.len() < LINKS_MAX {
+                self.links.insert(key, (self.in_target(path), entry.links - 1));
+            }
+            return None;
+        };
+        let first = first.clone();
+        *to_come -= 1;
+        if *to_come == 0 {
+            self.links.remove(&key);
+        }
+        Some(first)
+    }
+
+    /// Adds the file's chunks from `done` bytes on, as many as the window takes.
+    fn chunks(&mut self, file: u32, entry: Entry, done: u64, window: &mut Window, reader: &mut ChunkReader) -> Result<()> {
+        let mut end = 0;
+        let mut stopped = None;
+        visit_items(&entry.content, reader, &mut |visit| {
+            match visit {
+                Visit::Recipe(_) => {}
+                Visit::Hole(..) => {}
+                Visit::Data(chunk, offset) => {
+                    let next = offset + u64::from(chunk.len);
+                    if next > done {
+                        if window.is_full() && entry.content.depth > 0 {
+                            stopped = Some(offset);
+                            return Ok(false);
+                        }
+                        window.chunk(file, &chunk, offset);
+                    }
+                    end = next;
+                }
+            }
+            Ok(true)
+        })?;
+        let has_holes = entry.content.depth > 0 || entry.content.items.iter().any(|item| matches!(item, Item::Hole { .. }));
+        window.files[file as usize].set_size = has_holes || end < entry.size;
+        if let Some(done) = stopped {
+            window.file_continues(file);
+            self.unfinished = Some(Unfinished { folder: self.folder.clone(), entry, done });
+        }
+        Ok(())
+    }
+
+    /// Goes on with the file that the window before could not hold whole.
+    fn resume(&mut self, last: Option<State>, window: &mut Window, reader: &mut ChunkReader) -> Result<()> {
+        let Some(Unfinished { folder, entry, done }) = self.unfinished.take() else { return Ok(()) };
+        let folder = self.number(&folder, window);
+        let file = window.file(folder, &entry);
+        *window.files[file as usize].state.get_mut() = last.unwrap_or(State::Planned);
+        self.chunks(file, entry, done, window, reader)
+    }
+}

@@ -1,0 +1,131 @@
+//! The folder that is restored into. Nothing is ever opened, made or removed outside of it: every path is resolved beneath its descriptor and
+//! through no symbolic link, whatever the snapshot says and whoever changes the folder meanwhile.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::meta::Stat;
+use crate::{Error, Kind, Result, path};
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Longer paths are opened piece by piece: the kernel's limit is 4096 with the final zero.
+const PIECE_BYTES_MAX: usize = 4000;
+
+/// An open target folder.
+pub struct Target {
+    root: OwnedFd,
+}
+
+impl Target {
+    /// Opens the folder, making it and those above it where they are missing. What leads to it may be symbolic links: the user named it.
+    pub fn create(target: &[u8]) -> Result<Self> {
+        let make = || {
+            std::fs::create_dir_all(std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(target)))?;
+            let root = rustix::fs::openat(CWD, target, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            Ok(Self { root })
+        };
+        make().map_err(|e: std::io::Error| Error::io("create the target", target, e))
+    }
+
+    /// A folder in the target: `path` is empty or begins with `/`, as [`path::clean`](crate::path::clean) has it.
+    pub fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let mut rest = path.strip_prefix(b"/").unwrap_or(path);
+        if rest.is_empty() {
+            return rustix::fs::openat(&self.root, ".", FOLDER, Mode::empty());
+        }
+        let mut at: Option<OwnedFd> = None;
+        while !rest.is_empty() {
+            let piece = if rest.len() <= PIECE_BYTES_MAX {
+                std::mem::take(&mut rest)
+            } else {
+                let end = rest[..PIECE_BYTES_MAX].iter().rposition(|&b| b == b'/').ok_or(Errno::NAMETOOLONG)?;
+                let piece = &rest[..end];
+                rest = &rest[end + 1..];
+                piece
+            };
+            let from = at.as_ref().unwrap_or(&self.root).as_fd();
+            at = Some(open_beneath(from, piece)?);
+        }
+        at.ok_or(Errno::INVAL)
+    }
+
+    /// Makes the folder `path` where it is missing; its parent must be there. What stands in its way and is no folder is removed if `replace`.
+    pub fn make_folder(&self, path: &[u8], replace: bool) -> Result<OwnedFd, Errno> {
+        let (parent, name) = path::split(path);
+        let parent = self.open_folder(parent)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                if Stat::at(&parent, name, false)?.kind != Kind::Dir {
+                    if !replace {
+                        return Err(Errno::EXIST);
+                    }
+                    rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
+                    rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
+                }
+            }
+            Err(e) => return Err(e),
+        }
+        rustix::fs::openat(&parent, name, FOLDER, Mode::empty())
+    }
+}
+
+fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(from, path, FOLDER, Mode::empty(), resolve) {
+        // Kernels before 5.6 and some sandboxes have no openat2.
+        Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
+        other => other,
+    }
+}
+
+fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let mut at: Option<OwnedFd> = None;
+    for name in path.split(|&b| b == b'/') {
+        if !path::name_is_safe(name) {
+            return Err(Errno::INVAL);
+        }
+        let dir = at.as_ref().map_or(from, |fd| fd.as_fd());
+        at = Some(rustix::fs::openat(dir, name, FOLDER, Mode::empty())?);
+    }
+    at.ok_or(Errno::INVAL)
+}
+
+/// Removes what stands under `name` in `dir`, so that something else can: a file or link, or an empty folder.
+pub fn clear(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR),
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes `name` in `dir` with everything below; never follows a link. Returns how many things were removed.
+pub fn remove_all(dir: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) => return Ok(1),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(e) => return Err(e),
+    }
+    let folder = rustix::fs::openat(dir, name, FOLDER, Mode::empty())?;
+    let mut removed = 1;
+    for below in names(&folder)? {
+        removed += remove_all(folder.as_fd(), &below)?;
+    }
+    rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?;
+    Ok(removed)
+}
+
+/// The names in a folder, in no order.
+pub fn names(folder: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if !matches!(&name[..], b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}

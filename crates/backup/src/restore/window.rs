@@ -1,0 +1,170 @@
+//! A window: as many of a snapshot's files as fit into the plan's budget. Within a window each container is read once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
+
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ContainerId};
+use parking_lot::Mutex;
+
+use super::apply::Meta;
+use crate::Entry;
+
+/// A window is closed when its plan takes this many bytes of RAM: about 500,000 small files.
+const WINDOW_BYTES_MAX: usize = 72 << 20;
+
+/// A folder of the window.
+pub struct Folder {
+    /// Its path in the target.
+    pub path: Vec<u8>,
+    /// What it is to look like at the end; `None` for the target itself.
+    pub meta: Option<Meta>,
+    /// The number of the folder it lies in; the target's is its own.
+    pub parent: u32,
+    /// More of it follows in the next window: its metadata waits.
+    pub continues: bool,
+}
+
+/// How far a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nothing was done yet.
+    Planned,
+    /// It is there, and gets its bytes.
+    Made,
+    /// What was there stays.
+    Skipped,
+    /// It failed, and that was said.
+    Failed,
+}
+
+/// A file of the window.
+pub struct File {
+    pub folder: u32,
+    pub name: Box<[u8]>,
+    pub size: u64,
+    pub meta: Meta,
+    /// Its size must be set, as writing alone does not reach its end or may not reach it last.
+    pub set_size: bool,
+    pub state: Mutex<State>,
+    to_come: AtomicU32,
+}
+
+impl File {
+    /// Counts `n` chunks as dealt with; true for whoever dealt with the last.
+    pub fn arrived(&self, n: u32) -> bool {
+        self.to_come.fetch_sub(n, AcqRel) == n
+    }
+
+    /// Chunks still to come.
+    pub fn to_come(&self) -> u32 {
+        self.to_come.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// One place that a chunk goes to.
+#[derive(Clone, Copy)]
+pub struct Use {
+    pub container: u32,
+    pub file: u32,
+    pub fingerprint: Fingerprint,
+    pub offset: u64,
+    pub len: u32,
+}
+
+/// A link, pipe, socket or device.
+pub struct Special {
+    pub folder: u32,
+    pub entry: Entry,
+}
+
+/// Another name for a file.
+pub struct Link {
+    pub folder: u32,
+    /// The path of the first, in the target.
+    pub first: Vec<u8>,
+    pub entry: Entry,
+}
+
+/// The plan of a window.
+#[derive(Default)]
+pub struct Window {
+    pub folders: Vec<Folder>,
+    pub files: Vec<File>,
+    pub uses: Vec<Use>,
+    pub containers: Vec<ContainerId>,
+    pub links: Vec<Link>,
+    pub specials: Vec<Special>,
+    numbers: HashMap<ContainerId, u32>,
+    bytes: usize,
+}
+
+impl Window {
+    /// Adds a folder.
+    pub fn folder(&mut self, path: Vec<u8>, parent: u32, meta: Option<Meta>) -> u32 {
+        self.bytes += size_of::<Folder>() + path.len() + 16;
+        self.folders.push(Folder { path, meta, parent, continues: false });
+        self.folders.len() as u32 - 1
+    }
+
+    /// Adds a file that is still without chunks.
+    pub fn file(&mut self, folder: u32, entry: &Entry) -> u32 {
+        self.bytes += size_of::<File>() + entry.name.len() + 16;
+        self.files.push(File {
+            folder,
+            name: entry.name.as_slice().into(),
+            size: entry.size,
+            meta: Meta::of(entry),
+            set_size: false,
+            state: Mutex::new(State::Planned),
+            to_come: AtomicU32::new(0),
+        });
+        self.files.len() as u32 - 1
+    }
+
+    /// Adds a chunk of the file that was added last.
+    pub fn chunk(&mut self, file: u32, chunk: &ChunkRef, offset: u64) {
+        self.bytes += size_of::<Use>();
+        let next = self.containers.len() as u32;
+        let container = *self.numbers.entry(chunk.container).or_insert_with(|| {
+            self.containers.push(chunk.container);
+            next
+        });
+        *self.files[file as usize].to_come.get_mut() += 1;
+        self.uses.push(Use { container, file, fingerprint: chunk.fingerprint, offset, len: chunk.len });
+    }
+
+    /// Adds another name of a file that came before.
+    pub fn link(&mut self, link: Link) {
+        self.bytes += size_of::<Link>() + link.entry.name.len() + link.first.len() + 32;
+        self.links.push(link);
+    }
+
+    /// Adds a link, pipe, socket or device.
+    pub fn special(&mut self, special: Special) {
+        self.bytes += size_of::<Special>() + special.entry.name.len() + special.entry.target.len() + 32;
+        self.specials.push(special);
+    }
+
+    /// The rest of this file comes in the next window: it is not complete when its chunks of this one are there.
+    pub fn file_continues(&mut self, file: u32) {
+        *self.files[file as usize].to_come.get_mut() += 1;
+    }
+
+    /// Whether nothing more should be added.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= WINDOW_BYTES_MAX
+    }
+
+    /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.
+    pub fn by_container(&mut self) -> Vec<(ContainerId, std::ops::Range<usize>)> {
+        self.uses.sort_unstable_by(|a, b| (a.container, a.fingerprint, a.file, a.offset).cmp(&(b.container, b.fingerprint, b.file, b.offset)));
+        let mut ranges = Vec::with_capacity(self.containers.len());
+        let mut start = 0;
+        for group in self.uses.chunk_by(|a, b| a.container == b.container) {
+            ranges.push((self.containers[group[0].container as usize], start..start + group.len()));
+            start += group.len();
+        }
+        ranges
+    }
+}

@@ -1,0 +1,404 @@
+//! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get their metadata.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::apply::{Applier, Meta, Missed};
+use super::target::{Target, clear};
+use super::window::{File, Link, Special, State, Use, Window};
+use super::{Options, Overwrite};
+use crate::meta::Stat;
+use crate::path::{join, split};
+use crate::{Error, Events, Kind, Progress, Result};
+
+/// A batch for a writer: this many bytes of chunks,
+const BATCH_BYTES: usize = 512 << 10;
+/// or this many places they go to.
+const BATCH_PLACES: usize = 256;
+/// Batches between readers and writers.
+const BATCHES_AHEAD: usize = 8;
+/// Folders kept open.
+const FOLDERS_OPEN_MAX: usize = 384;
+
+/// What all windows of a restore share.
+pub struct Writer<'a> {
+    pub target: &'a Target,
+    pub session: &'a Session,
+    pub options: &'a Options,
+    pub applier: Applier,
+    pub progress: &'a Progress,
+    pub events: &'a dyn Events,
+    pub skipped: AtomicU64,
+    pub failed: AtomicU64,
+}
+
+/// Chunks and where they go.
+struct Batch {
+    buffer: Vec<u8>,
+    places: Vec<Place>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    file: u32,
+    offset: u64,
+    start: usize,
+    len: usize,
+}
+
+/// One window being carried out.
+struct Run<'a> {
+    all: &'a Writer<'a>,
+    window: &'a Window,
+    folders: Mutex<OpenFolders>,
+}
+
+/// Descriptors of folders, the oldest given up first.
+#[derive(Default)]
+struct OpenFolders {
+    open: HashMap<u32, Arc<OwnedFd>>,
+    order: VecDeque<u32>,
+}
+
+impl Writer<'_> {
+    /// Everything of the window, but for folders and a file that continue in the next; how far that file is.
+    pub fn carry_out(&self, window: &mut Window, last_continues: bool) -> Result<Option<State>> {
+        let containers = window.by_container();
+        let window = &*window;
+        let run = Run { all: self, window, folders: Mutex::default() };
+        let (batches, queue) = bounded(BATCHES_AHEAD);
+        let next = AtomicUsize::new(0);
+        let read = |batches: Sender<Batch>| -> Result<()> {
+            let mut reader = self.session.reader()?;
+            while let Some((id, uses)) = containers.get(next.fetch_add(1, Relaxed)) {
+                self.progress.check()?;
+                run.read_container(*id, &window.uses[uses.clone()], &mut reader, &batches)?;
+            }
+            Ok(())
+        };
+        let (read, run) = (&read, &run);
+        let result: Result<()> = std::thread::scope(|scope| {
+            (0..self.options.writers.max(1)).for_each(|_| drop(scope.spawn(|| run.write(&queue))));
+            let start = |batches: Sender<Batch>| scope.spawn(move || read(batches));
+            let readers: Vec<_> = (0..self.options.readers.max(1)).map(|_| start(batches.clone())).collect();
+            run.files_without_chunks(&batches);
+            drop(batches);
+            readers.into_iter().map(|reader| reader.join().expect("a reader's own mistakes are ours")).collect()
+        });
+        result?;
+        window.specials.iter().for_each(|special| run.special(special));
+        window.links.iter().for_each(|link| run.link(link));
+        run.finish_folders();
+        let last = window.files.last().filter(|_| last_continues);
+        Ok(last.map(|file| *file.state.lock()))
+    }
+}
+
+impl Run<'_> {
+    /// Reads one container and hands its chunks out. What it does not give is looked for elsewhere; what is nowhere is told per file.
+    fn read_container(&self, id: ContainerId, uses: &[Use], reader: &mut ChunkReader, batches: &Sender<Batch>) -> Result<()> {
+        let mut groups: Vec<&[Use]> = uses.chunk_by(|a, b| a.fingerprint == b.fingerprint).collect();
+        let wanted: Vec<Fingerprint> = groups.iter().map(|group| group[0].fingerprint).collect();
+        let mut seen = vec![false; wanted.len()];
+        let mut batch = Batch::new();
+        // A container that cannot be read, or not to its end, hurts the chunks that it did not give; those are asked for one by one.
+        let _ = reader.read_container(id, &wanted, &mut |fingerprint, bytes| {
+            if let Ok(at) = wanted.binary_search(fingerprint)
+                && !std::mem::replace(&mut seen[at], true)
+            {
+                self.hand_out(bytes, groups[at], &mut batch, batches);
+            }
+            Ok(())
+        });
+        groups.retain({
+            let mut seen = seen.iter();
+            move |_| !seen.next().expect("one a group")
+        });
+        for group in groups {
+            let Use { fingerprint, len, .. } = group[0];
+            match reader.read(&ChunkRef { fingerprint, container: id, len }) {
+                Ok(bytes) => self.hand_out(&bytes, group, &mut batch, batches),
+                Err(e) => self.lost(group, &Error::Store(e)),
+            }
+        }
+        batch.send(batches);
+        Ok(())
+    }
+
+    fn hand_out(&self, bytes: &[u8], group: &[Use], batch: &mut Batch, batches: &Sender<Batch>) {
+        if batch.buffer.len() + bytes.len() > BATCH_BYTES {
+            batch.send(batches);
+        }
+        let mut start = batch.buffer.len();
+        batch.buffer.extend_from_slice(bytes);
+        for one in group {
+            if one.len as usize != bytes.len() {
+                self.lost(&[*one], &Error::Usage(format!("a chunk has {} bytes, expected {}", bytes.len(), one.len)));
+                continue;
+            }
+            if batch.places.len() >= BATCH_PLACES {
+                batch.send(batches);
+                start = 0;
+                batch.buffer.extend_from_slice(bytes);
+            }
+            batch.places.push(Place { file: one.file, offset: one.offset, start, len: bytes.len() });
+        }
+    }
+
+    fn lost(&self, group: &[Use], error: &Error) {
+        for files in group.chunk_by(|a, b| a.file == b.file) {
+            let file = &self.window.files[files[0].file as usize];
+            let before = std::mem::replace(&mut *file.state.lock(), State::Failed);
+            if before != State::Failed {
+                self.failed(&self.path(file), error);
+            }
+            self.arrived(file, files.len() as u32, None);
+        }
+    }
+
+    fn files_without_chunks(&self, batches: &Sender<Batch>) {
+        let mut batch = Batch::new();
+        let empty = self.window.files.iter().enumerate().filter(|(_, file)| file.to_come() == 0);
+        let empty: Vec<u32> = empty.map(|(number, _)| number as u32).collect();
+        for file in empty {
+            batch.places.push(Place { file, offset: 0, start: 0, len: 0 });
+            if batch.places.len() >= BATCH_PLACES {
+                batch.send(batches);
+            }
+        }
+        batch.send(batches);
+    }
+
+    /// A writer thread.
+    fn write(&self, queue: &Receiver<Batch>) {
+        for mut batch in queue {
+            batch.places.sort_unstable_by_key(|place| (place.file, place.offset));
+            for places in batch.places.chunk_by(|a, b| a.file == b.file) {
+                self.write_file(&self.window.files[places[0].file as usize], places, &batch.buffer);
+            }
+        }
+    }
+
+    fn write_file(&self, file: &File, places: &[Place], buffer: &[u8]) {
+        let result = self.open_file(file).and_then(|fd| {
+            if let Some(fd) = &fd {
+                write_places(fd, places, buffer)?;
+            }
+            Ok(fd)
+        });
+        let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
+        match result {
+            Ok(fd) => self.arrived(file, chunks, fd),
+            Err(e) => {
+                let before = std::mem::replace(&mut *file.state.lock(), State::Failed);
+                if before != State::Failed {
+                    let path = self.path(file);
+                    self.failed(&path, &Error::io("write", &path, e));
+                }
+                self.arrived(file, chunks, None);
+            }
+        }
+    }
+
+    /// Some chunks of a file are dealt with; whoever deals with the last completes it.
+    fn arrived(&self, file: &File, chunks: u32, fd: Option<OwnedFd>) {
+        let is_last = if chunks == 0 { file.to_come() == 0 } else { file.arrived(chunks) };
+        let state = *file.state.lock();
+        if is_last && state == State::Made {
+            let Some(fd) = fd else { return };
+            let missed = self.all.applier.to_open(fd.as_fd(), &file.meta);
+            self.tell_missed(missed, || self.path(file));
+            Progress::add(&self.all.progress.files_done, 1);
+            Progress::add(&self.all.progress.bytes_done, file.size);
+            self.all.progress.current.lock().clone_from(&self.window.folders[file.folder as usize].path);
+        }
+    }
+
+    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
+    fn open_file(&self, file: &File) -> Result<Option<OwnedFd>, Errno> {
+        let mut state = file.state.lock();
+        let dir = match *state {
+            State::Skipped | State::Failed => return Ok(None),
+            State::Planned | State::Made => self.folder(file.folder)?,
+        };
+        if *state == State::Made {
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            return rustix::fs::openat(&*dir, &file.name[..], flags, Mode::empty()).map(Some);
+        }
+        let made = self.make(&dir, &file.name, file.size, &file.meta, || {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(&*dir, &file.name[..], flags, Mode::RUSR | Mode::WUSR)
+        })?;
+        if let Some(fd) = &made
+            && file.set_size
+        {
+            rustix::fs::ftruncate(fd, file.size)?;
+        }
+        *state = if made.is_some() { State::Made } else { State::Skipped };
+        Ok(made)
+    }
+
+    /// Makes something under a name; what is in the way stays (`None`) or goes, as the user asked.
+    fn make<T>(&self, dir: &OwnedFd, name: &[u8], size: u64, meta: &Meta, make: impl Fn() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
+        match make() {
+            Err(Errno::EXIST) => {}
+            other => return other.map(Some),
+        }
+        let there = Stat::at(dir, name, false)?;
+        let keep = match self.all.options.overwrite {
+            Overwrite::Always => false,
+            Overwrite::Never => true,
+            Overwrite::IfNewer => there.mtime >= meta.mtime,
+            Overwrite::IfChanged => there.kind == Kind::File && (there.size, there.mtime) == (size, meta.mtime),
+        };
+        if keep {
+            self.all.skipped.fetch_add(1, Relaxed);
+            return Ok(None);
+        }
+        clear(dir.as_fd(), name)?;
+        make().map(Some)
+    }
+
+    fn special(&self, special: &Special) {
+        let Special { folder, entry } = special;
+        let meta = Meta::of(entry);
+        let made = self.folder(*folder).and_then(|dir| {
+            let made = self.make(&dir, &entry.name, 0, &meta, || make_special(&dir, entry))?;
+            Ok(made.map(|()| self.all.applier.to_special(dir.as_fd(), &entry.name, entry.kind, &meta)))
+        });
+        let path = join(&self.window.folders[*folder as usize].path, &entry.name);
+        match made {
+            Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
+            Err(e) => self.failed(&path, &Error::io("create", &path, e)),
+        }
+    }
+
+    fn link(&self, link: &Link) {
+        let Link { folder, first, entry } = link;
+        let (first_folder, first_name) = split(first);
+        let made = self.folder(*folder).and_then(|dir| {
+            let first_dir = self.all.target.open_folder(first_folder)?;
+            let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, &entry.name[..], AtFlags::empty());
+            self.make(&dir, &entry.name, entry.size, &Meta::of(entry), make)
+        });
+        Progress::add(&self.all.progress.files_done, 1);
+        Progress::add(&self.all.progress.bytes_done, entry.size);
+        if let Err(e) = made {
+            let path = join(&self.window.folders[*folder as usize].path, &entry.name);
+            self.failed(&path, &Error::io("link", &path, e));
+        }
+    }
+
+    /// A folder of the window, made with those above it where they are missing.
+    fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = self.folders.lock().open.get(&number) {
+            return Ok(fd.clone());
+        }
+        let folder = &self.window.folders[number as usize];
+        let opened = match self.all.target.open_folder(&folder.path) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
+                self.folder(folder.parent)?;
+                self.all.target.make_folder(&folder.path, self.all.options.overwrite != Overwrite::Never)?
+            }
+            other => other?,
+        };
+        let fd = Arc::new(opened);
+        let mut folders = self.folders.lock();
+        if folders.open.insert(number, fd.clone()).is_none() {
+            folders.order.push_back(number);
+        }
+        if folders.order.len() > FOLDERS_OPEN_MAX
+            && let Some(oldest) = folders.order.pop_front()
+        {
+            folders.open.remove(&oldest);
+        }
+        Ok(fd)
+    }
+
+    /// Folders that are complete get their metadata, the deepest first: what they are set to may lock us out of what is below.
+    fn finish_folders(&self) {
+        for (number, folder) in self.window.folders.iter().enumerate().rev() {
+            let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else { continue };
+            match self.folder(number as u32) {
+                Ok(fd) => self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || folder.path.clone()),
+                Err(e) => self.failed(&folder.path, &Error::io("create the folder", &folder.path, e)),
+            }
+            Progress::add(&self.all.progress.dirs_done, 1);
+        }
+    }
+
+    fn path(&self, file: &File) -> Vec<u8> {
+        join(&self.window.folders[file.folder as usize].path, &file.name)
+    }
+
+    fn failed(&self, path: &[u8], error: &Error) {
+        self.all.failed.fetch_add(1, Relaxed);
+        Progress::add(&self.all.progress.errors, 1);
+        self.all.events.error(path, error);
+    }
+
+    fn tell_missed(&self, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
+        if missed.is_empty() {
+            return;
+        }
+        let path = path();
+        missed.into_iter().for_each(|(op, e)| self.failed(&path, &Error::io(op, &path, e)));
+    }
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self { buffer: Vec::with_capacity(BATCH_BYTES), places: Vec::new() }
+    }
+
+    fn send(&mut self, batches: &Sender<Batch>) {
+        if !self.places.is_empty() {
+            // Writers only end after all batches: nobody has dropped the other end.
+            let _ = batches.send(std::mem::replace(self, Self::new()));
+        }
+        self.buffer.clear();
+    }
+}
+
+/// Writes the places; neighbours in the file that are neighbours in the buffer go together.
+fn write_places(fd: &OwnedFd, places: &[Place], buffer: &[u8]) -> Result<(), Errno> {
+    let mut places = places.iter().copied().peekable();
+    while let Some(mut place) = places.next() {
+        while let Some(next) = places.next_if(|next| next.offset == place.offset + place.len as u64 && next.start == place.start + place.len) {
+            place.len += next.len;
+        }
+        let mut written = 0;
+        while written < place.len {
+            let bytes = &buffer[place.start + written..place.start + place.len];
+            match rustix::io::pwrite(fd, bytes, place.offset + written as u64) {
+                Ok(n) => written += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn make_special(dir: &OwnedFd, entry: &crate::Entry) -> Result<(), Errno> {
+    let name = &entry.name[..];
+    let mode = Mode::RUSR | Mode::WUSR;
+    let node = |kind, device| rustix::fs::mknodat(dir, name, kind, mode, device);
+    match entry.kind {
+        Kind::Symlink => rustix::fs::symlinkat(&entry.target[..], dir, name),
+        Kind::Fifo => node(FileType::Fifo, 0),
+        Kind::Socket => node(FileType::Socket, 0),
+        Kind::CharDevice => node(FileType::CharacterDevice, entry.rdev),
+        Kind::BlockDevice => node(FileType::BlockDevice, entry.rdev),
+        Kind::File | Kind::Dir => Err(Errno::INVAL),
+    }
+}

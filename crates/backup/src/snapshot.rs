@@ -1,0 +1,297 @@
+//! The snapshot's root object: who, when, what, and the table of its leaves. FORMAT.md, "Snapshot".
+//!
+//! Fields are numbered and length-prefixed: a reader skips numbers it does not know, so later versions can say more.
+
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ContainerId};
+
+use crate::wire::{Reader, put, put_bytes, zigzag};
+use crate::{Result, Time};
+
+/// The version of the root's format that is written.
+pub const VERSION: u8 = 1;
+/// A table of leaves up to this length stands in the root; a longer one in chunks of its own.
+pub const TABLE_INLINE_MAX: usize = 32 << 10;
+
+/// What a backup read and stored.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Summary {
+    /// Files that the parent did not have.
+    pub files_new: u64,
+    /// Files whose content or metadata changed.
+    pub files_changed: u64,
+    /// Files as the parent has them.
+    pub files_unmodified: u64,
+    /// Folders that the parent did not have.
+    pub dirs_new: u64,
+    /// Folders whose metadata changed.
+    pub dirs_changed: u64,
+    /// Folders as the parent has them.
+    pub dirs_unmodified: u64,
+    /// Links, pipes, devices.
+    pub others: u64,
+    /// Everything that was looked at: files.
+    pub total_files_processed: u64,
+    /// Bytes of all files, holes not counted.
+    pub total_bytes_processed: u64,
+    /// Bytes that were read from the source.
+    pub bytes_read: u64,
+    /// New chunks of file contents.
+    pub data_chunks: u64,
+    /// New chunks of leaves and recipes.
+    pub tree_chunks: u64,
+    /// Bytes of new chunks before compression.
+    pub data_added: u64,
+    /// Bytes that the repository grew by.
+    pub data_added_packed: u64,
+    /// Paths that could not be read.
+    pub errors: u64,
+    /// When it began, nanoseconds since 1970.
+    pub started_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub duration_ns: u64,
+}
+
+impl Summary {
+    fn fields(&self) -> [u64; 17] {
+        let s = self;
+        [
+            s.files_new, s.files_changed, s.files_unmodified, s.dirs_new, s.dirs_changed, s.dirs_unmodified, s.others,
+            s.total_files_processed, s.total_bytes_processed, s.bytes_read, s.data_chunks, s.tree_chunks, s.data_added,
+            s.data_added_packed, s.errors, s.started_ns, s.duration_ns,
+        ]
+    }
+
+    fn from_fields(f: [u64; 17]) -> Self {
+        Self {
+            files_new: f[0], files_changed: f[1], files_unmodified: f[2], dirs_new: f[3], dirs_changed: f[4], dirs_unmodified: f[5],
+            others: f[6], total_files_processed: f[7], total_bytes_processed: f[8], bytes_read: f[9], data_chunks: f[10],
+            tree_chunks: f[11], data_added: f[12], data_added_packed: f[13], errors: f[14], started_ns: f[15], duration_ns: f[16],
+        }
+    }
+}
+
+/// One leaf of a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeafRef {
+    /// Where its chunk is.
+    pub chunk: ChunkRef,
+    /// The folder of its first entry.
+    pub folder: Vec<u8>,
+    /// The name of its first entry.
+    pub name: Vec<u8>,
+}
+
+/// Where the table of leaves is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Table {
+    /// In the root itself.
+    Inline(Vec<LeafRef>),
+    /// In chunks, each a list of leaves as [`encode_table`] writes it, in order.
+    Chunks(Vec<ChunkRef>),
+}
+
+/// The root object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// When the backup began.
+    pub time: Time,
+    /// On which machine.
+    pub host: String,
+    /// By whom.
+    pub user: String,
+    /// By whom, as numbers: user and group.
+    pub uid_gid: (u32, u32),
+    /// What was backed up: absolute paths, sorted.
+    pub paths: Vec<Vec<u8>>,
+    /// The user's words, sorted, each once.
+    pub tags: Vec<String>,
+    /// The snapshot that unchanged files were taken from.
+    pub parent: Option<[u8; 32]>,
+    /// The first of the snapshots that this one replaces with other tags.
+    pub original: Option<[u8; 32]>,
+    /// Which program wrote it.
+    pub program: String,
+    /// Patterns that were left out, as given.
+    pub excludes: Vec<Vec<u8>>,
+    /// What the backup did.
+    pub summary: Summary,
+    /// Its leaves.
+    pub table: Table,
+}
+
+#[derive(Clone, Copy)]
+enum Field {
+    Time = 1,
+    Host = 2,
+    User = 3,
+    UidGid = 4,
+    Path = 5,
+    Tag = 6,
+    Parent = 7,
+    Original = 8,
+    Program = 9,
+    Exclude = 10,
+    Summary = 11,
+    TableInline = 12,
+    TableChunk = 13,
+}
+
+impl Snapshot {
+    /// The root's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        let mut field = |field: Field, bytes: &[u8]| {
+            put(&mut out, field as u64);
+            put_bytes(&mut out, bytes);
+        };
+        field(Field::Time, &numbers(&[zigzag(self.time.secs), u64::from(self.time.nanos)]));
+        field(Field::Host, self.host.as_bytes());
+        field(Field::User, self.user.as_bytes());
+        field(Field::UidGid, &numbers(&[self.uid_gid.0.into(), self.uid_gid.1.into()]));
+        self.paths.iter().for_each(|path| field(Field::Path, path));
+        self.tags.iter().for_each(|tag| field(Field::Tag, tag.as_bytes()));
+        self.parent.iter().for_each(|id| field(Field::Parent, id));
+        self.original.iter().for_each(|id| field(Field::Original, id));
+        field(Field::Program, self.program.as_bytes());
+        self.excludes.iter().for_each(|pattern| field(Field::Exclude, pattern));
+        field(Field::Summary, &numbers(&self.summary.fields()));
+        match &self.table {
+            Table::Inline(leaves) => field(Field::TableInline, &encode_table(leaves)),
+            Table::Chunks(chunks) => chunks.iter().for_each(|chunk| field(Field::TableChunk, &encode_ref(chunk))),
+        }
+        out
+    }
+
+    /// The root that `bytes` hold.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new("snapshot", bytes);
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
+        }
+        let mut snapshot = Self::empty();
+        let mut chunks = Vec::new();
+        while reader.left() > 0 {
+            let number = reader.varint()?;
+            let mut value = reader.column("snapshot")?;
+            if !snapshot.read_field(number, &mut value, &mut chunks)? {
+                continue;
+            }
+            value.end()?;
+        }
+        if !chunks.is_empty() {
+            snapshot.table = Table::Chunks(chunks);
+        }
+        Ok(snapshot)
+    }
+
+    fn empty() -> Self {
+        Self {
+            time: Time::default(),
+            host: String::new(),
+            user: String::new(),
+            uid_gid: (0, 0),
+            paths: Vec::new(),
+            tags: Vec::new(),
+            parent: None,
+            original: None,
+            program: String::new(),
+            excludes: Vec::new(),
+            summary: Summary::default(),
+            table: Table::Inline(Vec::new()),
+        }
+    }
+
+    /// False where the number is unknown: the value is then left unread.
+    fn read_field(&mut self, number: u64, value: &mut Reader<'_>, chunks: &mut Vec<ChunkRef>) -> Result<bool> {
+        match number {
+            n if n == Field::Time as u64 => {
+                self.time = Time { secs: value.signed()?, nanos: value.small()? };
+                if self.time.nanos >= 1_000_000_000 {
+                    return Err(value.fail("nanoseconds of no second"));
+                }
+            }
+            n if n == Field::Host as u64 => self.host = rest_text(value)?,
+            n if n == Field::User as u64 => self.user = rest_text(value)?,
+            n if n == Field::UidGid as u64 => self.uid_gid = (value.small()?, value.small()?),
+            n if n == Field::Path as u64 => self.paths.push(value.take(value.left())?.to_vec()),
+            n if n == Field::Tag as u64 => self.tags.push(rest_text(value)?),
+            n if n == Field::Parent as u64 => self.parent = Some(value.array()?),
+            n if n == Field::Original as u64 => self.original = Some(value.array()?),
+            n if n == Field::Program as u64 => self.program = rest_text(value)?,
+            n if n == Field::Exclude as u64 => self.excludes.push(value.take(value.left())?.to_vec()),
+            n if n == Field::Summary as u64 => {
+                let mut fields = [0; 17];
+                for field in &mut fields {
+                    *field = value.varint()?;
+                }
+                self.summary = Summary::from_fields(fields);
+            }
+            n if n == Field::TableInline as u64 => self.table = Table::Inline(decode_table(value.take(value.left())?)?),
+            n if n == Field::TableChunk as u64 => chunks.push(read_ref(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn numbers(numbers: &[u64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    numbers.iter().for_each(|n| put(&mut out, *n));
+    out
+}
+
+fn rest_text(value: &mut Reader<'_>) -> Result<String> {
+    let bytes = value.take(value.left())?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| value.fail("text is not UTF-8"))
+}
+
+fn encode_ref(chunk: &ChunkRef) -> Vec<u8> {
+    let mut out = Vec::with_capacity(45);
+    put_ref(&mut out, chunk);
+    out
+}
+
+fn put_ref(out: &mut Vec<u8>, chunk: &ChunkRef) {
+    out.extend_from_slice(&chunk.fingerprint.0);
+    out.extend_from_slice(&chunk.container.0.to_le_bytes());
+    put(out, u64::from(chunk.len));
+}
+
+fn read_ref(reader: &mut Reader<'_>) -> Result<ChunkRef> {
+    Ok(ChunkRef { fingerprint: Fingerprint(reader.array()?), container: ContainerId(reader.u64_le()?), len: reader.small()? })
+}
+
+/// A list of leaves: reference, folder (front-coded against the one before), name of the first entry.
+pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, leaves.len() as u64);
+    let mut before: &[u8] = b"";
+    for leaf in leaves {
+        put_ref(&mut out, &leaf.chunk);
+        let shared = before.iter().zip(&leaf.folder).take_while(|(a, b)| a == b).count();
+        put(&mut out, shared as u64);
+        put_bytes(&mut out, &leaf.folder[shared..]);
+        put_bytes(&mut out, &leaf.name);
+        before = &leaf.folder;
+    }
+    out
+}
+
+/// The list that [`encode_table`] wrote.
+pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
+    let mut reader = Reader::new("table of leaves", bytes);
+    let count = reader.count()?;
+    let mut leaves: Vec<LeafRef> = Vec::new();
+    for _ in 0..count {
+        let chunk = read_ref(&mut reader)?;
+        let shared: usize = reader.small()?;
+        let before = leaves.last().map_or(&b""[..], |leaf| &leaf.folder);
+        let start = before.get(..shared).ok_or_else(|| reader.fail("shares more than the folder before has"))?;
+        let folder = [start, reader.bytes()?].concat();
+        leaves.push(LeafRef { chunk, folder, name: reader.bytes()?.to_vec() });
+    }
+    reader.end()?;
+    Ok(leaves)
+}

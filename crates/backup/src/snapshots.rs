@@ -1,0 +1,109 @@
+//! The snapshots of a repository: list, find, group, tag, forget one.
+
+use onefold_store::{Repository, RootId};
+
+use crate::snapshot::{Snapshot, Table};
+use crate::{Error, Result};
+
+/// A snapshot with its name. Where many are listed, tables of leaves are left out.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its name.
+    pub id: RootId,
+    /// What it says of itself.
+    pub snapshot: Snapshot,
+}
+
+/// All snapshots, oldest first, without their tables. One that cannot be read is given to `damaged` and left out.
+pub fn list(repository: &Repository, damaged: &mut dyn FnMut(RootId, Error)) -> Result<Vec<Named>> {
+    let mut all = Vec::new();
+    for id in repository.roots()? {
+        match load(repository, id) {
+            Ok(mut named) => {
+                named.snapshot.table = Table::Inline(Vec::new());
+                all.push(named);
+            }
+            Err(e) => damaged(id, e),
+        }
+    }
+    all.sort_by(|a, b| (a.snapshot.time, a.id).cmp(&(b.snapshot.time, b.id)));
+    Ok(all)
+}
+
+/// One snapshot, whole.
+pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
+    Ok(Named { id, snapshot: Snapshot::decode(&repository.root(&id)?)? })
+}
+
+/// Which snapshots are meant: all conditions that are given must hold.
+#[derive(Clone, Default, Debug)]
+pub struct Filter {
+    /// One of these hosts.
+    pub hosts: Vec<String>,
+    /// For one of these lists, all of its tags. An empty list asks for snapshots without tags.
+    pub tags: Vec<Vec<String>>,
+    /// All of these paths.
+    pub paths: Vec<Vec<u8>>,
+}
+
+impl Filter {
+    /// Whether `snapshot` is meant.
+    pub fn matches(&self, snapshot: &Snapshot) -> bool {
+        let has_all = |tags: &Vec<String>| if tags.is_empty() { snapshot.tags.is_empty() } else { tags.iter().all(|tag| snapshot.tags.contains(tag)) };
+        (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
+            && (self.tags.is_empty() || self.tags.iter().any(has_all))
+            && self.paths.iter().all(|path| snapshot.paths.contains(path))
+    }
+}
+
+/// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only one has it.
+pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
+    let missing = |what: String| Err(Error::NotFound(what));
+    if name == "latest" {
+        let all = list(repository, &mut |_, _| {})?;
+        return match all.iter().rfind(|named| filter.matches(&named.snapshot)) {
+            Some(named) => load(repository, named.id),
+            None => missing("no snapshot matches".into()),
+        };
+    }
+    let ids: Vec<RootId> = repository.roots()?.into_iter().filter(|id| hex(id).starts_with(name)).collect();
+    match ids[..] {
+        [id] if !name.is_empty() => load(repository, id),
+        [] => missing(format!("no snapshot {name}")),
+        _ => missing(format!("{name} is the beginning of {} snapshots", ids.len())),
+    }
+}
+
+/// A snapshot's name in hexadecimal.
+pub fn hex(id: &RootId) -> String {
+    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What to do with tags.
+#[derive(Clone, Default, Debug)]
+pub struct Retag {
+    /// Instead of all tags.
+    pub set: Option<Vec<String>>,
+    /// Added.
+    pub add: Vec<String>,
+    /// Taken away.
+    pub remove: Vec<String>,
+}
+
+/// Changes a snapshot's tags: a new root replaces the old. `None`: nothing to change.
+pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Option<RootId>> {
+    let Named { mut snapshot, .. } = load(repository, id)?;
+    let mut tags = retag.set.clone().unwrap_or_else(|| snapshot.tags.clone());
+    tags.extend(retag.add.iter().cloned());
+    tags.retain(|tag| !retag.remove.contains(tag));
+    tags.sort();
+    tags.dedup();
+    if tags == snapshot.tags {
+        return Ok(None);
+    }
+    snapshot.tags = tags;
+    snapshot.original = snapshot.original.or(Some(id.0));
+    let new = repository.put_root(&snapshot.encode())?;
+    repository.remove_root(&id)?;
+    Ok(Some(new))
+}

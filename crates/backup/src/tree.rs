@@ -1,0 +1,194 @@
+//! A snapshot's entries, read leaf by leaf: in order from the start, or from any path.
+
+use std::collections::VecDeque;
+
+use onefold_store::{ChunkReader, ChunkRef};
+
+use crate::leaf::{Leaf, recipe};
+use crate::path::entry_order;
+use crate::snapshot::{LeafRef, Snapshot, Table, decode_table};
+use crate::{Content, Entry, Item, Result};
+
+/// The entries of one snapshot. Holds the table of leaves (about 100 bytes per 1,500 entries) and nothing else.
+pub struct Tree {
+    leaves: Vec<LeafRef>,
+}
+
+impl Tree {
+    /// Reads the snapshot's table of leaves.
+    pub fn open(snapshot: &Snapshot, reader: &mut ChunkReader) -> Result<Self> {
+        let leaves = match &snapshot.table {
+            Table::Inline(leaves) => leaves.clone(),
+            Table::Chunks(chunks) => {
+                let mut leaves = Vec::new();
+                for chunk in chunks {
+                    leaves.append(&mut decode_table(&reader.read(chunk)?)?);
+                }
+                leaves
+            }
+        };
+        Ok(Self { leaves })
+    }
+
+    /// All leaves, in order.
+    pub fn leaves(&self) -> &[LeafRef] {
+        &self.leaves
+    }
+
+    /// The number of the leaf that holds the entry with this key, if any holds it.
+    pub fn leaf_of(&self, folder: &[u8], name: &[u8]) -> usize {
+        let after = self.leaves.partition_point(|leaf| entry_order((&leaf.folder, &leaf.name), (folder, name)).is_le());
+        after.saturating_sub(1)
+    }
+
+    /// Entries in order, from the first whose key is not below (folder, name).
+    pub fn cursor_at(&self, folder: &[u8], name: &[u8]) -> Cursor<'_> {
+        let skip = Some((folder.to_vec(), name.to_vec()));
+        Cursor { next_leaf: self.leaf_of(folder, name), skip, ..self.cursor() }
+    }
+
+    /// All entries in order.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor { tree: self, next_leaf: 0, runs: VecDeque::new(), entries: VecDeque::new(), skip: None }
+    }
+
+    /// The entry at `path` (clean, not the root), if there is one.
+    pub fn entry(&self, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
+        let (folder, name) = crate::path::split(path);
+        let mut cursor = self.cursor_at(folder, name);
+        let found = cursor.peek(reader)?.is_some_and(|key| key == (folder, name));
+        Ok(if found { cursor.next(reader)?.map(|(_, entry)| entry) } else { None })
+    }
+}
+
+/// Reads and decodes one leaf.
+pub fn read_leaf(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<Leaf> {
+    crate::leaf::decode(&reader.read(&leaf.chunk)?)
+}
+
+/// A place among a snapshot's entries. One leaf is in RAM at a time.
+pub struct Cursor<'a> {
+    tree: &'a Tree,
+    next_leaf: usize,
+    runs: VecDeque<crate::leaf::Run>,
+    entries: VecDeque<Entry>,
+    skip: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Cursor<'_> {
+    /// (folder, name) of the entry that [`next`](Self::next) will give.
+    pub fn peek(&mut self, reader: &mut ChunkReader) -> Result<Option<(&[u8], &[u8])>> {
+        self.load(reader)?;
+        Ok(self.runs.front().map(|run| (&run.folder[..], &self.entries[0].name[..])))
+    }
+
+    /// The next entry with its folder.
+    pub fn next(&mut self, reader: &mut ChunkReader) -> Result<Option<(Vec<u8>, Entry)>> {
+        self.load(reader)?;
+        Ok(self.pop())
+    }
+
+    /// Moves on to the first entry whose key is not below (folder, name), and gives it if that is its key.
+    pub fn advance_to(&mut self, folder: &[u8], name: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
+        loop {
+            let order = match self.peek(reader)? {
+                None => return Ok(None),
+                Some(key) => entry_order(key, (folder, name)),
+            };
+            match order {
+                std::cmp::Ordering::Less => drop(self.pop()),
+                std::cmp::Ordering::Equal => return Ok(self.pop().map(|(_, entry)| entry)),
+                std::cmp::Ordering::Greater => return Ok(None),
+            }
+        }
+    }
+
+    /// At the start of a leaf that is not read yet: its number. Callers that know the leaf may pass it over.
+    pub fn at_leaf(&self) -> Option<usize> {
+        (self.entries.is_empty() && self.skip.is_none() && self.next_leaf < self.tree.leaves.len()).then_some(self.next_leaf)
+    }
+
+    /// Passes over the leaf that [`at_leaf`](Self::at_leaf) named.
+    pub fn skip_leaf(&mut self) {
+        self.next_leaf += 1;
+    }
+
+    fn pop(&mut self) -> Option<(Vec<u8>, Entry)> {
+        let entry = self.entries.pop_front()?;
+        let run = self.runs.front_mut()?;
+        run.count -= 1;
+        let folder = if run.count == 0 { self.runs.pop_front()?.folder } else { run.folder.clone() };
+        Some((folder, entry))
+    }
+
+    fn load(&mut self, reader: &mut ChunkReader) -> Result<()> {
+        while self.entries.is_empty() && self.next_leaf < self.tree.leaves.len() {
+            let leaf = read_leaf(&self.tree.leaves[self.next_leaf], reader)?;
+            self.next_leaf += 1;
+            (self.runs, self.entries) = (leaf.runs.into(), leaf.entries.into());
+            if let Some((folder, name)) = self.skip.take() {
+                while self.runs.front().is_some_and(|run| entry_order((&run.folder, &self.entries[0].name), (&folder, &name)).is_lt()) {
+                    drop(self.pop());
+                }
+                if self.entries.is_empty() {
+                    self.skip = None;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What [`visit_items`] meets.
+pub enum Visit {
+    /// A recipe chunk, before it is read. False: pass over what it holds.
+    Recipe(ChunkRef),
+    /// A chunk of the file's data, at this offset.
+    Data(ChunkRef, u64),
+    /// A hole at this offset, of this length.
+    Hole(u64, u64),
+}
+
+/// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and of the rest whether to go on.
+pub fn visit_items(content: &Content, reader: &mut ChunkReader, visit: &mut dyn FnMut(Visit) -> Result<bool>) -> Result<()> {
+    visit_level(&content.items, content.depth, &mut 0, reader, visit).map(drop)
+}
+
+fn visit_level(
+    items: &[Item],
+    depth: u8,
+    offset: &mut u64,
+    reader: &mut ChunkReader,
+    visit: &mut dyn FnMut(Visit) -> Result<bool>,
+) -> Result<bool> {
+    for item in items {
+        let start = *offset;
+        let on = match *item {
+            Item::Hole { len } => visit(Visit::Hole(start, len))?,
+            Item::Chunk { chunk, .. } if depth == 0 => visit(Visit::Data(chunk, start))?,
+            Item::Chunk { chunk, span } => {
+                if visit(Visit::Recipe(chunk))? {
+                    let below = recipe::decode(&reader.read(&chunk)?, depth - 1)?;
+                    check_span(&below, span)?;
+                    if !visit_level(&below, depth - 1, offset, reader, visit)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+        };
+        if !on {
+            return Ok(false);
+        }
+        *offset = start + item.span();
+    }
+    Ok(true)
+}
+
+fn check_span(items: &[Item], span: u64) -> Result<()> {
+    let sum = items.iter().try_fold(0u64, |sum, item| sum.checked_add(item.span()));
+    match sum == Some(span) {
+        true => Ok(()),
+        false => Err(crate::wire::Reader::new("recipe", b"").fail(format_args!("items cover {sum:?} bytes, expected {span}"))),
+    }
+}

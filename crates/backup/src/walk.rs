@@ -1,0 +1,115 @@
+//! The walk: everything below the sources, in the order of snapshots, looked at by several threads at once.
+//!
+//! What always holds: pieces come in order (see [`path::order`](crate::path::order)) however many threads look; every folder is opened relative
+//! to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames under way lead astray; RAM is
+//! bounded by the look-ahead and by the depth of the tree, not by its size. One folder with millions of names is read in passes, each of which
+//! keeps the next names in order.
+//!
+//! Why threads although one reads in order: a cold scan waits for the disk at each folder and each inode; eight at a time take a third of the time.
+
+mod folder;
+mod schedule;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::exclude::Excludes;
+use crate::meta::Stat;
+use crate::{Error, Result, path};
+use schedule::Schedule;
+
+/// How to walk.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many threads list and stat.
+    pub threads: usize,
+    /// What to leave out.
+    pub excludes: Arc<Excludes>,
+    /// Do not enter other file systems than those of the sources.
+    pub one_file_system: bool,
+}
+
+/// Entries of one folder that follow each other, sorted by name; a folder gives one or more pieces.
+#[derive(Debug)]
+pub struct Piece {
+    /// The folder's path.
+    pub folder: Arc<[u8]>,
+    /// The folder, open; entries are to be opened relative to it.
+    pub dir: Option<Arc<OwnedFd>>,
+    /// What lies in it.
+    pub found: Vec<Found>,
+    /// What could not be looked at: path and reason.
+    pub errors: Vec<(Vec<u8>, Error)>,
+    /// Entries that were left out by request.
+    pub excluded: u64,
+}
+
+/// One entry, as the walk met it.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its name in the folder.
+    pub name: Vec<u8>,
+    /// What `stat` said.
+    pub stat: Stat,
+}
+
+/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything.
+#[derive(Debug, Default)]
+pub(crate) struct Select {
+    children: BTreeMap<Vec<u8>, Arc<Select>>,
+    whole: bool,
+}
+
+impl Select {
+    fn new(sources: &[Vec<u8>]) -> Self {
+        if sources.iter().any(|source| source.is_empty()) {
+            return Self { whole: true, ..Self::default() };
+        }
+        let mut grouped: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+        for source in sources {
+            let rest = &source[1..];
+            let end = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
+            grouped.entry(rest[..end].to_vec()).or_default().push(rest[end..].to_vec());
+        }
+        Self { whole: false, children: grouped.into_iter().map(|(name, below)| (name, Arc::new(Self::new(&below)))).collect() }
+    }
+}
+
+/// A walk under way: an iterator over pieces in order. Dropping it ends its threads.
+pub struct Walk {
+    schedule: Arc<Schedule>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Walk {
+    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries too.
+    pub fn start(sources: &[Vec<u8>], options: &Options) -> Result<Self> {
+        if sources.is_empty() {
+            return Err(Error::Usage("nothing to back up: no path given".into()));
+        }
+        let sources: Vec<_> = sources.iter().map(|source| path::clean(source)).collect();
+        let schedule = Arc::new(Schedule::new(folder::Task::root(Arc::new(Select::new(&sources)))));
+        let worker = || {
+            let (schedule, options) = (schedule.clone(), options.clone());
+            std::thread::Builder::new().name("walk".into()).spawn(move || schedule.work(&options))
+        };
+        let threads: std::io::Result<Vec<_>> = (0..options.threads.max(1)).map(|_| worker()).collect();
+        Ok(Self { threads: threads.map_err(|e| Error::io("start a thread for", b"", e))?, schedule: schedule.clone() })
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        self.schedule.next()
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        self.schedule.stop();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}

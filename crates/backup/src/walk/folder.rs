@@ -1,0 +1,293 @@
+//! Looking at one folder: list its names, then stat them, many names in several tasks.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::schedule::{Done, Key};
+use super::{Found, Options, Piece, Select};
+use crate::exclude::{CACHEDIR_SIGNATURE, Ignore};
+use crate::meta::Stat;
+use crate::{Error, Kind, path};
+
+/// Names that one task stats.
+const PIECE_NAMES: usize = 512;
+/// Names that one pass over a folder keeps, in bytes with overhead.
+const PASS_BYTES_MAX: usize = 16 << 20;
+const NAME_OVERHEAD_BYTES: usize = 32;
+/// Passes are numbered this far apart; more pieces than that do not fit into a pass.
+const PASS_STRIDE: u64 = 1 << 32;
+/// An ignore file is read to this length.
+const IGNORE_FILE_BYTES_MAX: usize = 1 << 20;
+
+/// What a worker does: list a folder, or stat some names of it.
+pub(super) struct Task {
+    step: Step,
+    select: Arc<Select>,
+    ignore: Option<Arc<Ignore>>,
+    /// The file system to stay on.
+    device: Option<u64>,
+}
+
+enum Step {
+    /// Open this name in its parent (none: the root) and list it.
+    Open(Option<(Arc<OwnedFd>, Vec<u8>)>),
+    /// List on after this name.
+    List(Arc<OwnedFd>, Vec<u8>),
+    /// Stat these names, given with their inode numbers.
+    Stat(Arc<OwnedFd>, Vec<(Vec<u8>, u64)>),
+}
+
+impl Task {
+    pub fn root(select: Arc<Select>) -> (Key, Task) {
+        (Key { folder: Arc::from(&b""[..]), piece: 0 }, Task { step: Step::Open(None), select, ignore: None, device: None })
+    }
+
+    pub fn run(self, key: &Key, options: &Options) -> Done {
+        let mut look = Look { key, options, select: self.select, ignore: self.ignore, device: self.device, piece: empty(key), next: Vec::new() };
+        let result = match self.step {
+            Step::Open(place) => look.open(place),
+            Step::List(dir, after) => look.list(&dir, Some(after)),
+            Step::Stat(dir, names) => {
+                look.stat_all(dir, names);
+                Ok(())
+            }
+        };
+        if let Err(e) = result {
+            look.piece.errors.push((key.folder.to_vec(), Error::io("list", &key.folder, e)));
+        }
+        Done { piece: Some(look.piece), next: look.next }
+    }
+}
+
+fn empty(key: &Key) -> Piece {
+    Piece { folder: key.folder.clone(), dir: None, found: Vec::new(), errors: Vec::new(), excluded: 0 }
+}
+
+struct Look<'a> {
+    key: &'a Key,
+    options: &'a Options,
+    select: Arc<Select>,
+    ignore: Option<Arc<Ignore>>,
+    device: Option<u64>,
+    piece: Piece,
+    next: Vec<(Key, Task)>,
+}
+
+impl Look<'_> {
+    fn open(&mut self, place: Option<(Arc<OwnedFd>, Vec<u8>)>) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let follow = if self.select.whole { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let open = |noatime: OFlags| match &place {
+            None => rustix::fs::openat(CWD, "/", flags | noatime, Mode::empty()),
+            Some((parent, name)) => rustix::fs::openat(parent.as_fd(), name.as_slice(), flags | follow | noatime, Mode::empty()),
+        };
+        let dir = Arc::new(match open(OFlags::NOATIME) {
+            Err(Errno::PERM) => open(OFlags::empty())?,
+            other => other?,
+        });
+        if !self.select.whole {
+            let names = self.select.children.keys().map(|name| (name.clone(), 0)).collect();
+            self.stat_all(dir, names);
+            return Ok(());
+        }
+        self.read_ignore_files(&dir);
+        self.list(&dir, None)
+    }
+
+    fn read_ignore_files(&mut self, dir: &OwnedFd) {
+        for name in &self.options.excludes.ignore_files {
+            let Some(text) = read_start(dir, name, IGNORE_FILE_BYTES_MAX) else { continue };
+            match Ignore::new(self.ignore.clone(), &self.key.folder, &text) {
+                Ok(ignore) => self.ignore = Some(ignore),
+                Err(e) => self.piece.errors.push((path::join(&self.key.folder, name), e)),
+            }
+        }
+    }
+
+    fn list(&mut self, dir: &Arc<OwnedFd>, after: Option<Vec<u8>>) -> Result<(), Errno> {
+        let (mut names, more) = sorted_names(dir, after.as_deref())?;
+        if let Some(marker) = self.marker(dir) {
+            self.piece.excluded += names.iter().filter(|(name, _)| *name != marker).count() as u64;
+            names.retain(|(name, _)| *name == marker);
+        }
+        if more {
+            let last = names.last().map(|(name, _)| name.clone()).unwrap_or_default();
+            let pass = self.key.piece / PASS_STRIDE + 1;
+            let task = self.task(Step::List(dir.clone(), last));
+            self.next.push((Key { folder: self.key.folder.clone(), piece: pass * PASS_STRIDE }, task));
+        }
+        if names.len() <= PIECE_NAMES {
+            self.stat_all(dir.clone(), names);
+            return Ok(());
+        }
+        let mut rest = names.into_iter().peekable();
+        let first = rest.by_ref().take(PIECE_NAMES).collect();
+        let mut piece = self.key.piece;
+        while rest.peek().is_some() {
+            piece += 1;
+            let names = rest.by_ref().take(PIECE_NAMES).collect();
+            let task = self.task(Step::Stat(dir.clone(), names));
+            self.next.push((Key { folder: self.key.folder.clone(), piece }, task));
+        }
+        self.stat_all(dir.clone(), first);
+        Ok(())
+    }
+
+    fn task(&self, step: Step) -> Task {
+        Task { step, select: self.select.clone(), ignore: self.ignore.clone(), device: self.device }
+    }
+
+    /// The name of the file that says that this folder's contents are to be left out.
+    fn marker(&self, dir: &OwnedFd) -> Option<Vec<u8>> {
+        let excludes = &self.options.excludes;
+        let begins = |name: &[u8], header: &[u8]| read_start(dir, name, header.len()).is_some_and(|start| start == header);
+        if excludes.caches && begins(b"CACHEDIR.TAG", CACHEDIR_SIGNATURE) {
+            return Some(b"CACHEDIR.TAG".to_vec());
+        }
+        let present = excludes.if_present.iter().find(|(name, header)| match header {
+            Some(header) => begins(name, header),
+            None => Stat::at(dir, name, false).is_ok(),
+        });
+        present.map(|(name, _)| name.clone())
+    }
+
+    fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<(Vec<u8>, u64)>) {
+        let mut by_inode: Vec<usize> = (0..names.len()).collect();
+        by_inode.sort_unstable_by_key(|&i| names[i].1);
+        let mut stats: Vec<Option<Result<Stat, Errno>>> = vec![None; names.len()];
+        for i in by_inode {
+            // A folder on the way to a source may be a symbolic link: the user named it, so it is followed.
+            let follow = self.select.children.get(&names[i].0).is_some_and(|select| !select.whole);
+            stats[i] = Some(Stat::at(&dir, &names[i].0, follow));
+        }
+        for ((name, _), stat) in names.into_iter().zip(stats) {
+            self.found(&dir, name, stat.expect("every name was looked at"));
+        }
+        self.piece.dir = Some(dir);
+    }
+
+    fn found(&mut self, dir: &Arc<OwnedFd>, name: Vec<u8>, stat: Result<Stat, Errno>) {
+        let path = path::join(&self.key.folder, &name);
+        let stat = match stat {
+            Ok(stat) => stat,
+            // Deleted since it was listed: as if it had never been there. A source that is missing is the user's mistake.
+            Err(Errno::NOENT) if self.select.whole => return,
+            Err(_) if self.is_excluded(&path, None) => return,
+            Err(e) => {
+                let error = Error::io("stat", &path, e);
+                return self.piece.errors.push((path, error));
+            }
+        };
+        if self.is_excluded(&path, Some(&stat)) {
+            self.piece.excluded += 1;
+            return;
+        }
+        let leads_on = self.select.children.get(&name).is_some_and(|select| !select.whole);
+        if leads_on && stat.kind != Kind::Dir {
+            let error = Error::io("open the folder", &path, Errno::NOTDIR);
+            return self.piece.errors.push((path, error));
+        }
+        if stat.kind == Kind::Dir {
+            self.descend(dir, &name, path, &stat);
+        }
+        self.piece.found.push(Found { name, stat });
+    }
+
+    fn is_excluded(&self, path: &[u8], stat: Option<&Stat>) -> bool {
+        if !self.select.whole {
+            return false;
+        }
+        let excludes = &self.options.excludes;
+        let is_dir = stat.is_some_and(|stat| stat.kind == Kind::Dir);
+        let too_large = |stat: &Stat| stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max);
+        excludes.patterns.decide(path, is_dir) == Some(true)
+            || self.ignore.as_ref().is_some_and(|ignore| ignore.excludes(path, is_dir))
+            || stat.is_some_and(too_large)
+    }
+
+    fn descend(&mut self, dir: &Arc<OwnedFd>, name: &[u8], path: Vec<u8>, stat: &Stat) {
+        let select = match self.select.whole {
+            true => self.select.clone(),
+            false => self.select.children[name].clone(),
+        };
+        let device = if select.whole { self.device.or(Some(stat.device)) } else { None };
+        if self.options.one_file_system && device.is_some_and(|device| device != stat.device) {
+            return;
+        }
+        let step = Step::Open(Some((dir.clone(), name.to_vec())));
+        let task = Task { step, select, ignore: self.ignore.clone(), device };
+        self.next.push((Key { folder: path.into(), piece: 0 }, task));
+    }
+}
+
+/// The first bytes of a regular file, at most `max`.
+fn read_start(dir: &OwnedFd, name: &[u8], max: usize) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+    if Stat::of(&file).ok()?.kind != Kind::File {
+        return None;
+    }
+    let mut start = vec![0; max];
+    let mut filled = 0;
+    while filled < max {
+        match rustix::io::read(&file, &mut start[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    start.truncate(filled);
+    Some(start)
+}
+
+/// Names with inode numbers.
+type Names = Vec<(Vec<u8>, u64)>;
+
+/// The names after `after` in order, as many as a pass keeps, and whether there are more.
+fn sorted_names(dir: &OwnedFd, after: Option<&[u8]>) -> Result<(Names, bool), Errno> {
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
+    let mut names: Names = Vec::new();
+    let mut bytes = 0;
+    let mut ceiling: Option<Vec<u8>> = None;
+    let mut buf = [MaybeUninit::uninit(); 32 << 10];
+    let mut listing = RawDir::new(dir, &mut buf);
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let beyond = ceiling.as_deref().is_some_and(|ceiling| name > ceiling);
+        if matches!(name, b"." | b"..") || beyond || after.is_some_and(|after| name <= after) {
+            continue;
+        }
+        bytes += name.len() + NAME_OVERHEAD_BYTES;
+        names.push((name.to_vec(), entry.ino()));
+        if bytes > 2 * PASS_BYTES_MAX {
+            bytes = keep_first(&mut names, PASS_BYTES_MAX);
+            ceiling = names.last().map(|(name, _)| name.clone());
+        }
+    }
+    names.sort_unstable();
+    Ok((names, ceiling.is_some()))
+}
+
+/// Sorts and keeps the first names up to `max` bytes; returns the bytes kept.
+fn keep_first(names: &mut Names, max: usize) -> usize {
+    names.sort_unstable();
+    let mut kept = 0;
+    let mut keep = 0;
+    for (name, _) in names.iter() {
+        if kept + name.len() + NAME_OVERHEAD_BYTES > max {
+            break;
+        }
+        kept += name.len() + NAME_OVERHEAD_BYTES;
+        keep += 1;
+    }
+    names.truncate(keep);
+    kept
+}
+
+const _: () = assert!(PASS_BYTES_MAX / NAME_OVERHEAD_BYTES < PASS_STRIDE as usize);

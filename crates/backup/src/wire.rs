@@ -1,0 +1,78 @@
+//! What all formats of this crate are made of, over [`onefold_io::varint`]: failures name what is being read.
+
+use onefold_io::varint::ByteReader;
+pub use onefold_io::varint::{put_bytes, put_varint as put, zigzag};
+
+use crate::{Error, Result};
+
+/// Reads what the `put`s wrote; a length is never trusted beyond what is left.
+pub struct Reader<'a>(ByteReader<'a>);
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes`, which errors call `what`.
+    pub fn new(what: &'static str, bytes: &'a [u8]) -> Self {
+        Self(ByteReader::new(bytes, what, 0))
+    }
+
+    /// The error for what stands here.
+    pub fn fail(&self, why: impl std::fmt::Display) -> Error {
+        Error::Malformed(self.0.damaged(why.to_string()))
+    }
+
+    pub fn left(&self) -> usize {
+        self.0.remaining()
+    }
+
+    pub fn u8(&mut self) -> Result<u8> {
+        Ok(self.0.u8()?)
+    }
+
+    pub fn u64_le(&mut self) -> Result<u64> {
+        Ok(self.0.u64()?)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(self.0.array()?)
+    }
+
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
+        Ok(self.0.take(n)?)
+    }
+
+    pub fn varint(&mut self) -> Result<u64> {
+        Ok(self.0.varint()?)
+    }
+
+    pub fn signed(&mut self) -> Result<i64> {
+        Ok(onefold_io::varint::unzigzag(self.0.varint()?))
+    }
+
+    /// A varint that must fit a smaller type.
+    pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T> {
+        let n = self.varint()?;
+        T::try_from(n).map_err(|_| self.fail(format_args!("{n} is too large here")))
+    }
+
+    /// How many things follow, each at least one byte long.
+    pub fn count(&mut self) -> Result<usize> {
+        Ok(self.0.count(1)?)
+    }
+
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
+        Ok(self.0.bytes()?)
+    }
+
+    pub fn text(&mut self) -> Result<&'a str> {
+        let bytes = self.bytes()?;
+        std::str::from_utf8(bytes).map_err(|_| self.fail("text is not UTF-8"))
+    }
+
+    /// A column: a reader over its bytes.
+    pub fn column(&mut self, what: &'static str) -> Result<Reader<'a>> {
+        Ok(Reader::new(what, self.bytes()?))
+    }
+
+    pub fn end(&self) -> Result<()> {
+        Ok(self.0.end()?)
+    }
+}

@@ -1,0 +1,5 @@
+//! The crate's integration tests, one binary.
+
+mod leaf;
+mod roundtrip;
+mod scene;

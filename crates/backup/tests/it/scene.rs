@@ -1,0 +1,299 @@
+//! What the tests share: a repository, a tree with every kind of file, and a description of trees to compare.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use onefold_backup::backup::{self, Input, Outcome, Parent};
+use onefold_backup::{Error, Events, Progress, Time, Xattrs, meta, path, restore, snapshots};
+use onefold_store::Repository;
+use parking_lot::Mutex;
+
+/// A new repository in RAM.
+pub fn repository() -> Repository {
+    Repository::default()
+}
+
+/// Collects what failed.
+#[derive(Default)]
+pub struct Log {
+    pub errors: Mutex<Vec<(String, String)>>,
+    pub warnings: Mutex<Vec<(String, String)>>,
+}
+
+impl Events for Log {
+    fn error(&self, path: &[u8], error: &Error) {
+        let source = std::error::Error::source(error)
+            .map(|e| format!(": {e}"))
+            .unwrap_or_default();
+        self.errors
+            .lock()
+            .push((path::show(path), format!("{error}{source}")));
+    }
+
+    fn warning(&self, path: &[u8], what: &str) {
+        self.warnings.lock().push((path::show(path), what.into()));
+    }
+}
+
+/// Options of a small, quick backup at `secs`.
+pub fn options(secs: i64) -> backup::Options {
+    backup::Options {
+        walkers: 3,
+        readers: 3,
+        hashers: 2,
+        host: "here".into(),
+        user: "me".into(),
+        time: Time { secs, nanos: 0 },
+        parent: Parent::Newest,
+        ..backup::Options::default()
+    }
+}
+
+pub fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+/// Backs up one folder; nothing may fail.
+pub fn back_up(repository: &Repository, source: &Path, secs: i64) -> Outcome {
+    let log = Log::default();
+    let outcome = backup::run(
+        repository,
+        Input::Paths(vec![bytes(source)]),
+        &options(secs),
+        &Progress::default(),
+        &log,
+    )
+    .expect("backup");
+    assert_eq!(*log.errors.lock(), []);
+    outcome
+}
+
+/// Restores the folder `source` of a snapshot into `target`; nothing may fail.
+pub fn restore_folder(
+    repository: &Repository,
+    outcome: &Outcome,
+    source: &Path,
+    target: &Path,
+) -> restore::Summary {
+    let options = restore::Options {
+        path: path::clean(&bytes(source)),
+        ..restore::Options::default()
+    };
+    restore_with(repository, outcome, target, &options)
+}
+
+pub fn restore_with(
+    repository: &Repository,
+    outcome: &Outcome,
+    target: &Path,
+    options: &restore::Options,
+) -> restore::Summary {
+    let named = snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load");
+    let log = Log::default();
+    let summary = restore::run(
+        repository,
+        &named.snapshot,
+        &bytes(target),
+        options,
+        &Progress::default(),
+        &log,
+    )
+    .expect("restore");
+    assert_eq!(*log.errors.lock(), []);
+    summary
+}
+
+/// Everything that a restore promises of one path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    mode: u32,
+    owner: (u32, u32),
+    mtime: (i64, i64),
+    size: u64,
+    rdev: u64,
+    links: u64,
+    content: Vec<u8>,
+    xattrs: Xattrs,
+    sparse: bool,
+}
+
+/// Looks at everything below `root`, by relative path; the root itself is left out.
+pub fn look(root: &Path) -> BTreeMap<Vec<u8>, Look> {
+    let mut seen = BTreeMap::new();
+    look_into(&std::fs::File::open(root).expect("open"), b"", &mut seen);
+    seen
+}
+
+/// By descriptors, since some trees are deeper than a path may be long.
+fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, Look>) {
+    let here = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+    for entry in std::fs::read_dir(&here).expect("read_dir") {
+        let name = entry.expect("entry").file_name();
+        let path = here.join(&name);
+        let m = path.symlink_metadata().expect("stat");
+        let content = if m.is_file() {
+            std::fs::read(&path).expect("read")
+        } else if m.is_symlink() {
+            bytes(&std::fs::read_link(&path).expect("readlink"))
+        } else {
+            Vec::new()
+        };
+        let look = Look {
+            mode: m.mode(),
+            owner: (m.uid(), m.gid()),
+            mtime: (m.mtime(), m.mtime_nsec()),
+            size: if m.is_dir() { 0 } else { m.len() },
+            rdev: m.rdev(),
+            links: if m.is_dir() { 0 } else { m.nlink() },
+            content,
+            xattrs: meta::xattrs_at(folder.as_fd(), name.as_bytes()).expect("xattrs"),
+            sparse: m.is_file() && m.blocks() * 512 + 65536 < m.len(),
+        };
+        let relative = path::join(above, name.as_bytes());
+        if m.is_dir() {
+            look_into(&std::fs::File::open(&path).expect("open"), &relative, seen);
+        }
+        seen.insert(relative, look);
+    }
+}
+
+/// Bytes that look random and repeat for the same seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// A tree with every kind of file that this user may make.
+pub fn every_kind(root: &Path) {
+    use std::fs;
+    let at = |name: &str| root.join(name);
+    fs::create_dir_all(at("a/b/c")).expect("dirs");
+    fs::create_dir_all(at("a-")).expect("dirs");
+    fs::create_dir_all(at("empty")).expect("dirs");
+    fs::write(at("a/zero"), b"").expect("write");
+    fs::write(at("a/one"), b"1").expect("write");
+    fs::write(at("a-/after"), b"order of folders is not order of strings").expect("write");
+    fs::write(at("a/b/middle"), noise(1, 200_000)).expect("write");
+    fs::write(at("a/b/c/large"), noise(2, 3_500_000)).expect("write");
+    fs::write(
+        root.join(std::ffi::OsStr::from_bytes(b"not-utf8-\xff\xfe")),
+        b"bytes",
+    )
+    .expect("write");
+    fs::write(at("new\nline"), b"x").expect("write");
+    for i in 0..700 {
+        fs::write(
+            at("a/b/c").join(format!("many-{i:04}")),
+            noise(i % 50, (i % 9 * 1000) as usize),
+        )
+        .expect("write");
+    }
+    fs::hard_link(at("a/one"), at("a/b/one-again")).expect("link");
+    fs::hard_link(at("a/b/middle"), at("a-/middle-again")).expect("link");
+    std::os::unix::fs::symlink("../nowhere/at all", at("a/dangling")).expect("symlink");
+    std::os::unix::fs::symlink("/etc", at("a/to-a-folder")).expect("symlink");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &bytes(&at("a/fifo"))[..],
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o640),
+        0,
+    )
+    .expect("fifo");
+    drop(std::os::unix::net::UnixListener::bind(at("sock")).expect("socket"));
+    sparse(&at("a/sparse"), 40 << 20);
+    fs::set_permissions(at("a/one"), fs::Permissions::from_mode(0o4711)).expect("chmod");
+    fs::set_permissions(at("empty"), fs::Permissions::from_mode(0o1500)).expect("chmod");
+    rustix::fs::setxattr(
+        &bytes(&at("a/one"))[..],
+        "user.colour",
+        b"blue\0green",
+        rustix::fs::XattrFlags::empty(),
+    )
+    .expect("xattr");
+    rustix::fs::setxattr(
+        &bytes(&at("a/b"))[..],
+        "user.of-a-folder",
+        b"",
+        rustix::fs::XattrFlags::empty(),
+    )
+    .expect("xattr");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::lchown(at("a/dangling"), Some(12), Some(34)).expect("chown");
+        std::os::unix::fs::chown(at("a/b/middle"), Some(56), Some(78)).expect("chown");
+        let device = rustix::fs::makedev(1, 3);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &bytes(&at("null"))[..],
+            rustix::fs::FileType::CharacterDevice,
+            rustix::fs::Mode::from_raw_mode(0o666),
+            device,
+        )
+        .expect("node");
+    }
+    deep(root);
+    let old = rustix::fs::Timestamps {
+        last_access: rustix::fs::Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
+        last_modification: rustix::fs::Timespec {
+            tv_sec: -86_400,
+            tv_nsec: 123_456_789,
+        },
+    };
+    for name in ["a/b/c", "a/one", "a/dangling"] {
+        rustix::fs::utimensat(
+            rustix::fs::CWD,
+            &bytes(&at(name))[..],
+            &old,
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .expect("utimens");
+    }
+}
+
+/// A file of `len` bytes with data at its start, in its middle and in its last page.
+pub fn sparse(path: &Path, len: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create(path).expect("create");
+    file.set_len(len).expect("set_len");
+    file.write_all_at(&noise(3, 10_000), 0).expect("write");
+    file.write_all_at(&noise(4, 100_000), len / 2)
+        .expect("write");
+    file.write_all_at(b"end", len - 3).expect("write");
+}
+
+/// Folders deeper than PATH_MAX with a file in the deepest, made step by step.
+fn deep(root: &Path) {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let name = "d".repeat(200);
+    let mut dir = openat(CWD, &bytes(root)[..], flags, Mode::empty()).expect("open");
+    for _ in 0..25 {
+        mkdirat(&dir, &name, Mode::RWXU).expect("mkdir");
+        dir = openat(&dir, &name, flags, Mode::empty()).expect("open");
+    }
+    let file = openat(
+        &dir,
+        "deepest",
+        OFlags::WRONLY | OFlags::CREATE,
+        Mode::RUSR | Mode::WUSR,
+    )
+    .expect("create");
+    rustix::io::write(&file, b"far down").expect("write");
+}
