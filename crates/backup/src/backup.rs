@@ -142,7 +142,13 @@ pub struct Outcome {
 /// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept.
 ///
 /// Errors: the repository failed, no source exists, or `progress` was cancelled.
-pub fn run(repository: &Repository, input: Input, options: &Options, progress: &Progress, events: &dyn Events) -> Result<Outcome> {
+pub fn run(
+    repository: &Repository,
+    input: Input,
+    options: &Options,
+    progress: &Progress,
+    events: &dyn Events,
+) -> Result<Outcome> {
     let paths = match &input {
         Input::Paths(paths) => sources(paths)?,
         Input::Stream(_, path) => vec![path::clean(path)],
@@ -150,7 +156,16 @@ pub fn run(repository: &Repository, input: Input, options: &Options, progress: &
     let session = repository.session(SessionKind::Backup)?;
     let parent = find_parent(repository, &paths, options, events)?;
     let started = (options.clock)();
-    let written = write(repository, &session, input, &paths, parent.as_ref(), options, progress, events);
+    let written = write(
+        repository,
+        &session,
+        input,
+        &paths,
+        parent.as_ref(),
+        options,
+        progress,
+        events,
+    );
     let (table, mut summary) = match written {
         Ok(written) => written,
         Err(e) => {
@@ -160,30 +175,60 @@ pub fn run(repository: &Repository, input: Input, options: &Options, progress: &
     };
     summary.started_ns = nanos(started);
     summary.duration_ns = nanos((options.clock)()).saturating_sub(summary.started_ns);
-    let unchanged = parent.as_ref().is_some_and(|parent| parent.snapshot.table == table);
-    let mut snapshot = new_snapshot(paths, parent.map(|parent| parent.id), summary, table, options);
-    let id = if unchanged && options.skip_if_unchanged { None } else { Some(repository.put_root(&snapshot.encode())?) };
+    let unchanged = parent
+        .as_ref()
+        .is_some_and(|parent| parent.snapshot.table == table);
+    let mut snapshot = new_snapshot(
+        paths,
+        parent.map(|parent| parent.id),
+        summary,
+        table,
+        options,
+    );
+    let id = if unchanged && options.skip_if_unchanged {
+        None
+    } else {
+        Some(repository.put_root(&snapshot.encode())?)
+    };
     session.finish()?;
     snapshot.table = Table::Inline(Vec::new());
     Ok(Outcome { id, snapshot })
 }
 
 fn sources(paths: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-    let exists = |path: &[u8]| Stat::at(rustix::fs::CWD, if path.is_empty() { b"/" } else { path }, false).is_ok();
+    let exists = |path: &[u8]| {
+        Stat::at(
+            rustix::fs::CWD,
+            if path.is_empty() { b"/" } else { path },
+            false,
+        )
+        .is_ok()
+    };
     let mut clean: Vec<Vec<u8>> = paths.iter().map(|path| path::clean(path)).collect();
     clean.sort();
     clean.dedup();
     match clean.iter().any(|path| exists(path)) {
         true => Ok(clean),
-        false => Err(Error::NotFound(format!("none of the {} sources exists", clean.len()))),
+        false => Err(Error::NotFound(format!(
+            "none of the {} sources exists",
+            clean.len()
+        ))),
     }
 }
 
 fn nanos(time: Time) -> u64 {
-    (time.secs.max(0) as u64).saturating_mul(1_000_000_000).saturating_add(time.nanos.into())
+    (time.secs.max(0) as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.nanos.into())
 }
 
-fn new_snapshot(paths: Vec<Vec<u8>>, parent: Option<RootId>, summary: Summary, table: Table, options: &Options) -> Snapshot {
+fn new_snapshot(
+    paths: Vec<Vec<u8>>,
+    parent: Option<RootId>,
+    summary: Summary,
+    table: Table,
+    options: &Options,
+) -> Snapshot {
     let mut tags = options.tags.clone();
     tags.sort();
     tags.dedup();
@@ -204,20 +249,38 @@ fn new_snapshot(paths: Vec<Vec<u8>>, parent: Option<RootId>, summary: Summary, t
 }
 
 /// The parent; one that cannot be read is as good as none.
-fn find_parent(repository: &Repository, paths: &[Vec<u8>], options: &Options, events: &dyn Events) -> Result<Option<Named>> {
+fn find_parent(
+    repository: &Repository,
+    paths: &[Vec<u8>],
+    options: &Options,
+    events: &dyn Events,
+) -> Result<Option<Named>> {
     match options.parent {
         Parent::None => Ok(None),
         Parent::This(id) => snapshots::load(repository, id).map(Some),
         Parent::Newest => {
-            let mut damaged = |id, e: Error| events.warning(b"", &format!("snapshot {} cannot be read: {e}", snapshots::hex(&id)));
+            let mut damaged = |id, e: Error| {
+                events.warning(
+                    b"",
+                    &format!("snapshot {} cannot be read: {e}", snapshots::hex(&id)),
+                )
+            };
             let all = snapshots::list(repository, &mut damaged)?;
-            let same = |named: &&Named| named.snapshot.host == options.host && named.snapshot.paths == paths;
-            all.iter().rfind(same).map(|named| snapshots::load(repository, named.id)).transpose()
+            let same = |named: &&Named| {
+                named.snapshot.host == options.host && named.snapshot.paths == paths
+            };
+            all.iter()
+                .rfind(same)
+                .map(|named| snapshots::load(repository, named.id))
+                .transpose()
         }
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "everything that one backup is made of")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "everything that one backup is made of"
+)]
 fn write(
     repository: &Repository,
     session: &Session,
@@ -230,7 +293,10 @@ fn write(
 ) -> Result<(Table, Summary)> {
     let (owners, budget) = (Owners::load(), Budget::new(options.bytes_in_flight));
     let buffers = Buffers::new(repository.chunker().limits().max);
-    let metadata = MetadataStream::new(session.writer(StreamKind::Metadata)?, repository.fingerprinter());
+    let metadata = MetadataStream::new(
+        session.writer(StreamKind::Metadata)?,
+        repository.fingerprinter(),
+    );
     let writers = (session.writer(StreamKind::Data)?, metadata);
     let mut finisher = Finisher::new(writers, (&budget, &buffers), &owners, (progress, events));
     let mut reader = session.reader()?;
@@ -255,14 +321,25 @@ fn write(
         drop(jobs);
         match input {
             Input::Paths(_) => {
-                let walk = walk::Options { threads: options.walkers, excludes: options.excludes.clone(), one_file_system: options.one_file_system };
+                let walk = walk::Options {
+                    threads: options.walkers,
+                    excludes: options.excludes.clone(),
+                    one_file_system: options.one_file_system,
+                };
                 let walk = Walk::start(paths, &walk)?;
                 scope.spawn(move || planner.run(walk, parent.as_ref()));
             }
             Input::Stream(fd, _) => {
                 // Dropping the planner afterwards says that no step follows.
                 let planner = planner;
-                stream_steps(fd, &paths[0], options.time, &planner.work, &planner.steps, &owners)?;
+                stream_steps(
+                    fd,
+                    &paths[0],
+                    options.time,
+                    &planner.work,
+                    &planner.steps,
+                    &owners,
+                )?;
             }
         }
         let done = finisher.run(&steps);
@@ -270,7 +347,12 @@ fn write(
         drop(steps);
         done
     });
-    let Finisher { writer, metadata, mut summary, .. } = finisher;
+    let Finisher {
+        writer,
+        metadata,
+        mut summary,
+        ..
+    } = finisher;
     if done.is_err() {
         // What is stored stays stored: the next backup finds it.
         writer.finish()?;
@@ -285,9 +367,18 @@ fn write(
     Ok((table, summary))
 }
 
-fn open_parent(parent: &Named, reader: &mut onefold_store::ChunkReader, events: &dyn Events) -> Option<Tree> {
+fn open_parent(
+    parent: &Named,
+    reader: &mut onefold_store::ChunkReader,
+    events: &dyn Events,
+) -> Option<Tree> {
     Tree::open(&parent.snapshot, reader)
-        .inspect_err(|e| events.warning(b"", &format!("the parent snapshot cannot be read, so all files are: {e}")))
+        .inspect_err(|e| {
+            events.warning(
+                b"",
+                &format!("the parent snapshot cannot be read, so all files are: {e}"),
+            )
+        })
         .ok()
 }
 
@@ -304,31 +395,82 @@ fn start_readers<'scope, 'env>(
         scope.spawn(move || hash_segments(&segments, &fingerprinter));
     }
     for _ in 0..options.readers.max(1) {
-        let reader = Reader { chunker: repository.chunker(), fingerprinter: repository.fingerprinter(), buffers, hash: hash.clone() };
+        let reader = Reader {
+            chunker: repository.chunker(),
+            fingerprinter: repository.fingerprinter(),
+            buffers,
+            hash: hash.clone(),
+        };
         let jobs = jobs.clone();
         scope.spawn(move || reader.run(&jobs));
     }
 }
 
 /// The steps of a stream: the folders above its path, and one file.
-fn stream_steps(fd: OwnedFd, path: &[u8], time: Time, work: &Sender<Work>, steps: &Sender<Step>, owners: &Owners) -> Result<()> {
+fn stream_steps(
+    fd: OwnedFd,
+    path: &[u8],
+    time: Time,
+    work: &Sender<Work>,
+    steps: &Sender<Step>,
+    owners: &Owners,
+) -> Result<()> {
     if path.is_empty() {
         return Err(Error::Usage("a stream needs a file name".into()));
     }
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let stat = |kind, mode| Stat { kind, mode, uid, gid, size: 0, blocks: 0, mtime: time, ctime: time, inode: 0, device: 0, links: 1, rdev: 0 };
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let stat = |kind, mode| Stat {
+        kind,
+        mode,
+        uid,
+        gid,
+        size: 0,
+        blocks: 0,
+        mtime: time,
+        ctime: time,
+        inode: 0,
+        device: 0,
+        links: 1,
+        rdev: 0,
+    };
     let send = |folder: &[u8], entry: Entry, content, job| {
-        let planned = Planned { entry, change: crate::Change::New, content, link: None };
+        let planned = Planned {
+            entry,
+            change: crate::Change::New,
+            content,
+            link: None,
+        };
         // The finisher has not begun: nobody has dropped the other end.
-        let _ = steps.send(Step::Entries { folder: folder.into(), entries: vec![planned], job });
+        let _ = steps.send(Step::Entries {
+            folder: folder.into(),
+            entries: vec![planned],
+            job,
+        });
     };
     for (at, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
         let (folder, name) = path::split(&path[..at]);
-        send(folder, stat(Kind::Dir, 0o755).entry(name.to_vec(), owners), ContentFrom::Entry, Job::None);
+        send(
+            folder,
+            stat(Kind::Dir, 0o755).entry(name.to_vec(), owners),
+            ContentFrom::Entry,
+            Job::None,
+        );
     }
     let (folder, name) = path::split(path);
     let (parts, receiver) = large_channel();
-    let _ = work.send(Work::Stream { fd, stat: stat(Kind::File, 0o644), parts });
-    send(folder, stat(Kind::File, 0o644).entry(name.to_vec(), owners), ContentFrom::Job, Job::Large(receiver));
+    let _ = work.send(Work::Stream {
+        fd,
+        stat: stat(Kind::File, 0o644),
+        parts,
+    });
+    send(
+        folder,
+        stat(Kind::File, 0o644).entry(name.to_vec(), owners),
+        ContentFrom::Job,
+        Job::Large(receiver),
+    );
     Ok(())
 }

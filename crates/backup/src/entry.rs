@@ -28,7 +28,9 @@ impl Kind {
     /// From the number on disk.
     pub fn from_u8(n: u8) -> Option<Self> {
         use Kind::*;
-        [File, Dir, Symlink, Fifo, Socket, CharDevice, BlockDevice].into_iter().find(|kind| *kind as u8 == n)
+        [File, Dir, Symlink, Fifo, Socket, CharDevice, BlockDevice]
+            .into_iter()
+            .find(|kind| *kind as u8 == n)
     }
 
     /// restic's word for it in JSON.

@@ -38,7 +38,11 @@ pub enum Error {
 impl Error {
     /// A failed system call on `path`.
     pub fn io(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> Self {
-        Self::Io { op, path: show(path), source: source.into() }
+        Self::Io {
+            op,
+            path: show(path),
+            source: source.into(),
+        }
     }
 }
 

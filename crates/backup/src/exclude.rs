@@ -34,7 +34,11 @@ pub struct Excludes {
 impl Excludes {
     /// Whether nothing is left out, ever.
     pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty() && !self.caches && self.if_present.is_empty() && self.ignore_files.is_empty() && self.larger_than.is_none()
+        self.patterns.is_empty()
+            && !self.caches
+            && self.if_present.is_empty()
+            && self.ignore_files.is_empty()
+            && self.larger_than.is_none()
     }
 }
 
@@ -59,7 +63,10 @@ pub struct PatternsBuilder {
 
 impl Default for PatternsBuilder {
     fn default() -> Self {
-        Self { globs: GlobSetBuilder::new(), rules: Vec::new() }
+        Self {
+            globs: GlobSetBuilder::new(),
+            rules: Vec::new(),
+        }
     }
 }
 
@@ -88,22 +95,40 @@ impl PatternsBuilder {
             true => format!("/{}", body.trim_start_matches('/')),
             false => format!("**/{body}"),
         };
-        let glob = GlobBuilder::new(&glob).literal_separator(true).case_insensitive(ignore_case).backslash_escape(true).build();
-        self.globs.add(glob.map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?);
-        self.rules.push(Rule { keeps, folders_only });
+        let glob = GlobBuilder::new(&glob)
+            .literal_separator(true)
+            .case_insensitive(ignore_case)
+            .backslash_escape(true)
+            .build();
+        self.globs
+            .add(glob.map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?);
+        self.rules.push(Rule {
+            keeps,
+            folders_only,
+        });
         Ok(())
     }
 
     /// The compiled list.
     pub fn build(self) -> Result<Patterns> {
-        let globs = self.globs.build().map_err(|e| Error::Usage(format!("patterns: {}", e.kind())))?;
-        Ok(Patterns { globs, rules: self.rules })
+        let globs = self
+            .globs
+            .build()
+            .map_err(|e| Error::Usage(format!("patterns: {}", e.kind())))?;
+        Ok(Patterns {
+            globs,
+            rules: self.rules,
+        })
     }
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = String> {
     let text = String::from_utf8_lossy(text).into_owned();
-    let lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
     lines.into_iter()
 }
 
@@ -111,7 +136,9 @@ impl Patterns {
     /// From patterns, case mattering.
     pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self> {
         let mut builder = PatternsBuilder::default();
-        patterns.into_iter().try_for_each(|pattern| builder.add(pattern.as_ref(), false))?;
+        patterns
+            .into_iter()
+            .try_for_each(|pattern| builder.add(pattern.as_ref(), false))?;
         builder.build()
     }
 
@@ -125,14 +152,24 @@ impl Patterns {
         if self.rules.is_empty() {
             return None;
         }
-        let matches = self.globs.matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
-        let last = matches.into_iter().rev().find(|i| is_dir || !self.rules[*i].folders_only)?;
+        let matches = self
+            .globs
+            .matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
+        let last = matches
+            .into_iter()
+            .rev()
+            .find(|i| is_dir || !self.rules[*i].folders_only)?;
         Some(!self.rules[last].keeps)
     }
 
     /// Whether `path` or a folder above it is matched, for callers that do not walk from the top.
     pub fn covers(&self, path: &[u8], is_dir: bool) -> bool {
-        let above = path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/').any(|(at, _)| self.decide(&path[..at], true) == Some(true));
+        let above = path
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(_, b)| **b == b'/')
+            .any(|(at, _)| self.decide(&path[..at], true) == Some(true));
         above || self.decide(path, is_dir) == Some(true)
     }
 }
@@ -150,14 +187,21 @@ impl Ignore {
     pub fn new(above: Option<Arc<Ignore>>, folder: &[u8], text: &[u8]) -> Result<Arc<Self>> {
         let mut builder = PatternsBuilder::default();
         lines(text).try_for_each(|line| builder.add_as(&line, false, true))?;
-        Ok(Arc::new(Self { above, base_len: folder.len(), patterns: builder.build()? }))
+        Ok(Arc::new(Self {
+            above,
+            base_len: folder.len(),
+            patterns: builder.build()?,
+        }))
     }
 
     /// Whether `path` is left out: the deepest file that speaks of it decides.
     pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
         match self.patterns.decide(&path[self.base_len..], is_dir) {
             Some(decision) => decision,
-            None => self.above.as_ref().is_some_and(|above| above.excludes(path, is_dir)),
+            None => self
+                .above
+                .as_ref()
+                .is_some_and(|above| above.excludes(path, is_dir)),
         }
     }
 }

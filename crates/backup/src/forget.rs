@@ -41,7 +41,14 @@ pub enum Period {
     Yearly,
 }
 
-const PERIODS: [Period; 6] = [Period::Last, Period::Hourly, Period::Daily, Period::Weekly, Period::Monthly, Period::Yearly];
+const PERIODS: [Period; 6] = [
+    Period::Last,
+    Period::Hourly,
+    Period::Daily,
+    Period::Weekly,
+    Period::Monthly,
+    Period::Yearly,
+];
 
 /// What to keep.
 #[derive(Clone, Default, Debug)]
@@ -57,7 +64,9 @@ pub struct Policy {
 impl Policy {
     /// Whether it has no rule.
     pub fn is_empty(&self) -> bool {
-        self.counts == [Count::None; 6] && self.within.iter().all(Option::is_none) && self.tags.is_empty()
+        self.counts == [Count::None; 6]
+            && self.within.iter().all(Option::is_none)
+            && self.tags.is_empty()
     }
 
     /// Sets how many to keep of a period.
@@ -110,20 +119,32 @@ pub struct GroupBy {
 
 impl Default for GroupBy {
     fn default() -> Self {
-        Self { host: true, paths: true, tags: false }
+        Self {
+            host: true,
+            paths: true,
+            tags: false,
+        }
     }
 }
 
 impl GroupBy {
     /// From words as the user writes them: `host,paths,tags`, or nothing for one group of all.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut by = Self { host: false, paths: false, tags: false };
+        let mut by = Self {
+            host: false,
+            paths: false,
+            tags: false,
+        };
         for word in text.split(',').filter(|word| !word.is_empty()) {
             match word {
                 "host" | "hosts" => by.host = true,
                 "path" | "paths" => by.paths = true,
                 "tag" | "tags" => by.tags = true,
-                _ => return Err(Error::Usage(format!("cannot group by {word:?}: only by host, paths and tags"))),
+                _ => {
+                    return Err(Error::Usage(format!(
+                        "cannot group by {word:?}: only by host, paths and tags"
+                    )));
+                }
             }
         }
         Ok(by)
@@ -145,7 +166,9 @@ pub struct GroupKey {
 pub fn group(snapshots: Vec<Named>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Named>> {
     let mut groups: BTreeMap<GroupKey, Vec<Named>> = BTreeMap::new();
     for named in snapshots {
-        let Snapshot { host, paths, tags, .. } = &named.snapshot;
+        let Snapshot {
+            host, paths, tags, ..
+        } = &named.snapshot;
         let key = GroupKey {
             host: if by.host { host.clone() } else { String::new() },
             paths: if by.paths { paths.clone() } else { Vec::new() },
@@ -164,7 +187,9 @@ pub fn group(snapshots: Vec<Named>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Named
 pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> Vec<Vec<String>> {
     let mut reasons = vec![Vec::new(); group.len()];
     if policy.is_empty() {
-        reasons.iter_mut().for_each(|reasons| reasons.push("no policy".into()));
+        reasons
+            .iter_mut()
+            .for_each(|reasons| reasons.push("no policy".into()));
         return reasons;
     }
     for ((_, tags), reasons) in group.iter().zip(&mut reasons) {
@@ -175,7 +200,13 @@ pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> V
         }
     }
     for period in PERIODS {
-        keep_counted(group, period, policy.counts[period as usize], zone, &mut reasons);
+        keep_counted(
+            group,
+            period,
+            policy.counts[period as usize],
+            zone,
+            &mut reasons,
+        );
         if let Some(span) = policy.within[period as usize] {
             keep_within(group, period, span, zone, &mut reasons);
         }
@@ -183,7 +214,13 @@ pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> V
     reasons
 }
 
-fn keep_counted(group: &[(Time, &[String])], period: Period, count: Count, zone: &TimeZone, reasons: &mut [Vec<String>]) {
+fn keep_counted(
+    group: &[(Time, &[String])],
+    period: Period,
+    count: Count,
+    zone: &TimeZone,
+    reasons: &mut [Vec<String>],
+) {
     let mut left = match count {
         Count::None => 0,
         Count::Some(n) => n,
@@ -205,157 +242,23 @@ fn keep_counted(group: &[(Time, &[String])], period: Period, count: Count, zone:
     }
 }
 
-fn keep_within(&mut self, period: Period, span: Span) {
-        self.within[period as usize] = Some(span);
-    }
-}
-
-/// A length of time as restic writes it: `1y2m3d4h` – years, months, days, hours, each at most once, in this order.
-pub fn parse_span(text: &str) -> Result<Span> {
-    let bad = || Error::Usage(format!("{text:?} is no duration such as 1y2m3d4h"));
-    let mut span = Span::new();
-    let mut units = ['y', 'm', 'd', 'h'].into_iter();
-    let mut rest = text;
-    if text.is_empty() {
-        return Err(bad());
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
-        let n: i64 = rest[..digits].parse().map_err(|_| bad())?;
-        let unit = rest[digits..].chars().next().ok_or_else(bad)?;
-        units.find(|u| *u == unit).ok_or_else(bad)?;
-        span = match unit {
-            'y' => span.try_years(n),
-            'm' => span.try_months(n),
-            'd' => span.try_days(n),
-            _ => span.try_hours(n),
-        }
-        .map_err(|_| bad())?;
-        rest = &rest[digits + 1..];
-    }
-    Ok(span)
-}
-
-/// What makes snapshots one series.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupBy {
-    /// The same host.
-    pub host: bool,
-    /// The same paths.
-    pub paths: bool,
-    /// The same tags.
-    pub tags: bool,
-}
-
-impl Default for GroupBy {
-    fn default() -> Self {
-        Self { host: true, paths: true, tags: false }
-    }
-}
-
-impl GroupBy {
-    /// From words as the user writes them: `host,paths,tags`, or nothing for one group of all.
-    pub fn parse(text: &str) -> Result<Self> {
-        let mut by = Self { host: false, paths: false, tags: false };
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            match word {
-                "host" | "hosts" => by.host = true,
-                "path" | "paths" => by.paths = true,
-                "tag" | "tags" => by.tags = true,
-                _ => return Err(Error::Usage(format!("cannot group by {word:?}: only by host, paths and tags"))),
-            }
-        }
-        Ok(by)
-    }
-}
-
-/// What the snapshots of a group share; what does not count is empty.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct GroupKey {
-    /// The host.
-    pub host: String,
-    /// The paths.
-    pub paths: Vec<Vec<u8>>,
-    /// The tags.
-    pub tags: Vec<String>,
-}
-
-/// Splits into groups, each newest first.
-pub fn group(snapshots: Vec<Named>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Named>> {
-    let mut groups: BTreeMap<GroupKey, Vec<Named>> = BTreeMap::new();
-    for named in snapshots {
-        let Snapshot { host, paths, tags, .. } = &named.snapshot;
-        let key = GroupKey {
-            host: if by.host { host.clone() } else { String::new() },
-            paths: if by.paths { paths.clone() } else { Vec::new() },
-            tags: if by.tags { tags.clone() } else { Vec::new() },
-        };
-        groups.entry(key).or_default().push(named);
-    }
-    for group in groups.values_mut() {
-        group.sort_by(|a, b| (b.snapshot.time, b.id).cmp(&(a.snapshot.time, a.id)));
-    }
-    groups
-}
-
-/// Why each of `group` (newest first) is kept, in the words of restic ("last snapshot", "daily within 7d"). No reason: it may be forgotten.
-/// An empty policy keeps all.
-pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> Vec<Vec<String>> {
-    let mut reasons = vec![Vec::new(); group.len()];
-    if policy.is_empty() {
-        reasons.iter_mut().for_each(|reasons| reasons.push("no policy".into()));
-        return reasons;
-    }
-    for ((_, tags), reasons) in group.iter().zip(&mut reasons) {
-        for wanted in &policy.tags {
-            if wanted.iter().all(|tag| tags.contains(tag)) {
-                reasons.push(format!("has tags {}", wanted.join(",")));
-            }
-        }
-    }
-    for period in PERIODS {
-        keep_counted(group, period, policy.counts[period as usize], zone, &mut reasons);
-        if let Some(span) = policy.within[period as usize] {
-            keep_within(group, period, span, zone, &mut reasons);
-        }
-    }
-    reasons
-}
-
-fn keep_counted(group: &[(Time, &[String])], period: Period, count: Count, zone: &TimeZone, reasons: &mut [Vec<String>]) {
-    let mut left = match count {
-        Count::None => 0,
-        Count::Some(n) => n,
-        Count::All => u64::MAX,
+fn keep_within(
+    group: &[(Time, &[String])],
+    period: Period,
+    span: Span,
+    zone: &TimeZone,
+    reasons: &mut [Vec<String>],
+) {
+    let Some((newest, _)) = group.first() else {
+        return;
     };
-    let mut before = None;
-    for (i, (time, _)) in group.iter().enumerate() {
-        let bucket = bucket(*time, i, period, zone);
-        // The oldest counts as one of its own, so that a young series reaches as far back as it can.
-        let is_repeated = before == Some(bucket);
-        if left > 0 && (!is_repeated || i + 1 == group.len()) {
-            left -= 1;
-            before = Some(bucket);
-            reasons[i].push(match is_repeated {
-                true => format!("oldest {} snapshot", word(period)),
-                false => format!("{} snapshot", word(period)),
-            });
-        }
-    }
-}
-
-/// Whether it is the end of a series that is named the oldest.
-fn before_is_new(i: usize, len: usize, period: Period) -> bool {
-    i + 1 == len && len > 1 && period != Period::Last
-}
-
-fn keep_within(group: &[(Time, &[String])], period: Period, span: Span, zone: &TimeZone, reasons: &mut [Vec<String>]) {
-    let Some((newest, _)) = group.first() else { return };
     let start = zoned(*newest, zone).checked_sub(span);
     let mut before = None;
     for (i, (time, _)) in group.iter().enumerate() {
         // A span that reaches back before all time keeps everything.
-        let is_within = start.as_ref().map_or(true, |start| zoned(*time, zone) > *start);
+        let is_within = start
+            .as_ref()
+            .map_or(true, |start| zoned(*time, zone) > *start);
         let bucket = bucket(*time, i, period, zone);
         if is_within && before != Some(bucket) {
             before = Some(bucket);
@@ -381,7 +284,11 @@ fn word(period: Period) -> &'static str {
 /// Two snapshots of one bucket are of one hour, day, week …
 fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
     let t = zoned(time, zone);
-    let (year, month, day) = (i64::from(t.year()), i64::from(t.month()), i64::from(t.day()));
+    let (year, month, day) = (
+        i64::from(t.year()),
+        i64::from(t.month()),
+        i64::from(t.day()),
+    );
     match period {
         Period::Last => number as i64,
         Period::Hourly => ((year * 100 + month) * 100 + day) * 100 + i64::from(t.hour()),
@@ -398,6 +305,10 @@ fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
 fn zoned(time: Time, zone: &TimeZone) -> jiff::Zoned {
     let timestamp = jiff::Timestamp::new(time.secs, time.nanos as i32);
     // Times outside of jiff's years −9999…9999 are as good as their ends.
-    let end = if time.secs < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+    let end = if time.secs < 0 {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    };
     timestamp.unwrap_or(end).to_zoned(zone.clone())
 }

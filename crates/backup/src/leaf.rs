@@ -42,14 +42,20 @@ impl Leaf {
     pub fn push(&mut self, folder: &[u8], entry: Entry) {
         match self.runs.last_mut() {
             Some(run) if run.folder == folder => run.count += 1,
-            _ => self.runs.push(Run { folder: folder.to_vec(), count: 1 }),
+            _ => self.runs.push(Run {
+                folder: folder.to_vec(),
+                count: 1,
+            }),
         }
         self.entries.push(entry);
     }
 
     /// (folder, entry), in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
-        let folders = self.runs.iter().flat_map(|run| std::iter::repeat_n(run.folder.as_slice(), run.count));
+        let folders = self
+            .runs
+            .iter()
+            .flat_map(|run| std::iter::repeat_n(run.folder.as_slice(), run.count));
         folders.zip(&self.entries)
     }
 

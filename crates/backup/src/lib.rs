@@ -4,9 +4,9 @@
 //! turns entries with their recipes into the metadata stream that a [`snapshot`] names. Restore goes the other way and never asks the index.
 #![forbid(unsafe_code)]
 
+pub mod backup;
 mod entry;
 mod error;
-pub mod backup;
 pub mod exclude;
 pub mod forget;
 pub mod leaf;
@@ -21,5 +21,5 @@ pub mod walk;
 mod wire;
 
 pub use entry::{Content, Entry, Flags, Item, Kind, Owner, Time, Xattrs};
-pub use progress::{Change, Events, Progress, Silent};
 pub use error::{Error, Result};
+pub use progress::{Change, Events, Progress, Silent};

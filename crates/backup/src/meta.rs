@@ -45,7 +45,11 @@ pub struct Stat {
 impl Stat {
     /// Of `name` in `dir`; a symbolic link itself is looked at unless `follow`.
     pub fn at(dir: impl AsFd, name: &[u8], follow: bool) -> Result<Self, Errno> {
-        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let flags = if follow {
+            AtFlags::empty()
+        } else {
+            AtFlags::SYMLINK_NOFOLLOW
+        };
         rustix::fs::statat(dir, name, flags).map(Self::from_system)
     }
 
@@ -62,8 +66,14 @@ impl Stat {
             gid: s.st_gid,
             size: s.st_size as u64,
             blocks: s.st_blocks as u64,
-            mtime: Time { secs: s.st_mtime as i64, nanos: s.st_mtime_nsec as u32 },
-            ctime: Time { secs: s.st_ctime as i64, nanos: s.st_ctime_nsec as u32 },
+            mtime: Time {
+                secs: s.st_mtime as i64,
+                nanos: s.st_mtime_nsec as u32,
+            },
+            ctime: Time {
+                secs: s.st_ctime as i64,
+                nanos: s.st_ctime_nsec as u32,
+            },
             inode: s.st_ino,
             device: s.st_dev as u64,
             links: s.st_nlink as u64,
@@ -73,7 +83,14 @@ impl Stat {
 
     /// Whether content and metadata are as they were: nobody wrote in between.
     pub fn same_state(&self, other: &Stat) -> bool {
-        (self.inode, self.device, self.size, self.mtime, self.ctime) == (other.inode, other.device, other.size, other.mtime, other.ctime)
+        (self.inode, self.device, self.size, self.mtime, self.ctime)
+            == (
+                other.inode,
+                other.device,
+                other.size,
+                other.mtime,
+                other.ctime,
+            )
     }
 
     /// An entry with everything that `stat` says; target, attributes and content are missing.
@@ -81,11 +98,23 @@ impl Stat {
         let mut entry = Entry::new(name, self.kind);
         entry.mode = self.mode;
         entry.owner = owners.get(self.uid, self.gid);
-        entry.size = if self.kind == Kind::File { self.size } else { 0 };
+        entry.size = if self.kind == Kind::File {
+            self.size
+        } else {
+            0
+        };
         (entry.mtime, entry.ctime) = (self.mtime, self.ctime);
         (entry.inode, entry.device) = (self.inode, self.device);
-        entry.links = if self.kind == Kind::Dir { 1 } else { self.links };
-        entry.rdev = if matches!(self.kind, Kind::CharDevice | Kind::BlockDevice) { self.rdev } else { 0 };
+        entry.links = if self.kind == Kind::Dir {
+            1
+        } else {
+            self.links
+        };
+        entry.rdev = if matches!(self.kind, Kind::CharDevice | Kind::BlockDevice) {
+            self.rdev
+        } else {
+            0
+        };
         entry
     }
 }
@@ -112,14 +141,29 @@ pub struct Owners {
 impl Owners {
     /// This machine's.
     pub fn load() -> Self {
-        Self { users: names("/etc/passwd"), groups: names("/etc/group"), known: Mutex::default() }
+        Self {
+            users: names("/etc/passwd"),
+            groups: names("/etc/group"),
+            known: Mutex::default(),
+        }
     }
 
     /// The owner with these numbers; one value shared by all its entries.
     pub fn get(&self, uid: u32, gid: u32) -> Arc<Owner> {
         let name = |names: &HashMap<u32, Box<str>>, id| names.get(&id).cloned().unwrap_or_default();
-        let new = || Arc::new(Owner { uid, gid, user: name(&self.users, uid), group: name(&self.groups, gid) });
-        self.known.lock().entry((uid, gid)).or_insert_with(new).clone()
+        let new = || {
+            Arc::new(Owner {
+                uid,
+                gid,
+                user: name(&self.users, uid),
+                group: name(&self.groups, gid),
+            })
+        };
+        self.known
+            .lock()
+            .entry((uid, gid))
+            .or_insert_with(new)
+            .clone()
     }
 
     /// The number of the user called `name` here.
@@ -134,7 +178,11 @@ impl Owners {
 }
 
 fn id_of(names: &HashMap<u32, Box<str>>, name: &str) -> Option<u32> {
-    names.iter().filter(|(_, known)| ***known == *name).map(|(id, _)| *id).min()
+    names
+        .iter()
+        .filter(|(_, known)| ***known == *name)
+        .map(|(id, _)| *id)
+        .min()
 }
 
 fn names(file: &str) -> HashMap<u32, Box<str>> {
@@ -165,12 +213,18 @@ pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
     let path = beside(dir, name);
     let list = |buf: &mut [u8]| rustix::fs::llistxattr(&path[..], buf);
-    collect(list, |attribute, buf| rustix::fs::lgetxattr(&path[..], attribute, buf))
+    collect(list, |attribute, buf| {
+        rustix::fs::lgetxattr(&path[..], attribute, buf)
+    })
 }
 
 /// A path by which calls that know no folder descriptors reach `name` in `dir`, however deep that lies.
 pub fn beside(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
-    [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat()
+    [
+        format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(),
+        name,
+    ]
+    .concat()
 }
 
 fn collect(

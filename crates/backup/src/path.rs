@@ -88,7 +88,10 @@ pub fn show(path: &[u8]) -> String {
                 false => shown.push(c),
             }
         }
-        piece.invalid().iter().for_each(|b| shown.push_str(&format!("\\x{b:02x}")));
+        piece
+            .invalid()
+            .iter()
+            .for_each(|b| shown.push_str(&format!("\\x{b:02x}")));
     }
     shown
 }

@@ -44,7 +44,11 @@ impl Progress {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+        if self.is_cancelled() {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn add(counter: &AtomicU64, n: u64) {

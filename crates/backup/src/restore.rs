@@ -117,7 +117,11 @@ pub fn run(
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();
     let mut planner = Planner::new(&tree, options, &mut reader, progress)?;
-    let target = if options.dry_run { None } else { Some(Target::create(target)?) };
+    let target = if options.dry_run {
+        None
+    } else {
+        Some(Target::create(target)?)
+    };
     let mut last = None;
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let Some(target) = &target else { continue };
@@ -125,7 +129,10 @@ pub fn run(
             target,
             session: &session,
             options,
-            applier: Applier { owners: options.owners, xattrs: options.xattrs },
+            applier: Applier {
+                owners: options.owners,
+                xattrs: options.xattrs,
+            },
             progress,
             events,
             skipped: AtomicU64::new(0),

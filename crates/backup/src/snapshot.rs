@@ -56,17 +56,45 @@ impl Summary {
     fn fields(&self) -> [u64; 17] {
         let s = self;
         [
-            s.files_new, s.files_changed, s.files_unmodified, s.dirs_new, s.dirs_changed, s.dirs_unmodified, s.others,
-            s.total_files_processed, s.total_bytes_processed, s.bytes_read, s.data_chunks, s.tree_chunks, s.data_added,
-            s.data_added_packed, s.errors, s.started_ns, s.duration_ns,
+            s.files_new,
+            s.files_changed,
+            s.files_unmodified,
+            s.dirs_new,
+            s.dirs_changed,
+            s.dirs_unmodified,
+            s.others,
+            s.total_files_processed,
+            s.total_bytes_processed,
+            s.bytes_read,
+            s.data_chunks,
+            s.tree_chunks,
+            s.data_added,
+            s.data_added_packed,
+            s.errors,
+            s.started_ns,
+            s.duration_ns,
         ]
     }
 
     fn from_fields(f: [u64; 17]) -> Self {
         Self {
-            files_new: f[0], files_changed: f[1], files_unmodified: f[2], dirs_new: f[3], dirs_changed: f[4], dirs_unmodified: f[5],
-            others: f[6], total_files_processed: f[7], total_bytes_processed: f[8], bytes_read: f[9], data_chunks: f[10],
-            tree_chunks: f[11], data_added: f[12], data_added_packed: f[13], errors: f[14], started_ns: f[15], duration_ns: f[16],
+            files_new: f[0],
+            files_changed: f[1],
+            files_unmodified: f[2],
+            dirs_new: f[3],
+            dirs_changed: f[4],
+            dirs_unmodified: f[5],
+            others: f[6],
+            total_files_processed: f[7],
+            total_bytes_processed: f[8],
+            bytes_read: f[9],
+            data_chunks: f[10],
+            tree_chunks: f[11],
+            data_added: f[12],
+            data_added_packed: f[13],
+            errors: f[14],
+            started_ns: f[15],
+            duration_ns: f[16],
         }
     }
 }
@@ -145,20 +173,34 @@ impl Snapshot {
             put(&mut out, field as u64);
             put_bytes(&mut out, bytes);
         };
-        field(Field::Time, &numbers(&[zigzag(self.time.secs), u64::from(self.time.nanos)]));
+        field(
+            Field::Time,
+            &numbers(&[zigzag(self.time.secs), u64::from(self.time.nanos)]),
+        );
         field(Field::Host, self.host.as_bytes());
         field(Field::User, self.user.as_bytes());
-        field(Field::UidGid, &numbers(&[self.uid_gid.0.into(), self.uid_gid.1.into()]));
+        field(
+            Field::UidGid,
+            &numbers(&[self.uid_gid.0.into(), self.uid_gid.1.into()]),
+        );
         self.paths.iter().for_each(|path| field(Field::Path, path));
-        self.tags.iter().for_each(|tag| field(Field::Tag, tag.as_bytes()));
+        self.tags
+            .iter()
+            .for_each(|tag| field(Field::Tag, tag.as_bytes()));
         self.parent.iter().for_each(|id| field(Field::Parent, id));
-        self.original.iter().for_each(|id| field(Field::Original, id));
+        self.original
+            .iter()
+            .for_each(|id| field(Field::Original, id));
         field(Field::Program, self.program.as_bytes());
-        self.excludes.iter().for_each(|pattern| field(Field::Exclude, pattern));
+        self.excludes
+            .iter()
+            .for_each(|pattern| field(Field::Exclude, pattern));
         field(Field::Summary, &numbers(&self.summary.fields()));
         match &self.table {
             Table::Inline(leaves) => field(Field::TableInline, &encode_table(leaves)),
-            Table::Chunks(chunks) => chunks.iter().for_each(|chunk| field(Field::TableChunk, &encode_ref(chunk))),
+            Table::Chunks(chunks) => chunks
+                .iter()
+                .for_each(|chunk| field(Field::TableChunk, &encode_ref(chunk))),
         }
         out
     }
@@ -204,10 +246,18 @@ impl Snapshot {
     }
 
     /// False where the number is unknown: the value is then left unread.
-    fn read_field(&mut self, number: u64, value: &mut Reader<'_>, chunks: &mut Vec<ChunkRef>) -> Result<bool> {
+    fn read_field(
+        &mut self,
+        number: u64,
+        value: &mut Reader<'_>,
+        chunks: &mut Vec<ChunkRef>,
+    ) -> Result<bool> {
         match number {
             n if n == Field::Time as u64 => {
-                self.time = Time { secs: value.signed()?, nanos: value.small()? };
+                self.time = Time {
+                    secs: value.signed()?,
+                    nanos: value.small()?,
+                };
                 if self.time.nanos >= 1_000_000_000 {
                     return Err(value.fail("nanoseconds of no second"));
                 }
@@ -220,7 +270,9 @@ impl Snapshot {
             n if n == Field::Parent as u64 => self.parent = Some(value.array()?),
             n if n == Field::Original as u64 => self.original = Some(value.array()?),
             n if n == Field::Program as u64 => self.program = rest_text(value)?,
-            n if n == Field::Exclude as u64 => self.excludes.push(value.take(value.left())?.to_vec()),
+            n if n == Field::Exclude as u64 => {
+                self.excludes.push(value.take(value.left())?.to_vec())
+            }
             n if n == Field::Summary as u64 => {
                 let mut fields = [0; 17];
                 for field in &mut fields {
@@ -228,7 +280,9 @@ impl Snapshot {
                 }
                 self.summary = Summary::from_fields(fields);
             }
-            n if n == Field::TableInline as u64 => self.table = Table::Inline(decode_table(value.take(value.left())?)?),
+            n if n == Field::TableInline as u64 => {
+                self.table = Table::Inline(decode_table(value.take(value.left())?)?)
+            }
             n if n == Field::TableChunk as u64 => chunks.push(read_ref(value)?),
             _ => return Ok(false),
         }
@@ -260,7 +314,11 @@ fn put_ref(out: &mut Vec<u8>, chunk: &ChunkRef) {
 }
 
 fn read_ref(reader: &mut Reader<'_>) -> Result<ChunkRef> {
-    Ok(ChunkRef { fingerprint: Fingerprint(reader.array()?), container: ContainerId(reader.u64_le()?), len: reader.small()? })
+    Ok(ChunkRef {
+        fingerprint: Fingerprint(reader.array()?),
+        container: ContainerId(reader.u64_le()?),
+        len: reader.small()?,
+    })
 }
 
 /// A list of leaves: reference, folder (front-coded against the one before), name of the first entry.
@@ -270,7 +328,11 @@ pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
     let mut before: &[u8] = b"";
     for leaf in leaves {
         put_ref(&mut out, &leaf.chunk);
-        let shared = before.iter().zip(&leaf.folder).take_while(|(a, b)| a == b).count();
+        let shared = before
+            .iter()
+            .zip(&leaf.folder)
+            .take_while(|(a, b)| a == b)
+            .count();
         put(&mut out, shared as u64);
         put_bytes(&mut out, &leaf.folder[shared..]);
         put_bytes(&mut out, &leaf.name);
@@ -288,9 +350,15 @@ pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
         let chunk = read_ref(&mut reader)?;
         let shared: usize = reader.small()?;
         let before = leaves.last().map_or(&b""[..], |leaf| &leaf.folder);
-        let start = before.get(..shared).ok_or_else(|| reader.fail("shares more than the folder before has"))?;
+        let start = before
+            .get(..shared)
+            .ok_or_else(|| reader.fail("shares more than the folder before has"))?;
         let folder = [start, reader.bytes()?].concat();
-        leaves.push(LeafRef { chunk, folder, name: reader.bytes()?.to_vec() });
+        leaves.push(LeafRef {
+            chunk,
+            folder,
+            name: reader.bytes()?.to_vec(),
+        });
     }
     reader.end()?;
     Ok(leaves)

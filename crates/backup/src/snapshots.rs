@@ -32,7 +32,10 @@ pub fn list(repository: &Repository, damaged: &mut dyn FnMut(RootId, Error)) -> 
 
 /// One snapshot, whole.
 pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
-    Ok(Named { id, snapshot: Snapshot::decode(&repository.root(&id)?)? })
+    Ok(Named {
+        id,
+        snapshot: Snapshot::decode(&repository.root(&id)?)?,
+    })
 }
 
 /// Which snapshots are meant: all conditions that are given must hold.
@@ -49,7 +52,13 @@ pub struct Filter {
 impl Filter {
     /// Whether `snapshot` is meant.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
-        let has_all = |tags: &Vec<String>| if tags.is_empty() { snapshot.tags.is_empty() } else { tags.iter().all(|tag| snapshot.tags.contains(tag)) };
+        let has_all = |tags: &Vec<String>| {
+            if tags.is_empty() {
+                snapshot.tags.is_empty()
+            } else {
+                tags.iter().all(|tag| snapshot.tags.contains(tag))
+            }
+        };
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
             && (self.tags.is_empty() || self.tags.iter().any(has_all))
             && self.paths.iter().all(|path| snapshot.paths.contains(path))
@@ -66,11 +75,18 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
             None => missing("no snapshot matches".into()),
         };
     }
-    let ids: Vec<RootId> = repository.roots()?.into_iter().filter(|id| hex(id).starts_with(name)).collect();
+    let ids: Vec<RootId> = repository
+        .roots()?
+        .into_iter()
+        .filter(|id| hex(id).starts_with(name))
+        .collect();
     match ids[..] {
         [id] if !name.is_empty() => load(repository, id),
         [] => missing(format!("no snapshot {name}")),
-        _ => missing(format!("{name} is the beginning of {} snapshots", ids.len())),
+        _ => missing(format!(
+            "{name} is the beginning of {} snapshots",
+            ids.len()
+        )),
     }
 }
 

@@ -37,27 +37,45 @@ impl Tree {
 
     /// The number of the leaf that holds the entry with this key, if any holds it.
     pub fn leaf_of(&self, folder: &[u8], name: &[u8]) -> usize {
-        let after = self.leaves.partition_point(|leaf| entry_order((&leaf.folder, &leaf.name), (folder, name)).is_le());
+        let after = self.leaves.partition_point(|leaf| {
+            entry_order((&leaf.folder, &leaf.name), (folder, name)).is_le()
+        });
         after.saturating_sub(1)
     }
 
     /// Entries in order, from the first whose key is not below (folder, name).
     pub fn cursor_at(&self, folder: &[u8], name: &[u8]) -> Cursor<'_> {
         let skip = Some((folder.to_vec(), name.to_vec()));
-        Cursor { next_leaf: self.leaf_of(folder, name), skip, ..self.cursor() }
+        Cursor {
+            next_leaf: self.leaf_of(folder, name),
+            skip,
+            ..self.cursor()
+        }
     }
 
     /// All entries in order.
     pub fn cursor(&self) -> Cursor<'_> {
-        Cursor { tree: self, next_leaf: 0, runs: VecDeque::new(), entries: VecDeque::new(), skip: None }
+        Cursor {
+            tree: self,
+            next_leaf: 0,
+            runs: VecDeque::new(),
+            entries: VecDeque::new(),
+            skip: None,
+        }
     }
 
     /// The entry at `path` (clean, not the root), if there is one.
     pub fn entry(&self, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
         let (folder, name) = crate::path::split(path);
         let mut cursor = self.cursor_at(folder, name);
-        let found = cursor.peek(reader)?.is_some_and(|key| key == (folder, name));
-        Ok(if found { cursor.next(reader)?.map(|(_, entry)| entry) } else { None })
+        let found = cursor
+            .peek(reader)?
+            .is_some_and(|key| key == (folder, name));
+        Ok(if found {
+            cursor.next(reader)?.map(|(_, entry)| entry)
+        } else {
+            None
+        })
     }
 }
 
@@ -79,7 +97,10 @@ impl Cursor<'_> {
     /// (folder, name) of the entry that [`next`](Self::next) will give.
     pub fn peek(&mut self, reader: &mut ChunkReader) -> Result<Option<(&[u8], &[u8])>> {
         self.load(reader)?;
-        Ok(self.runs.front().map(|run| (&run.folder[..], &self.entries[0].name[..])))
+        Ok(self
+            .runs
+            .front()
+            .map(|run| (&run.folder[..], &self.entries[0].name[..])))
     }
 
     /// The next entry with its folder.
@@ -89,7 +110,12 @@ impl Cursor<'_> {
     }
 
     /// Moves on to the first entry whose key is not below (folder, name), and gives it if that is its key.
-    pub fn advance_to(&mut self, folder: &[u8], name: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
+    pub fn advance_to(
+        &mut self,
+        folder: &[u8],
+        name: &[u8],
+        reader: &mut ChunkReader,
+    ) -> Result<Option<Entry>> {
         loop {
             let order = match self.peek(reader)? {
                 None => return Ok(None),
@@ -105,7 +131,8 @@ impl Cursor<'_> {
 
     /// At the start of a leaf that is not read yet: its number. Callers that know the leaf may pass it over.
     pub fn at_leaf(&self) -> Option<usize> {
-        (self.entries.is_empty() && self.skip.is_none() && self.next_leaf < self.tree.leaves.len()).then_some(self.next_leaf)
+        (self.entries.is_empty() && self.skip.is_none() && self.next_leaf < self.tree.leaves.len())
+            .then_some(self.next_leaf)
     }
 
     /// Passes over the leaf that [`at_leaf`](Self::at_leaf) named.
@@ -117,7 +144,11 @@ impl Cursor<'_> {
         let entry = self.entries.pop_front()?;
         let run = self.runs.front_mut()?;
         run.count -= 1;
-        let folder = if run.count == 0 { self.runs.pop_front()?.folder } else { run.folder.clone() };
+        let folder = if run.count == 0 {
+            self.runs.pop_front()?.folder
+        } else {
+            run.folder.clone()
+        };
         Some((folder, entry))
     }
 
@@ -127,7 +158,9 @@ impl Cursor<'_> {
             self.next_leaf += 1;
             (self.runs, self.entries) = (leaf.runs.into(), leaf.entries.into());
             if let Some((folder, name)) = self.skip.take() {
-                while self.runs.front().is_some_and(|run| entry_order((&run.folder, &self.entries[0].name), (&folder, &name)).is_lt()) {
+                while self.runs.front().is_some_and(|run| {
+                    entry_order((&run.folder, &self.entries[0].name), (&folder, &name)).is_lt()
+                }) {
                     drop(self.pop());
                 }
                 if self.entries.is_empty() {
@@ -150,7 +183,11 @@ pub enum Visit {
 }
 
 /// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and of the rest whether to go on.
-pub fn visit_items(content: &Content, reader: &mut ChunkReader, visit: &mut dyn FnMut(Visit) -> Result<bool>) -> Result<()> {
+pub fn visit_items(
+    content: &Content,
+    reader: &mut ChunkReader,
+    visit: &mut dyn FnMut(Visit) -> Result<bool>,
+) -> Result<()> {
     visit_level(&content.items, content.depth, &mut 0, reader, visit).map(drop)
 }
 
@@ -186,9 +223,12 @@ fn visit_level(
 }
 
 fn check_span(items: &[Item], span: u64) -> Result<()> {
-    let sum = items.iter().try_fold(0u64, |sum, item| sum.checked_add(item.span()));
+    let sum = items
+        .iter()
+        .try_fold(0u64, |sum, item| sum.checked_add(item.span()));
     match sum == Some(span) {
         true => Ok(()),
-        false => Err(crate::wire::Reader::new("recipe", b"").fail(format_args!("items cover {sum:?} bytes, expected {span}"))),
+        false => Err(crate::wire::Reader::new("recipe", b"")
+            .fail(format_args!("items cover {sum:?} bytes, expected {span}"))),
     }
 }

@@ -64,15 +64,27 @@ pub(crate) struct Select {
 impl Select {
     fn new(sources: &[Vec<u8>]) -> Self {
         if sources.iter().any(|source| source.is_empty()) {
-            return Self { whole: true, ..Self::default() };
+            return Self {
+                whole: true,
+                ..Self::default()
+            };
         }
         let mut grouped: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
         for source in sources {
             let rest = &source[1..];
             let end = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
-            grouped.entry(rest[..end].to_vec()).or_default().push(rest[end..].to_vec());
+            grouped
+                .entry(rest[..end].to_vec())
+                .or_default()
+                .push(rest[end..].to_vec());
         }
-        Self { whole: false, children: grouped.into_iter().map(|(name, below)| (name, Arc::new(Self::new(&below)))).collect() }
+        Self {
+            whole: false,
+            children: grouped
+                .into_iter()
+                .map(|(name, below)| (name, Arc::new(Self::new(&below))))
+                .collect(),
+        }
     }
 }
 
@@ -89,13 +101,21 @@ impl Walk {
             return Err(Error::Usage("nothing to back up: no path given".into()));
         }
         let sources: Vec<_> = sources.iter().map(|source| path::clean(source)).collect();
-        let schedule = Arc::new(Schedule::new(folder::Task::root(Arc::new(Select::new(&sources)))));
+        let schedule = Arc::new(Schedule::new(folder::Task::root(Arc::new(Select::new(
+            &sources,
+        )))));
         let worker = || {
             let (schedule, options) = (schedule.clone(), options.clone());
-            std::thread::Builder::new().name("walk".into()).spawn(move || schedule.work(&options))
+            std::thread::Builder::new()
+                .name("walk".into())
+                .spawn(move || schedule.work(&options))
         };
-        let threads: std::io::Result<Vec<_>> = (0..options.threads.max(1)).map(|_| worker()).collect();
-        Ok(Self { threads: threads.map_err(|e| Error::io("start a thread for", b"", e))?, schedule: schedule.clone() })
+        let threads: std::io::Result<Vec<_>> =
+            (0..options.threads.max(1)).map(|_| worker()).collect();
+        Ok(Self {
+            threads: threads.map_err(|e| Error::io("start a thread for", b"", e))?,
+            schedule: schedule.clone(),
+        })
     }
 }
 
@@ -110,6 +130,8 @@ impl Iterator for Walk {
 impl Drop for Walk {
     fn drop(&mut self) {
         self.schedule.stop();
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }

@@ -16,7 +16,14 @@ pub struct Budget {
 
 impl Budget {
     pub fn new(max: usize) -> Self {
-        Self { max, state: Mutex::new(State { used: 0, closed: false }), freed: Condvar::new() }
+        Self {
+            max,
+            state: Mutex::new(State {
+                used: 0,
+                closed: false,
+            }),
+            freed: Condvar::new(),
+        }
     }
 
     /// Waits until `bytes` fit; what is larger than the whole budget waits until nothing else is in flight. False once closed.

@@ -18,7 +18,9 @@ use super::source::{Buffers, FileEnd, LargePart, Part, Segment, SmallDone};
 use crate::leaf::recipe::Builder;
 use crate::meta::Owners;
 use crate::snapshot::Summary;
-use crate::{Change, Content, Entry, Error, Events, Flags, Item, Kind, Progress, Result, Xattrs, path};
+use crate::{
+    Change, Content, Entry, Error, Events, Flags, Item, Kind, Progress, Result, Xattrs, path,
+};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -108,7 +110,11 @@ impl<'a> Finisher<'a> {
             match step {
                 Step::Failed(path, error) => self.failed(&path, &error),
                 Step::Fatal(error) => return Err(error),
-                Step::Entries { folder, entries, job } => self.entries(&folder, entries, job)?,
+                Step::Entries {
+                    folder,
+                    entries,
+                    job,
+                } => self.entries(&folder, entries, job)?,
             }
         }
         self.progress.check()?;
@@ -140,7 +146,9 @@ impl<'a> Finisher<'a> {
         let (buffer, mut at) = (self.batch.buffers.len().saturating_sub(1), 0);
         for mut planned in entries {
             if planned.content != ContentFrom::Job {
-                self.batch.notes.push(Note::Entry(folder.clone(), planned.into()));
+                self.batch
+                    .notes
+                    .push(Note::Entry(folder.clone(), planned.into()));
                 continue;
             }
             match files.next().ok_or_else(|| self.reader_died())? {
@@ -156,21 +164,29 @@ impl<'a> Finisher<'a> {
                         }
                     }
                     self.describe(folder, &mut planned.entry, file.end);
-                    self.batch.notes.push(Note::File(folder.clone(), planned.into()));
+                    self.batch
+                        .notes
+                        .push(Note::File(folder.clone(), planned.into()));
                 }
             }
         }
         self.flush_if_full()
     }
 
-    fn large(&mut self, folder: &Arc<[u8]>, mut planned: Planned, parts: &Receiver<LargePart>) -> Result<()> {
+    fn large(
+        &mut self,
+        folder: &Arc<[u8]>,
+        mut planned: Planned,
+        parts: &Receiver<LargePart>,
+    ) -> Result<()> {
         loop {
             self.progress.check()?;
             match parts.recv().map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
                 LargePart::Again => self.batch.notes.push(Note::Again),
                 LargePart::Segment(segment) => {
-                    let Segment { buffer, chunks } = segment.recv().map_err(|_| self.reader_died())?;
+                    let Segment { buffer, chunks } =
+                        segment.recv().map_err(|_| self.reader_died())?;
                     self.batch.buffers.push((buffer, 0));
                     let mut at = 0;
                     for (fingerprint, len) in chunks {
@@ -181,7 +197,9 @@ impl<'a> Finisher<'a> {
                 }
                 LargePart::End(Ok(end)) => {
                     self.describe(folder, &mut planned.entry, end);
-                    self.batch.notes.push(Note::File(folder.clone(), planned.into()));
+                    self.batch
+                        .notes
+                        .push(Note::File(folder.clone(), planned.into()));
                     return self.flush_if_full();
                 }
                 LargePart::End(Err(e)) => {
@@ -207,7 +225,12 @@ impl<'a> Finisher<'a> {
     }
 
     fn chunk(&mut self, fingerprint: Fingerprint, buffer: usize, start: usize, len: usize) {
-        self.batch.chunks.push(Chunk { fingerprint, buffer, start, len });
+        self.batch.chunks.push(Chunk {
+            fingerprint,
+            buffer,
+            start,
+            len,
+        });
         self.batch.bytes += len;
         match self.batch.notes.last_mut() {
             Some(Note::Chunks(n)) => *n += 1,
@@ -219,16 +242,26 @@ impl<'a> Finisher<'a> {
     fn describe(&mut self, folder: &[u8], entry: &mut Entry, end: FileEnd) {
         let name = std::mem::take(&mut entry.name);
         *entry = end.stat.entry(name, self.owners);
-        entry.xattrs = if end.xattrs.is_empty() { Arc::default() } else { Arc::new(end.xattrs) };
+        entry.xattrs = if end.xattrs.is_empty() {
+            Arc::default()
+        } else {
+            Arc::new(end.xattrs)
+        };
         if end.changed {
             entry.flags = Flags::CHANGED_WHILE_READ;
-            self.events.warning(&path::join(folder, &entry.name), "changed while it was read: its content may mix versions");
+            self.events.warning(
+                &path::join(folder, &entry.name),
+                "changed while it was read: its content may mix versions",
+            );
         }
     }
 
     fn flush_if_full(&mut self) -> Result<()> {
         let batch = &self.batch;
-        let full = batch.chunks.len() >= BATCH_CHUNKS || batch.bytes >= BATCH_BYTES || batch.notes.len() >= BATCH_NOTES || batch.buffers.len() >= 64;
+        let full = batch.chunks.len() >= BATCH_CHUNKS
+            || batch.bytes >= BATCH_BYTES
+            || batch.notes.len() >= BATCH_NOTES
+            || batch.buffers.len() >= 64;
         if full { self.flush() } else { Ok(()) }
     }
 
@@ -237,7 +270,11 @@ impl<'a> Finisher<'a> {
         let mut refs = Vec::with_capacity(batch.chunks.len());
         if !batch.chunks.is_empty() {
             let bytes = |c: &Chunk| &batch.buffers[c.buffer].0[c.start..c.start + c.len];
-            let chunks: Vec<(Fingerprint, &[u8])> = batch.chunks.iter().map(|c| (c.fingerprint, bytes(c))).collect();
+            let chunks: Vec<(Fingerprint, &[u8])> = batch
+                .chunks
+                .iter()
+                .map(|c| (c.fingerprint, bytes(c)))
+                .collect();
             self.writer.write(&chunks, &mut refs)?;
         }
         for (buffer, budget_bytes) in batch.buffers {
@@ -247,7 +284,10 @@ impl<'a> Finisher<'a> {
         Progress::add(&self.progress.bytes_moved, batch.bytes as u64);
         self.summary.bytes_read += batch.bytes as u64;
         let mut refs = refs.into_iter();
-        batch.notes.into_iter().try_for_each(|note| self.note(note, &mut refs))
+        batch
+            .notes
+            .into_iter()
+            .try_for_each(|note| self.note(note, &mut refs))
     }
 
     fn note(&mut self, note: Note, refs: &mut dyn Iterator<Item = ChunkRef>) -> Result<()> {
@@ -256,7 +296,13 @@ impl<'a> Finisher<'a> {
         match note {
             Note::Chunks(n) => {
                 for chunk in refs.take(n) {
-                    self.recipe.push(Item::Chunk { chunk, span: u64::from(chunk.len) }, store)?;
+                    self.recipe.push(
+                        Item::Chunk {
+                            chunk,
+                            span: u64::from(chunk.len),
+                        },
+                        store,
+                    )?;
                 }
                 Ok(())
             }
@@ -286,15 +332,25 @@ impl<'a> Finisher<'a> {
 
     fn remember(&mut self, key: LinkKey, entry: &Entry) {
         let to_come = entry.links.saturating_sub(1);
-        let linked = Linked { content: entry.content.clone(), size: entry.size, xattrs: entry.xattrs.clone(), to_come };
+        let linked = Linked {
+            content: entry.content.clone(),
+            size: entry.size,
+            xattrs: entry.xattrs.clone(),
+            to_come,
+        };
         self.links.insert(key, linked);
     }
 
     fn recall(&mut self, planned: &mut Planned) -> bool {
-        let Some(key) = planned.link else { return false };
-        let Some(linked) = self.links.get_mut(&key) else { return false };
+        let Some(key) = planned.link else {
+            return false;
+        };
+        let Some(linked) = self.links.get_mut(&key) else {
+            return false;
+        };
         let entry = &mut planned.entry;
-        (entry.content, entry.size, entry.xattrs) = (linked.content.clone(), linked.size, linked.xattrs.clone());
+        (entry.content, entry.size, entry.xattrs) =
+            (linked.content.clone(), linked.size, linked.xattrs.clone());
         linked.to_come = linked.to_come.saturating_sub(1);
         if linked.to_come == 0 {
             self.links.remove(&key);

@@ -30,7 +30,13 @@ pub struct MetadataStream {
 
 impl MetadataStream {
     pub fn new(writer: ChunkWriter, fingerprinter: Fingerprinter) -> Self {
-        Self { writer, fingerprinter, cutter: Cutter::default(), pending: Vec::new(), leaves: Vec::new() }
+        Self {
+            writer,
+            fingerprinter,
+            cutter: Cutter::default(),
+            pending: Vec::new(),
+            leaves: Vec::new(),
+        }
     }
 
     /// The next entry in order.
@@ -44,23 +50,43 @@ impl MetadataStream {
     /// Stores a recipe chunk.
     pub fn store(&mut self, bytes: &[u8]) -> Result<ChunkRef> {
         let mut refs = Vec::with_capacity(1);
-        self.writer.write(&[(self.fingerprinter.of(bytes), bytes)], &mut refs)?;
+        self.writer
+            .write(&[(self.fingerprinter.of(bytes), bytes)], &mut refs)?;
         Ok(refs[0])
     }
 
     fn leaf(&mut self, leaf: &Leaf) -> Result<()> {
-        let Some((folder, name)) = leaf.first() else { return Ok(()) };
+        let Some((folder, name)) = leaf.first() else {
+            return Ok(());
+        };
         let bytes = leaf::encode(leaf);
-        self.pending.push(Pending { fingerprint: self.fingerprinter.of(&bytes), bytes, folder: folder.to_vec(), name: name.to_vec() });
-        if self.pending.len() >= LEAVES_AT_ONCE { self.flush() } else { Ok(()) }
+        self.pending.push(Pending {
+            fingerprint: self.fingerprinter.of(&bytes),
+            bytes,
+            folder: folder.to_vec(),
+            name: name.to_vec(),
+        });
+        if self.pending.len() >= LEAVES_AT_ONCE {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<()> {
-        let chunks: Vec<_> = self.pending.iter().map(|leaf| (leaf.fingerprint, &leaf.bytes[..])).collect();
+        let chunks: Vec<_> = self
+            .pending
+            .iter()
+            .map(|leaf| (leaf.fingerprint, &leaf.bytes[..]))
+            .collect();
         let mut refs = Vec::with_capacity(chunks.len());
         self.writer.write(&chunks, &mut refs)?;
         let leaves = self.pending.drain(..).zip(refs);
-        self.leaves.extend(leaves.map(|(leaf, chunk)| LeafRef { chunk, folder: leaf.folder, name: leaf.name }));
+        self.leaves.extend(leaves.map(|(leaf, chunk)| LeafRef {
+            chunk,
+            folder: leaf.folder,
+            name: leaf.name,
+        }));
         Ok(())
     }
 
@@ -75,7 +101,12 @@ impl MetadataStream {
         let table = if inline.len() <= TABLE_INLINE_MAX {
             Table::Inline(leaves)
         } else {
-            Table::Chunks(leaves.chunks(TABLE_CHUNK_LEAVES).map(|some| self.store(&encode_table(some))).collect::<Result<_>>()?)
+            Table::Chunks(
+                leaves
+                    .chunks(TABLE_CHUNK_LEAVES)
+                    .map(|some| self.store(&encode_table(some)))
+                    .collect::<Result<_>>()?,
+            )
         };
         Ok((table, self.writer.finish()?))
     }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkReader, Session};
 
-use super::budget::Budget;
-use super::source::{Buffers, JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work, large_channel, slot};
 use super::Options;
+use super::budget::Budget;
+use super::source::{
+    Buffers, JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work, large_channel, slot,
+};
 use crate::meta::{Owners, Stat, link_target, xattrs_at};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
@@ -46,7 +48,11 @@ const LINKS_MAX: usize = 128 << 10;
 /// What the planner hands to the store, in order.
 pub enum Step {
     /// Entries of one folder; those with [`ContentFrom::Job`] are the files of `job`, in order.
-    Entries { folder: Arc<[u8]>, entries: Vec<Planned>, job: Job },
+    Entries {
+        folder: Arc<[u8]>,
+        entries: Vec<Planned>,
+        job: Job,
+    },
     /// A path that failed.
     Failed(Vec<u8>, Error),
     /// The backup cannot go on.
@@ -56,7 +62,10 @@ pub enum Step {
 /// Reading under way.
 pub enum Job {
     None,
-    Small { done: Receiver<SmallDone>, budget_bytes: usize },
+    Small {
+        done: Receiver<SmallDone>,
+        budget_bytes: usize,
+    },
     Large(Receiver<LargePart>),
 }
 
@@ -104,17 +113,25 @@ impl Planner<'_> {
                 return Ok(());
             }
         }
-        self.progress.totals_known.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.progress
+            .totals_known
+            .store(true, std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, cursor: &mut Option<Cursor<'_>>) -> Result<std::result::Result<(), Gone>> {
+    fn piece(
+        &mut self,
+        piece: Piece,
+        cursor: &mut Option<Cursor<'_>>,
+    ) -> Result<std::result::Result<(), Gone>> {
         for (path, error) in piece.errors {
             if self.steps.send(Step::Failed(path, error)).is_err() {
                 return Ok(Err(Gone));
             }
         }
-        let Some(dir) = piece.dir else { return Ok(Ok(())) };
+        let Some(dir) = piece.dir else {
+            return Ok(Ok(()));
+        };
         let mut batch = Batch::default();
         for found in piece.found {
             let before = self.before(cursor, &piece.folder, &found.name);
@@ -127,7 +144,10 @@ impl Planner<'_> {
                     continue;
                 }
             };
-            if self.add(&dir, &piece.folder, found.stat, planned, &mut batch).is_err() {
+            if self
+                .add(&dir, &piece.folder, found.stat, planned, &mut batch)
+                .is_err()
+            {
                 return Ok(Err(Gone));
             }
         }
@@ -135,11 +155,18 @@ impl Planner<'_> {
     }
 
     /// The parent's entry. A parent that cannot be read is a parent that is not there: everything is read anew.
-    fn before(&mut self, cursor: &mut Option<Cursor<'_>>, folder: &[u8], name: &[u8]) -> Option<Entry> {
+    fn before(
+        &mut self,
+        cursor: &mut Option<Cursor<'_>>,
+        folder: &[u8],
+        name: &[u8],
+    ) -> Option<Entry> {
         match cursor.as_mut()?.advance_to(folder, name, &mut self.reader) {
             Ok(entry) => entry,
             Err(e) => {
-                let what = format!("the parent snapshot cannot be read on from here, so files are read anew: {e}");
+                let what = format!(
+                    "the parent snapshot cannot be read on from here, so files are read anew: {e}"
+                );
                 self.events.warning(&path::join(folder, name), &what);
                 *cursor = None;
                 None
@@ -147,21 +174,42 @@ impl Planner<'_> {
         }
     }
 
-    fn add(&self, dir: &Arc<OwnedFd>, folder: &Arc<[u8]>, stat: Stat, planned: Planned, batch: &mut Batch) -> std::result::Result<(), Gone> {
+    fn add(
+        &self,
+        dir: &Arc<OwnedFd>,
+        folder: &Arc<[u8]>,
+        stat: Stat,
+        planned: Planned,
+        batch: &mut Batch,
+    ) -> std::result::Result<(), Gone> {
         if stat.kind == Kind::File {
             Progress::add(&self.progress.files_total, 1);
             Progress::add(&self.progress.bytes_total, stat.size);
         }
         if planned.content != ContentFrom::Job {
             batch.entries.push(planned);
-            return if batch.entries.len() >= 1024 { self.submit(dir, folder, batch) } else { Ok(()) };
+            return if batch.entries.len() >= 1024 {
+                self.submit(dir, folder, batch)
+            } else {
+                Ok(())
+            };
         }
         if stat.size >= LARGE_BYTES {
             self.submit(dir, folder, batch)?;
             let (parts, receiver) = large_channel();
             let name = planned.entry.name.clone();
-            let step = Step::Entries { folder: folder.clone(), entries: vec![planned], job: Job::Large(receiver) };
-            self.work.send(Work::Large { dir: dir.clone(), name, parts }).map_err(|_| Gone)?;
+            let step = Step::Entries {
+                folder: folder.clone(),
+                entries: vec![planned],
+                job: Job::Large(receiver),
+            };
+            self.work
+                .send(Work::Large {
+                    dir: dir.clone(),
+                    name,
+                    parts,
+                })
+                .map_err(|_| Gone)?;
             return self.steps.send(step).map_err(|_| Gone);
         }
         if batch.names.len() >= JOB_FILES || batch.bytes + stat.size > JOB_BYTES as u64 {
@@ -173,7 +221,12 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn submit(&self, dir: &Arc<OwnedFd>, folder: &Arc<[u8]>, batch: &mut Batch) -> std::result::Result<(), Gone> {
+    fn submit(
+        &self,
+        dir: &Arc<OwnedFd>,
+        folder: &Arc<[u8]>,
+        batch: &mut Batch,
+    ) -> std::result::Result<(), Gone> {
         let batch = std::mem::take(batch);
         if batch.entries.is_empty() {
             return Ok(());
@@ -187,10 +240,23 @@ impl Planner<'_> {
                 return Err(Gone);
             }
             let (sender, done) = slot();
-            self.work.send(Work::Small { dir: dir.clone(), names: batch.names, buffer_bytes, done: sender }).map_err(|_| Gone)?;
+            self.work
+                .send(Work::Small {
+                    dir: dir.clone(),
+                    names: batch.names,
+                    buffer_bytes,
+                    done: sender,
+                })
+                .map_err(|_| Gone)?;
             Job::Small { done, budget_bytes }
         };
-        self.steps.send(Step::Entries { folder: folder.clone(), entries: batch.entries, job }).map_err(|_| Gone)
+        self.steps
+            .send(Step::Entries {
+                folder: folder.clone(),
+                entries: batch.entries,
+                job,
+            })
+            .map_err(|_| Gone)
     }
 
     fn entry(
@@ -202,8 +268,16 @@ impl Planner<'_> {
     ) -> std::result::Result<Planned, (Vec<u8>, Error)> {
         let mut entry = found.stat.entry(found.name.clone(), self.owners);
         let before = before.filter(|before| before.kind == entry.kind);
-        let mut change = if before.is_some() { Change::Modified } else { Change::New };
-        let mut content = if entry.kind == Kind::File { ContentFrom::Job } else { ContentFrom::Entry };
+        let mut change = if before.is_some() {
+            Change::Modified
+        } else {
+            Change::New
+        };
+        let mut content = if entry.kind == Kind::File {
+            ContentFrom::Job
+        } else {
+            ContentFrom::Entry
+        };
         if let Some(before) = before.filter(|before| self.looks_unchanged(&entry, before))
             && self.still_there(&before)
         {
@@ -212,14 +286,29 @@ impl Planner<'_> {
             if entry.ctime == before.ctime {
                 (entry.xattrs, entry.target) = (before.xattrs, before.target);
                 change = Change::Unchanged;
-                return Ok(Planned { entry, change, content, link: None });
+                return Ok(Planned {
+                    entry,
+                    change,
+                    content,
+                    link: None,
+                });
             }
         }
         if content == ContentFrom::Job {
             let link = self.link(&entry, &mut content);
-            return Ok(Planned { entry, change, content, link });
+            return Ok(Planned {
+                entry,
+                change,
+                content,
+                link,
+            });
         }
-        self.describe(dir, folder, entry).map(|entry| Planned { entry, change, content, link: None })
+        self.describe(dir, folder, entry).map(|entry| Planned {
+            entry,
+            change,
+            content,
+            link: None,
+        })
     }
 
     /// Of a file with several names: its key, if its content is remembered for them.
@@ -244,7 +333,12 @@ impl Planner<'_> {
     }
 
     /// Fills in what `stat` does not say.
-    fn describe(&self, dir: &OwnedFd, folder: &[u8], mut entry: Entry) -> std::result::Result<Entry, (Vec<u8>, Error)> {
+    fn describe(
+        &self,
+        dir: &OwnedFd,
+        folder: &[u8],
+        mut entry: Entry,
+    ) -> std::result::Result<Entry, (Vec<u8>, Error)> {
         let failed = |op, e: rustix::io::Errno| {
             let path = path::join(folder, &entry.name);
             let error = Error::io(op, &path, e);
@@ -253,7 +347,8 @@ impl Planner<'_> {
         if entry.kind == Kind::Symlink {
             entry.target = link_target(dir, &entry.name).map_err(|e| failed("read the link", e))?;
         }
-        let xattrs = xattrs_at(dir.as_fd(), &entry.name).map_err(|e| failed("read the attributes of", e))?;
+        let xattrs =
+            xattrs_at(dir.as_fd(), &entry.name).map_err(|e| failed("read the attributes of", e))?;
         entry.xattrs = Arc::new(xattrs);
         Ok(entry)
     }

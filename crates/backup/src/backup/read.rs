@@ -21,7 +21,8 @@ pub struct Source {
 
 /// Opens `name` in `dir`. `NXIO`: it is no regular file (any more).
 pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
         // Only the owner may leave the access time alone.
         Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,
@@ -38,7 +39,11 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source, Errno> {
 impl Source {
     /// A pipe or other stream, which becomes a file that looks like `stat`.
     pub fn stream(fd: OwnedFd, stat: Stat) -> Self {
-        Self { fd, stat, xattrs: Xattrs::new() }
+        Self {
+            fd,
+            stat,
+            xattrs: Xattrs::new(),
+        }
     }
 
     /// Whether somebody wrote since it was opened.

@@ -82,11 +82,24 @@ pub enum LargePart {
 /// What a reader thread is to do.
 pub enum Work {
     /// Files of one folder.
-    Small { dir: Arc<OwnedFd>, names: Vec<Vec<u8>>, buffer_bytes: usize, done: Sender<SmallDone> },
+    Small {
+        dir: Arc<OwnedFd>,
+        names: Vec<Vec<u8>>,
+        buffer_bytes: usize,
+        done: Sender<SmallDone>,
+    },
     /// One large file.
-    Large { dir: Arc<OwnedFd>, name: Vec<u8>, parts: Sender<LargePart> },
+    Large {
+        dir: Arc<OwnedFd>,
+        name: Vec<u8>,
+        parts: Sender<LargePart>,
+    },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
-    Stream { fd: OwnedFd, stat: Stat, parts: Sender<LargePart> },
+    Stream {
+        fd: OwnedFd,
+        stat: Stat,
+        parts: Sender<LargePart>,
+    },
 }
 
 /// A channel for one result.
@@ -116,18 +129,34 @@ pub struct Buffers {
 impl Buffers {
     /// For chunks up to `chunk_bytes_max`.
     pub fn new(chunk_bytes_max: usize) -> Self {
-        Self { small: Mutex::default(), large: Mutex::default(), large_bytes: SEGMENT_BYTES + chunk_bytes_max }
+        Self {
+            small: Mutex::default(),
+            large: Mutex::default(),
+            large_bytes: SEGMENT_BYTES + chunk_bytes_max,
+        }
     }
 
     /// What a buffer for so many bytes really takes.
     pub fn size_for(&self, bytes: usize) -> usize {
-        if bytes <= JOB_BYTES { JOB_BYTES } else { bytes.max(self.large_bytes) }
+        if bytes <= JOB_BYTES {
+            JOB_BYTES
+        } else {
+            bytes.max(self.large_bytes)
+        }
     }
 
     fn get(&self, bytes: usize) -> Vec<u8> {
         let size = self.size_for(bytes);
-        let pool = if size == JOB_BYTES { &self.small } else { &self.large };
-        let pooled = if size <= self.large_bytes { pool.lock().pop() } else { None };
+        let pool = if size == JOB_BYTES {
+            &self.small
+        } else {
+            &self.large
+        };
+        let pooled = if size <= self.large_bytes {
+            pool.lock().pop()
+        } else {
+            None
+        };
         pooled.unwrap_or_else(|| vec![0; size])
     }
 
@@ -143,7 +172,12 @@ impl Buffers {
 
 /// A fingerprinting thread: works until nobody sends any more.
 pub fn hash_segments(work: &Receiver<Hash>, fingerprinter: &Fingerprinter) {
-    for Hash { buffer, lengths, done } in work {
+    for Hash {
+        buffer,
+        lengths,
+        done,
+    } in work
+    {
         let mut at = 0;
         let chunks = lengths.iter().map(|&len| {
             let chunk = &buffer[at..at + len as usize];
@@ -172,7 +206,12 @@ impl Reader<'_> {
     pub fn run(mut self, work: &Receiver<Work>) {
         for work in work {
             match work {
-                Work::Small { dir, names, buffer_bytes, done } => {
+                Work::Small {
+                    dir,
+                    names,
+                    buffer_bytes,
+                    done,
+                } => {
                     let result = self.small(&dir, &names, buffer_bytes);
                     let _ = done.send(result);
                 }
@@ -190,7 +229,8 @@ impl Reader<'_> {
         let mut buffer = self.buffers.get(buffer_bytes);
         let mut used = 0;
         let files = names.iter().map(|name| {
-            let file = read::open(dir.as_fd(), name).and_then(|source| self.small_file(source, &mut buffer, used));
+            let file = read::open(dir.as_fd(), name)
+                .and_then(|source| self.small_file(source, &mut buffer, used));
             file.map(|(file, more)| {
                 used += more;
                 file
@@ -200,7 +240,12 @@ impl Reader<'_> {
         SmallDone { buffer, files }
     }
 
-    fn small_file(&mut self, mut source: Source, buffer: &mut Vec<u8>, at: usize) -> Result<(SmallFile, usize), Errno> {
+    fn small_file(
+        &mut self,
+        mut source: Source,
+        buffer: &mut Vec<u8>,
+        at: usize,
+    ) -> Result<(SmallFile, usize), Errno> {
         let mut read = self.small_content(&source, buffer, at)?;
         let mut changed = source.changed()?;
         if changed {
@@ -209,11 +254,26 @@ impl Reader<'_> {
             changed = source.changed()?;
         }
         let (parts, used) = read;
-        Ok((SmallFile { end: FileEnd { stat: source.stat, xattrs: source.xattrs, changed }, parts }, used))
+        Ok((
+            SmallFile {
+                end: FileEnd {
+                    stat: source.stat,
+                    xattrs: source.xattrs,
+                    changed,
+                },
+                parts,
+            },
+            used,
+        ))
     }
 
     /// Reads the whole file behind `at`; gives its parts and how many bytes of the buffer they take.
-    fn small_content(&mut self, source: &Source, buffer: &mut Vec<u8>, at: usize) -> Result<(Vec<Part>, usize), Errno> {
+    fn small_content(
+        &mut self,
+        source: &Source,
+        buffer: &mut Vec<u8>,
+        at: usize,
+    ) -> Result<(Vec<Part>, usize), Errno> {
         let size = (source.stat.size as usize).min(GROWN_BYTES_MAX);
         if buffer.len() < at + size {
             buffer.resize(at + size, 0);
@@ -227,7 +287,10 @@ impl Reader<'_> {
             return Ok((parts, used));
         }
         let (mut used, mut offset) = (0, 0);
-        while let Some(data) = source.data_from(offset)?.filter(|data| data.start < size as u64) {
+        while let Some(data) = source
+            .data_from(offset)?
+            .filter(|data| data.start < size as u64)
+        {
             push_hole(&mut parts, data.start - offset);
             let want = data.end.min(size as u64) - data.start;
             let got = fill(source, &mut buffer[at + used..at + used + want as usize])?;
@@ -253,7 +316,12 @@ impl Reader<'_> {
         }
     }
 
-    fn large(&mut self, dir: &OwnedFd, name: &[u8], parts: &Sender<LargePart>) -> Result<(), Abandoned> {
+    fn large(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        parts: &Sender<LargePart>,
+    ) -> Result<(), Abandoned> {
         let end = match read::open(dir.as_fd(), name) {
             Ok(source) => self.large_file(source, parts)?,
             Err(e) => Err(e),
@@ -263,24 +331,44 @@ impl Reader<'_> {
 
     fn stream(&mut self, source: Source, parts: &Sender<LargePart>) -> Result<(), Abandoned> {
         let end = self.extent(&source, u64::MAX, parts)?;
-        let end = end.map(|_| FileEnd { stat: source.stat, xattrs: Xattrs::new(), changed: false });
+        let end = end.map(|_| FileEnd {
+            stat: source.stat,
+            xattrs: Xattrs::new(),
+            changed: false,
+        });
         parts.send(LargePart::End(end)).map_err(|_| Abandoned)
     }
 
-    fn large_file(&mut self, mut source: Source, parts: &Sender<LargePart>) -> Result<Result<FileEnd, Errno>, Abandoned> {
+    fn large_file(
+        &mut self,
+        mut source: Source,
+        parts: &Sender<LargePart>,
+    ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
-        let mut result = self.large_content(&source, parts)?.and_then(|()| source.changed());
+        let mut result = self
+            .large_content(&source, parts)?
+            .and_then(|()| source.changed());
         if result == Ok(true) {
             parts.send(LargePart::Again).map_err(|_| Abandoned)?;
             result = match source.look_again() {
-                Ok(()) => self.large_content(&source, parts)?.and_then(|()| source.changed()),
+                Ok(()) => self
+                    .large_content(&source, parts)?
+                    .and_then(|()| source.changed()),
                 Err(e) => Err(e),
             };
         }
-        Ok(result.map(|changed| FileEnd { stat: source.stat, xattrs: source.xattrs, changed }))
+        Ok(result.map(|changed| FileEnd {
+            stat: source.stat,
+            xattrs: source.xattrs,
+            changed,
+        }))
     }
 
-    fn large_content(&mut self, source: &Source, parts: &Sender<LargePart>) -> Result<Result<(), Errno>, Abandoned> {
+    fn large_content(
+        &mut self,
+        source: &Source,
+        parts: &Sender<LargePart>,
+    ) -> Result<Result<(), Errno>, Abandoned> {
         let size = source.stat.size;
         if !source.may_have_holes() {
             return Ok(self.extent(source, size, parts)?.map(drop));
@@ -293,7 +381,9 @@ impl Reader<'_> {
             };
             let hole_end = data.as_ref().map_or(size, |data| data.start);
             if hole_end > offset {
-                parts.send(LargePart::Hole(hole_end - offset)).map_err(|_| Abandoned)?;
+                parts
+                    .send(LargePart::Hole(hole_end - offset))
+                    .map_err(|_| Abandoned)?;
             }
             let Some(data) = data else { return Ok(Ok(())) };
             let want = data.end.min(size) - data.start;
@@ -306,13 +396,19 @@ impl Reader<'_> {
     }
 
     /// Sends up to `len` bytes from where the file stands, in segments; gives how many there were.
-    fn extent(&mut self, source: &Source, len: u64, parts: &Sender<LargePart>) -> Result<Result<u64, Errno>, Abandoned> {
+    fn extent(
+        &mut self,
+        source: &Source,
+        len: u64,
+        parts: &Sender<LargePart>,
+    ) -> Result<Result<u64, Errno>, Abandoned> {
         let mut carried: Vec<u8> = Vec::new();
         let mut read = 0;
         loop {
             let mut buffer = self.buffers.get(self.buffers.large_bytes);
             buffer[..carried.len()].copy_from_slice(&carried);
-            let room = (buffer.len() - carried.len()).min((len - read).try_into().unwrap_or(usize::MAX));
+            let room =
+                (buffer.len() - carried.len()).min((len - read).try_into().unwrap_or(usize::MAX));
             let filled = match fill(source, &mut buffer[carried.len()..carried.len() + room]) {
                 Ok(filled) => filled,
                 Err(e) => return Ok(Err(e)),
@@ -325,8 +421,16 @@ impl Reader<'_> {
             carried.clear();
             carried.extend_from_slice(&buffer[covered..used]);
             let (done, segment) = slot();
-            parts.send(LargePart::Segment(segment)).map_err(|_| Abandoned)?;
-            self.hash.send(Hash { buffer, lengths, done }).map_err(|_| Abandoned)?;
+            parts
+                .send(LargePart::Segment(segment))
+                .map_err(|_| Abandoned)?;
+            self.hash
+                .send(Hash {
+                    buffer,
+                    lengths,
+                    done,
+                })
+                .map_err(|_| Abandoned)?;
             if ends {
                 return Ok(Ok(read));
             }

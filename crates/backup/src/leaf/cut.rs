@@ -40,8 +40,13 @@ impl Cutter {
 
 /// About how many bytes an entry takes in a leaf, rounded so that small changes (times, sizes) do not move cuts.
 fn weight(entry: &Entry) -> u64 {
-    let xattrs: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    24 + (entry.name.len() / 2 + entry.target.len() + xattrs / 4 + 34 * entry.content.items.len()) as u64
+    let xattrs: usize = entry
+        .xattrs
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    24 + (entry.name.len() / 2 + entry.target.len() + xattrs / 4 + 34 * entry.content.items.len())
+        as u64
 }
 
 /// FNV-1a with a finishing mix: quick, and uniform enough to draw lots with.

@@ -29,7 +29,10 @@ struct Table<'a, T: ?Sized> {
 
 impl<T: ?Sized> Default for Table<'_, T> {
     fn default() -> Self {
-        Self { numbers: HashMap::new(), values: Vec::new() }
+        Self {
+            numbers: HashMap::new(),
+            values: Vec::new(),
+        }
     }
 }
 
@@ -56,20 +59,37 @@ struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     fn push(&mut self, before: &[u8], entry: &'a Entry) {
-        let shared = before.iter().zip(&entry.name).take_while(|(a, b)| a == b).count();
+        let shared = before
+            .iter()
+            .zip(&entry.name)
+            .take_while(|(a, b)| a == b)
+            .count();
         self.column(Column::NameLengths, shared as u64);
         self.column(Column::NameLengths, (entry.name.len() - shared) as u64);
         self.columns[Column::Names as usize].extend_from_slice(&entry.name[shared..]);
-        self.column(Column::Modes, u64::from(entry.kind as u8) << 12 | u64::from(entry.mode & 0xfff));
+        self.column(
+            Column::Modes,
+            u64::from(entry.kind as u8) << 12 | u64::from(entry.mode & 0xfff),
+        );
         let owner = self.owners.number(&entry.owner);
         self.column(Column::Owners, owner);
         self.times(entry);
-        self.column(Column::Inodes, zigzag(entry.inode.wrapping_sub(self.inode) as i64));
-        self.column(Column::Devices, zigzag(entry.device.wrapping_sub(self.device) as i64));
+        self.column(
+            Column::Inodes,
+            zigzag(entry.inode.wrapping_sub(self.inode) as i64),
+        );
+        self.column(
+            Column::Devices,
+            zigzag(entry.device.wrapping_sub(self.device) as i64),
+        );
         (self.inode, self.device) = (entry.inode, entry.device);
         self.column(Column::Links, entry.links);
         self.column(Column::Flags, u64::from(entry.flags.0));
-        let xattrs = if entry.xattrs.is_empty() { 0 } else { 1 + self.xattrs.number(&entry.xattrs) };
+        let xattrs = if entry.xattrs.is_empty() {
+            0
+        } else {
+            1 + self.xattrs.number(&entry.xattrs)
+        };
         self.column(Column::XattrIndexes, xattrs);
         self.special(entry);
     }
@@ -79,10 +99,22 @@ impl<'a> Encoder<'a> {
     }
 
     fn times(&mut self, entry: &Entry) {
-        self.column(Column::MtimeSecs, zigzag(entry.mtime.secs.wrapping_sub(self.mtime.secs)));
-        self.column(Column::MtimeNanos, zigzag(i64::from(entry.mtime.nanos) - i64::from(self.mtime.nanos)));
-        self.column(Column::CtimeSecs, zigzag(entry.ctime.secs.wrapping_sub(self.ctime.secs)));
-        self.column(Column::CtimeNanos, zigzag(i64::from(entry.ctime.nanos) - i64::from(self.ctime.nanos)));
+        self.column(
+            Column::MtimeSecs,
+            zigzag(entry.mtime.secs.wrapping_sub(self.mtime.secs)),
+        );
+        self.column(
+            Column::MtimeNanos,
+            zigzag(i64::from(entry.mtime.nanos) - i64::from(self.mtime.nanos)),
+        );
+        self.column(
+            Column::CtimeSecs,
+            zigzag(entry.ctime.secs.wrapping_sub(self.ctime.secs)),
+        );
+        self.column(
+            Column::CtimeNanos,
+            zigzag(i64::from(entry.ctime.nanos) - i64::from(self.ctime.nanos)),
+        );
         (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
     }
 
@@ -92,7 +124,13 @@ impl<'a> Encoder<'a> {
                 self.column(Column::Sizes, entry.size);
                 let shapes = &mut self.columns[Column::Shapes as usize];
                 let mut fingerprints = Vec::new();
-                recipe::put_content(&entry.content, entry.size, &mut self.containers, shapes, &mut fingerprints);
+                recipe::put_content(
+                    &entry.content,
+                    entry.size,
+                    &mut self.containers,
+                    shapes,
+                    &mut fingerprints,
+                );
                 self.columns[Column::Fingerprints as usize].append(&mut fingerprints);
             }
             Kind::Symlink => put_bytes(&mut self.columns[Column::Special as usize], &entry.target),
@@ -106,11 +144,19 @@ impl<'a> Encoder<'a> {
         put(&mut out, leaf.entries.len() as u64);
         put_runs(&mut out, leaf);
         put(&mut out, self.owners.values.len() as u64);
-        self.owners.values.iter().for_each(|owner| put_owner(&mut out, owner));
+        self.owners
+            .values
+            .iter()
+            .for_each(|owner| put_owner(&mut out, owner));
         put(&mut out, self.xattrs.values.len() as u64);
-        self.xattrs.values.iter().for_each(|xattrs| put_xattrs(&mut out, xattrs));
+        self.xattrs
+            .values
+            .iter()
+            .for_each(|xattrs| put_xattrs(&mut out, xattrs));
         self.containers.put(&mut out);
-        self.columns.iter().for_each(|column| put_bytes(&mut out, column));
+        self.columns
+            .iter()
+            .for_each(|column| put_bytes(&mut out, column));
         out
     }
 }
@@ -119,7 +165,11 @@ fn put_runs(out: &mut Vec<u8>, leaf: &Leaf) {
     put(out, leaf.runs.len() as u64);
     let mut before: &[u8] = b"";
     for run in &leaf.runs {
-        let shared = before.iter().zip(&run.folder).take_while(|(a, b)| a == b).count();
+        let shared = before
+            .iter()
+            .zip(&run.folder)
+            .take_while(|(a, b)| a == b)
+            .count();
         put(out, shared as u64);
         put_bytes(out, &run.folder[shared..]);
         put(out, run.count as u64);
@@ -141,4 +191,3 @@ fn put_xattrs(out: &mut Vec<u8>, xattrs: &Xattrs) {
         put_bytes(out, value);
     }
 }
-

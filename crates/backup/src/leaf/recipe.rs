@@ -30,7 +30,14 @@ pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
     let mut containers = Containers::default();
     let (mut shapes, mut fingerprints) = (Vec::new(), Vec::new());
     for item in items {
-        put_item(item, depth, true, &mut containers, &mut shapes, &mut fingerprints);
+        put_item(
+            item,
+            depth,
+            true,
+            &mut containers,
+            &mut shapes,
+            &mut fingerprints,
+        );
     }
     let mut out = vec![VERSION, depth];
     put(&mut out, items.len() as u64);
@@ -55,7 +62,9 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     let count = reader.count()?;
     let containers = Containers::read(&mut reader)?;
     let mut shapes = reader.column("recipe")?;
-    let items = (0..count).map(|_| read_item(&mut shapes, &mut reader, depth, &containers, None)).collect::<Result<_>>()?;
+    let items = (0..count)
+        .map(|_| read_item(&mut shapes, &mut reader, depth, &containers, None))
+        .collect::<Result<_>>()?;
     shapes.end()?;
     reader.end()?;
     Ok(items)
@@ -93,8 +102,13 @@ impl Builder {
         }
         let layer = &mut self.layers[depth];
         layer.push(item);
-        let ends = layer.len() >= CHUNK_ITEMS_MAX || layer.len() >= CHUNK_ITEMS_MIN && ends_chunk(&item);
-        if ends { self.flush(depth, store) } else { Ok(()) }
+        let ends =
+            layer.len() >= CHUNK_ITEMS_MAX || layer.len() >= CHUNK_ITEMS_MIN && ends_chunk(&item);
+        if ends {
+            self.flush(depth, store)
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self, depth: usize, store: Store<'_>) -> Result<()> {
@@ -109,7 +123,9 @@ impl Builder {
         let mut depth = 0;
         while depth < self.layers.len() {
             let is_top = depth + 1 == self.layers.len();
-            if !self.layers[depth].is_empty() && (!is_top || self.layers[depth].len() > LEAF_ITEMS_MAX) {
+            if !self.layers[depth].is_empty()
+                && (!is_top || self.layers[depth].len() > LEAF_ITEMS_MAX)
+            {
                 self.flush(depth, store)?;
             }
             depth += 1;
@@ -146,40 +162,70 @@ impl Containers {
     /// Appends the table: count, then eight bytes each.
     pub fn put(&self, out: &mut Vec<u8>) {
         put(out, self.ids.len() as u64);
-        self.ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+        self.ids
+            .iter()
+            .for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
     }
 
     /// Reads a table back.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Vec<ContainerId>> {
         let count = reader.count()?;
-        (0..count).map(|_| Ok(ContainerId(reader.u64_le()?))).collect()
+        (0..count)
+            .map(|_| Ok(ContainerId(reader.u64_le()?)))
+            .collect()
     }
 }
 
 /// Appends a file's content: depth and count of items in one number, then each item; the last item's span follows from the file's size.
-pub(crate) fn put_content(content: &Content, size: u64, containers: &mut Containers, shapes: &mut Vec<u8>, fingerprints: &mut Vec<u8>) {
+pub(crate) fn put_content(
+    content: &Content,
+    size: u64,
+    containers: &mut Containers,
+    shapes: &mut Vec<u8>,
+    fingerprints: &mut Vec<u8>,
+) {
     debug_assert_eq!(content.items.iter().map(Item::span).sum::<u64>(), size);
-    put(shapes, (content.items.len() as u64) << 4 | u64::from(content.depth));
+    put(
+        shapes,
+        (content.items.len() as u64) << 4 | u64::from(content.depth),
+    );
     for (i, item) in content.items.iter().enumerate() {
         let is_last = i + 1 == content.items.len();
-        put_item(item, content.depth, !is_last, containers, shapes, fingerprints);
+        put_item(
+            item,
+            content.depth,
+            !is_last,
+            containers,
+            shapes,
+            fingerprints,
+        );
     }
 }
 
 /// Reads a file's content of `size` bytes.
-pub(crate) fn read_content(size: u64, containers: &[ContainerId], shapes: &mut Reader<'_>, fingerprints: &mut Reader<'_>) -> Result<Content> {
+pub(crate) fn read_content(
+    size: u64,
+    containers: &[ContainerId],
+    shapes: &mut Reader<'_>,
+    fingerprints: &mut Reader<'_>,
+) -> Result<Content> {
     let head = shapes.varint()?;
     let depth = (head & 15) as u8;
     let count = head >> 4;
     if count > shapes.left() as u64 || depth > DEPTH_MAX {
-        return Err(shapes.fail(format_args!("{count} items at depth {depth}, {} bytes left", shapes.left())));
+        return Err(shapes.fail(format_args!(
+            "{count} items at depth {depth}, {} bytes left",
+            shapes.left()
+        )));
     }
     let mut items = Vec::with_capacity(count as usize);
     let mut left = size;
     for i in 0..count {
         let known = (i + 1 == count).then_some(left);
         let item = read_item(shapes, fingerprints, depth, containers, known)?;
-        left = left.checked_sub(item.span()).ok_or_else(|| shapes.fail("items are longer than the file"))?;
+        left = left
+            .checked_sub(item.span())
+            .ok_or_else(|| shapes.fail("items are longer than the file"))?;
         items.push(item);
     }
     match left {
@@ -188,7 +234,14 @@ pub(crate) fn read_content(size: u64, containers: &[ContainerId], shapes: &mut R
     }
 }
 
-fn put_item(item: &Item, depth: u8, with_span: bool, containers: &mut Containers, shapes: &mut Vec<u8>, fingerprints: &mut Vec<u8>) {
+fn put_item(
+    item: &Item,
+    depth: u8,
+    with_span: bool,
+    containers: &mut Containers,
+    shapes: &mut Vec<u8>,
+    fingerprints: &mut Vec<u8>,
+) {
     match item {
         Item::Hole { .. } => shapes.push(0),
         Item::Chunk { chunk, .. } => {
@@ -213,17 +266,34 @@ fn read_item(
 ) -> Result<Item> {
     let number: usize = shapes.small()?;
     if number == 0 {
-        return Ok(Item::Hole { len: span(shapes, known_span)? });
+        return Ok(Item::Hole {
+            len: span(shapes, known_span)?,
+        });
     }
-    let container = containers.get(number - 1).ok_or_else(|| shapes.fail(format_args!("container {number} of {}", containers.len())))?;
+    let container = containers
+        .get(number - 1)
+        .ok_or_else(|| shapes.fail(format_args!("container {number} of {}", containers.len())))?;
     let fingerprint = Fingerprint(fingerprints.array()?);
-    let chunk_len = if depth > 0 { Some(shapes.small()?) } else { None };
+    let chunk_len = if depth > 0 {
+        Some(shapes.small()?)
+    } else {
+        None
+    };
     let span = span(shapes, known_span)?;
     let len = match chunk_len {
         Some(len) => len,
-        None => u32::try_from(span).map_err(|_| shapes.fail(format_args!("a chunk of {span} bytes")))?,
+        None => {
+            u32::try_from(span).map_err(|_| shapes.fail(format_args!("a chunk of {span} bytes")))?
+        }
     };
-    Ok(Item::Chunk { chunk: ChunkRef { fingerprint, container: *container, len }, span })
+    Ok(Item::Chunk {
+        chunk: ChunkRef {
+            fingerprint,
+            container: *container,
+            len,
+        },
+        span,
+    })
 }
 
 fn span(shapes: &mut Reader<'_>, known: Option<u64>) -> Result<u64> {

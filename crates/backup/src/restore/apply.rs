@@ -20,7 +20,12 @@ pub struct Meta {
 
 impl Meta {
     pub fn of(entry: &Entry) -> Self {
-        Self { mode: entry.mode, owner: entry.owner.clone(), mtime: entry.mtime, xattrs: entry.xattrs.clone() }
+        Self {
+            mode: entry.mode,
+            owner: entry.owner.clone(),
+            mtime: entry.mtime,
+            xattrs: entry.xattrs.clone(),
+        }
     }
 }
 
@@ -47,11 +52,20 @@ impl Applier {
         }
         if self.xattrs {
             for (name, value) in meta.xattrs.iter() {
-                note("set an attribute of", rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()));
+                note(
+                    "set an attribute of",
+                    rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()),
+                );
             }
         }
-        note("set the mode of", rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode.into())));
-        note("set the times of", rustix::fs::futimens(fd, &times(meta.mtime)));
+        note(
+            "set the mode of",
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode.into())),
+        );
+        note(
+            "set the times of",
+            rustix::fs::futimens(fd, &times(meta.mtime)),
+        );
         missed
     }
 
@@ -61,25 +75,39 @@ impl Applier {
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {
             let (uid, gid) = ids(&meta.owner);
-            note("set the owner of", rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW));
+            note(
+                "set the owner of",
+                rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+            );
         }
         if self.xattrs {
             for (attribute, value) in meta.xattrs.iter() {
                 let path = beside(dir, name);
-                note("set an attribute of", rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()));
+                note(
+                    "set an attribute of",
+                    rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()),
+                );
             }
         }
         if kind != Kind::Symlink {
             note("set the mode of", chmod_special(dir, name, kind, meta.mode));
         }
-        note("set the times of", rustix::fs::utimensat(dir, name, &times(meta.mtime), AtFlags::SYMLINK_NOFOLLOW));
+        note(
+            "set the times of",
+            rustix::fs::utimensat(dir, name, &times(meta.mtime), AtFlags::SYMLINK_NOFOLLOW),
+        );
         missed
     }
 }
 
 /// Through a descriptor that was checked, since changing modes by name follows links.
 fn chmod_special(dir: BorrowedFd<'_>, name: &[u8], kind: Kind, mode: u16) -> Result<(), Errno> {
-    let fd: OwnedFd = rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let fd: OwnedFd = rustix::fs::openat(
+        dir,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     if Stat::of(&fd)?.kind != kind {
         return Err(Errno::STALE);
     }
@@ -88,13 +116,22 @@ fn chmod_special(dir: BorrowedFd<'_>, name: &[u8], kind: Kind, mode: u16) -> Res
 }
 
 fn ids(owner: &Owner) -> (Option<Uid>, Option<Gid>) {
-    (Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
+    (
+        Some(Uid::from_raw(owner.uid)),
+        Some(Gid::from_raw(owner.gid)),
+    )
 }
 
 /// The access time is left as it is: snapshots do not keep it.
 fn times(mtime: Time) -> Timestamps {
     Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: mtime.secs,
+            tv_nsec: mtime.nanos.into(),
+        },
     }
 }

@@ -50,12 +50,19 @@ pub struct Planner<'a> {
 
 /// Byte order of these keys is the order of folders in the walk.
 fn order_key(path: &[u8]) -> Vec<u8> {
-    path.iter().map(|&b| if b == b'/' { 0 } else { b }).collect()
+    path.iter()
+        .map(|&b| if b == b'/' { 0 } else { b })
+        .collect()
 }
 
 impl<'a> Planner<'a> {
     /// Plans what `options` ask for. Errors: the path that is asked for is not in the snapshot.
-    pub fn new(tree: &'a Tree, options: &'a Options, reader: &mut ChunkReader, progress: &'a Progress) -> Result<Self> {
+    pub fn new(
+        tree: &'a Tree,
+        options: &'a Options,
+        reader: &mut ChunkReader,
+        progress: &'a Progress,
+    ) -> Result<Self> {
         let mut single = None;
         let mut cursor = tree.cursor();
         if !options.path.is_empty() {
@@ -86,13 +93,20 @@ impl<'a> Planner<'a> {
     }
 
     /// The next window; `None` when everything was planned. `last` is how far the file is that the window before could not hold whole.
-    pub fn next(&mut self, last: Option<State>, reader: &mut ChunkReader, summary: &mut Summary) -> Result<Option<Window>> {
+    pub fn next(
+        &mut self,
+        last: Option<State>,
+        reader: &mut ChunkReader,
+        summary: &mut Summary,
+    ) -> Result<Option<Window>> {
         let mut window = Window::default();
         window.folder(Vec::new(), 0, None);
         self.resume(last, &mut window, reader)?;
         while !window.is_full() && self.unfinished.is_none() {
             self.progress.check()?;
-            let Some((folder, entry)) = self.cursor.next(reader)? else { break };
+            let Some((folder, entry)) = self.cursor.next(reader)? else {
+                break;
+            };
             if !self.is_below(&folder, &entry) {
                 break;
             }
@@ -109,7 +123,10 @@ impl<'a> Planner<'a> {
                 window.folders[number as usize].continues = true;
             }
         }
-        let is_empty = window.folders.len() == 1 && window.files.is_empty() && window.specials.is_empty() && window.links.is_empty();
+        let is_empty = window.folders.len() == 1
+            && window.files.is_empty()
+            && window.specials.is_empty()
+            && window.links.is_empty();
         Ok((!is_empty).then_some(window))
     }
 
@@ -127,7 +144,10 @@ impl<'a> Planner<'a> {
 
     /// A path of the snapshot, as it is in the target.
     fn in_target(&self, path: &[u8]) -> Vec<u8> {
-        let above = self.single.as_ref().map_or(self.options.path.len(), |folder| folder.len());
+        let above = self
+            .single
+            .as_ref()
+            .map_or(self.options.path.len(), |folder| folder.len());
         path[above..].to_vec()
     }
 
@@ -185,16 +205,31 @@ impl<'a> Planner<'a> {
     }
 
     fn is_wanted(&self, path: &[u8], is_dir: bool) -> bool {
-        let excluded = self.folder_excluded || self.options.exclude.decide(path, is_dir) == Some(true);
+        let excluded =
+            self.folder_excluded || self.options.exclude.decide(path, is_dir) == Some(true);
         !excluded && (self.folder_wanted || self.options.include.decide(path, is_dir) == Some(true))
     }
 
-    fn entry(&mut self, entry: Entry, window: &mut Window, reader: &mut ChunkReader, summary: &mut Summary) -> Result<()> {
+    fn entry(
+        &mut self,
+        entry: Entry,
+        window: &mut Window,
+        reader: &mut ChunkReader,
+        summary: &mut Summary,
+    ) -> Result<()> {
         let path = join(&self.folder, &entry.name);
         let wanted = self.is_wanted(&path, entry.is_dir());
         if entry.is_dir() {
             summary.dirs += u64::from(wanted);
-            self.pending.insert(order_key(&path), Pending { meta: Meta::of(&entry), path, wanted, number: None });
+            self.pending.insert(
+                order_key(&path),
+                Pending {
+                    meta: Meta::of(&entry),
+                    path,
+                    wanted,
+                    number: None,
+                },
+            );
             return Ok(());
         }
         if !wanted {
@@ -211,7 +246,14 @@ impl<'a> Planner<'a> {
         Progress::add(&self.progress.files_total, 1);
         Progress::add(&self.progress.bytes_total, entry.size);
         if let Some(first) = self.first_name(&entry, &path) {
-            window.link(Link { folder, first, entry: Entry { content: Content::default(), ..entry } });
+            window.link(Link {
+                folder,
+                first,
+                entry: Entry {
+                    content: Content::default(),
+                    ..entry
+                },
+            });
             return Ok(());
         }
         let file = window.file(folder, &entry);
@@ -226,7 +268,8 @@ impl<'a> Planner<'a> {
         let key = (entry.device, entry.inode);
         let Some((first, to_come)) = self.links.get_mut(&key) else {
             if self.links.len() < LINKS_MAX {
-                self.links.insert(key, (self.in_target(path), entry.links - 1));
+                self.links
+                    .insert(key, (self.in_target(path), entry.links - 1));
             }
             return None;
         };
@@ -239,7 +282,14 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds the file's chunks from `done` bytes on, as many as the window takes.
-    fn chunks(&mut self, file: u32, entry: Entry, done: u64, window: &mut Window, reader: &mut ChunkReader) -> Result<()> {
+    fn chunks(
+        &mut self,
+        file: u32,
+        entry: Entry,
+        done: u64,
+        window: &mut Window,
+        reader: &mut ChunkReader,
+    ) -> Result<()> {
         let mut end = 0;
         let mut stopped = None;
         visit_items(&entry.content, reader, &mut |visit| {
@@ -260,18 +310,39 @@ impl<'a> Planner<'a> {
             }
             Ok(true)
         })?;
-        let has_holes = entry.content.depth > 0 || entry.content.items.iter().any(|item| matches!(item, Item::Hole { .. }));
+        let has_holes = entry.content.depth > 0
+            || entry
+                .content
+                .items
+                .iter()
+                .any(|item| matches!(item, Item::Hole { .. }));
         window.files[file as usize].set_size = has_holes || end < entry.size;
         if let Some(done) = stopped {
             window.file_continues(file);
-            self.unfinished = Some(Unfinished { folder: self.folder.clone(), entry, done });
+            self.unfinished = Some(Unfinished {
+                folder: self.folder.clone(),
+                entry,
+                done,
+            });
         }
         Ok(())
     }
 
     /// Goes on with the file that the window before could not hold whole.
-    fn resume(&mut self, last: Option<State>, window: &mut Window, reader: &mut ChunkReader) -> Result<()> {
-        let Some(Unfinished { folder, entry, done }) = self.unfinished.take() else { return Ok(()) };
+    fn resume(
+        &mut self,
+        last: Option<State>,
+        window: &mut Window,
+        reader: &mut ChunkReader,
+    ) -> Result<()> {
+        let Some(Unfinished {
+            folder,
+            entry,
+            done,
+        }) = self.unfinished.take()
+        else {
+            return Ok(());
+        };
         let folder = self.number(&folder, window);
         let file = window.file(folder, &entry);
         *window.files[file as usize].state.get_mut() = last.unwrap_or(State::Planned);

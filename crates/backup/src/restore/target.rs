@@ -9,7 +9,10 @@ use rustix::io::Errno;
 use crate::meta::Stat;
 use crate::{Error, Kind, Result, path};
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 /// Longer paths are opened piece by piece: the kernel's limit is 4096 with the final zero.
 const PIECE_BYTES_MAX: usize = 4000;
 
@@ -22,8 +25,15 @@ impl Target {
     /// Opens the folder, making it and those above it where they are missing. What leads to it may be symbolic links: the user named it.
     pub fn create(target: &[u8]) -> Result<Self> {
         let make = || {
-            std::fs::create_dir_all(std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(target)))?;
-            let root = rustix::fs::openat(CWD, target, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            std::fs::create_dir_all(std::path::Path::new(
+                <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(target),
+            ))?;
+            let root = rustix::fs::openat(
+                CWD,
+                target,
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
             Ok(Self { root })
         };
         make().map_err(|e: std::io::Error| Error::io("create the target", target, e))
@@ -40,7 +50,10 @@ impl Target {
             let piece = if rest.len() <= PIECE_BYTES_MAX {
                 std::mem::take(&mut rest)
             } else {
-                let end = rest[..PIECE_BYTES_MAX].iter().rposition(|&b| b == b'/').ok_or(Errno::NAMETOOLONG)?;
+                let end = rest[..PIECE_BYTES_MAX]
+                    .iter()
+                    .rposition(|&b| b == b'/')
+                    .ok_or(Errno::NAMETOOLONG)?;
                 let piece = &rest[..end];
                 rest = &rest[end + 1..];
                 piece

@@ -103,7 +103,12 @@ impl Window {
     /// Adds a folder.
     pub fn folder(&mut self, path: Vec<u8>, parent: u32, meta: Option<Meta>) -> u32 {
         self.bytes += size_of::<Folder>() + path.len() + 16;
-        self.folders.push(Folder { path, meta, parent, continues: false });
+        self.folders.push(Folder {
+            path,
+            meta,
+            parent,
+            continues: false,
+        });
         self.folders.len() as u32 - 1
     }
 
@@ -131,7 +136,13 @@ impl Window {
             next
         });
         *self.files[file as usize].to_come.get_mut() += 1;
-        self.uses.push(Use { container, file, fingerprint: chunk.fingerprint, offset, len: chunk.len });
+        self.uses.push(Use {
+            container,
+            file,
+            fingerprint: chunk.fingerprint,
+            offset,
+            len: chunk.len,
+        });
     }
 
     /// Adds another name of a file that came before.
@@ -142,7 +153,8 @@ impl Window {
 
     /// Adds a link, pipe, socket or device.
     pub fn special(&mut self, special: Special) {
-        self.bytes += size_of::<Special>() + special.entry.name.len() + special.entry.target.len() + 32;
+        self.bytes +=
+            size_of::<Special>() + special.entry.name.len() + special.entry.target.len() + 32;
         self.specials.push(special);
     }
 
@@ -158,11 +170,21 @@ impl Window {
 
     /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.
     pub fn by_container(&mut self) -> Vec<(ContainerId, std::ops::Range<usize>)> {
-        self.uses.sort_unstable_by(|a, b| (a.container, a.fingerprint, a.file, a.offset).cmp(&(b.container, b.fingerprint, b.file, b.offset)));
+        self.uses.sort_unstable_by(|a, b| {
+            (a.container, a.fingerprint, a.file, a.offset).cmp(&(
+                b.container,
+                b.fingerprint,
+                b.file,
+                b.offset,
+            ))
+        });
         let mut ranges = Vec::with_capacity(self.containers.len());
         let mut start = 0;
         for group in self.uses.chunk_by(|a, b| a.container == b.container) {
-            ranges.push((self.containers[group[0].container as usize], start..start + group.len()));
+            ranges.push((
+                self.containers[group[0].container as usize],
+                start..start + group.len(),
+            ));
             start += group.len();
         }
         ranges

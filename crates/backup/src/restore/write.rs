@@ -74,7 +74,11 @@ impl Writer<'_> {
     pub fn carry_out(&self, window: &mut Window, last_continues: bool) -> Result<Option<State>> {
         let containers = window.by_container();
         let window = &*window;
-        let run = Run { all: self, window, folders: Mutex::default() };
+        let run = Run {
+            all: self,
+            window,
+            folders: Mutex::default(),
+        };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);
         let read = |batches: Sender<Batch>| -> Result<()> {
@@ -89,13 +93,21 @@ impl Writer<'_> {
         let result: Result<()> = std::thread::scope(|scope| {
             (0..self.options.writers.max(1)).for_each(|_| drop(scope.spawn(|| run.write(&queue))));
             let start = |batches: Sender<Batch>| scope.spawn(move || read(batches));
-            let readers: Vec<_> = (0..self.options.readers.max(1)).map(|_| start(batches.clone())).collect();
+            let readers: Vec<_> = (0..self.options.readers.max(1))
+                .map(|_| start(batches.clone()))
+                .collect();
             run.files_without_chunks(&batches);
             drop(batches);
-            readers.into_iter().map(|reader| reader.join().expect("a reader's own mistakes are ours")).collect()
+            readers
+                .into_iter()
+                .map(|reader| reader.join().expect("a reader's own mistakes are ours"))
+                .collect()
         });
         result?;
-        window.specials.iter().for_each(|special| run.special(special));
+        window
+            .specials
+            .iter()
+            .for_each(|special| run.special(special));
         window.links.iter().for_each(|link| run.link(link));
         run.finish_folders();
         let last = window.files.last().filter(|_| last_continues);
@@ -105,8 +117,16 @@ impl Writer<'_> {
 
 impl Run<'_> {
     /// Reads one container and hands its chunks out. What it does not give is looked for elsewhere; what is nowhere is told per file.
-    fn read_container(&self, id: ContainerId, uses: &[Use], reader: &mut ChunkReader, batches: &Sender<Batch>) -> Result<()> {
-        let mut groups: Vec<&[Use]> = uses.chunk_by(|a, b| a.fingerprint == b.fingerprint).collect();
+    fn read_container(
+        &self,
+        id: ContainerId,
+        uses: &[Use],
+        reader: &mut ChunkReader,
+        batches: &Sender<Batch>,
+    ) -> Result<()> {
+        let mut groups: Vec<&[Use]> = uses
+            .chunk_by(|a, b| a.fingerprint == b.fingerprint)
+            .collect();
         let wanted: Vec<Fingerprint> = groups.iter().map(|group| group[0].fingerprint).collect();
         let mut seen = vec![false; wanted.len()];
         let mut batch = Batch::new();
@@ -124,8 +144,14 @@ impl Run<'_> {
             move |_| !seen.next().expect("one a group")
         });
         for group in groups {
-            let Use { fingerprint, len, .. } = group[0];
-            match reader.read(&ChunkRef { fingerprint, container: id, len }) {
+            let Use {
+                fingerprint, len, ..
+            } = group[0];
+            match reader.read(&ChunkRef {
+                fingerprint,
+                container: id,
+                len,
+            }) {
                 Ok(bytes) => self.hand_out(&bytes, group, &mut batch, batches),
                 Err(e) => self.lost(group, &Error::Store(e)),
             }
@@ -142,7 +168,14 @@ impl Run<'_> {
         batch.buffer.extend_from_slice(bytes);
         for one in group {
             if one.len as usize != bytes.len() {
-                self.lost(&[*one], &Error::Usage(format!("a chunk has {} bytes, expected {}", bytes.len(), one.len)));
+                self.lost(
+                    &[*one],
+                    &Error::Usage(format!(
+                        "a chunk has {} bytes, expected {}",
+                        bytes.len(),
+                        one.len
+                    )),
+                );
                 continue;
             }
             if batch.places.len() >= BATCH_PLACES {
@@ -150,7 +183,12 @@ impl Run<'_> {
                 start = 0;
                 batch.buffer.extend_from_slice(bytes);
             }
-            batch.places.push(Place { file: one.file, offset: one.offset, start, len: bytes.len() });
+            batch.places.push(Place {
+                file: one.file,
+                offset: one.offset,
+                start,
+                len: bytes.len(),
+            });
         }
     }
 
@@ -167,10 +205,20 @@ impl Run<'_> {
 
     fn files_without_chunks(&self, batches: &Sender<Batch>) {
         let mut batch = Batch::new();
-        let empty = self.window.files.iter().enumerate().filter(|(_, file)| file.to_come() == 0);
+        let empty = self
+            .window
+            .files
+            .iter()
+            .enumerate()
+            .filter(|(_, file)| file.to_come() == 0);
         let empty: Vec<u32> = empty.map(|(number, _)| number as u32).collect();
         for file in empty {
-            batch.places.push(Place { file, offset: 0, start: 0, len: 0 });
+            batch.places.push(Place {
+                file,
+                offset: 0,
+                start: 0,
+                len: 0,
+            });
             if batch.places.len() >= BATCH_PLACES {
                 batch.send(batches);
             }
@@ -181,9 +229,15 @@ impl Run<'_> {
     /// A writer thread.
     fn write(&self, queue: &Receiver<Batch>) {
         for mut batch in queue {
-            batch.places.sort_unstable_by_key(|place| (place.file, place.offset));
+            batch
+                .places
+                .sort_unstable_by_key(|place| (place.file, place.offset));
             for places in batch.places.chunk_by(|a, b| a.file == b.file) {
-                self.write_file(&self.window.files[places[0].file as usize], places, &batch.buffer);
+                self.write_file(
+                    &self.window.files[places[0].file as usize],
+                    places,
+                    &batch.buffer,
+                );
             }
         }
     }
@@ -211,7 +265,11 @@ impl Run<'_> {
 
     /// Some chunks of a file are dealt with; whoever deals with the last completes it.
     fn arrived(&self, file: &File, chunks: u32, fd: Option<OwnedFd>) {
-        let is_last = if chunks == 0 { file.to_come() == 0 } else { file.arrived(chunks) };
+        let is_last = if chunks == 0 {
+            file.to_come() == 0
+        } else {
+            file.arrived(chunks)
+        };
         let state = *file.state.lock();
         if is_last && state == State::Made {
             let Some(fd) = fd else { return };
@@ -219,7 +277,11 @@ impl Run<'_> {
             self.tell_missed(missed, || self.path(file));
             Progress::add(&self.all.progress.files_done, 1);
             Progress::add(&self.all.progress.bytes_done, file.size);
-            self.all.progress.current.lock().clone_from(&self.window.folders[file.folder as usize].path);
+            self.all
+                .progress
+                .current
+                .lock()
+                .clone_from(&self.window.folders[file.folder as usize].path);
         }
     }
 
@@ -235,7 +297,8 @@ impl Run<'_> {
             return rustix::fs::openat(&*dir, &file.name[..], flags, Mode::empty()).map(Some);
         }
         let made = self.make(&dir, &file.name, file.size, &file.meta, || {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(&*dir, &file.name[..], flags, Mode::RUSR | Mode::WUSR)
         })?;
         if let Some(fd) = &made
@@ -243,12 +306,23 @@ impl Run<'_> {
         {
             rustix::fs::ftruncate(fd, file.size)?;
         }
-        *state = if made.is_some() { State::Made } else { State::Skipped };
+        *state = if made.is_some() {
+            State::Made
+        } else {
+            State::Skipped
+        };
         Ok(made)
     }
 
     /// Makes something under a name; what is in the way stays (`None`) or goes, as the user asked.
-    fn make<T>(&self, dir: &OwnedFd, name: &[u8], size: u64, meta: &Meta, make: impl Fn() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
+    fn make<T>(
+        &self,
+        dir: &OwnedFd,
+        name: &[u8],
+        size: u64,
+        meta: &Meta,
+        make: impl Fn() -> Result<T, Errno>,
+    ) -> Result<Option<T>, Errno> {
         match make() {
             Err(Errno::EXIST) => {}
             other => return other.map(Some),
@@ -258,7 +332,9 @@ impl Run<'_> {
             Overwrite::Always => false,
             Overwrite::Never => true,
             Overwrite::IfNewer => there.mtime >= meta.mtime,
-            Overwrite::IfChanged => there.kind == Kind::File && (there.size, there.mtime) == (size, meta.mtime),
+            Overwrite::IfChanged => {
+                there.kind == Kind::File && (there.size, there.mtime) == (size, meta.mtime)
+            }
         };
         if keep {
             self.all.skipped.fetch_add(1, Relaxed);
@@ -273,7 +349,11 @@ impl Run<'_> {
         let meta = Meta::of(entry);
         let made = self.folder(*folder).and_then(|dir| {
             let made = self.make(&dir, &entry.name, 0, &meta, || make_special(&dir, entry))?;
-            Ok(made.map(|()| self.all.applier.to_special(dir.as_fd(), &entry.name, entry.kind, &meta)))
+            Ok(made.map(|()| {
+                self.all
+                    .applier
+                    .to_special(dir.as_fd(), &entry.name, entry.kind, &meta)
+            }))
         });
         let path = join(&self.window.folders[*folder as usize].path, &entry.name);
         match made {
@@ -283,11 +363,23 @@ impl Run<'_> {
     }
 
     fn link(&self, link: &Link) {
-        let Link { folder, first, entry } = link;
+        let Link {
+            folder,
+            first,
+            entry,
+        } = link;
         let (first_folder, first_name) = split(first);
         let made = self.folder(*folder).and_then(|dir| {
             let first_dir = self.all.target.open_folder(first_folder)?;
-            let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, &entry.name[..], AtFlags::empty());
+            let make = || {
+                rustix::fs::linkat(
+                    &first_dir,
+                    first_name,
+                    &*dir,
+                    &entry.name[..],
+                    AtFlags::empty(),
+                )
+            };
             self.make(&dir, &entry.name, entry.size, &Meta::of(entry), make)
         });
         Progress::add(&self.all.progress.files_done, 1);
@@ -307,7 +399,9 @@ impl Run<'_> {
         let opened = match self.all.target.open_folder(&folder.path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
                 self.folder(folder.parent)?;
-                self.all.target.make_folder(&folder.path, self.all.options.overwrite != Overwrite::Never)?
+                self.all
+                    .target
+                    .make_folder(&folder.path, self.all.options.overwrite != Overwrite::Never)?
             }
             other => other?,
         };
@@ -327,10 +421,17 @@ impl Run<'_> {
     /// Folders that are complete get their metadata, the deepest first: what they are set to may lock us out of what is below.
     fn finish_folders(&self) {
         for (number, folder) in self.window.folders.iter().enumerate().rev() {
-            let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else { continue };
+            let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
+                continue;
+            };
             match self.folder(number as u32) {
-                Ok(fd) => self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || folder.path.clone()),
-                Err(e) => self.failed(&folder.path, &Error::io("create the folder", &folder.path, e)),
+                Ok(fd) => self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || {
+                    folder.path.clone()
+                }),
+                Err(e) => self.failed(
+                    &folder.path,
+                    &Error::io("create the folder", &folder.path, e),
+                ),
             }
             Progress::add(&self.all.progress.dirs_done, 1);
         }
@@ -351,13 +452,18 @@ impl Run<'_> {
             return;
         }
         let path = path();
-        missed.into_iter().for_each(|(op, e)| self.failed(&path, &Error::io(op, &path, e)));
+        missed
+            .into_iter()
+            .for_each(|(op, e)| self.failed(&path, &Error::io(op, &path, e)));
     }
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { buffer: Vec::with_capacity(BATCH_BYTES), places: Vec::new() }
+        Self {
+            buffer: Vec::with_capacity(BATCH_BYTES),
+            places: Vec::new(),
+        }
     }
 
     fn send(&mut self, batches: &Sender<Batch>) {
@@ -373,7 +479,9 @@ impl Batch {
 fn write_places(fd: &OwnedFd, places: &[Place], buffer: &[u8]) -> Result<(), Errno> {
     let mut places = places.iter().copied().peekable();
     while let Some(mut place) = places.next() {
-        while let Some(next) = places.next_if(|next| next.offset == place.offset + place.len as u64 && next.start == place.start + place.len) {
+        while let Some(next) = places.next_if(|next| {
+            next.offset == place.offset + place.len as u64 && next.start == place.start + place.len
+        }) {
             place.len += next.len;
         }
         let mut written = 0;

@@ -43,11 +43,30 @@ enum Step {
 
 impl Task {
     pub fn root(select: Arc<Select>) -> (Key, Task) {
-        (Key { folder: Arc::from(&b""[..]), piece: 0 }, Task { step: Step::Open(None), select, ignore: None, device: None })
+        (
+            Key {
+                folder: Arc::from(&b""[..]),
+                piece: 0,
+            },
+            Task {
+                step: Step::Open(None),
+                select,
+                ignore: None,
+                device: None,
+            },
+        )
     }
 
     pub fn run(self, key: &Key, options: &Options) -> Done {
-        let mut look = Look { key, options, select: self.select, ignore: self.ignore, device: self.device, piece: empty(key), next: Vec::new() };
+        let mut look = Look {
+            key,
+            options,
+            select: self.select,
+            ignore: self.ignore,
+            device: self.device,
+            piece: empty(key),
+            next: Vec::new(),
+        };
         let result = match self.step {
             Step::Open(place) => look.open(place),
             Step::List(dir, after) => look.list(&dir, Some(after)),
@@ -57,14 +76,25 @@ impl Task {
             }
         };
         if let Err(e) = result {
-            look.piece.errors.push((key.folder.to_vec(), Error::io("list", &key.folder, e)));
+            look.piece
+                .errors
+                .push((key.folder.to_vec(), Error::io("list", &key.folder, e)));
         }
-        Done { piece: Some(look.piece), next: look.next }
+        Done {
+            piece: Some(look.piece),
+            next: look.next,
+        }
     }
 }
 
 fn empty(key: &Key) -> Piece {
-    Piece { folder: key.folder.clone(), dir: None, found: Vec::new(), errors: Vec::new(), excluded: 0 }
+    Piece {
+        folder: key.folder.clone(),
+        dir: None,
+        found: Vec::new(),
+        errors: Vec::new(),
+        excluded: 0,
+    }
 }
 
 struct Look<'a> {
@@ -80,17 +110,31 @@ struct Look<'a> {
 impl Look<'_> {
     fn open(&mut self, place: Option<(Arc<OwnedFd>, Vec<u8>)>) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let follow = if self.select.whole { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let follow = if self.select.whole {
+            OFlags::NOFOLLOW
+        } else {
+            OFlags::empty()
+        };
         let open = |noatime: OFlags| match &place {
             None => rustix::fs::openat(CWD, "/", flags | noatime, Mode::empty()),
-            Some((parent, name)) => rustix::fs::openat(parent.as_fd(), name.as_slice(), flags | follow | noatime, Mode::empty()),
+            Some((parent, name)) => rustix::fs::openat(
+                parent.as_fd(),
+                name.as_slice(),
+                flags | follow | noatime,
+                Mode::empty(),
+            ),
         };
         let dir = Arc::new(match open(OFlags::NOATIME) {
             Err(Errno::PERM) => open(OFlags::empty())?,
             other => other?,
         });
         if !self.select.whole {
-            let names = self.select.children.keys().map(|name| (name.clone(), 0)).collect();
+            let names = self
+                .select
+                .children
+                .keys()
+                .map(|name| (name.clone(), 0))
+                .collect();
             self.stat_all(dir, names);
             return Ok(());
         }
@@ -100,10 +144,15 @@ impl Look<'_> {
 
     fn read_ignore_files(&mut self, dir: &OwnedFd) {
         for name in &self.options.excludes.ignore_files {
-            let Some(text) = read_start(dir, name, IGNORE_FILE_BYTES_MAX) else { continue };
+            let Some(text) = read_start(dir, name, IGNORE_FILE_BYTES_MAX) else {
+                continue;
+            };
             match Ignore::new(self.ignore.clone(), &self.key.folder, &text) {
                 Ok(ignore) => self.ignore = Some(ignore),
-                Err(e) => self.piece.errors.push((path::join(&self.key.folder, name), e)),
+                Err(e) => self
+                    .piece
+                    .errors
+                    .push((path::join(&self.key.folder, name), e)),
             }
         }
     }
@@ -115,10 +164,19 @@ impl Look<'_> {
             names.retain(|(name, _)| *name == marker);
         }
         if more {
-            let last = names.last().map(|(name, _)| name.clone()).unwrap_or_default();
+            let last = names
+                .last()
+                .map(|(name, _)| name.clone())
+                .unwrap_or_default();
             let pass = self.key.piece / PASS_STRIDE + 1;
             let task = self.task(Step::List(dir.clone(), last));
-            self.next.push((Key { folder: self.key.folder.clone(), piece: pass * PASS_STRIDE }, task));
+            self.next.push((
+                Key {
+                    folder: self.key.folder.clone(),
+                    piece: pass * PASS_STRIDE,
+                },
+                task,
+            ));
         }
         if names.len() <= PIECE_NAMES {
             self.stat_all(dir.clone(), names);
@@ -131,27 +189,43 @@ impl Look<'_> {
             piece += 1;
             let names = rest.by_ref().take(PIECE_NAMES).collect();
             let task = self.task(Step::Stat(dir.clone(), names));
-            self.next.push((Key { folder: self.key.folder.clone(), piece }, task));
+            self.next.push((
+                Key {
+                    folder: self.key.folder.clone(),
+                    piece,
+                },
+                task,
+            ));
         }
         self.stat_all(dir.clone(), first);
         Ok(())
     }
 
     fn task(&self, step: Step) -> Task {
-        Task { step, select: self.select.clone(), ignore: self.ignore.clone(), device: self.device }
+        Task {
+            step,
+            select: self.select.clone(),
+            ignore: self.ignore.clone(),
+            device: self.device,
+        }
     }
 
     /// The name of the file that says that this folder's contents are to be left out.
     fn marker(&self, dir: &OwnedFd) -> Option<Vec<u8>> {
         let excludes = &self.options.excludes;
-        let begins = |name: &[u8], header: &[u8]| read_start(dir, name, header.len()).is_some_and(|start| start == header);
+        let begins = |name: &[u8], header: &[u8]| {
+            read_start(dir, name, header.len()).is_some_and(|start| start == header)
+        };
         if excludes.caches && begins(b"CACHEDIR.TAG", CACHEDIR_SIGNATURE) {
             return Some(b"CACHEDIR.TAG".to_vec());
         }
-        let present = excludes.if_present.iter().find(|(name, header)| match header {
-            Some(header) => begins(name, header),
-            None => Stat::at(dir, name, false).is_ok(),
-        });
+        let present = excludes
+            .if_present
+            .iter()
+            .find(|(name, header)| match header {
+                Some(header) => begins(name, header),
+                None => Stat::at(dir, name, false).is_ok(),
+            });
         present.map(|(name, _)| name.clone())
     }
 
@@ -161,7 +235,11 @@ impl Look<'_> {
         let mut stats: Vec<Option<Result<Stat, Errno>>> = vec![None; names.len()];
         for i in by_inode {
             // A folder on the way to a source may be a symbolic link: the user named it, so it is followed.
-            let follow = self.select.children.get(&names[i].0).is_some_and(|select| !select.whole);
+            let follow = self
+                .select
+                .children
+                .get(&names[i].0)
+                .is_some_and(|select| !select.whole);
             stats[i] = Some(Stat::at(&dir, &names[i].0, follow));
         }
         for ((name, _), stat) in names.into_iter().zip(stats) {
@@ -186,7 +264,11 @@ impl Look<'_> {
             self.piece.excluded += 1;
             return;
         }
-        let leads_on = self.select.children.get(&name).is_some_and(|select| !select.whole);
+        let leads_on = self
+            .select
+            .children
+            .get(&name)
+            .is_some_and(|select| !select.whole);
         if leads_on && stat.kind != Kind::Dir {
             let error = Error::io("open the folder", &path, Errno::NOTDIR);
             return self.piece.errors.push((path, error));
@@ -203,9 +285,14 @@ impl Look<'_> {
         }
         let excludes = &self.options.excludes;
         let is_dir = stat.is_some_and(|stat| stat.kind == Kind::Dir);
-        let too_large = |stat: &Stat| stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max);
+        let too_large = |stat: &Stat| {
+            stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max)
+        };
         excludes.patterns.decide(path, is_dir) == Some(true)
-            || self.ignore.as_ref().is_some_and(|ignore| ignore.excludes(path, is_dir))
+            || self
+                .ignore
+                .as_ref()
+                .is_some_and(|ignore| ignore.excludes(path, is_dir))
             || stat.is_some_and(too_large)
     }
 
@@ -214,13 +301,28 @@ impl Look<'_> {
             true => self.select.clone(),
             false => self.select.children[name].clone(),
         };
-        let device = if select.whole { self.device.or(Some(stat.device)) } else { None };
+        let device = if select.whole {
+            self.device.or(Some(stat.device))
+        } else {
+            None
+        };
         if self.options.one_file_system && device.is_some_and(|device| device != stat.device) {
             return;
         }
         let step = Step::Open(Some((dir.clone(), name.to_vec())));
-        let task = Task { step, select, ignore: self.ignore.clone(), device };
-        self.next.push((Key { folder: path.into(), piece: 0 }, task));
+        let task = Task {
+            step,
+            select,
+            ignore: self.ignore.clone(),
+            device,
+        };
+        self.next.push((
+            Key {
+                folder: path.into(),
+                piece: 0,
+            },
+            task,
+        ));
     }
 }
 

@@ -71,7 +71,11 @@ impl Schedule {
             ahead: 0,
             stopped: false,
         };
-        Self { state: Mutex::new(state), work: Condvar::new(), ready: Condvar::new() }
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            ready: Condvar::new(),
+        }
     }
 
     /// The next piece in order; `None` when there is no more.
@@ -80,7 +84,9 @@ impl Schedule {
         loop {
             let mut first = state.slots.first_entry()?;
             if let Slot::Ready(_) = first.get_mut() {
-                let Slot::Ready(piece) = first.remove() else { unreachable!("it was ready") };
+                let Slot::Ready(piece) = first.remove() else {
+                    unreachable!("it was ready")
+                };
                 let was_full = state.ahead > AHEAD_ENTRIES_MAX;
                 state.ahead -= weight(&piece);
                 if was_full && state.ahead <= AHEAD_ENTRIES_MAX || state.slots.is_empty() {
@@ -122,7 +128,9 @@ impl Schedule {
             if is_needed || state.ahead <= AHEAD_ENTRIES_MAX {
                 if let Some(key) = state.waiting.pop_first() {
                     let slot = state.slots.insert(key.clone(), Slot::Running);
-                    let Some(Slot::Waiting(task)) = slot else { unreachable!("a waiting key has a waiting task") };
+                    let Some(Slot::Waiting(task)) = slot else {
+                        unreachable!("a waiting key has a waiting task")
+                    };
                     return Some((key, *task));
                 }
             }
