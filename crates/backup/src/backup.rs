@@ -259,12 +259,8 @@ fn find_parent(
         Parent::None => Ok(None),
         Parent::This(id) => snapshots::load(repository, id).map(Some),
         Parent::Newest => {
-            let mut damaged = |id, e: Error| {
-                events.warning(
-                    b"",
-                    &format!("snapshot {} cannot be read: {e}", snapshots::hex(&id)),
-                )
-            };
+            let mut damaged =
+                |id, e: Error| events.warning(b"", &format!("snapshot {} cannot be read: {e}", id));
             let all = snapshots::list(repository, &mut damaged)?;
             let same = |named: &&Named| {
                 named.snapshot.host == options.host && named.snapshot.paths == paths
@@ -292,7 +288,7 @@ fn write(
     events: &dyn Events,
 ) -> Result<(Table, Summary)> {
     let (owners, budget) = (Owners::load(), Budget::new(options.bytes_in_flight));
-    let buffers = Buffers::new(repository.chunker().limits().max);
+    let buffers = Buffers::new(repository.chunker()?.limits().max);
     let metadata = MetadataStream::new(
         session.writer(StreamKind::Metadata)?,
         repository.fingerprinter(),
@@ -317,7 +313,7 @@ fn write(
         links: HashMap::new(),
     };
     let done = std::thread::scope(|scope| {
-        start_readers(scope, repository, options, &buffers, &jobs);
+        start_readers(scope, repository, options, &buffers, &jobs)?;
         drop(jobs);
         match input {
             Input::Paths(_) => {
@@ -388,7 +384,7 @@ fn start_readers<'scope, 'env>(
     options: &Options,
     buffers: &'env Buffers,
     jobs: &Receiver<Work>,
-) {
+) -> Result<()> {
     let (hash, segments) = unbounded();
     for _ in 0..options.hashers.max(1) {
         let (segments, fingerprinter) = (segments.clone(), repository.fingerprinter());
@@ -396,7 +392,7 @@ fn start_readers<'scope, 'env>(
     }
     for _ in 0..options.readers.max(1) {
         let reader = Reader {
-            chunker: repository.chunker(),
+            chunker: repository.chunker()?,
             fingerprinter: repository.fingerprinter(),
             buffers,
             hash: hash.clone(),
@@ -404,6 +400,7 @@ fn start_readers<'scope, 'env>(
         let jobs = jobs.clone();
         scope.spawn(move || reader.run(&jobs));
     }
+    Ok(())
 }
 
 /// The steps of a stream: the folders above its path, and one file.

@@ -112,7 +112,7 @@ pub fn run(
     progress: &Progress,
     events: &dyn Events,
 ) -> Result<Summary> {
-    let session = repository.session(SessionKind::Restore)?;
+    let session = repository.session(SessionKind::Read)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();

@@ -78,7 +78,7 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
     let ids: Vec<RootId> = repository
         .roots()?
         .into_iter()
-        .filter(|id| hex(id).starts_with(name))
+        .filter(|id| id.to_string().starts_with(name))
         .collect();
     match ids[..] {
         [id] if !name.is_empty() => load(repository, id),
@@ -88,11 +88,6 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
             ids.len()
         )),
     }
-}
-
-/// A snapshot's name in hexadecimal.
-pub fn hex(id: &RootId) -> String {
-    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What to do with tags.

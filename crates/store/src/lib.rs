@@ -30,7 +30,7 @@ mod sweep;
 mod writer;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::ContainerId;
+pub use onefold_index::ContainerId;
 
 pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;

@@ -51,7 +51,7 @@ impl MetadataStream {
     pub fn store(&mut self, bytes: &[u8]) -> Result<ChunkRef> {
         let mut refs = Vec::with_capacity(1);
         self.writer
-            .write(&[(self.fingerprinter.of(bytes), bytes)], &mut refs)?;
+            .write(&[(self.fingerprinter.fingerprint(bytes), bytes)], &mut refs)?;
         Ok(refs[0])
     }
 
@@ -61,7 +61,7 @@ impl MetadataStream {
         };
         let bytes = leaf::encode(leaf);
         self.pending.push(Pending {
-            fingerprint: self.fingerprinter.of(&bytes),
+            fingerprint: self.fingerprinter.fingerprint(&bytes),
             bytes,
             folder: folder.to_vec(),
             name: name.to_vec(),

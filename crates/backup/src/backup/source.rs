@@ -182,7 +182,7 @@ pub fn hash_segments(work: &Receiver<Hash>, fingerprinter: &Fingerprinter) {
         let chunks = lengths.iter().map(|&len| {
             let chunk = &buffer[at..at + len as usize];
             at += len as usize;
-            (fingerprinter.of(chunk), len)
+            (fingerprinter.fingerprint(chunk), len)
         });
         let chunks = chunks.collect();
         // Whoever waited for it gave up: so does this.
@@ -311,7 +311,7 @@ impl Reader<'_> {
         let mut at = 0;
         for len in lengths {
             let chunk = &data[at..at + len as usize];
-            parts.push(Part::Chunk(self.fingerprinter.of(chunk), len));
+            parts.push(Part::Chunk(self.fingerprinter.fingerprint(chunk), len));
             at += len as usize;
         }
     }

@@ -5,15 +5,27 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use onefold_backup::backup::{self, Input, Outcome, Parent};
 use onefold_backup::{Error, Events, Progress, Time, Xattrs, meta, path, restore, snapshots};
-use onefold_store::Repository;
+use onefold_io::{Dir, MemDir};
+use onefold_store::{InitOptions, KdfCost, OpenOptions, Repository, Secret};
 use parking_lot::Mutex;
 
 /// A new repository in RAM.
 pub fn repository() -> Repository {
-    Repository::default()
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
+    let mut init = InitOptions::new("test", 1);
+    init.kdf_cost = KdfCost::LEAST;
+    let secret = Secret::new("open sesame");
+    Repository::init(dir.clone(), &init, Some(&secret)).expect("init");
+    let options = OpenOptions {
+        container_bytes: 256 << 10,
+        block_bytes: Some(32 << 10),
+        ..OpenOptions::default()
+    };
+    Repository::open(dir, options, Some(&secret)).expect("open")
 }
 
 /// Collects what failed.
