@@ -1,0 +1,58 @@
+//! What CI runs, in the order in which failures are cheapest to hear of.
+
+use std::process::Command;
+
+/// Debian packages that the tests use, and a program of each by which it is known to be there.
+const PACKAGES: &[(&str, &str)] = &[("attr", "setfattr"), ("acl", "setfacl"), ("procps", "ps"), ("coreutils", "cp"), ("diffutils", "diff")];
+
+/// Installs the packages that are missing.
+pub fn install() -> Result<(), String> {
+    let missing: Vec<_> = PACKAGES.iter().filter(|(_, program)| !on_path(program)).map(|(package, _)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let root = rustix::process::geteuid().is_root();
+    let apt = |args: &[&str]| {
+        let mut command = Command::new(if root { "apt-get" } else { "sudo" });
+        if !root {
+            command.arg("apt-get");
+        }
+        command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+        step(&format!("apt-get {}", args.join(" ")), &mut command)
+    };
+    apt(&["-qq", "update"])?;
+    apt(&[&["-qq", "-y", "--no-install-recommends", "install"], &missing[..]].concat())
+}
+
+/// Format, clippy, tidy, tests, documentation, licences.
+pub fn run() -> Result<(), String> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    crate::tidy::run()?;
+    cargo(&["test", "--workspace"])?;
+    step("cargo doc", Command::new("cargo").args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    if on_path("cargo-deny") {
+        cargo(&["deny", "check", "bans", "licenses", "sources"])?;
+    } else {
+        println!("cargo-deny is not installed: licences were not checked (cargo install cargo-deny)");
+    }
+    Ok(())
+}
+
+fn cargo(args: &[&str]) -> Result<(), String> {
+    step(&format!("cargo {}", args.join(" ")), Command::new("cargo").args(args))
+}
+
+fn step(what: &str, command: &mut Command) -> Result<(), String> {
+    println!("── {what}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what}: {status}")),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}

@@ -1,0 +1,135 @@
+//! What no compiler checks: layers point one way, files stay short, words stay the field's, and documents name what exists.
+
+use std::path::{Path, PathBuf};
+
+/// No source file may be longer, in lines: split it along its meaning.
+const LINES_MAX: usize = 600;
+
+/// Each crate and those of ours that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("io", &[]),
+    ("chunk", &[]),
+    ("index", &["io", "chunk"]),
+    ("store", &["io", "chunk", "index"]),
+    ("backup", &["io", "chunk", "index", "store"]),
+    ("onefold", &["io", "chunk", "index", "store", "backup"]),
+];
+
+/// Crates that may hold unsafe code: they say why at each place.
+const UNSAFE: &[&str] = &["io", "chunk"];
+
+/// Names for files that say nothing.
+const EMPTY_NAMES: &[&str] = &["utils.rs", "util.rs", "common.rs", "helpers.rs", "manager.rs", "misc.rs"];
+
+/// Runs all checks and lists everything that is amiss.
+pub fn run() -> Result<(), String> {
+    println!("── tidy");
+    let root = root();
+    let mut amiss = Vec::new();
+    for (name, _) in LAYERS {
+        check_layer(&root, name, &mut amiss);
+        check_unsafe(&root, name, &mut amiss);
+    }
+    for path in sources(&root) {
+        check_source(&root, &path, &mut amiss);
+    }
+    check_formats(&root, &mut amiss);
+    check_links(&root, &mut amiss);
+    if amiss.is_empty() { Ok(()) } else { Err(format!("tidy:\n  {}", amiss.join("\n  "))) }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Rust files of the workspace.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("crates"), root.join("xtask")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn check_layer(root: &Path, name: &str, amiss: &mut Vec<String>) {
+    let manifest = read(&root.join("crates").join(name).join("Cargo.toml"));
+    let normal = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+    let allowed = LAYERS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, allowed)| allowed);
+    for line in normal.lines() {
+        let Some(import) = line.strip_prefix("onefold-").and_then(|rest| rest.split([' ', '.', '=']).next()) else { continue };
+        if !allowed.contains(&import) {
+            amiss.push(format!("crates/{name} imports onefold-{import}: layers point the other way"));
+        }
+    }
+}
+
+fn check_unsafe(root: &Path, name: &str, amiss: &mut Vec<String>) {
+    let source = root.join("crates").join(name).join("src");
+    let top = read(&source.join("lib.rs")) + &read(&source.join("main.rs"));
+    if !UNSAFE.contains(&name) && !top.contains("#![forbid(unsafe_code)]") {
+        amiss.push(format!("crates/{name} does not forbid unsafe code"));
+    }
+}
+
+fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
+    let text = read(path);
+    let shown = path.strip_prefix(root).unwrap_or(path).display();
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        amiss.push(format!("{shown}: {lines} lines, at most {LINES_MAX}"));
+    }
+    if !text.starts_with("//!") {
+        amiss.push(format!("{shown}: does not begin with what it is (//!)"));
+    }
+    if path.file_name().is_some_and(|name| EMPTY_NAMES.iter().any(|empty| name == *empty)) {
+        amiss.push(format!("{shown}: a name that says nothing"));
+    }
+    // Spelled apart, so that this file does not find itself.
+    for word in [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("#[ig", "nore"), concat!("dbg", "!("), concat!("FIX", "ME")] {
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| line.contains(word)) {
+            amiss.push(format!("{shown}:{}: {word} in \"{}\"", number + 1, line.trim()));
+        }
+    }
+}
+
+/// Every magic in the code stands in FORMAT.md.
+fn check_formats(root: &Path, amiss: &mut Vec<String>) {
+    let format = read(&root.join("FORMAT.md"));
+    for path in sources(root).iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")) {
+        for (_, rest) in read(path).match_indices("magic: *b\"").map(|(at, found)| (at, read(path)[at + found.len()..].to_string())) {
+            let magic = rest.split('"').next().unwrap_or_default().to_string();
+            if !format.contains(magic.trim_end_matches("\\0")) {
+                amiss.push(format!("{}: the format \"{magic}\" is not in FORMAT.md", path.display()));
+            }
+        }
+    }
+}
+
+/// Files that the documents link to are there.
+fn check_links(root: &Path, amiss: &mut Vec<String>) {
+    for name in ["README.md", "ARCHITECTURE.md", "FORMAT.md", "CHANGELOG.md"] {
+        let text = read(&root.join(name));
+        if text.is_empty() {
+            amiss.push(format!("{name} is missing"));
+        }
+        for (at, _) in text.match_indices("](") {
+            let target = text[at + 2..].split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") && !root.join(target).exists() {
+                amiss.push(format!("{name} links to {target}, which is not there"));
+            }
+        }
+    }
+}
