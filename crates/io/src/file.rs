@@ -21,6 +21,7 @@ use rustix::{
 use crate::{
     Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
     name::{check_name, join},
+    read_fully::read_fully,
 };
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -85,14 +86,16 @@ impl Disk for FileDisk {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file
-            .read_exact_at(buf, offset)
-            .map_err(|e| match ErrorKind::of(&e) {
-                ErrorKind::Short => {
-                    Error::short(&self.path, offset, buf.len(), self.len().unwrap_or(0))
-                }
-                _ => self.fail("read", e).at(offset),
-            })
+        match read_fully(buf, offset, |part, at| self.file.read_at(part, at)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::short(
+                &self.path,
+                offset,
+                buf.len(),
+                self.len().unwrap_or(0),
+            )),
+            Err(e) => Err(self.fail("read", e).at(offset)),
+        }
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {

@@ -8,9 +8,13 @@ mod lock;
 pub mod mem;
 mod name;
 mod pages;
+mod read_fully;
+mod rng;
+pub mod sim;
 pub mod varint;
 
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use mem::{MemDir, MemDisk};
+pub use sim::SimDir;

@@ -75,15 +75,6 @@ impl Pages {
             self.pages.remove(&page_no);
         }
     }
-
-    /// Flips one bit, if the byte exists.
-    #[cfg(test)]
-    pub fn flip(&mut self, offset: u64, bit: u8) {
-        let mut byte = [0];
-        if self.read(&mut byte, offset) {
-            self.write(&[byte[0] ^ (1 << (bit & 7))], offset);
-        }
-    }
 }
 
 /// Cuts `len` bytes at `offset` at page borders: page number, range within the page, range within the buffer.
@@ -112,7 +103,6 @@ mod tests {
         Write(u64, usize, u8),
         SetLen(u64),
         Punch(u64, u64),
-        Flip(u64, u8),
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -120,7 +110,6 @@ mod tests {
             (0..20_000u64, 0..9000usize, any::<u8>()).prop_map(|(o, l, b)| Op::Write(o, l, b)),
             (0..20_000u64).prop_map(Op::SetLen),
             (0..20_000u64, 0..20_000u64).prop_map(|(o, l)| Op::Punch(o, l)),
-            (0..20_000u64, 0..8u8).prop_map(|(o, b)| Op::Flip(o, b)),
         ]
     }
 
@@ -140,11 +129,6 @@ mod tests {
                     twin[start..end].fill(0);
                 }
             }
-            Op::Flip(offset, bit) => {
-                if let Some(byte) = twin.get_mut(offset as usize) {
-                    *byte ^= 1 << bit;
-                }
-            }
         }
     }
 
@@ -153,7 +137,6 @@ mod tests {
             Op::Write(offset, len, byte) => pages.write(&vec![byte; len], offset),
             Op::SetLen(len) => pages.set_len(len),
             Op::Punch(offset, len) => pages.punch(offset, len),
-            Op::Flip(offset, bit) => pages.flip(offset, bit),
         }
     }
 

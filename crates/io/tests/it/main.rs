@@ -1,4 +1,7 @@
 //! The crate's tests: one binary.
 
+mod conformance;
 mod files;
 mod frame;
+mod implementations;
+mod sim;

@@ -1,0 +1,262 @@
+//! What a simulated device holds: the names and contents that its users see, those that are durable, and the changes between them.
+//!
+//! Always holds: `durable` plus all pending changes in their order is `live`. Files are known by number, so that a removed one stays
+//! readable through its handles, and a removal that a crash forgets finds its file again. Everything is copied on write: a clone
+//! costs some counters, whatever it holds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::pages::Pages;
+
+/// The number of a disk or folder; never used twice.
+pub(super) type Ino = u64;
+
+/// The outermost folder.
+pub(super) const ROOT: Ino = 0;
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Child {
+    Disk(Ino),
+    Dir(Ino),
+}
+
+pub(super) type Names = BTreeMap<String, Child>;
+
+/// Folders by number. One that is in no other folder is out of reach.
+#[derive(Clone, Default)]
+pub(super) struct Tree(Arc<BTreeMap<Ino, Arc<Names>>>);
+
+/// A change of one folder.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub dir: Ino,
+    pub child: Child,
+    pub kind: ChangeKind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ChangeKind {
+    Add { name: String },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+impl Change {
+    /// The names that it touches.
+    pub fn names(&self) -> impl Iterator<Item = (Ino, &str)> {
+        let (first, second) = match &self.kind {
+            ChangeKind::Add { name } | ChangeKind::Remove { name } => (name, None),
+            ChangeKind::Rename { from, to } => (from, Some(to)),
+        };
+        std::iter::once(first)
+            .chain(second)
+            .map(|name| (self.dir, name.as_str()))
+    }
+}
+
+impl Tree {
+    pub fn names(&self, dir: Ino) -> Option<&Names> {
+        self.0.get(&dir).map(Arc::as_ref)
+    }
+
+    pub fn insert(&mut self, dir: Ino, names: Names) {
+        Arc::make_mut(&mut self.0).insert(dir, Arc::new(names));
+    }
+
+    pub fn apply(&mut self, change: &Change) {
+        let dirs = Arc::make_mut(&mut self.0);
+        let names = Arc::make_mut(dirs.entry(change.dir).or_default());
+        match &change.kind {
+            ChangeKind::Add { name } => {
+                names.insert(name.clone(), change.child);
+                if let Child::Dir(ino) = change.child {
+                    dirs.entry(ino).or_default();
+                }
+            }
+            ChangeKind::Rename { from, to } => {
+                if names.get(from) == Some(&change.child) {
+                    names.remove(from);
+                }
+                names.insert(to.clone(), change.child);
+            }
+            ChangeKind::Remove { name } => {
+                if names.get(name) == Some(&change.child) {
+                    names.remove(name);
+                }
+                if let Child::Dir(ino) = change.child {
+                    dirs.remove(&ino);
+                }
+            }
+        }
+    }
+
+    fn disks(&self) -> impl Iterator<Item = Ino> {
+        let children = self.0.values().flat_map(|names| names.values());
+        children.filter_map(|child| match child {
+            Child::Disk(ino) => Some(*ino),
+            Child::Dir(_) => None,
+        })
+    }
+}
+
+/// The content of a disk.
+#[derive(Clone, Default)]
+pub(super) struct FileNode {
+    pub live: Pages,
+    pub durable: Pages,
+    pub pending: Vec<PendingOp>,
+}
+
+/// A change of content since the last sync.
+#[derive(Clone)]
+pub(super) struct PendingOp {
+    pub op: FileOp,
+    /// A sync failed since: the system believes that it is clean, so no later sync makes it durable.
+    pub forgotten: bool,
+}
+
+#[derive(Clone)]
+pub(super) enum FileOp {
+    Write { offset: u64, data: Arc<[u8]> },
+    SetLen(u64),
+    Discard { offset: u64, len: u64 },
+}
+
+impl FileOp {
+    pub fn apply(&self, pages: &mut Pages) {
+        match self {
+            Self::Write { offset, data } => pages.write(data, *offset),
+            Self::SetLen(len) => pages.set_len(*len),
+            Self::Discard { offset, len } => pages.punch(*offset, *len),
+        }
+    }
+}
+
+impl FileNode {
+    /// A disk whose bytes are all durable.
+    pub fn settled(pages: Pages) -> Self {
+        Self {
+            live: pages.clone(),
+            durable: pages,
+            pending: Vec::new(),
+        }
+    }
+
+    fn change(&mut self, op: FileOp) {
+        op.apply(&mut self.live);
+        self.pending.push(PendingOp {
+            op,
+            forgotten: false,
+        });
+    }
+
+    fn sync(&mut self) {
+        if self.pending.iter().all(|pending| !pending.forgotten) {
+            self.durable = self.live.clone();
+            self.pending.clear();
+            return;
+        }
+        for pending in self.pending.iter().filter(|pending| !pending.forgotten) {
+            pending.op.apply(&mut self.durable);
+        }
+        self.pending.retain(|pending| pending.forgotten);
+    }
+}
+
+/// All that the device holds.
+#[derive(Clone)]
+pub(super) struct Core {
+    pub live: Tree,
+    pub durable: Tree,
+    pub pending: Arc<Vec<Change>>,
+    pub files: Arc<BTreeMap<Ino, Arc<FileNode>>>,
+    pub next_ino: Ino,
+}
+
+impl Core {
+    /// An empty folder.
+    pub fn new() -> Self {
+        let mut tree = Tree::default();
+        tree.insert(ROOT, Names::new());
+        Self {
+            live: tree.clone(),
+            durable: tree,
+            pending: Arc::default(),
+            files: Arc::default(),
+            next_ino: ROOT + 1,
+        }
+    }
+
+    pub fn new_ino(&mut self) -> Ino {
+        self.next_ino += 1;
+        self.next_ino - 1
+    }
+
+    /// Changes a folder as its users see it, not durably.
+    pub fn change_dir(&mut self, change: Change) {
+        if let (Child::Disk(ino), ChangeKind::Add { .. }) = (change.child, &change.kind) {
+            Arc::make_mut(&mut self.files).insert(ino, Arc::default());
+        }
+        self.live.apply(&change);
+        Arc::make_mut(&mut self.pending).push(change);
+    }
+
+    pub fn sync_dir(&mut self, dir: Ino) {
+        let durable = &mut self.durable;
+        Arc::make_mut(&mut self.pending).retain(|change| {
+            if change.dir == dir {
+                durable.apply(change);
+            }
+            change.dir != dir
+        });
+    }
+
+    pub fn file(&self, ino: Ino) -> Option<&FileNode> {
+        self.files.get(&ino).map(Arc::as_ref)
+    }
+
+    pub fn file_mut(&mut self, ino: Ino) -> &mut FileNode {
+        Arc::make_mut(Arc::make_mut(&mut self.files).entry(ino).or_default())
+    }
+
+    /// Changes a disk as its users see it, not durably.
+    pub fn change_file(&mut self, ino: Ino, op: FileOp) {
+        self.file_mut(ino).change(op);
+    }
+
+    pub fn sync_file(&mut self, ino: Ino) {
+        if self.file(ino).is_some_and(|file| !file.pending.is_empty()) {
+            self.file_mut(ino).sync();
+        }
+    }
+
+    /// A sync of this disk failed.
+    pub fn forget_file(&mut self, ino: Ino) {
+        for pending in &mut self.file_mut(ino).pending {
+            pending.forgotten = true;
+        }
+    }
+
+    /// The sum of the lengths of all disks that have a name.
+    pub fn used_bytes(&self) -> u64 {
+        self.live
+            .disks()
+            .filter_map(|ino| self.file(ino))
+            .map(|file| file.live.len())
+            .sum()
+    }
+
+    /// Drops the content of disks that no name and no handle leads to any more, nor could after a crash.
+    pub fn collect(&mut self, open: impl Fn(Ino) -> bool) {
+        let mut named: BTreeSet<Ino> = self.live.disks().chain(self.durable.disks()).collect();
+        named.extend(self.pending.iter().filter_map(|change| match change.child {
+            Child::Disk(ino) => Some(ino),
+            Child::Dir(_) => None,
+        }));
+        Arc::make_mut(&mut self.files).retain(|ino, _| named.contains(ino) || open(*ino));
+    }
+}

@@ -1,0 +1,273 @@
+//! Folders of a simulated device.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::{
+    Device, SimDir, SimDisk,
+    core::{Change, ChangeKind, Child, Ino, Names},
+};
+use crate::{
+    Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
+    name::{check_name, join},
+};
+
+impl SimDir {
+    /// The device, unless it has crashed or `name` is none.
+    fn alive(&self, op: &'static str, name: &str) -> Result<MutexGuard<'_, Device>> {
+        check_name(op, &self.path, name)?;
+        let device = self.device.lock();
+        device.alive(op, &join(&self.path, name))?;
+        Ok(device)
+    }
+
+    fn names<'a>(&self, op: &'static str, device: &'a Device) -> Result<&'a Names> {
+        let gone = || {
+            Error::new(
+                op,
+                &*self.path,
+                ErrorKind::NotFound,
+                "the folder was removed",
+            )
+        };
+        device.core.live.names(self.ino).ok_or_else(gone)
+    }
+
+    fn child(&self, op: &'static str, device: &Device, name: &str) -> Result<Option<Child>> {
+        Ok(self.names(op, device)?.get(name).copied())
+    }
+
+    fn disk(&self, op: &'static str, device: &Device, name: &str) -> Result<Ino> {
+        match self.child(op, device, name)? {
+            Some(Child::Disk(ino)) => Ok(ino),
+            Some(Child::Dir(_)) => Err(self.fail(op, name, ErrorKind::Device, "is a folder")),
+            None => Err(self.not_found(op, name)),
+        }
+    }
+
+    fn open_disk(&self, name: &str, writable: bool) -> Result<Arc<dyn Disk>> {
+        let mut device = self.alive("open", name)?;
+        let ino = self.disk("open", &device, name)?;
+        Ok(SimDisk::open(
+            &self.device,
+            &mut device,
+            ino,
+            join(&self.path, name),
+            writable,
+        ))
+    }
+
+    /// Adds a disk or folder under a name that is free.
+    fn add(
+        &self,
+        op: &'static str,
+        device: &mut Device,
+        name: &str,
+        child: fn(Ino) -> Child,
+    ) -> Result<Ino> {
+        let path = join(&self.path, name);
+        device.space(op, &path, 0)?;
+        device.change(op, &path, |core| {
+            let ino = core.new_ino();
+            let kind = ChangeKind::Add {
+                name: name.to_owned(),
+            };
+            core.change_dir(Change {
+                dir: self.ino,
+                child: child(ino),
+                kind,
+            });
+            ino
+        })
+    }
+
+    fn do_rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        check_name("rename", &self.path, to)?;
+        let mut device = self.alive("rename", from)?;
+        let child = Child::Disk(self.disk("rename", &device, from)?);
+        match self.child("rename", &device, to)? {
+            Some(_) if !replace => {
+                return Err(self.fail("rename", to, ErrorKind::Exists, "the name is taken"));
+            }
+            Some(Child::Dir(_)) => {
+                return Err(self.fail("rename", to, ErrorKind::Device, "a folder is in the way"));
+            }
+            _ => {}
+        }
+        let kind = ChangeKind::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        };
+        let change = Change {
+            dir: self.ino,
+            child,
+            kind,
+        };
+        device.change("rename", &join(&self.path, from), |core| {
+            core.change_dir(change)
+        })
+    }
+
+    fn folder(&self, ino: Ino, name: &str) -> Arc<dyn Dir> {
+        Arc::new(Self {
+            device: Arc::clone(&self.device),
+            ino,
+            path: join(&self.path, name).into(),
+        })
+    }
+
+    fn fail(&self, op: &'static str, name: &str, kind: ErrorKind, what: &str) -> Error {
+        Error::new(op, join(&self.path, name), kind, what)
+    }
+
+    fn not_found(&self, op: &'static str, name: &str) -> Error {
+        self.fail(op, name, ErrorKind::NotFound, "no such disk or folder")
+    }
+}
+
+impl Dir for SimDir {
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.open_disk(name, false)
+    }
+
+    fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.open_disk(name, true)
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        let mut device = self.alive("create", name)?;
+        if self.child("create", &device, name)?.is_some() {
+            return Err(self.fail("create", name, ErrorKind::Exists, "the name is taken"));
+        }
+        let ino = self.add("create", &mut device, name, Child::Disk)?;
+        Ok(SimDisk::open(
+            &self.device,
+            &mut device,
+            ino,
+            join(&self.path, name),
+            true,
+        ))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.do_rename(from, to, true)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.do_rename(from, to, false)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut device = self.alive("remove", name)?;
+        let child = Child::Disk(self.disk("remove", &device, name)?);
+        let kind = ChangeKind::Remove {
+            name: name.to_owned(),
+        };
+        let change = Change {
+            dir: self.ino,
+            child,
+            kind,
+        };
+        device.change("remove", &join(&self.path, name), |core| {
+            core.change_dir(change)
+        })
+    }
+
+    fn list(&self) -> Result<Vec<DirEntry>> {
+        let device = self.device.lock();
+        device.alive("list", &self.path)?;
+        let row = |(name, child): (&String, &Child)| match child {
+            Child::Disk(ino) => {
+                let len = device.core.file(*ino).map_or(0, |file| file.live.len());
+                DirEntry {
+                    name: name.clone(),
+                    len,
+                    is_dir: false,
+                }
+            }
+            Child::Dir(_) => DirEntry {
+                name: name.clone(),
+                len: 0,
+                is_dir: true,
+            },
+        };
+        Ok(self.names("list", &device)?.iter().map(row).collect())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut device = self.device.lock();
+        device.alive("sync folder", &self.path)?;
+        device.point("sync folder", &self.path)?;
+        device.core.sync_dir(self.ino);
+        device.collect();
+        Ok(())
+    }
+
+    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        let mut device = self.alive("create folder", name)?;
+        match self.child("create folder", &device, name)? {
+            Some(Child::Dir(ino)) => Ok(self.folder(ino, name)),
+            Some(Child::Disk(_)) => {
+                Err(self.fail("create folder", name, ErrorKind::Device, "is a disk"))
+            }
+            None => {
+                let ino = self.add("create folder", &mut device, name, Child::Dir)?;
+                Ok(self.folder(ino, name))
+            }
+        }
+    }
+
+    fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        let device = self.alive("open folder", name)?;
+        match self.child("open folder", &device, name)? {
+            Some(Child::Dir(ino)) => Ok(self.folder(ino, name)),
+            Some(Child::Disk(_)) => {
+                Err(self.fail("open folder", name, ErrorKind::Device, "is a disk"))
+            }
+            None => Err(self.not_found("open folder", name)),
+        }
+    }
+
+    fn remove_subdir(&self, name: &str) -> Result<()> {
+        let mut device = self.alive("remove folder", name)?;
+        let child = self.child("remove folder", &device, name)?;
+        let child = match child {
+            None => return Err(self.not_found("remove folder", name)),
+            Some(Child::Dir(ino)) if device.core.live.names(ino).is_none_or(Names::is_empty) => {
+                Child::Dir(ino)
+            }
+            Some(_) => {
+                return Err(self.fail(
+                    "remove folder",
+                    name,
+                    ErrorKind::Device,
+                    "is not an empty folder",
+                ));
+            }
+        };
+        let kind = ChangeKind::Remove {
+            name: name.to_owned(),
+        };
+        let change = Change {
+            dir: self.ino,
+            child,
+            kind,
+        };
+        device.change("remove folder", &join(&self.path, name), |core| {
+            core.change_dir(change)
+        })
+    }
+
+    fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
+        let mut device = self.alive("lock", name)?;
+        let ino = match self.child("lock", &device, name)? {
+            Some(Child::Disk(ino)) => ino,
+            Some(Child::Dir(_)) => {
+                return Err(self.fail("lock", name, ErrorKind::Device, "is a folder"));
+            }
+            None => self.add("lock", &mut device, name, Child::Disk)?,
+        };
+        Ok(device.locks.entry(ino).or_default().try_lock(kind))
+    }
+}

@@ -1,0 +1,275 @@
+//! A simulated device: folders in RAM that fail, fill up, rot and crash as told, the same way for the same seed.
+//!
+//! ```
+//! use onefold_io::{Dir, sim::{Faults, SimDir}};
+//! let dir = SimDir::new(7);
+//! let disk = dir.create("a").unwrap();
+//! disk.write_at(b"synced", 0).unwrap();
+//! disk.sync().unwrap();
+//! dir.sync().unwrap();
+//! disk.write_at(b"not yet", 6).unwrap();
+//! dir.inject(Faults { crash_at: Some(0), ..Faults::default() });
+//! assert!(disk.write_at(b"!", 13).is_err());
+//! let after = dir.crash_image(42); // what is left after that power cut, as seed 42 would have it
+//! assert!(after.open("a").unwrap().len().unwrap() >= 6);
+//! ```
+//!
+//! Always holds: what was synced survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and nothing else); each
+//! operation that changes something, or makes it durable, is one *point*; an operation that fails for want of a name is none; a
+//! single-threaded user sees the same run for the same seed. Clones are the same folder.
+//!
+//! Why so weak a device: a real file system often keeps more than was synced, and code that relies on it fails on the next one.
+
+mod core;
+mod crash;
+mod dir;
+mod disk;
+mod faults;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+pub use disk::SimDisk;
+pub use faults::{Faults, SimCounts, When};
+
+use self::core::{Child, Core, FileNode, Ino, ROOT};
+use crate::{Error, ErrorKind, Result, lock::LockState, name::join, pages::Pages, rng::Rng};
+
+/// A folder of a simulated device.
+#[derive(Clone)]
+pub struct SimDir {
+    device: Arc<Mutex<Device>>,
+    ino: Ino,
+    path: Arc<str>,
+}
+
+impl SimDir {
+    /// An empty device. `seed` decides what its faults do in detail.
+    pub fn new(seed: u64) -> Self {
+        Self::of(Core::new(), seed)
+    }
+
+    fn of(core: Core, seed: u64) -> Self {
+        let device = Device {
+            core,
+            rng: Rng::new(seed, 0),
+            faults: Faults::default(),
+            counts: SimCounts::default(),
+            crashed: false,
+            locks: BTreeMap::new(),
+            open: BTreeMap::new(),
+            history: None,
+            syncs_since_collect: 0,
+        };
+        Self {
+            device: Arc::new(Mutex::new(device)),
+            ino: ROOT,
+            path: "".into(),
+        }
+    }
+
+    /// Replaces all faults, and counts from 0 again.
+    pub fn inject(&self, faults: Faults) {
+        let mut device = self.device.lock();
+        device.faults = faults;
+        device.counts = SimCounts::default();
+    }
+
+    /// Operations since the last [`inject`](Self::inject), or since the device was made.
+    pub fn counts(&self) -> SimCounts {
+        self.device.lock().counts
+    }
+
+    /// Crashes now: every later call on this device fails.
+    pub fn crash(&self) {
+        self.device.lock().crashed = true;
+    }
+
+    /// Whether it has crashed.
+    pub fn crashed(&self) -> bool {
+        self.device.lock().crashed
+    }
+
+    /// What a power cut now would leave, as a new device without faults and locks. This one stays as it is.
+    ///
+    /// Seed 0: nothing that wasn't synced survives. Seed 1: everything does, as when the process alone is killed. Any other seed: some of it
+    /// does, in the ways that [the module](self) names.
+    pub fn crash_image(&self, seed: u64) -> Self {
+        Self::of(crash::image(&self.device.lock().core, seed), seed)
+    }
+
+    /// A copy of the device with everything pending, but without faults, locks and history. Costs next to nothing.
+    pub fn fork(&self) -> Self {
+        let device = self.device.lock();
+        Self::of(device.core.clone(), device.rng.clone().next())
+    }
+
+    /// From now on remembers the state at each point, for [`crash_image_at`](Self::crash_image_at); counts from 0 again. So one run
+    /// of some work gives the crash images of all its points.
+    pub fn keep_history(&self) {
+        let mut device = self.device.lock();
+        device.history = Some(Vec::new());
+        device.counts = SimCounts::default();
+    }
+
+    /// As [`crash_image`](Self::crash_image) of a device that had crashed at `point`. `None` where no history was kept of that point.
+    pub fn crash_image_at(&self, point: u64, seed: u64) -> Option<Self> {
+        let core = self
+            .device
+            .lock()
+            .history
+            .as_ref()?
+            .get(usize::try_from(point).ok()?)?
+            .clone();
+        Some(Self::of(crash::image(&core, seed), seed))
+    }
+
+    /// The paths of all disks in this folder and those within, sorted, with `/` between names.
+    pub fn paths(&self) -> Vec<String> {
+        let device = self.device.lock();
+        let mut paths = Vec::new();
+        let mut folders = vec![(self.ino, String::new())];
+        while let Some((dir, path)) = folders.pop() {
+            for (name, child) in device.core.live.names(dir).into_iter().flatten() {
+                match child {
+                    Child::Disk(_) => paths.push(join(&path, name)),
+                    Child::Dir(ino) => folders.push((*ino, join(&path, name))),
+                }
+            }
+        }
+        paths.sort();
+        paths
+    }
+
+    /// Damages the disk at `path` within this folder behind everyone's back: durably, and not counted.
+    pub fn damage(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let mut device = self.device.lock();
+        let (_, ino) = self.resolve(&device, path)?;
+        let live = device
+            .core
+            .file(ino)
+            .map(|file| file.live.clone())
+            .unwrap_or_default();
+        let mut bytes = vec![0; live.len() as usize];
+        live.read(&mut bytes, 0);
+        edit(&mut bytes);
+        let mut pages = Pages::default();
+        pages.write(&bytes, 0);
+        *device.core.file_mut(ino) = FileNode::settled(pages);
+        Ok(())
+    }
+
+    /// Loses the disk at `path` within this folder behind everyone's back: durably, and not counted.
+    pub fn lose(&self, path: &str) -> Result<()> {
+        let mut device = self.device.lock();
+        let (dir, ino) = self.resolve(&device, path)?;
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        device.core.sync_dir(dir);
+        device.core.change_dir(core::Change {
+            dir,
+            child: Child::Disk(ino),
+            kind: core::ChangeKind::Remove { name },
+        });
+        device.core.sync_dir(dir);
+        Ok(())
+    }
+
+    /// The folder and the disk that `path` leads to.
+    fn resolve(&self, device: &Device, path: &str) -> Result<(Ino, Ino)> {
+        let mut dir = self.ino;
+        let mut names = path.split('/').peekable();
+        while let Some(name) = names.next() {
+            match device.core.live.names(dir).and_then(|all| all.get(name)) {
+                Some(Child::Disk(ino)) if names.peek().is_none() => return Ok((dir, *ino)),
+                Some(Child::Dir(ino)) => dir = *ino,
+                _ => break,
+            }
+        }
+        Err(Error::new(
+            "damage",
+            path,
+            ErrorKind::NotFound,
+            "no such disk",
+        ))
+    }
+}
+
+/// What all handles of a simulated device share.
+struct Device {
+    core: Core,
+    rng: Rng,
+    faults: Faults,
+    counts: SimCounts,
+    crashed: bool,
+    locks: BTreeMap<Ino, Arc<LockState>>,
+    open: BTreeMap<Ino, usize>,
+    history: Option<Vec<Core>>,
+    syncs_since_collect: u32,
+}
+
+/// How many syncs of folders pass before content that nothing leads to is dropped.
+const COLLECT_EVERY_SYNCS: u32 = 64;
+
+impl Device {
+    /// Fails once it has crashed.
+    fn alive(&self, op: &'static str, path: &str) -> Result<()> {
+        if self.crashed {
+            Err(Error::new(
+                op,
+                path,
+                ErrorKind::Device,
+                "the simulated device has crashed",
+            ))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Changes something, not durably, then passes a point: a crash there finds it pending.
+    fn change<T>(
+        &mut self,
+        op: &'static str,
+        path: &str,
+        change: impl FnOnce(&mut Core) -> T,
+    ) -> Result<T> {
+        let out = change(&mut self.core);
+        self.point(op, path)?;
+        Ok(out)
+    }
+
+    /// Counts a point, and crashes there if told to.
+    fn point(&mut self, op: &'static str, path: &str) -> Result<()> {
+        if let Some(history) = &mut self.history {
+            history.push(self.core.clone());
+        }
+        let number = faults::count(&mut self.counts.points);
+        self.crashed |= self.faults.crash_at == Some(number);
+        self.alive(op, path)
+    }
+
+    /// Counts an operation that needs space, and fails where there is none for `more` bytes.
+    fn space(&mut self, op: &'static str, path: &str, more: u64) -> Result<()> {
+        let number = faults::count(&mut self.counts.space);
+        let full = self
+            .faults
+            .capacity_bytes
+            .is_some_and(|max| self.core.used_bytes().saturating_add(more) > max);
+        if full || self.faults.no_space.hits(number) {
+            Err(Error::from_io(op, path, Errno::NOSPC))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Drops what nothing leads to, now and then.
+    fn collect(&mut self) {
+        self.syncs_since_collect += 1;
+        if self.syncs_since_collect >= COLLECT_EVERY_SYNCS {
+            self.syncs_since_collect = 0;
+            let open = &self.open;
+            self.core.collect(|ino| open.contains_key(&ino));
+        }
+    }
+}
