@@ -177,7 +177,7 @@ pub fn group(snapshots: Vec<Named>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Named
         groups.entry(key).or_default().push(named);
     }
     for group in groups.values_mut() {
-        group.sort_by(|a, b| (b.snapshot.time, b.id).cmp(&(a.snapshot.time, a.id)));
+        group.sort_by_key(|named| std::cmp::Reverse((named.snapshot.time, named.id)));
     }
     groups
 }

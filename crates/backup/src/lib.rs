@@ -5,15 +5,19 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod diff;
+pub mod dump;
 mod entry;
 mod error;
 pub mod exclude;
 pub mod forget;
 pub mod leaf;
+pub mod list;
 pub mod meta;
 pub mod path;
 mod progress;
 pub mod restore;
+pub mod roots;
 pub mod snapshot;
 pub mod snapshots;
 pub mod tree;

@@ -67,17 +67,17 @@ impl Stat {
             size: s.st_size as u64,
             blocks: s.st_blocks as u64,
             mtime: Time {
-                secs: s.st_mtime as i64,
+                secs: s.st_mtime,
                 nanos: s.st_mtime_nsec as u32,
             },
             ctime: Time {
-                secs: s.st_ctime as i64,
+                secs: s.st_ctime,
                 nanos: s.st_ctime_nsec as u32,
             },
             inode: s.st_ino,
-            device: s.st_dev as u64,
-            links: s.st_nlink as u64,
-            rdev: s.st_rdev as u64,
+            device: s.st_dev,
+            links: s.st_nlink,
+            rdev: s.st_rdev,
         }
     }
 

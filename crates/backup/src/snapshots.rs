@@ -26,7 +26,7 @@ pub fn list(repository: &Repository, damaged: &mut dyn FnMut(RootId, Error)) -> 
             Err(e) => damaged(id, e),
         }
     }
-    all.sort_by(|a, b| (a.snapshot.time, a.id).cmp(&(b.snapshot.time, b.id)));
+    all.sort_by_key(|named| (named.snapshot.time, named.id));
     Ok(all)
 }
 

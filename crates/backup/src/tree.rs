@@ -182,11 +182,14 @@ pub enum Visit {
     Hole(u64, u64),
 }
 
+/// Told of each item, with the reader that the walk over them lends it.
+pub type VisitItem<'a> = &'a mut dyn FnMut(Visit, &mut ChunkReader) -> Result<bool>;
+
 /// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and of the rest whether to go on.
 pub fn visit_items(
     content: &Content,
     reader: &mut ChunkReader,
-    visit: &mut dyn FnMut(Visit) -> Result<bool>,
+    visit: VisitItem<'_>,
 ) -> Result<()> {
     visit_level(&content.items, content.depth, &mut 0, reader, visit).map(drop)
 }
@@ -196,15 +199,15 @@ fn visit_level(
     depth: u8,
     offset: &mut u64,
     reader: &mut ChunkReader,
-    visit: &mut dyn FnMut(Visit) -> Result<bool>,
+    visit: VisitItem<'_>,
 ) -> Result<bool> {
     for item in items {
         let start = *offset;
         let on = match *item {
-            Item::Hole { len } => visit(Visit::Hole(start, len))?,
-            Item::Chunk { chunk, .. } if depth == 0 => visit(Visit::Data(chunk, start))?,
+            Item::Hole { len } => visit(Visit::Hole(start, len), reader)?,
+            Item::Chunk { chunk, .. } if depth == 0 => visit(Visit::Data(chunk, start), reader)?,
             Item::Chunk { chunk, span } => {
-                if visit(Visit::Recipe(chunk))? {
+                if visit(Visit::Recipe(chunk), reader)? {
                     let below = recipe::decode(&reader.read(&chunk)?, depth - 1)?;
                     check_span(&below, span)?;
                     if !visit_level(&below, depth - 1, offset, reader, visit)? {

@@ -85,6 +85,9 @@ pub struct Planner<'a> {
     pub links: HashMap<LinkKey, u64>,
 }
 
+/// A path and why it failed.
+type Failed = (Vec<u8>, Error);
+
 /// The store takes no more steps: it has failed, and says why itself.
 struct Gone;
 
@@ -119,11 +122,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn piece(
-        &mut self,
-        piece: Piece,
-        cursor: &mut Option<Cursor<'_>>,
-    ) -> Result<std::result::Result<(), Gone>> {
+    fn piece(&mut self, piece: Piece, cursor: &mut Option<Cursor<'_>>) -> Result<Result<(), Gone>> {
         for (path, error) in piece.errors {
             if self.steps.send(Step::Failed(path, error)).is_err() {
                 return Ok(Err(Gone));
@@ -137,8 +136,8 @@ impl Planner<'_> {
             let before = self.before(cursor, &piece.folder, &found.name);
             let planned = match self.entry(&dir, &piece.folder, &found, before) {
                 Ok(planned) => planned,
-                Err((path, error)) => {
-                    if self.steps.send(Step::Failed(path, error)).is_err() {
+                Err(failed) => {
+                    if self.steps.send(Step::Failed(failed.0, failed.1)).is_err() {
                         return Ok(Err(Gone));
                     }
                     continue;
@@ -181,7 +180,7 @@ impl Planner<'_> {
         stat: Stat,
         planned: Planned,
         batch: &mut Batch,
-    ) -> std::result::Result<(), Gone> {
+    ) -> Result<(), Gone> {
         if stat.kind == Kind::File {
             Progress::add(&self.progress.files_total, 1);
             Progress::add(&self.progress.bytes_total, stat.size);
@@ -226,7 +225,7 @@ impl Planner<'_> {
         dir: &Arc<OwnedFd>,
         folder: &Arc<[u8]>,
         batch: &mut Batch,
-    ) -> std::result::Result<(), Gone> {
+    ) -> Result<(), Gone> {
         let batch = std::mem::take(batch);
         if batch.entries.is_empty() {
             return Ok(());
@@ -265,7 +264,7 @@ impl Planner<'_> {
         folder: &[u8],
         found: &Found,
         before: Option<Entry>,
-    ) -> std::result::Result<Planned, (Vec<u8>, Error)> {
+    ) -> Result<Planned, Box<Failed>> {
         let mut entry = found.stat.entry(found.name.clone(), self.owners);
         let before = before.filter(|before| before.kind == entry.kind);
         let mut change = if before.is_some() {
@@ -338,11 +337,11 @@ impl Planner<'_> {
         dir: &OwnedFd,
         folder: &[u8],
         mut entry: Entry,
-    ) -> std::result::Result<Entry, (Vec<u8>, Error)> {
+    ) -> Result<Entry, Box<Failed>> {
         let failed = |op, e: rustix::io::Errno| {
             let path = path::join(folder, &entry.name);
             let error = Error::io(op, &path, e);
-            (path, error)
+            Box::new((path, error))
         };
         if entry.kind == Kind::Symlink {
             entry.target = link_target(dir, &entry.name).map_err(|e| failed("read the link", e))?;
@@ -367,7 +366,7 @@ impl Planner<'_> {
     fn still_there(&mut self, before: &Entry) -> bool {
         let mut all = true;
         let session = self.session;
-        let visited = visit_items(&before.content, &mut self.reader, &mut |visit| {
+        let visited = visit_items(&before.content, &mut self.reader, &mut |visit, _| {
             if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = visit {
                 all &= session.holds(&chunk);
             }

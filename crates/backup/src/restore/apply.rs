@@ -43,7 +43,7 @@ pub type Missed = Vec<(&'static str, Errno)>;
 
 impl Applier {
     /// To an open file or folder.
-    pub fn to_open(&self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
+    pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {
@@ -70,7 +70,7 @@ impl Applier {
     }
 
     /// To a link, pipe, socket or device that was just made.
-    pub fn to_special(&self, dir: BorrowedFd<'_>, name: &[u8], kind: Kind, meta: &Meta) -> Missed {
+    pub fn to_special(self, dir: BorrowedFd<'_>, name: &[u8], kind: Kind, meta: &Meta) -> Missed {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {

@@ -292,7 +292,7 @@ impl<'a> Planner<'a> {
     ) -> Result<()> {
         let mut end = 0;
         let mut stopped = None;
-        visit_items(&entry.content, reader, &mut |visit| {
+        visit_items(&entry.content, reader, &mut |visit, _| {
             match visit {
                 Visit::Recipe(_) => {}
                 Visit::Hole(..) => {}

@@ -100,8 +100,7 @@ impl Writer<'_> {
             drop(batches);
             readers
                 .into_iter()
-                .map(|reader| reader.join().expect("a reader's own mistakes are ours"))
-                .collect()
+                .try_for_each(|reader| reader.join().expect("a reader's own mistakes are ours"))
         });
         result?;
         window

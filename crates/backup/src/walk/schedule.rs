@@ -125,14 +125,14 @@ impl Schedule {
                 return None;
             }
             let is_needed = state.waiting.first() == state.slots.keys().next();
-            if is_needed || state.ahead <= AHEAD_ENTRIES_MAX {
-                if let Some(key) = state.waiting.pop_first() {
-                    let slot = state.slots.insert(key.clone(), Slot::Running);
-                    let Some(Slot::Waiting(task)) = slot else {
-                        unreachable!("a waiting key has a waiting task")
-                    };
-                    return Some((key, *task));
-                }
+            if (is_needed || state.ahead <= AHEAD_ENTRIES_MAX)
+                && let Some(key) = state.waiting.pop_first()
+            {
+                let slot = state.slots.insert(key.clone(), Slot::Running);
+                let Some(Slot::Waiting(task)) = slot else {
+                    unreachable!("a waiting key has a waiting task")
+                };
+                return Some((key, *task));
             }
             self.work.wait(&mut state);
         }

@@ -1,0 +1,178 @@
+//! What differs between two snapshots: both are read in order beside each other; leaves that both have are passed over unread.
+
+use std::cmp::Ordering;
+
+use onefold_store::ChunkReader;
+
+use crate::path::{entry_order, join};
+use crate::tree::{Cursor, Tree};
+use crate::{Entry, Kind, Result};
+
+/// How an entry differs; restic's marks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// `+`: only the second has it.
+    Added,
+    /// `-`: only the first has it.
+    Removed,
+    /// `M`: its content differs.
+    Content,
+    /// `U`: its metadata differs, its content does not.
+    Metadata,
+    /// `T`: it is something else.
+    Kind,
+}
+
+impl Mark {
+    /// The mark as it is printed.
+    pub fn letter(self) -> char {
+        match self {
+            Mark::Added => '+',
+            Mark::Removed => '-',
+            Mark::Content => 'M',
+            Mark::Metadata => 'U',
+            Mark::Kind => 'T',
+        }
+    }
+}
+
+/// One side's sums.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Side {
+    /// Files.
+    pub files: u64,
+    /// Folders.
+    pub dirs: u64,
+    /// Links, pipes, devices.
+    pub others: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+}
+
+/// All sums of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct DiffSummary {
+    /// Files with other content.
+    pub changed_files: u64,
+    /// Only in the second; of changed files the bytes of the second.
+    pub added: Side,
+    /// Only in the first; of changed files the bytes of the first.
+    pub removed: Side,
+}
+
+/// Told of a difference: mark, path, the first's entry, the second's.
+pub type Tell<'a> = &'a mut dyn FnMut(Mark, &[u8], Option<&Entry>, Option<&Entry>);
+
+/// Compares two snapshots; `tell` gets each difference in order: mark, path, and the entries of the first and the second.
+/// Without `metadata`, entries that differ in metadata only are equal.
+pub fn diff(
+    (first, second): (&Tree, &Tree),
+    reader: &mut ChunkReader,
+    metadata: bool,
+    tell: Tell<'_>,
+) -> Result<DiffSummary> {
+    let (mut a, mut b) = (first.cursor(), second.cursor());
+    let mut summary = DiffSummary::default();
+    loop {
+        if let (Some(i), Some(j)) = (a.at_leaf(), b.at_leaf())
+            && first.leaves()[i].chunk.fingerprint == second.leaves()[j].chunk.fingerprint
+        {
+            a.skip_leaf();
+            b.skip_leaf();
+            continue;
+        }
+        let order = match (a.peek(reader)?, b.peek(reader)?) {
+            (None, None) => return Ok(summary),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => entry_order(a, b),
+        };
+        let left = if order.is_le() {
+            take(&mut a, reader)?
+        } else {
+            None
+        };
+        let right = if order.is_ge() {
+            take(&mut b, reader)?
+        } else {
+            None
+        };
+        compare(left.as_ref(), right.as_ref(), metadata, &mut summary, tell);
+    }
+}
+
+type Placed = (Vec<u8>, Entry);
+
+fn take(cursor: &mut Cursor<'_>, reader: &mut ChunkReader) -> Result<Option<Placed>> {
+    let next = cursor.next(reader)?;
+    Ok(next.map(|(folder, entry)| (join(&folder, &entry.name), entry)))
+}
+
+fn compare(
+    left: Option<&Placed>,
+    right: Option<&Placed>,
+    metadata: bool,
+    summary: &mut DiffSummary,
+    tell: Tell<'_>,
+) {
+    let (mark, path) = match (left, right) {
+        (Some((path, _)), None) => (Mark::Removed, path),
+        (None, Some((path, _))) => (Mark::Added, path),
+        (Some((path, a)), Some((_, b))) => match compare_entries(a, b) {
+            Some(Mark::Metadata) if !metadata => return,
+            Some(mark) => (mark, path),
+            None => return,
+        },
+        (None, None) => return,
+    };
+    let (a, b) = (left.map(|(_, entry)| entry), right.map(|(_, entry)| entry));
+    match mark {
+        Mark::Metadata => {}
+        Mark::Content => {
+            summary.changed_files += 1;
+            summary.removed.bytes += a.map_or(0, |entry| entry.size);
+            summary.added.bytes += b.map_or(0, |entry| entry.size);
+        }
+        Mark::Added | Mark::Removed | Mark::Kind => {
+            a.into_iter()
+                .for_each(|entry| count(&mut summary.removed, entry));
+            b.into_iter()
+                .for_each(|entry| count(&mut summary.added, entry));
+        }
+    }
+    tell(mark, path, a, b);
+}
+
+fn count(side: &mut Side, entry: &Entry) {
+    match entry.kind {
+        Kind::File => {
+            side.files += 1;
+            side.bytes += entry.size;
+        }
+        Kind::Dir => side.dirs += 1,
+        _ => side.others += 1,
+    }
+}
+
+/// How two entries of one path differ. Where chunks lie does not count, nor do inode numbers and times of change of the inode.
+fn compare_entries(a: &Entry, b: &Entry) -> Option<Mark> {
+    if a.kind != b.kind {
+        return Some(Mark::Kind);
+    }
+    let names = |entry: &Entry| {
+        let name = |item: &crate::Item| match *item {
+            crate::Item::Hole { len } => (None, len),
+            crate::Item::Chunk { chunk, span } => (Some(chunk.fingerprint), span),
+        };
+        entry.content.items.iter().map(name).collect::<Vec<_>>()
+    };
+    if a.size != b.size
+        || a.content.depth != b.content.depth
+        || names(a) != names(b)
+        || a.target != b.target
+    {
+        return Some(Mark::Content);
+    }
+    let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.xattrs.clone(), e.rdev);
+    (rest(a) != rest(b)).then_some(Mark::Metadata)
+}

@@ -1,0 +1,133 @@
+//! Looking into snapshots: list a folder, find entries, add up sizes.
+
+use std::collections::HashSet;
+
+use onefold_store::ChunkReader;
+
+use crate::exclude::Patterns;
+use crate::tree::{Tree, Visit, read_leaf, visit_items};
+use crate::{Entry, Kind, Result, Time, path};
+
+/// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says false.
+pub fn list(
+    tree: &Tree,
+    reader: &mut ChunkReader,
+    folder: &[u8],
+    recursive: bool,
+    visit: &mut dyn FnMut(&[u8], &Entry) -> Result<bool>,
+) -> Result<()> {
+    let mut cursor = tree.cursor_at(folder, b"");
+    while let Some((at, entry)) = cursor.next(reader)? {
+        let is_meant = if recursive {
+            path::within(&at, folder)
+        } else {
+            at == folder
+        };
+        if !is_meant || !visit(&at, &entry)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What to look for: all conditions that are given must hold.
+#[derive(Clone, Default, Debug)]
+pub struct Find {
+    /// One of these patterns matches the path.
+    pub patterns: Patterns,
+    /// Not changed before.
+    pub oldest: Option<Time>,
+    /// Not changed after.
+    pub newest: Option<Time>,
+    /// At least so many bytes.
+    pub bytes_min: Option<u64>,
+    /// At most so many bytes.
+    pub bytes_max: Option<u64>,
+    /// Of this kind.
+    pub kind: Option<Kind>,
+}
+
+impl Find {
+    /// Whether an entry at `path` is meant.
+    pub fn matches(&self, path: &[u8], entry: &Entry) -> bool {
+        let has_size = |holds: &dyn Fn(u64) -> bool| entry.kind == Kind::File && holds(entry.size);
+        (self.patterns.is_empty() || self.patterns.decide(path, entry.is_dir()) == Some(true))
+            && self.oldest.is_none_or(|oldest| entry.mtime >= oldest)
+            && self.newest.is_none_or(|newest| entry.mtime <= newest)
+            && self
+                .bytes_min
+                .is_none_or(|min| has_size(&|size| size >= min))
+            && self
+                .bytes_max
+                .is_none_or(|max| has_size(&|size| size <= max))
+            && self.kind.is_none_or(|kind| entry.kind == kind)
+    }
+}
+
+/// Sizes of snapshots, added up.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Sizes {
+    /// How many snapshots.
+    pub snapshots_count: u64,
+    /// Files, each name counted.
+    pub total_file_count: u64,
+    /// Folders, links and others.
+    pub total_other_count: u64,
+    /// Bytes that restoring each snapshot would write; further names of a file count nothing.
+    pub total_size: u64,
+    /// Different chunks of file contents.
+    pub total_blob_count: u64,
+    /// Their bytes, before compression.
+    pub total_uncompressed_size: u64,
+}
+
+/// Adds up sizes over snapshots. Remembers 8 bytes of each different chunk's fingerprint while it does.
+#[derive(Default)]
+pub struct Adder {
+    sizes: Sizes,
+    chunks: HashSet<u64>,
+}
+
+impl Adder {
+    /// Adds a snapshot.
+    pub fn add(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
+        self.sizes.snapshots_count += 1;
+        let mut linked = HashSet::new();
+        for leaf in tree.leaves() {
+            for (_, entry) in read_leaf(leaf, reader)?.iter() {
+                if entry.kind != Kind::File {
+                    self.sizes.total_other_count += 1;
+                    continue;
+                }
+                self.sizes.total_file_count += 1;
+                if entry.links < 2 || linked.insert((entry.device, entry.inode)) {
+                    self.sizes.total_size += entry.size;
+                    self.add_chunks(entry, reader)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_chunks(&mut self, entry: &Entry, reader: &mut ChunkReader) -> Result<()> {
+        let Self { sizes, chunks } = self;
+        visit_items(&entry.content, reader, &mut |visit, _| {
+            match visit {
+                Visit::Hole(..) => {}
+                Visit::Recipe(chunk) => return Ok(chunks.insert(chunk.fingerprint.prefix())),
+                Visit::Data(chunk, _) => {
+                    if chunks.insert(chunk.fingerprint.prefix()) {
+                        sizes.total_blob_count += 1;
+                        sizes.total_uncompressed_size += u64::from(chunk.len);
+                    }
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// The sums.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+}

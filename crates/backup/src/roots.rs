@@ -1,0 +1,124 @@
+//! What snapshots keep alive, and what is hurt when chunks are lost.
+
+use onefold_store::{ChunkReader, ChunkRef, RootId, Roots};
+
+use crate::snapshot::{Snapshot, Table, decode_table};
+use crate::tree::{Tree, Visit, read_leaf, visit_items};
+use crate::{Error, Result, path};
+
+/// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk that an earlier snapshot
+/// has too is not gone into again.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SnapshotRoots;
+
+impl Roots for SnapshotRoots {
+    fn for_each_ref(
+        &self,
+        _id: &RootId,
+        root: &[u8],
+        reader: &mut ChunkReader,
+        seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
+    ) -> onefold_store::Result<()> {
+        for_each_ref(root, reader, seen, visit).map_err(into_store)
+    }
+}
+
+fn for_each_ref(
+    root: &[u8],
+    reader: &mut ChunkReader,
+    seen: &mut dyn FnMut(&ChunkRef) -> bool,
+    visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
+) -> Result<()> {
+    let snapshot = Snapshot::decode(root)?;
+    if let Table::Chunks(chunks) = &snapshot.table {
+        for chunk in chunks {
+            visit(chunk)?;
+        }
+    }
+    let tree = Tree::open(&snapshot, reader)?;
+    for leaf in tree.leaves() {
+        visit(&leaf.chunk)?;
+        if seen(&leaf.chunk) {
+            continue;
+        }
+        for (_, entry) in read_leaf(leaf, reader)?.iter() {
+            visit_items(&entry.content, reader, &mut |met, _| match met {
+                Visit::Hole(..) => Ok(true),
+                Visit::Data(chunk, _) => Ok(visit(&chunk).map(|()| true)?),
+                Visit::Recipe(chunk) => Ok(visit(&chunk).map(|()| !seen(&chunk))?),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn into_store(error: Error) -> onefold_store::Error {
+    match error {
+        Error::Store(error) => error,
+        Error::Malformed(error) => onefold_store::Error::Io(error),
+        other => onefold_store::Error::Caller(Box::new(other)),
+    }
+}
+
+/// What of a snapshot is hurt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hurt {
+    /// Chunks of this file are lost.
+    File(Vec<u8>),
+    /// The entries from this path on are lost, up to the next path that is known (none: to the end).
+    Entries(Vec<u8>, Option<Vec<u8>>),
+    /// Nothing of the snapshot can be found any more: its table of leaves is lost.
+    All,
+}
+
+/// Tells which files of a snapshot are hurt, where `is_lost` says so of a chunk. Leaves and recipe chunks that cannot be read are lost.
+pub fn hurt(
+    snapshot: &Snapshot,
+    reader: &mut ChunkReader,
+    is_lost: &mut dyn FnMut(&ChunkRef) -> bool,
+    tell: &mut dyn FnMut(Hurt),
+) -> Result<()> {
+    if let Table::Chunks(chunks) = &snapshot.table {
+        let readable = |chunk| {
+            reader
+                .read(chunk)
+                .map_err(Error::from)
+                .and_then(|bytes| decode_table(&bytes))
+                .is_ok()
+        };
+        if !chunks.iter().all(readable) {
+            tell(Hurt::All);
+            return Ok(());
+        }
+    }
+    let tree = Tree::open(snapshot, reader)?;
+    for (i, leaf) in tree.leaves().iter().enumerate() {
+        let decoded = if is_lost(&leaf.chunk) {
+            None
+        } else {
+            read_leaf(leaf, reader).ok()
+        };
+        let Some(decoded) = decoded else {
+            let next = tree.leaves().get(i + 1);
+            tell(Hurt::Entries(
+                path::join(&leaf.folder, &leaf.name),
+                next.map(|next| path::join(&next.folder, &next.name)),
+            ));
+            continue;
+        };
+        for (folder, entry) in decoded.iter() {
+            let mut lost = false;
+            let visited = visit_items(&entry.content, reader, &mut |met, _| {
+                if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = met {
+                    lost |= is_lost(&chunk);
+                }
+                Ok(!lost)
+            });
+            if lost || visited.is_err() {
+                tell(Hurt::File(path::join(folder, &entry.name)));
+            }
+        }
+    }
+    Ok(())
+}
