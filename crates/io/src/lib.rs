@@ -1,5 +1,8 @@
 //! Disks, folders and frames: every way Onefold touches a device. Nothing but this crate opens the engine's own files.
 
+mod batch;
+pub mod count;
+pub mod direct;
 mod disk;
 mod error;
 pub mod file;
@@ -11,8 +14,12 @@ mod pages;
 mod read_fully;
 mod rng;
 pub mod sim;
+mod uring;
 pub mod varint;
 
+pub use batch::{Batching, uring_works};
+pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
+pub use direct::DirectDisk;
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};

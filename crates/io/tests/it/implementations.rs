@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onefold_io::{
-    Dir, FileDir, MemDir, MemDisk,
+    Batching, CountedDir, Counters, Dir, FileDir, MemDir, MemDisk,
     sim::{Faults, SimDir},
 };
 
@@ -13,17 +13,6 @@ use crate::conformance;
 fn mem() {
     conformance::disk(|| Arc::new(MemDisk::new()));
     conformance::dir(|| (Arc::new(MemDir::new()) as Arc<dyn Dir>, ()));
-}
-
-#[test]
-fn file() {
-    conformance::dir(|| {
-        let temp = tempfile::tempdir().unwrap();
-        (
-            Arc::new(FileDir::open(temp.path()).unwrap()) as Arc<dyn Dir>,
-            temp,
-        )
-    });
 }
 
 #[test]
@@ -39,6 +28,49 @@ fn sim_with_short_reads() {
             short_reads: true,
             ..Faults::default()
         });
+        (Arc::new(dir) as Arc<dyn Dir>, ())
+    });
+}
+
+/// A folder whose disks are what `options` makes of it.
+fn files(options: fn(FileDir) -> FileDir) {
+    conformance::dir(|| {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = options(FileDir::open(temp.path()).unwrap());
+        (Arc::new(dir) as Arc<dyn Dir>, temp)
+    });
+}
+
+#[test]
+fn file_with_io_uring() {
+    // Where the system refuses io_uring, this is `file_with_threads` again.
+    files(|dir| dir.batched(Batching::Auto));
+}
+
+#[test]
+fn file_with_threads() {
+    files(|dir| dir.batched(Batching::Threads));
+}
+
+#[test]
+fn file_one_by_one() {
+    files(|dir| dir.batched(Batching::Sequential));
+}
+
+#[test]
+fn direct_with_io_uring() {
+    files(FileDir::direct);
+}
+
+#[test]
+fn direct_with_threads() {
+    files(|dir| dir.direct().batched(Batching::Threads));
+}
+
+#[test]
+fn counted() {
+    conformance::dir(|| {
+        let dir = CountedDir::new(Arc::new(MemDir::new()), Counters::new());
         (Arc::new(dir) as Arc<dyn Dir>, ())
     });
 }

@@ -1,6 +1,7 @@
 //! The crate's tests: one binary.
 
 mod conformance;
+mod count;
 mod files;
 mod frame;
 mod implementations;

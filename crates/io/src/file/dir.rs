@@ -1,155 +1,47 @@
-//! Disks and folders of the operating system, through its page cache: `pread`, `pwrite`, `fdatasync`.
-//!
-//! Always holds: names stay within their folder, which is held open (a renamed parent changes nothing); a `sync` that failed once fails for
-//! ever, because the kernel forgets which pages it lost; nothing is created that others may read (mode 0600, folders 0700).
+//! Folders of the file system.
 
-use std::{
-    fs::File,
-    os::{fd::OwnedFd, unix::fs::FileExt},
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fs::File, os::fd::OwnedFd, path::Path, sync::Arc};
 
 use rustix::{
-    fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags},
     io::Errno,
 };
 
+use super::FileDisk;
 use crate::{
     Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
+    batch::Batching,
+    direct::DirectDisk,
     name::{check_name, join},
-    read_fully::read_fully,
 };
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const DIR_MODE: Mode = Mode::RWXU;
 
-/// A file or a block device.
-pub struct FileDisk {
-    file: File,
-    path: String,
-    sync_failed: AtomicBool,
-}
-
-impl FileDisk {
-    /// An existing file or block device anywhere, for reading only.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::open_path(path, false)
-    }
-
-    /// An existing file or block device anywhere, for reading and writing.
-    pub fn open_write(path: &Path) -> Result<Self> {
-        Self::open_path(path, true)
-    }
-
-    fn open_path(path: &Path, writable: bool) -> Result<Self> {
-        let shown = path.display().to_string();
-        let file = File::options()
-            .read(true)
-            .write(writable)
-            .open(path)
-            .map_err(|e| Error::from_io("open", &shown, e))?;
-        Self::new(file, shown)
-    }
-
-    fn new(file: File, path: String) -> Result<Self> {
-        let kind = file
-            .metadata()
-            .map_err(|e| Error::from_io("open", &path, e))?
-            .file_type();
-        if kind.is_dir() {
-            return Err(Error::new("open", path, ErrorKind::Device, "is a folder"));
-        }
-        Ok(Self {
-            file,
-            path,
-            sync_failed: AtomicBool::new(false),
-        })
-    }
-
-    fn fail(&self, op: &'static str, source: impl Into<std::io::Error>) -> Error {
-        Error::from_io(op, &self.path, source)
-    }
-}
-
-impl Disk for FileDisk {
-    fn len(&self) -> Result<u64> {
-        let stat = rustix::fs::fstat(&self.file).map_err(|e| self.fail("stat", e))?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
-            return rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))
-                .map_err(|e| self.fail("seek", e));
-        }
-        Ok(stat.st_size as u64)
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        match read_fully(buf, offset, |part, at| self.file.read_at(part, at)) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::short(
-                &self.path,
-                offset,
-                buf.len(),
-                self.len().unwrap_or(0),
-            )),
-            Err(e) => Err(self.fail("read", e).at(offset)),
-        }
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.file
-            .write_all_at(data, offset)
-            .map_err(|e| self.fail("write", e).at(offset))
-    }
-
-    fn sync(&self) -> Result<()> {
-        if self.sync_failed.load(Ordering::Acquire) {
-            return Err(Error::new(
-                "sync",
-                &self.path,
-                ErrorKind::Device,
-                "an earlier sync failed, so bytes may be lost",
-            ));
-        }
-        rustix::fs::fdatasync(&self.file).map_err(|e| {
-            self.sync_failed.store(true, Ordering::Release);
-            self.fail("sync", e)
-        })
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        rustix::fs::ftruncate(&self.file, len).map_err(|e| self.fail("set length of", e))
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        match rustix::fs::fallocate(
-            &self.file,
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            offset,
-            len,
-        ) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(e) => Err(self.fail("discard", e).at(offset)),
-        }
-    }
-}
-
 /// A folder of the file system.
 pub struct FileDir {
     fd: OwnedFd,
     path: String,
+    access: Access,
+}
+
+/// How a folder opens its disks.
+#[derive(Clone, Copy, Default)]
+struct Access {
+    batching: Batching,
+    direct: bool,
 }
 
 impl FileDir {
     /// An existing folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::open_at(rustix::fs::CWD, path, path.display().to_string())
+        Self::open_at(
+            rustix::fs::CWD,
+            path,
+            path.display().to_string(),
+            Access::default(),
+        )
     }
 
     /// A folder that is made where it is missing, with its missing parents.
@@ -164,6 +56,20 @@ impl FileDir {
         Self::open(path)
     }
 
+    /// Its disks, and those of folders within, read batches in this way.
+    #[must_use]
+    pub fn batched(mut self, batching: Batching) -> Self {
+        self.access.batching = batching;
+        self
+    }
+
+    /// Its disks, and those of folders within, are accessed past the page cache where the file system allows it (see [`DirectDisk`]).
+    #[must_use]
+    pub fn direct(mut self) -> Self {
+        self.access.direct = true;
+        self
+    }
+
     /// The path that it was opened with.
     pub fn path(&self) -> &Path {
         Path::new(&self.path)
@@ -173,10 +79,15 @@ impl FileDir {
         parent: impl std::os::fd::AsFd,
         path: impl rustix::path::Arg,
         shown: String,
+        access: Access,
     ) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(parent, path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Self { fd, path: shown }),
+            Ok(fd) => Ok(Self {
+                fd,
+                path: shown,
+                access,
+            }),
             Err(e) => Err(Error::from_io("open folder", shown, e)),
         }
     }
@@ -196,7 +107,14 @@ impl FileDir {
     fn open_disk(&self, op: &'static str, name: &str, flags: OFlags) -> Result<Arc<dyn Disk>> {
         // NONBLOCK: a FIFO in the folder must not make the engine wait for a writer.
         let file = self.open_file(op, name, flags | OFlags::NONBLOCK)?;
-        Ok(Arc::new(FileDisk::new(file, join(&self.path, name))?))
+        let disk = FileDisk::new(file, join(&self.path, name))?.batched(self.access.batching);
+        if !self.access.direct {
+            return Ok(Arc::new(disk));
+        }
+        Ok(match DirectDisk::over(disk) {
+            Ok(direct) => Arc::new(direct),
+            Err(cached) => Arc::new(cached),
+        })
     }
 
     fn fail(&self, op: &'static str, name: &str, errno: Errno) -> Error {
@@ -316,6 +234,7 @@ impl Dir for FileDir {
             &self.fd,
             name,
             join(&self.path, name),
+            self.access,
         )?))
     }
 

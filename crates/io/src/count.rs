@@ -1,0 +1,249 @@
+//! Disks and folders that count: wrap a [`Dir`] or [`Disk`], and read the counters while it runs.
+//!
+//! The papers' tables and the tests that promise costs ("one page read per positive lookup") count with the same counters. Always holds: an
+//! operation is counted when it is asked for, whether it succeeds or not; a batch counts each of its reads; bytes are those asked for.
+
+use std::{
+    ops::Sub,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt, Result};
+
+/// The page in which `*_pages` are counted, in bytes.
+pub const PAGE_BYTES: u64 = 4096;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// How often each kind of operation was asked for.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct IoCounts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// Counters shared by all that was wrapped with them.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($name: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// What was counted so far.
+            pub fn counts(&self) -> IoCounts {
+                IoCounts { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+
+        /// What was counted since `earlier`.
+        impl Sub for IoCounts {
+            type Output = Self;
+            fn sub(self, earlier: Self) -> Self {
+                Self { $($name: self.$name - earlier.$name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Reads; each of a batch is one.
+    reads,
+    /// Bytes of those reads.
+    read_bytes,
+    /// Pages of [`PAGE_BYTES`] that those reads touch.
+    read_pages,
+    /// Batches of reads.
+    batches,
+    /// Writes.
+    writes,
+    /// Bytes of those writes.
+    write_bytes,
+    /// Pages of [`PAGE_BYTES`] that those writes touch.
+    write_pages,
+    /// Syncs of disks.
+    syncs,
+    /// Changes of a disk's length.
+    set_lens,
+    /// Discards.
+    discards,
+    /// Disks opened.
+    opens,
+    /// Disks created.
+    creates,
+    /// Renames, of either kind.
+    renames,
+    /// Disks and folders removed.
+    removes,
+    /// Syncs of folders.
+    dir_syncs,
+    /// Lists of folders.
+    lists,
+    /// Folders made or opened.
+    subdirs,
+    /// Locks tried.
+    locks,
+}
+
+/// Pages that `len` bytes at `offset` touch.
+fn pages(offset: u64, len: usize) -> u64 {
+    match len as u64 {
+        0 => 0,
+        len => offset.saturating_add(len - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1,
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+impl Counters {
+    /// New counters, at 0.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn read(&self, offset: u64, len: usize) {
+        add(&self.reads, 1);
+        add(&self.read_bytes, len as u64);
+        add(&self.read_pages, pages(offset, len));
+    }
+}
+
+/// A disk that counts.
+pub struct CountedDisk {
+    disk: Arc<dyn Disk>,
+    counters: Arc<Counters>,
+}
+
+impl CountedDisk {
+    /// Counts what is asked of `disk`.
+    pub fn new(disk: Arc<dyn Disk>, counters: Arc<Counters>) -> Self {
+        Self { disk, counters }
+    }
+}
+
+impl Disk for CountedDisk {
+    fn len(&self) -> Result<u64> {
+        self.disk.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.counters.read(offset, buf.len());
+        self.disk.read_at(buf, offset)
+    }
+
+    fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        add(&self.counters.batches, 1);
+        reads
+            .iter()
+            .for_each(|read| self.counters.read(read.offset, read.buf.len()));
+        self.disk.read_many_at(reads)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        add(&self.counters.writes, 1);
+        add(&self.counters.write_bytes, data.len() as u64);
+        add(&self.counters.write_pages, pages(offset, data.len()));
+        self.disk.write_at(data, offset)
+    }
+
+    fn sync(&self) -> Result<()> {
+        add(&self.counters.syncs, 1);
+        self.disk.sync()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        add(&self.counters.set_lens, 1);
+        self.disk.set_len(len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        add(&self.counters.discards, 1);
+        self.disk.discard(offset, len)
+    }
+}
+
+/// A folder that counts, with all disks and folders that are reached through it.
+pub struct CountedDir {
+    dir: Arc<dyn Dir>,
+    counters: Arc<Counters>,
+}
+
+impl CountedDir {
+    /// Counts what is asked of `dir` and what is in it.
+    pub fn new(dir: Arc<dyn Dir>, counters: Arc<Counters>) -> Self {
+        Self { dir, counters }
+    }
+
+    fn disk(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+        Arc::new(CountedDisk::new(disk, Arc::clone(&self.counters)))
+    }
+
+    fn folder(&self, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {
+        Arc::new(Self::new(dir, Arc::clone(&self.counters)))
+    }
+}
+
+impl Dir for CountedDir {
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        add(&self.counters.opens, 1);
+        Ok(self.disk(self.dir.open(name)?))
+    }
+
+    fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        add(&self.counters.opens, 1);
+        Ok(self.disk(self.dir.open_write(name)?))
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        add(&self.counters.creates, 1);
+        Ok(self.disk(self.dir.create(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        add(&self.counters.renames, 1);
+        self.dir.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        add(&self.counters.renames, 1);
+        self.dir.rename_new(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        add(&self.counters.removes, 1);
+        self.dir.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<DirEntry>> {
+        add(&self.counters.lists, 1);
+        self.dir.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        add(&self.counters.dir_syncs, 1);
+        self.dir.sync()
+    }
+
+    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        add(&self.counters.subdirs, 1);
+        Ok(self.folder(self.dir.subdir(name)?))
+    }
+
+    fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        add(&self.counters.subdirs, 1);
+        Ok(self.folder(self.dir.open_subdir(name)?))
+    }
+
+    fn remove_subdir(&self, name: &str) -> Result<()> {
+        add(&self.counters.removes, 1);
+        self.dir.remove_subdir(name)
+    }
+
+    fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
+        add(&self.counters.locks, 1);
+        self.dir.lock(name, kind)
+    }
+}

@@ -1,0 +1,177 @@
+//! Files and block devices as disks.
+
+use std::{
+    fs::File,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rustix::{
+    fs::{FallocateFlags, FileType, Mode, OFlags},
+    io::Errno,
+};
+
+use crate::{
+    Disk, Error, ErrorKind, ReadAt, Result,
+    batch::{self, BatchError, Batching, Piece},
+    read_fully::read_fully,
+};
+
+/// A file or a block device.
+pub struct FileDisk {
+    file: File,
+    path: String,
+    sync_failed: AtomicBool,
+    batching: Batching,
+}
+
+impl FileDisk {
+    /// An existing file or block device anywhere, for reading only.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_path(path, false)
+    }
+
+    /// An existing file or block device anywhere, for reading and writing.
+    pub fn open_write(path: &Path) -> Result<Self> {
+        Self::open_path(path, true)
+    }
+
+    fn open_path(path: &Path, writable: bool) -> Result<Self> {
+        let shown = path.display().to_string();
+        let file = File::options()
+            .read(true)
+            .write(writable)
+            .open(path)
+            .map_err(|e| Error::from_io("open", &shown, e))?;
+        Self::new(file, shown)
+    }
+
+    pub(super) fn new(file: File, path: String) -> Result<Self> {
+        let kind = file
+            .metadata()
+            .map_err(|e| Error::from_io("open", &path, e))?
+            .file_type();
+        if kind.is_dir() {
+            return Err(Error::new("open", path, ErrorKind::Device, "is a folder"));
+        }
+        Ok(Self {
+            file,
+            path,
+            sync_failed: AtomicBool::new(false),
+            batching: Batching::default(),
+        })
+    }
+
+    /// Reads batches in this way instead.
+    #[must_use]
+    pub fn batched(self, batching: Batching) -> Self {
+        Self { batching, ..self }
+    }
+
+    /// How batches are read.
+    pub fn batching(&self) -> Batching {
+        self.batching
+    }
+
+    /// What errors call it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Another handle on the same file, for the same accesses, with `more` flags.
+    pub(crate) fn reopen(&self, more: OFlags) -> std::result::Result<File, Errno> {
+        let access = rustix::fs::fcntl_getfl(&self.file)? & OFlags::RWMODE;
+        // By way of /proc, which needs no name: it may have been renamed or removed.
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::open(path, access | more | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+    }
+
+    fn fail(&self, op: &'static str, source: impl Into<std::io::Error>) -> Error {
+        Error::from_io(op, &self.path, source)
+    }
+}
+
+impl Disk for FileDisk {
+    fn len(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| self.fail("stat", e))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+            return rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))
+                .map_err(|e| self.fail("seek", e));
+        }
+        Ok(stat.st_size as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match read_fully(buf, offset, |part, at| self.file.read_at(part, at)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::short(
+                &self.path,
+                offset,
+                buf.len(),
+                self.len().unwrap_or(0),
+            )),
+            Err(e) => Err(self.fail("read", e).at(offset)),
+        }
+    }
+
+    fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        let mut pieces: Vec<Piece> = reads
+            .iter_mut()
+            .map(|ReadAt { offset, buf }| Piece {
+                offset: *offset,
+                need: buf.len(),
+                buf,
+            })
+            .collect();
+        batch::read(&self.file, &mut pieces, self.batching).map_err(|e| match e {
+            BatchError::Short(i) => Error::short(
+                &self.path,
+                pieces[i].offset,
+                pieces[i].need,
+                self.len().unwrap_or(0),
+            ),
+            BatchError::System(i, e) => self.fail("read", e).at(pieces[i].offset),
+        })
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(data, offset)
+            .map_err(|e| self.fail("write", e).at(offset))
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.sync_failed.load(Ordering::Acquire) {
+            return Err(Error::new(
+                "sync",
+                &self.path,
+                ErrorKind::Device,
+                "an earlier sync failed, so bytes may be lost",
+            ));
+        }
+        rustix::fs::fdatasync(&self.file).map_err(|e| {
+            self.sync_failed.store(true, Ordering::Release);
+            self.fail("sync", e)
+        })
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        rustix::fs::ftruncate(&self.file, len).map_err(|e| self.fail("set length of", e))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(
+            &self.file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        ) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(self.fail("discard", e).at(offset)),
+        }
+    }
+}
