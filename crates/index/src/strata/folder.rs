@@ -126,6 +126,16 @@ impl Folder {
         Ok(self.dir.lock(MERGE_LOCK, LockKind::Exclusive)?)
     }
 
+    /// The right to merge, once nobody else has it. Whoever merges may take minutes, so this waits as long as it takes.
+    pub fn merge_lock(&self) -> Result<Box<dyn LockGuard>> {
+        loop {
+            if let Some(guard) = self.try_merge_lock()? {
+                return Ok(guard);
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+
     fn create(&self, name_of: impl Fn(FileId) -> String) -> Result<NewFile> {
         loop {
             let id = FileId {

@@ -1,6 +1,6 @@
 //! Merging: neighbouring runs of one size become one, and what nobody can ask for any more is dropped.
 //!
-//! Tiers: a run of n records is of tier log3(n); three runs of a tier, with all smaller ones behind them, become one. Each record is so written
+//! Tiers: a run of n records is of tier log3(n); three runs of a tier, with all smaller newer ones, become one. Each record is so written
 //! log3(records / tail) times, some five times for 50 million, at some 10 bytes: with the log's 32 bytes, written once, that is a
 //! write amplification below 2. Always holds: only neighbours in age are merged, and the result takes their place; of records of one
 //! hash the newest stays, and the pages of the others are marked dead, because a cached page must not be believed on them.
@@ -33,9 +33,19 @@ const GONE_PERCENT: u64 = 30;
 
 /// Merges once where it is due. `false`: nothing was due, or somebody else merges.
 pub fn merge_once(shared: &Shared) -> Result<bool> {
-    let Some(_merging) = shared.folder.try_merge_lock()? else {
-        return Ok(false);
-    };
+    match shared.folder.try_merge_lock()? {
+        Some(_merging) => merge_locked(shared),
+        None => Ok(false),
+    }
+}
+
+/// As [`merge_once`], after whoever merges now.
+pub fn merge_waiting(shared: &Shared) -> Result<bool> {
+    let _merging = shared.folder.merge_lock()?;
+    merge_locked(shared)
+}
+
+fn merge_locked(shared: &Shared) -> Result<bool> {
     let view = shared.refresh()?;
     let gone = gone_pages(&view)?;
     let Some(group) = choose(&view.manifest, &gone.pages) else {
@@ -154,8 +164,9 @@ fn gone_pages(view: &View) -> Result<Gone> {
         if live.is_empty() {
             gone.logs.push(place);
         } else {
-            gone.forgotten
-                .retain(|container| !spans.iter().any(|span| span.said == Some(*container)));
+            for container in spans.iter().filter_map(|span| span.said) {
+                gone.forgotten.remove(&container);
+            }
         }
         let mut from = 0;
         for (first, last) in live.into_iter().chain([(log.entry.pages, log.entry.pages)]) {
@@ -182,7 +193,7 @@ fn choose(manifest: &Manifest, gone: &[Range<u32>]) -> Option<Range<usize>> {
             .iter()
             .rposition(|other| *other > tier)
             .map_or(0, |larger| larger + 1);
-        if runs.len() - from >= FAN_IN {
+        if tiers[from..].iter().filter(|other| **other == tier).count() >= FAN_IN {
             return Some(from..runs.len());
         }
     }
@@ -219,7 +230,7 @@ fn write_merged(
     let oldest = group.start == 0;
     let upper: u64 = entries.iter().map(|run| run.records).sum();
     let file = shared.folder.create_run()?;
-    let bits = shared.plan.filter_bits(view.manifest.records());
+    let bits = shared.plan.filter_bits(view.manifest.records(), upper);
     let mut writer = RunWriter::new(
         Arc::clone(&file.disk),
         upper,

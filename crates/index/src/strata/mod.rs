@@ -79,9 +79,10 @@ impl Strata {
         self.shared.refresh().map(drop)
     }
 
-    /// Merges until nothing is due, here and now. Who merges in the background need not call it.
-    pub fn merge(&mut self) -> Result<()> {
-        while merge::merge_once(&self.shared)? {}
+    /// Merges until nothing is due, after any merge that runs in the background. `checkpoint` sees to it in the ordinary way; this is for
+    /// who wants to measure or to leave the folder tidy.
+    pub fn merge_all(&mut self) -> Result<()> {
+        while merge::merge_waiting(&self.shared)? {}
         Ok(())
     }
 
@@ -95,10 +96,11 @@ impl Strata {
                 .is_none_or(|container| !self.retired.contains(&container))
         };
         let sealed = if self.tail.records().iter().any(|record| is_live(&record)) {
+            let own = self.tail.records().len() as u64;
             let bits = self
                 .shared
                 .plan
-                .filter_bits(view.manifest.records() + self.tail.records().len() as u64);
+                .filter_bits(view.manifest.records() + own, own);
             let records = self.tail.records().iter().filter(is_live);
             Some(seal::seal(
                 &self.shared.folder,
@@ -133,7 +135,7 @@ impl Strata {
     fn maintain(&mut self) -> Result<()> {
         match &self.merger {
             Some(merger) if self.shared.view().runs.len() < RUNS_MAX / 2 => merger.tell(),
-            _ => self.merge(),
+            _ => self.merge_all(),
         }
     }
 

@@ -72,28 +72,45 @@ impl Plan {
         })
     }
 
-    /// Bits a cell for a new run's filters, where the index has `records` in all: so many that it may grow by a quarter.
-    pub fn filter_bits(&self, records: u64) -> u8 {
+    /// Bits a cell for the filters of a new run of `own` records, where the index has `records` in all: so many that it may grow by a
+    /// quarter, and more for a small run. See [`Plan::allot`].
+    pub fn filter_bits(&self, records: u64, own: u64) -> u8 {
         let bits = self.filter_bytes as u64 * 8 * 100
             / (records.max(1) * CELLS_A_KEY_PERCENT * 5 / 4).max(1);
-        bits.clamp(u64::from(FILTER_BITS_MIN), u64::from(FILTER_BITS_MAX)) as u8
+        (bits.max(u64::from(FILTER_BITS_MIN)) + smaller(own, records))
+            .min(u64::from(FILTER_BITS_MAX)) as u8
     }
 
-    /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records: as many as fit, the same for all; where
-    /// four do not fit, the largest runs go without, and each lookup that reaches them reads a page.
+    /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records. A run half as large has a bit more, which
+    /// costs as little RAM as it brings (Dayan, Athanassoulis, Idreos: "Monkey", 2017); where four bits for the largest do not fit, it
+    /// goes without a filter, and each lookup that reaches it reads a page.
     pub fn allot(&self, runs: &[u64]) -> Vec<u8> {
-        let mut sorted: Vec<(u64, usize)> = runs.iter().copied().zip(0..).collect();
-        sorted.sort_unstable();
-        let mut bits = vec![0; runs.len()];
-        for kept in (1..=sorted.len()).rev() {
-            let records: u64 = sorted[..kept].iter().map(|(records, _)| records).sum();
-            let room = self.filter_bytes as u64 * 8 * 100 / (records * CELLS_A_KEY_PERCENT).max(1);
-            if room >= u64::from(FILTER_BITS_MIN) {
-                let each = room.min(u64::from(FILTER_BITS_MAX)) as u8;
-                sorted[..kept].iter().for_each(|(_, run)| bits[*run] = each);
-                break;
+        let mut by_size: Vec<usize> = (0..runs.len()).collect();
+        by_size.sort_by_key(|run| runs[*run]);
+        for kept in (1..=by_size.len()).rev() {
+            let (with, largest) = (&by_size[..kept], runs[by_size[kept - 1]]);
+            for base in (FILTER_BITS_MIN..=FILTER_BITS_MAX).rev() {
+                let bits = |run: usize| {
+                    (u64::from(base) + smaller(runs[run], largest)).min(u64::from(FILTER_BITS_MAX))
+                };
+                let cells = with
+                    .iter()
+                    .map(|run| runs[*run] * bits(*run) * CELLS_A_KEY_PERCENT)
+                    .sum::<u64>()
+                    / 100;
+                if cells / 8 <= self.filter_bytes as u64 {
+                    let mut kept_bits = vec![0; runs.len()];
+                    with.iter()
+                        .for_each(|run| kept_bits[*run] = bits(*run) as u8);
+                    return kept_bits;
+                }
             }
         }
-        bits
+        vec![0; runs.len()]
     }
+}
+
+/// How often `own` can be doubled within `whole`.
+fn smaller(own: u64, whole: u64) -> u64 {
+    u64::from((whole / own.max(1)).max(1).ilog2())
 }
