@@ -3,11 +3,21 @@
 use std::process::Command;
 
 /// Debian packages that the tests use, and a program of each by which it is known to be there.
-const PACKAGES: &[(&str, &str)] = &[("attr", "setfattr"), ("acl", "setfacl"), ("procps", "ps"), ("coreutils", "cp"), ("diffutils", "diff")];
+const PACKAGES: &[(&str, &str)] = &[
+    ("attr", "setfattr"),
+    ("acl", "setfacl"),
+    ("procps", "ps"),
+    ("coreutils", "cp"),
+    ("diffutils", "diff"),
+];
 
 /// Installs the packages that are missing.
 pub fn install() -> Result<(), String> {
-    let missing: Vec<_> = PACKAGES.iter().filter(|(_, program)| !on_path(program)).map(|(package, _)| *package).collect();
+    let missing: Vec<_> = PACKAGES
+        .iter()
+        .filter(|(_, program)| !on_path(program))
+        .map(|(package, _)| *package)
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -21,26 +31,47 @@ pub fn install() -> Result<(), String> {
         step(&format!("apt-get {}", args.join(" ")), &mut command)
     };
     apt(&["-qq", "update"])?;
-    apt(&[&["-qq", "-y", "--no-install-recommends", "install"], &missing[..]].concat())
+    apt(&[
+        &["-qq", "-y", "--no-install-recommends", "install"],
+        &missing[..],
+    ]
+    .concat())
 }
 
 /// Format, clippy, tidy, tests, documentation, licences.
 pub fn run() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ])?;
     crate::tidy::run()?;
     cargo(&["test", "--workspace"])?;
-    step("cargo doc", Command::new("cargo").args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    step(
+        "cargo doc",
+        Command::new("cargo")
+            .args(["doc", "--workspace", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
     if on_path("cargo-deny") {
         cargo(&["deny", "check", "bans", "licenses", "sources"])?;
     } else {
-        println!("cargo-deny is not installed: licences were not checked (cargo install cargo-deny)");
+        println!(
+            "cargo-deny is not installed: licences were not checked (cargo install cargo-deny)"
+        );
     }
     Ok(())
 }
 
 fn cargo(args: &[&str]) -> Result<(), String> {
-    step(&format!("cargo {}", args.join(" ")), Command::new("cargo").args(args))
+    step(
+        &format!("cargo {}", args.join(" ")),
+        Command::new("cargo").args(args),
+    )
 }
 
 fn step(what: &str, command: &mut Command) -> Result<(), String> {

@@ -19,7 +19,14 @@ const LAYERS: &[(&str, &[&str])] = &[
 const UNSAFE: &[&str] = &["io", "chunk"];
 
 /// Names for files that say nothing.
-const EMPTY_NAMES: &[&str] = &["utils.rs", "util.rs", "common.rs", "helpers.rs", "manager.rs", "misc.rs"];
+const EMPTY_NAMES: &[&str] = &[
+    "utils.rs",
+    "util.rs",
+    "common.rs",
+    "helpers.rs",
+    "manager.rs",
+    "misc.rs",
+];
 
 /// Runs all checks and lists everything that is amiss.
 pub fn run() -> Result<(), String> {
@@ -35,11 +42,18 @@ pub fn run() -> Result<(), String> {
     }
     check_formats(&root, &mut amiss);
     check_links(&root, &mut amiss);
-    if amiss.is_empty() { Ok(()) } else { Err(format!("tidy:\n  {}", amiss.join("\n  "))) }
+    if amiss.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("tidy:\n  {}", amiss.join("\n  ")))
+    }
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_path_buf()
 }
 
 fn read(path: &Path) -> String {
@@ -66,12 +80,25 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 
 fn check_layer(root: &Path, name: &str, amiss: &mut Vec<String>) {
     let manifest = read(&root.join("crates").join(name).join("Cargo.toml"));
-    let normal = manifest.split("[dev-dependencies]").next().unwrap_or_default();
-    let allowed = LAYERS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, allowed)| allowed);
+    let normal = manifest
+        .split("[dev-dependencies]")
+        .next()
+        .unwrap_or_default();
+    let allowed = LAYERS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map_or(&[][..], |(_, allowed)| allowed);
     for line in normal.lines() {
-        let Some(import) = line.strip_prefix("onefold-").and_then(|rest| rest.split([' ', '.', '=']).next()) else { continue };
+        let Some(import) = line
+            .strip_prefix("onefold-")
+            .and_then(|rest| rest.split([' ', '.', '=']).next())
+        else {
+            continue;
+        };
         if !allowed.contains(&import) {
-            amiss.push(format!("crates/{name} imports onefold-{import}: layers point the other way"));
+            amiss.push(format!(
+                "crates/{name} imports onefold-{import}: layers point the other way"
+            ));
         }
     }
 }
@@ -94,13 +121,30 @@ fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
     if !text.starts_with("//!") {
         amiss.push(format!("{shown}: does not begin with what it is (//!)"));
     }
-    if path.file_name().is_some_and(|name| EMPTY_NAMES.iter().any(|empty| name == *empty)) {
+    if path
+        .file_name()
+        .is_some_and(|name| EMPTY_NAMES.iter().any(|empty| name == *empty))
+    {
         amiss.push(format!("{shown}: a name that says nothing"));
     }
     // Spelled apart, so that this file does not find itself.
-    for word in [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("#[ig", "nore"), concat!("dbg", "!("), concat!("FIX", "ME")] {
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| line.contains(word)) {
-            amiss.push(format!("{shown}:{}: {word} in \"{}\"", number + 1, line.trim()));
+    for word in [
+        concat!("to", "do!("),
+        concat!("unimpl", "emented!("),
+        concat!("#[ig", "nore"),
+        concat!("dbg", "!("),
+        concat!("FIX", "ME"),
+    ] {
+        for (number, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains(word))
+        {
+            amiss.push(format!(
+                "{shown}:{}: {word} in \"{}\"",
+                number + 1,
+                line.trim()
+            ));
         }
     }
 }
@@ -108,11 +152,20 @@ fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
 /// Every magic in the code stands in FORMAT.md.
 fn check_formats(root: &Path, amiss: &mut Vec<String>) {
     let format = read(&root.join("FORMAT.md"));
-    for path in sources(root).iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")) {
-        for (_, rest) in read(path).match_indices("magic: *b\"").map(|(at, found)| (at, read(path)[at + found.len()..].to_string())) {
+    for path in sources(root)
+        .iter()
+        .filter(|path| path.components().any(|part| part.as_os_str() == "src"))
+    {
+        for (_, rest) in read(path)
+            .match_indices("magic: *b\"")
+            .map(|(at, found)| (at, read(path)[at + found.len()..].to_string()))
+        {
             let magic = rest.split('"').next().unwrap_or_default().to_string();
             if !format.contains(magic.trim_end_matches("\\0")) {
-                amiss.push(format!("{}: the format \"{magic}\" is not in FORMAT.md", path.display()));
+                amiss.push(format!(
+                    "{}: the format \"{magic}\" is not in FORMAT.md",
+                    path.display()
+                ));
             }
         }
     }

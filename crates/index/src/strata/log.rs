@@ -118,8 +118,12 @@ impl<'a> LogPage<'a> {
 }
 
 /// Packs records into pages.
+///
+/// Always holds: `first` is the number in the file of the first of `pages`.
 #[derive(Default)]
 pub struct LogPacker {
+    /// The number of the first of `pages`.
+    pub first: u32,
     fingerprints: Vec<u8>,
     spans: Vec<(Said, u8)>,
     /// Whole pages.
@@ -162,7 +166,8 @@ impl LogPacker {
         }
         self.pages.append(&mut self.fingerprints);
         self.pages.resize(start + PAGE_BYTES, 0);
-        seal_page(&mut self.pages[start..]);
+        let page = self.first + (start / PAGE_BYTES) as u32;
+        seal_page(&mut self.pages[start..], page);
     }
 }
 

@@ -9,9 +9,11 @@ pub const RAM_BUDGET_BYTES_MIN: usize = 1 << 20;
 /// RAM a record of the partition that is being written: the record, its packed form, and the making of its filter.
 const PARTITION_RECORD_BYTES: usize = 64;
 /// Bits of filter in RAM for a bit a cell and key: fuse filters of partitions of some 100 thousand keys take 1.18 cells a key.
-const CELLS_A_KEY_PERCENT: u64 = 120;
-/// Below this a filter lets so much through that it is dropped instead.
+const CELLS_A_KEY_PERCENT: u64 = 119;
+/// What a run's filter is written with at least.
 const FILTER_BITS_MIN: u8 = 4;
+/// Below this a filter lets so much through that it is dropped instead.
+const KEPT_BITS_MIN: u8 = 2;
 /// Above this a filter brings nothing more: one absent key in 65,536 costs a read.
 const FILTER_BITS_MAX: u8 = 16;
 
@@ -41,13 +43,13 @@ impl StrataOptions {
 /// How the budget is divided.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Records in the tail: 16 %.
+    /// Records in the tail: 14 %.
     pub tail_records: usize,
-    /// The prefetch cache: 14 %.
+    /// The prefetch cache: 10 %.
     pub cache_bytes: usize,
-    /// All filters: 45 %.
+    /// All filters: 55 %.
     pub filter_bytes: usize,
-    /// Records in a partition that a merge writes: 15 % for making it.
+    /// Records in a partition that a merge writes: 13 % for making it.
     pub partition_records: usize,
     /// Keys that are looked up at once, each with a page to read into: 4 %.
     pub batch_keys: usize,
@@ -64,10 +66,10 @@ impl Plan {
         }
         let percent = |share: usize| budget_bytes / 100 * share;
         Ok(Plan {
-            tail_records: percent(16) / TAIL_RECORD_BYTES,
-            cache_bytes: percent(14).max(CACHE_PAGE_BYTES * 2),
-            filter_bytes: percent(45),
-            partition_records: percent(15) / PARTITION_RECORD_BYTES,
+            tail_records: percent(14) / TAIL_RECORD_BYTES,
+            cache_bytes: percent(10).max(CACHE_PAGE_BYTES * 2),
+            filter_bytes: percent(55),
+            partition_records: percent(13) / PARTITION_RECORD_BYTES,
             batch_keys: (percent(4) / 4096).clamp(16, 1024),
         })
     }
@@ -81,24 +83,32 @@ impl Plan {
             .min(u64::from(FILTER_BITS_MAX)) as u8
     }
 
+    /// RAM of the filters of `records` at `bits` bits a cell.
+    pub fn filter_ram(&self, records: u64, bits: u8) -> usize {
+        (records * u64::from(bits) * CELLS_A_KEY_PERCENT / 800) as usize
+    }
+
     /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records. A run half as large has a bit more, which
-    /// costs as little RAM as it brings (Dayan, Athanassoulis, Idreos: "Monkey", 2017); where four bits for the largest do not fit, it
+    /// costs as little RAM as it brings (Dayan, Athanassoulis, Idreos: "Monkey", 2017); where two bits for the largest do not fit, it
     /// goes without a filter, and each lookup that reaches it reads a page.
     pub fn allot(&self, runs: &[u64]) -> Vec<u8> {
         let mut by_size: Vec<usize> = (0..runs.len()).collect();
         by_size.sort_by_key(|run| runs[*run]);
         for kept in (1..=by_size.len()).rev() {
             let (with, largest) = (&by_size[..kept], runs[by_size[kept - 1]]);
-            for base in (FILTER_BITS_MIN..=FILTER_BITS_MAX).rev() {
+            for (base, more) in (KEPT_BITS_MIN..=FILTER_BITS_MAX)
+                .rev()
+                .flat_map(|base| [16, 6, 3, 0].map(|more| (base, more)))
+            {
                 let bits = |run: usize| {
-                    (u64::from(base) + smaller(runs[run], largest)).min(u64::from(FILTER_BITS_MAX))
+                    (u64::from(base) + smaller(runs[run], largest).min(more))
+                        .min(u64::from(FILTER_BITS_MAX))
                 };
-                let cells = with
+                let ram: usize = with
                     .iter()
-                    .map(|run| runs[*run] * bits(*run) * CELLS_A_KEY_PERCENT)
-                    .sum::<u64>()
-                    / 100;
-                if cells / 8 <= self.filter_bytes as u64 {
+                    .map(|run| self.filter_ram(runs[*run], bits(*run) as u8))
+                    .sum();
+                if ram <= self.filter_bytes {
                     let mut kept_bits = vec![0; runs.len()];
                     with.iter()
                         .for_each(|run| kept_bits[*run] = bits(*run) as u8);

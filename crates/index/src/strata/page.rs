@@ -10,25 +10,27 @@ pub const PAGE_BYTES: usize = 4096;
 /// No footer or manifest is larger: it bounds what a damaged length can make a reader allocate.
 pub const FOOTER_BYTES_MAX: u64 = 1 << 28;
 
-/// Writes the checksum of a page that is otherwise complete.
-pub fn seal_page(page: &mut [u8]) {
-    let sum = crc64(&page[8..]);
-    page[..8].copy_from_slice(&sum.to_le_bytes());
+/// Writes the checksum of a page that is otherwise complete; `page` counts within its file.
+pub fn seal_page(bytes: &mut [u8], page: u32) {
+    let sum = checksum(bytes, page);
+    bytes[..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Compares the checksum; `page` counts within the file `path`.
+/// Compares the checksum of page `page` of the file `path`.
 pub fn check_page(bytes: &[u8], path: &str, page: u32) -> Result<()> {
     let stored = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-    let found = crc64(&bytes[8..]);
+    let found = checksum(bytes, page);
     if stored != found {
         let at = u64::from(page) * PAGE_BYTES as u64;
-        return Err(Error::damaged(
-            path,
-            at,
-            format!("page checksum {found:#018x}, expected {stored:#018x}"),
-        ));
+        let what = format!("page checksum {found:#018x}, expected {stored:#018x}");
+        return Err(Error::damaged(path, at, what));
     }
     Ok(())
+}
+
+/// Of the content and of the place, so that a page that stands where another should is damage too.
+fn checksum(bytes: &[u8], page: u32) -> u64 {
+    crc64(&bytes[8..]) ^ (u64::from(page) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A file that the manifest names has the length that it says.

@@ -55,7 +55,8 @@ impl Partition {
     }
 }
 
-/// An open run.
+/// An open run. Clones share the file and the filters.
+#[derive(Clone)]
 pub struct Run {
     /// The file.
     pub disk: Arc<dyn Disk>,
@@ -66,7 +67,9 @@ pub struct Run {
     /// By hash.
     pub partitions: Vec<Partition>,
     /// In RAM, per partition; an empty one says "maybe" to everything.
-    pub filters: Vec<Option<Fuse>>,
+    pub filters: Vec<Option<Arc<Fuse>>>,
+    /// Whether the filters were read, or left out on purpose.
+    pub is_loaded: bool,
     /// Log pages, counted as in the records, where a record is superseded by one elsewhere: never to be believed unasked.
     pub dead_pages: Vec<u32>,
 }
@@ -126,6 +129,7 @@ impl Run {
             partitions_log2,
             partitions,
             filters,
+            is_loaded: false,
             dead_pages,
         })
     }
@@ -136,10 +140,20 @@ impl Run {
             self.filters[number] = if bits == 0 {
                 None
             } else {
-                self.read_filter(number, bits)?
+                self.read_filter(number, bits)?.map(Arc::new)
             };
         }
+        self.is_loaded = true;
         Ok(())
+    }
+
+    /// The same file, its filters to be read again.
+    pub fn without_filters(&self) -> Run {
+        Run {
+            filters: vec![None; self.partitions.len()],
+            is_loaded: false,
+            ..self.clone()
+        }
     }
 
     /// The most bits a cell of its filters in RAM, 0 where there are none.
@@ -161,7 +175,7 @@ impl Run {
             .map(|filter| filter.cells().len())
             .sum();
         let directory = self.partitions.capacity() * size_of::<Partition>()
-            + self.filters.capacity() * size_of::<Option<Fuse>>();
+            + self.filters.capacity() * (size_of::<Option<Arc<Fuse>>>() + size_of::<Fuse>());
         cells + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
     }
 

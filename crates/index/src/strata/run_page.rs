@@ -53,8 +53,8 @@ impl Packing {
         hash - base <= bits::mask(self.rest_bits)
     }
 
-    /// Appends a page of `records` to `out`.
-    pub fn write(&self, records: &[RunRecord], overflow: bool, out: &mut Vec<u8>) {
+    /// Appends a page of `records` to `out`; it will be page `number` of its file.
+    pub fn write(&self, records: &[RunRecord], overflow: bool, number: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + PAGE_BYTES, 0);
         let page = &mut out[start..];
@@ -72,7 +72,7 @@ impl Packing {
             let value = u64::from(record.page) << 1 | u64::from(record.removed);
             bits::put(body, values_at + i * values, self.value_bits, value);
         }
-        seal_page(page);
+        seal_page(page, number);
     }
 }
 

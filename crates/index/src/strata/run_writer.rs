@@ -173,7 +173,12 @@ impl RunWriter {
                 .take_while(fits)
                 .count();
             let overflow = records.get(start + len).as_ref().is_some_and(belongs);
-            packing.write(&records[start..start + len], overflow, out);
+            packing.write(
+                &records[start..start + len],
+                overflow,
+                self.pages + page,
+                out,
+            );
             start += len;
             page += 1;
         }

@@ -12,7 +12,7 @@ use onefold_io::varint::ByteReader;
 use super::folder::{Folder, NewFile};
 use super::log::{LogPacker, LogPage, LogSpan, Said, extend_spans};
 use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
-use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length, seal_page};
 use super::run::hash_of;
 use super::run_page::RunRecord;
 use super::run_writer::{RunFile, RunWriter};
@@ -157,6 +157,9 @@ impl LogWriter {
     /// Adds pages as they are in another log file.
     pub fn copy(&mut self, pages: &[u8], records: u64) -> Result<()> {
         self.packer.pages.extend_from_slice(pages);
+        for (number, page) in (self.pages..).zip(self.packer.pages.chunks_exact_mut(PAGE_BYTES)) {
+            seal_page(page, number);
+        }
         self.records += records;
         self.write()
     }
@@ -196,6 +199,7 @@ impl LogWriter {
         let at = (u64::from(self.pages) * PAGE_BYTES as u64) - self.packer.pages.len() as u64;
         self.file.disk.write_at(&self.packer.pages, at)?;
         self.packer.pages.clear();
+        self.packer.first = self.pages;
         Ok(())
     }
 }

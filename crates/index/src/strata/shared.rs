@@ -31,7 +31,8 @@ pub struct Shared {
 impl Shared {
     /// With a view of the newest manifest.
     pub fn new(folder: Folder, plan: Plan) -> Result<Shared> {
-        let view = View::newest(&folder, &View::default(), &plan)?;
+        let mut view = View::newest(&folder, &View::default(), &plan)?;
+        view.load(&plan)?;
         Ok(Shared {
             folder,
             plan,
@@ -48,10 +49,21 @@ impl Shared {
     }
 
     /// Looks at the newest manifest.
+    ///
+    /// Where the filters of the merged runs and of the new one don't fit beside each other, the old ones go first, and for the moment
+    /// that reading the new ones takes, lookups read a page instead.
     pub fn refresh(&self) -> Result<Arc<View>> {
         let _one = self.refreshing.lock();
         let old = self.view();
-        let view = Arc::new(View::newest(&self.folder, &old, &self.plan)?);
+        let mut view = View::newest(&self.folder, &old, &self.plan)?;
+        let (_, missing) = view.filter_bytes(&self.plan);
+        let (held, _) = old.filter_bytes(&self.plan);
+        drop(old);
+        if missing > 0 && held + missing > self.plan.filter_bytes {
+            *self.view.lock() = Arc::new(view.clone());
+        }
+        view.load(&self.plan)?;
+        let view = Arc::new(view);
         *self.view.lock() = Arc::clone(&view);
         Ok(view)
     }

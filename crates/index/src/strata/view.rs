@@ -25,7 +25,7 @@ pub struct OpenLog {
 }
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct View {
     /// What it shows.
     pub manifest: Manifest,
@@ -40,7 +40,8 @@ pub struct View {
 }
 
 impl View {
-    /// The newest manifest's view; takes over from `old` what is open already.
+    /// The newest manifest's view; takes over from `old` what is open already. Filters of runs that `old` had not are missing yet: every
+    /// hash may be in them, until [`View::load`].
     pub fn newest(folder: &Folder, old: &View, plan: &Plan) -> Result<View> {
         let mut missing = String::new();
         for _ in 0..REREADS {
@@ -96,21 +97,17 @@ impl View {
         let mut runs = Vec::with_capacity(manifest.runs.len());
         for (entry, bits) in manifest.runs.iter().zip(bits) {
             let path = entry.id.run_name();
-            if let Some(run) = old
-                .runs
-                .iter()
-                .find(|run| run.path == path)
-                .filter(|run| run.filter_bits() <= bits)
-            {
-                runs.push(Arc::clone(run));
-                continue;
-            }
-            let Some(disk) = folder.open_file(&path)? else {
-                return Ok(Err(path));
+            let run = match old.runs.iter().find(|run| run.path == path) {
+                Some(run) if run.filter_bits() <= bits => Arc::clone(run),
+                Some(run) => Arc::new(run.without_filters()),
+                None => match folder.open_file(&path)? {
+                    Some(disk) => {
+                        Arc::new(Run::open(disk, &path, entry.footer_at, entry.file_bytes)?)
+                    }
+                    None => return Ok(Err(path)),
+                },
             };
-            let mut run = Run::open(disk, &path, entry.footer_at, entry.file_bytes)?;
-            run.load_filters(bits)?;
-            runs.push(Arc::new(run));
+            runs.push(run);
         }
         let retired = manifest.retired.iter().copied().collect();
         let mut view = View {
@@ -122,6 +119,36 @@ impl View {
         };
         view.mark_dead();
         Ok(Ok(view))
+    }
+
+    /// Reads the filters that are missing.
+    pub fn load(&mut self, plan: &Plan) -> Result<()> {
+        let records: Vec<u64> = self.manifest.runs.iter().map(|run| run.records).collect();
+        for (run, bits) in self
+            .runs
+            .iter_mut()
+            .zip(plan.allot(&records))
+            .filter(|(run, _)| !run.is_loaded)
+        {
+            let mut loaded = Run::clone(run);
+            loaded.load_filters(bits)?;
+            *run = Arc::new(loaded);
+        }
+        Ok(())
+    }
+
+    /// RAM of the filters that are there, and of those that are missing, in bytes.
+    pub fn filter_bytes(&self, plan: &Plan) -> (usize, usize) {
+        let records: Vec<u64> = self.manifest.runs.iter().map(|run| run.records).collect();
+        let missing = records
+            .iter()
+            .zip(&self.runs)
+            .zip(plan.allot(&records))
+            .filter(|((_, run), _)| !run.is_loaded);
+        let missing = missing
+            .map(|((records, _), bits)| plan.filter_ram(*records, bits))
+            .sum();
+        (self.runs.iter().map(|run| run.ram_bytes()).sum(), missing)
     }
 
     /// The log file that holds `page`; none where it was dropped.

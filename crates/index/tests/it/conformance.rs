@@ -35,7 +35,7 @@ pub fn key(number: u64) -> Fingerprint {
 }
 
 /// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older location, or nothing.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct History {
     said: HashMap<u64, Vec<ContainerId>>,
     retired: HashSet<ContainerId>,
@@ -54,21 +54,26 @@ impl History {
         self.retired.insert(container);
     }
 
-    pub fn check(&self, number: u64, found: Option<Location>) {
+    pub fn agrees(&self, number: u64, found: Option<Location>) -> bool {
         let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
         match (said.last(), found) {
-            (None, None) => {}
+            (None, found) => found.is_none(),
             (Some(newest), found) if !self.retired.contains(newest) => {
-                assert_eq!(found, Some(Location { container: *newest }), "key {number}");
+                found == Some(Location { container: *newest })
             }
-            (Some(_), None) => {}
+            (Some(_), None) => true,
             (_, Some(Location { container })) => {
-                assert!(
-                    said.contains(&container) && !self.retired.contains(&container),
-                    "key {number} in {container}, said {said:?}"
-                );
+                said.contains(&container) && !self.retired.contains(&container)
             }
         }
+    }
+
+    pub fn check(&self, number: u64, found: Option<Location>) {
+        assert!(
+            self.agrees(number, found),
+            "key {number}: found {found:?}, said {:?}",
+            self.said.get(&number)
+        );
     }
 
     pub fn check_all(&self, index: &mut dyn ChunkIndex, keys: u64, random: &mut Random) {

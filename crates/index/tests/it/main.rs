@@ -1,3 +1,4 @@
 //! Integration tests of the index: one binary.
 
 mod conformance;
+mod crash;
