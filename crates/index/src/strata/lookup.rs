@@ -18,7 +18,7 @@ use super::manifest::Manifest;
 use super::page::PAGE_BYTES;
 use super::run::{Run, hash_of};
 use super::run_page::{Asked, RunPage};
-use super::view::View;
+use super::view::{OpenLog, View};
 use crate::{ContainerId, Error, IndexStats, Result};
 
 /// Pages that a scout reads: 64 KiB.
@@ -335,29 +335,38 @@ impl Lookups {
         Ok(())
     }
 
+    /// Reads `window` pages from each of `firsts`, which rise, in one batch; what two windows share is read once.
     fn read_windows(
         &mut self,
-        log: &super::view::OpenLog,
+        log: &OpenLog,
         firsts: &[u32],
         window: u32,
         stats: &mut IndexStats,
     ) -> Result<()> {
-        let mut covered = 0;
+        let mut pages: Vec<u32> = Vec::new();
+        let mut lengths = Vec::new();
         for first in firsts {
-            let from = (*first).max(covered);
-            let pages: Vec<u32> = (from..(first + window).min(log.entry.pages)).collect();
-            covered = covered.max(first + window);
-            if pages.is_empty() {
-                continue;
-            }
-            self.buf.resize(pages.len() * PAGE_BYTES, 0);
-            log.disk
-                .read_at(&mut self.buf, u64::from(from) * PAGE_BYTES as u64)
-                .map_err(|error| Error::from_read(error, &log.path))?;
-            stats.lookup_reads += 1;
-            self.take_in(&log.path, log.entry.first_page, &pages)?;
+            let from = pages.last().map_or(*first, |last| (*first).max(last + 1));
+            let end = first.saturating_add(window).min(log.entry.pages);
+            lengths.extend((from < end).then(|| (from, (end - from) as usize * PAGE_BYTES)));
+            pages.extend(from..end);
         }
-        Ok(())
+        self.buf.resize(pages.len() * PAGE_BYTES, 0);
+        let mut rest = &mut self.buf[..];
+        let mut reads = Vec::with_capacity(lengths.len());
+        for (from, length) in lengths {
+            let (buf, behind) = rest.split_at_mut(length);
+            rest = behind;
+            reads.push(ReadAt {
+                offset: u64::from(from) * PAGE_BYTES as u64,
+                buf,
+            });
+        }
+        log.disk
+            .read_many_at(&mut reads)
+            .map_err(|error| Error::from_read(error, &log.path))?;
+        stats.lookup_reads += reads.len() as u64;
+        self.take_in(&log.path, log.entry.first_page, &pages)
     }
 
     fn take_in(&mut self, path: &str, first_page: u32, pages: &[u32]) -> Result<()> {
