@@ -1,4 +1,4 @@
-//! Many reads of one file at once: through io_uring, or where it is refused, through threads.
+//! Many reads at once, of one file or of many: through io_uring, or where it is refused, through threads.
 //!
 //! A disk that serves 10,000 reads a second one by one serves 60,000 when it sees 32 at once; so index lookups come in batches.
 
@@ -28,6 +28,7 @@ pub enum Batching {
 
 /// One read of a batch.
 pub(crate) struct Piece<'a> {
+    pub file: &'a File,
     pub offset: u64,
     pub buf: &'a mut [u8],
     /// How many bytes must come; more may, up to the whole of `buf`.
@@ -46,14 +47,14 @@ pub(crate) enum BatchError {
 const THREADS: usize = 32;
 
 /// Fills all pieces. On failure some of them are filled.
-pub(crate) fn read(file: &File, pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
+pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
     match how {
-        _ if pieces.len() < 2 => one_by_one(file, pieces),
-        Batching::Sequential => one_by_one(file, pieces),
-        Batching::Threads => by_threads(file, pieces),
+        _ if pieces.len() < 2 => one_by_one(pieces),
+        Batching::Sequential => one_by_one(pieces),
+        Batching::Threads => by_threads(pieces),
         Batching::Auto => match uring_works() {
-            true => uring::read(file, pieces),
-            false => by_threads(file, pieces),
+            true => uring::read(pieces),
+            false => by_threads(pieces),
         },
     }
 }
@@ -64,21 +65,21 @@ pub fn uring_works() -> bool {
     *WORKS.get_or_init(uring::works)
 }
 
-fn one_by_one(file: &File, pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
+fn one_by_one(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
     pieces
         .iter_mut()
         .enumerate()
-        .try_for_each(|(number, piece)| read_one(file, number, piece))
+        .try_for_each(|(number, piece)| read_one(number, piece))
 }
 
-fn read_one(file: &File, number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
+fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
     // `need` rather than the whole: what lies behind it may not exist.
     let mut got = 0;
     let whole = read_fully(&mut *piece.buf, piece.offset, |part, at| {
         if got >= piece.need {
             return Ok(0);
         }
-        let count = file.read_at(part, at)?;
+        let count = piece.file.read_at(part, at)?;
         got += count;
         Ok(count)
     });
@@ -90,16 +91,16 @@ fn read_one(file: &File, number: usize, piece: &mut Piece<'_>) -> Result<(), Bat
 }
 
 /// What the page cache holds is read at once; the rest by threads that live for this batch.
-fn by_threads(file: &File, pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
+fn by_threads(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
     let mut missed: Vec<_> = pieces
         .iter_mut()
         .enumerate()
-        .filter_map(|(i, piece)| (!read_cached(file, piece)).then_some((i, piece)))
+        .filter_map(|(i, piece)| (!read_cached(piece)).then_some((i, piece)))
         .collect();
     if missed.len() < 2 {
         return missed
             .iter_mut()
-            .try_for_each(|(number, piece)| read_one(file, *number, piece));
+            .try_for_each(|(number, piece)| read_one(*number, piece));
     }
     let threads = missed.len().min(THREADS);
     let left = Mutex::new(missed.into_iter());
@@ -107,7 +108,7 @@ fn by_threads(file: &File, pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
         loop {
             let next = left.lock().next();
             match next {
-                Some((number, piece)) => read_one(file, number, piece)?,
+                Some((number, piece)) => read_one(number, piece)?,
                 None => return Ok(()),
             }
         }
@@ -126,8 +127,8 @@ fn by_threads(file: &File, pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
 }
 
 /// Whether it could be read without waiting for the device.
-fn read_cached(file: &File, piece: &mut Piece<'_>) -> bool {
+fn read_cached(piece: &mut Piece<'_>) -> bool {
     let bufs = &mut [IoSliceMut::new(piece.buf)];
-    rustix::io::preadv2(file, bufs, piece.offset, ReadWriteFlags::NOWAIT)
+    rustix::io::preadv2(piece.file, bufs, piece.offset, ReadWriteFlags::NOWAIT)
         .is_ok_and(|count| count >= piece.need)
 }

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustix::{fs::OFlags, io::Errno};
 
 use crate::{
-    Disk, Error, FileDisk, ReadAt, Result,
+    BatchFile, Disk, Error, FileDisk, ReadAt, Result,
     batch::{self, BatchError, Piece},
     read_fully::read_fully,
 };
@@ -133,6 +133,7 @@ impl DirectDisk {
             let (buf, after) = left.split_at_mut(span.len());
             left = after;
             pieces.push(Piece {
+                file: &self.direct,
                 offset: read.offset - *head as u64,
                 buf,
                 need: head + read.buf.len(),
@@ -147,7 +148,7 @@ impl DirectDisk {
     }
 
     fn run(&self, pieces: &mut [Piece<'_>]) -> Result<()> {
-        match batch::read(&self.direct, pieces, self.cached.batching()) {
+        match batch::read(pieces, self.cached.batching()) {
             Ok(()) => Ok(()),
             Err(BatchError::Short(i)) => Err(Error::short(
                 self.cached.path(),
@@ -226,6 +227,14 @@ impl Disk for DirectDisk {
         }
         memory.give_back();
         Ok(())
+    }
+
+    fn batch_file(&self) -> Option<BatchFile<'_>> {
+        Some(BatchFile {
+            file: &self.direct,
+            align: ALIGN,
+            how: self.cached.batching(),
+        })
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {

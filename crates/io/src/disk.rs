@@ -32,6 +32,11 @@ pub trait Disk: Send + Sync {
             .try_for_each(|read| self.read_at(read.buf, read.offset))
     }
 
+    /// What lets [`read_across`](crate::read_across) read this disk in one batch with others. `None`: it is asked by itself.
+    fn batch_file(&self) -> Option<crate::BatchFile<'_>> {
+        None
+    }
+
     /// Writes all of `data` at `offset`; the disk grows where needed. Durable only after `sync`.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
 

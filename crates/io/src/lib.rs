@@ -1,5 +1,6 @@
 //! Disks, folders and frames: every way Onefold touches a device. Nothing but this crate opens the engine's own files.
 
+mod across;
 mod batch;
 pub mod count;
 pub mod direct;
@@ -17,6 +18,7 @@ pub mod sim;
 mod uring;
 pub mod varint;
 
+pub use across::{BatchFile, ReadFrom, read_across};
 pub use batch::{Batching, uring_works};
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;

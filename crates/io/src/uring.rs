@@ -3,7 +3,7 @@
 //! Always holds: [`read`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what makes
 //! lending it borrowed buffers sound.
 
-use std::{collections::VecDeque, fs::File, io, os::fd::AsRawFd};
+use std::{collections::VecDeque, io, os::fd::AsRawFd};
 
 use io_uring::{IoUring, opcode, types::Fd};
 use parking_lot::Mutex;
@@ -34,13 +34,13 @@ pub(crate) fn works() -> bool {
 }
 
 /// Fills all pieces, or says which one failed first.
-pub(crate) fn read(file: &File, pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
+pub(crate) fn read(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
     let idle = IDLE.lock().pop();
     let mut ring = match idle.map_or_else(|| IoUring::new(DEPTH), Ok) {
         Ok(ring) => ring,
         Err(e) => return Err(BatchError::System(0, e)),
     };
-    let mut batch = Batch::new(file, pieces);
+    let mut batch = Batch::new(pieces);
     let result = batch.run(&mut ring);
     if batch.clean {
         let mut idle = IDLE.lock();
@@ -52,7 +52,6 @@ pub(crate) fn read(file: &File, pieces: &mut [Piece<'_>]) -> Result<(), BatchErr
 }
 
 struct Batch<'a, 'b> {
-    fd: Fd,
     pieces: &'a mut [Piece<'b>],
     /// Bytes that have come, for each piece.
     got: Vec<usize>,
@@ -65,11 +64,10 @@ struct Batch<'a, 'b> {
 }
 
 impl<'a, 'b> Batch<'a, 'b> {
-    fn new(file: &File, pieces: &'a mut [Piece<'b>]) -> Self {
+    fn new(pieces: &'a mut [Piece<'b>]) -> Self {
         let todo = (0..pieces.len()).filter(|i| pieces[*i].need > 0).collect();
         let got = vec![0; pieces.len()];
         Self {
-            fd: Fd(file.as_raw_fd()),
             pieces,
             got,
             todo,
@@ -102,10 +100,11 @@ impl<'a, 'b> Batch<'a, 'b> {
                 return;
             };
             let (piece, got) = (&mut self.pieces[number], self.got[number]);
+            let fd = Fd(piece.file.as_raw_fd());
             let rest = &mut piece.buf[got..];
             let len = rest.len().min(READ_BYTES_MAX) as u32;
-            let read = opcode::Read::new(self.fd, rest.as_mut_ptr(), len)
-                .offset(piece.offset + got as u64);
+            let read =
+                opcode::Read::new(fd, rest.as_mut_ptr(), len).offset(piece.offset + got as u64);
             let entry = read.build().user_data(number as u64);
             // SAFETY: the buffer is borrowed for as long as `self`, nobody else touches it, `run` does not return before the kernel is done with
             // it, and the file is open for as long.
@@ -180,17 +179,15 @@ mod tests {
             .iter_mut()
             .zip(offsets.clone())
             .map(|(buf, offset)| Piece {
+                file: &file,
                 offset,
                 buf,
                 need: 100,
             })
             .collect();
-        assert!(read(&file, &mut pieces).is_ok());
+        assert!(read(&mut pieces).is_ok());
         pieces[500].offset = 1 << 20;
-        assert!(matches!(
-            read(&file, &mut pieces),
-            Err(BatchError::Short(500))
-        ));
+        assert!(matches!(read(&mut pieces), Err(BatchError::Short(500))));
         for (buf, offset) in bufs.iter().zip(offsets).take(400) {
             assert_eq!(buf[..], bytes[offset as usize..][..100]);
         }

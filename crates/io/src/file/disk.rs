@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    Disk, Error, ErrorKind, ReadAt, Result,
+    BatchFile, Disk, Error, ErrorKind, ReadAt, Result,
     batch::{self, BatchError, Batching, Piece},
     read_fully::read_fully,
 };
@@ -119,12 +119,13 @@ impl Disk for FileDisk {
         let mut pieces: Vec<Piece> = reads
             .iter_mut()
             .map(|ReadAt { offset, buf }| Piece {
+                file: &self.file,
                 offset: *offset,
                 need: buf.len(),
                 buf,
             })
             .collect();
-        batch::read(&self.file, &mut pieces, self.batching).map_err(|e| match e {
+        batch::read(&mut pieces, self.batching).map_err(|e| match e {
             BatchError::Short(i) => Error::short(
                 &self.path,
                 pieces[i].offset,
@@ -132,6 +133,14 @@ impl Disk for FileDisk {
                 self.len().unwrap_or(0),
             ),
             BatchError::System(i, e) => self.fail("read", e).at(pieces[i].offset),
+        })
+    }
+
+    fn batch_file(&self) -> Option<BatchFile<'_>> {
+        Some(BatchFile {
+            file: &self.file,
+            align: 1,
+            how: self.batching,
         })
     }
 

@@ -1,0 +1,123 @@
+//! One batch of reads over many disks, so that a device sees them all at once: an index's files are many, its device is one.
+
+use std::fs::File;
+
+use crate::{
+    Disk, ReadAt, Result,
+    batch::{self, Batching, Piece},
+};
+
+/// The file behind a disk, for [`read_across`]; disks that wrap others have none, and are asked by themselves.
+#[derive(Clone, Copy)]
+pub struct BatchFile<'a> {
+    pub(crate) file: &'a File,
+    /// What places, lengths and memory must be multiples of.
+    pub(crate) align: usize,
+    pub(crate) how: Batching,
+}
+
+/// One read of a batch over many disks: fill `buf` from `offset` of `disk`.
+pub struct ReadFrom<'a> {
+    /// The disk.
+    pub disk: &'a dyn Disk,
+    /// Where on it, in bytes.
+    pub offset: u64,
+    /// What to fill, whole.
+    pub buf: &'a mut [u8],
+}
+
+/// All `reads`, as much at once as the device likes. Fails as [`Disk::read_at`] would for one of the failed reads.
+///
+/// Disks past the page cache take part where offset, length and memory are multiples of 4096; otherwise they are asked by themselves.
+pub fn read_across(reads: &mut [ReadFrom<'_>]) -> Result<()> {
+    let mut pieces = Vec::with_capacity(reads.len());
+    let mut how = Batching::default();
+    let mut whole = true;
+    for read in reads.iter_mut() {
+        let Some(file) = read.disk.batch_file().filter(|file| fits(file, read)) else {
+            whole = false;
+            continue;
+        };
+        how = file.how;
+        pieces.push(Piece {
+            file: file.file,
+            offset: read.offset,
+            need: read.buf.len(),
+            buf: &mut *read.buf,
+        });
+    }
+    let done = batch::read(&mut pieces, how).is_ok();
+    if whole && done {
+        return Ok(());
+    }
+    // what could not take part, or, where one failed, all of them, so that the disk itself says what is wrong
+    let mut rest = &mut reads[..];
+    while let Some(first) = rest.first() {
+        let disk = first.disk;
+        let len = rest
+            .iter()
+            .take_while(|read| std::ptr::addr_eq(read.disk, disk))
+            .count();
+        let (own, others) = rest.split_at_mut(len);
+        rest = others;
+        let mut own: Vec<ReadAt<'_>> = own
+            .iter_mut()
+            .filter(|read| !(done && disk.batch_file().is_some_and(|file| fits(&file, read))))
+            .map(|read| ReadAt {
+                offset: read.offset,
+                buf: &mut *read.buf,
+            })
+            .collect();
+        if !own.is_empty() {
+            disk.read_many_at(&mut own)?;
+        }
+    }
+    Ok(())
+}
+
+fn fits(file: &BatchFile<'_>, read: &ReadFrom<'_>) -> bool {
+    let place = (read.offset % file.align as u64) as usize;
+    [place, read.buf.len(), read.buf.as_ptr().addr()]
+        .iter()
+        .all(|n| n.is_multiple_of(file.align))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dir, ErrorKind, FileDir, MemDir};
+
+    #[test]
+    fn reads_of_files_past_the_cache_and_not_and_of_memory_come_together() {
+        let temp = tempfile::tempdir().unwrap();
+        let cached = FileDir::open(temp.path()).unwrap();
+        let direct = FileDir::open(temp.path()).unwrap().direct();
+        let memory = MemDir::new();
+        let bytes: Vec<u8> = (0..1u32 << 16).map(|i| (i / 5) as u8).collect();
+        let disks = [
+            cached.create("a").unwrap(),
+            direct.create("b").unwrap(),
+            memory.create("c").unwrap(),
+        ];
+        disks
+            .iter()
+            .for_each(|disk| disk.write_at(&bytes, 0).unwrap());
+        // aligned and not
+        for (offset, len) in [(4096, 4096), (100, 777), (8192, 12288)] {
+            let mut bufs = vec![vec![0; len + 4096]; 30];
+            let mut reads: Vec<ReadFrom<'_>> = Vec::new();
+            for (i, buf) in bufs.iter_mut().enumerate() {
+                let start = buf.as_ptr().align_offset(4096);
+                let buf = &mut buf[start..start + len];
+                let disk = &*disks[i % 3];
+                reads.push(ReadFrom { disk, offset, buf });
+            }
+            read_across(&mut reads).unwrap();
+            for read in &reads {
+                assert!(read.buf[..] == bytes[offset as usize..][..len]);
+            }
+            reads[7].offset = 1 << 16;
+            assert_eq!(read_across(&mut reads).unwrap_err().kind, ErrorKind::Short);
+        }
+    }
+}
