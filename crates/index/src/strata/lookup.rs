@@ -7,19 +7,17 @@
 //! earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for short repeats. The last
 //! takes the rest at once, so that the device sees a deep queue. A stream without locality skips the second wave and sends one scout only.
 
-use std::sync::Arc;
-
 use onefold_chunk::Fingerprint;
-use onefold_io::ReadAt;
+use onefold_io::{Disk, ReadFrom, read_across};
 
 use super::cache::PageCache;
 use super::log::{LogPage, Said};
 use super::manifest::Manifest;
 use super::page::PAGE_BYTES;
-use super::run::{Run, hash_of};
+use super::run::hash_of;
 use super::run_page::{Asked, RunPage};
 use super::view::{OpenLog, View};
-use crate::{ContainerId, Error, IndexStats, Result};
+use crate::{ContainerId, IndexStats, Result};
 
 /// Pages that a scout reads: 64 KiB.
 const WINDOW_PAGES: u32 = 16;
@@ -62,6 +60,15 @@ struct Asking<'a> {
     cached: Option<Answer>,
     /// The run of the cached record, so that only newer ones are asked; -1 without one.
     cached_run: i32,
+}
+
+/// A page of a run to be asked for a key.
+struct Step {
+    asking: usize,
+    run: usize,
+    page: u32,
+    /// The last page of the partition.
+    last: u32,
 }
 
 /// A run's record of a key that is asked for.
@@ -196,13 +203,7 @@ impl Lookups {
         found: &mut [Option<Answer>],
         stats: &mut IndexStats,
     ) -> Result<()> {
-        let mut references = Vec::with_capacity(asking.len());
-        for (number, run) in view.runs.iter().enumerate() {
-            let of_run: Vec<usize> = (0..asking.len())
-                .filter(|i| asking[*i].runs >> number & 1 == 1)
-                .collect();
-            self.read_run(run, asking, of_run, view, number, &mut references, stats)?;
-        }
+        let mut references = self.read_runs(view, asking, stats)?;
         // newest first; one of each key a round, so that a round's reads go out together
         references
             .sort_unstable_by_key(|reference| (reference.asking, std::cmp::Reverse(reference.run)));
@@ -244,60 +245,65 @@ impl Lookups {
         Ok(())
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one step of `read`, which has them all at hand"
-    )]
-    fn read_run(
+    /// Asks every run that may hold a key, all in one batch; a page that overflowed sends to the next.
+    fn read_runs(
         &mut self,
-        run: &Run,
-        asking: &[Asking<'_>],
-        mut of_run: Vec<usize>,
         view: &View,
-        number: usize,
-        references: &mut Vec<Reference>,
+        asking: &[Asking<'_>],
         stats: &mut IndexStats,
-    ) -> Result<()> {
-        let mut pages: Vec<(u32, u32)> = of_run
-            .iter()
-            .map(|i| run.page_of(asking[*i].hash))
-            .collect();
-        while !of_run.is_empty() {
-            let wanted: Vec<u32> = pages.iter().map(|(page, _)| *page).collect();
-            read_pages(&*run.disk, &run.path, &wanted, &mut self.buf)?;
-            stats.lookup_reads += wanted.len() as u64;
+    ) -> Result<Vec<Reference>> {
+        let mut references = Vec::with_capacity(asking.len());
+        let mut steps: Vec<Step> = Vec::new();
+        for (number, asked) in asking.iter().enumerate() {
+            let mut runs = asked.runs;
+            while runs != 0 {
+                let run = runs.trailing_zeros() as usize;
+                runs &= runs - 1;
+                let (page, last) = view.runs[run].page_of(asked.hash);
+                steps.push(Step {
+                    asking: number,
+                    run,
+                    page,
+                    last,
+                });
+            }
+        }
+        while !steps.is_empty() {
+            let wanted = steps.iter().map(|step| {
+                let run = &view.runs[step.run];
+                (&*run.disk, step.page, 1)
+            });
+            let pages = read_pages(wanted, &mut self.buf)?;
+            stats.lookup_reads += steps.len() as u64;
             let mut next = Vec::new();
-            let mut next_pages = Vec::new();
-            for ((i, (page, last)), bytes) in of_run
-                .iter()
-                .zip(&pages)
-                .zip(self.buf.chunks_exact(PAGE_BYTES))
-            {
-                match RunPage::check(bytes, &run.path, *page)?.ask(asking[*i].hash) {
+            for (step, bytes) in steps.iter().zip(pages.chunks_exact(PAGE_BYTES)) {
+                match RunPage::check(bytes, &view.runs[step.run].path, step.page)?
+                    .ask(asking[step.asking].hash)
+                {
                     Asked::Found(record) => {
-                        let page = view.manifest.runs[number]
+                        let page = view.manifest.runs[step.run]
                             .first_page
                             .saturating_add(record.page);
                         // the log file of a record may have been dropped, with all it said
                         references.extend(view.log_of(page).map(|_| Reference {
-                            asking: *i,
-                            run: number,
+                            asking: step.asking,
+                            run: step.run,
                             page,
                         }));
                     }
-                    Asked::Next if page < last => {
-                        next.push(*i);
-                        next_pages.push((page + 1, *last));
-                    }
+                    Asked::Next if step.page < step.last => next.push(Step {
+                        page: step.page + 1,
+                        ..*step
+                    }),
                     _ => stats.false_reads += 1,
                 }
             }
-            (of_run, pages) = (next, next_pages);
+            steps = next;
         }
-        Ok(())
+        Ok(references)
     }
 
-    /// Brings the log pages of a round into the cache, `window` pages from each.
+    /// Brings the log pages of a round into the cache, `window` pages from each, in one batch; what two windows share is read once.
     fn read_logs(
         &mut self,
         view: &View,
@@ -305,74 +311,41 @@ impl Lookups {
         window: u32,
         stats: &mut IndexStats,
     ) -> Result<()> {
-        let mut pages: Vec<u32> = round
+        let mut firsts: Vec<u32> = round
             .iter()
             .map(|reference| reference.page)
             .filter(|page| !self.cache.holds(*page))
             .collect();
-        pages.sort_unstable();
-        pages.dedup();
-        let mut at = 0;
-        while at < pages.len() {
-            let Some(log) = view.log_of(pages[at]).map(Arc::clone) else {
-                at += 1;
+        firsts.sort_unstable();
+        firsts.dedup();
+        let mut spans: Vec<(&OpenLog, u32, u32)> = Vec::with_capacity(firsts.len());
+        let mut covered = 0;
+        for first in firsts {
+            let Some(log) = view.log_of(first) else {
                 continue;
             };
-            let of_log = pages[at..].partition_point(|page| *page < log.entry.end_page());
-            let firsts: Vec<u32> = pages[at..at + of_log]
-                .iter()
-                .map(|page| page - log.entry.first_page)
-                .collect();
-            at += of_log;
-            if window == 1 {
-                read_pages(&*log.disk, &log.path, &firsts, &mut self.buf)?;
-                stats.lookup_reads += firsts.len() as u64;
-                self.take_in(&log.path, log.entry.first_page, &firsts)?;
-            } else {
-                self.read_windows(&log, &firsts, window, stats)?;
-            }
+            let (from, end) = (
+                first.max(covered),
+                first.saturating_add(window).min(log.entry.end_page()),
+            );
+            spans.extend((from < end).then_some((&**log, from, end)));
+            covered = covered.max(end);
         }
-        Ok(())
-    }
-
-    /// Reads `window` pages from each of `firsts`, which rise, in one batch; what two windows share is read once.
-    fn read_windows(
-        &mut self,
-        log: &OpenLog,
-        firsts: &[u32],
-        window: u32,
-        stats: &mut IndexStats,
-    ) -> Result<()> {
-        let mut pages: Vec<u32> = Vec::new();
-        let mut lengths = Vec::new();
-        for first in firsts {
-            let from = pages.last().map_or(*first, |last| (*first).max(last + 1));
-            let end = first.saturating_add(window).min(log.entry.pages);
-            lengths.extend((from < end).then(|| (from, (end - from) as usize * PAGE_BYTES)));
-            pages.extend(from..end);
-        }
-        self.buf.resize(pages.len() * PAGE_BYTES, 0);
-        let mut rest = &mut self.buf[..];
-        let mut reads = Vec::with_capacity(lengths.len());
-        for (from, length) in lengths {
-            let (buf, behind) = rest.split_at_mut(length);
-            rest = behind;
-            reads.push(ReadAt {
-                offset: u64::from(from) * PAGE_BYTES as u64,
-                buf,
-            });
-        }
-        log.disk
-            .read_many_at(&mut reads)
-            .map_err(|error| Error::from_read(error, &log.path))?;
-        stats.lookup_reads += reads.len() as u64;
-        self.take_in(&log.path, log.entry.first_page, &pages)
-    }
-
-    fn take_in(&mut self, path: &str, first_page: u32, pages: &[u32]) -> Result<()> {
-        for (page, bytes) in pages.iter().zip(self.buf.chunks_exact(PAGE_BYTES)) {
-            LogPage::check(bytes, path, *page)?;
-            self.cache.insert(first_page + page, bytes);
+        let wanted = spans.iter().map(|(log, from, end)| {
+            (
+                &*log.disk,
+                from - log.entry.first_page,
+                (end - from) as usize,
+            )
+        });
+        let pages = read_pages(wanted, &mut self.buf)?;
+        stats.lookup_reads += spans.len() as u64;
+        let numbers = spans
+            .iter()
+            .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
+        for ((log, page), bytes) in numbers.zip(pages.chunks_exact(PAGE_BYTES)) {
+            LogPage::check(bytes, &log.path, page - log.entry.first_page)?;
+            self.cache.insert(page, bytes);
         }
         Ok(())
     }
@@ -386,8 +359,8 @@ impl Lookups {
             return Ok(None);
         };
         let within = page - log.entry.first_page;
-        read_pages(&*log.disk, &log.path, &[within], &mut self.buf)?;
-        Ok(LogPage::check(&self.buf, &log.path, within)?.find(key))
+        let bytes = read_pages(std::iter::once((&*log.disk, within, 1)), &mut self.buf)?;
+        Ok(LogPage::check(bytes, &log.path, within)?.find(key))
     }
 }
 
@@ -401,22 +374,29 @@ fn settle(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
     });
 }
 
-/// Reads single pages in one batch.
-fn read_pages(
-    disk: &dyn onefold_io::Disk,
-    path: &str,
-    pages: &[u32],
-    buf: &mut Vec<u8>,
-) -> Result<()> {
-    buf.resize(pages.len() * PAGE_BYTES, 0);
-    let mut reads: Vec<ReadAt<'_>> = pages
-        .iter()
-        .zip(buf.chunks_exact_mut(PAGE_BYTES))
-        .map(|(page, buf)| ReadAt {
-            offset: u64::from(*page) * PAGE_BYTES as u64,
+/// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past the
+/// page cache fills without another copy.
+fn read_pages<'a, 'b>(
+    wanted: impl Iterator<Item = (&'a dyn Disk, u32, usize)> + Clone,
+    buf: &'b mut Vec<u8>,
+) -> Result<&'b mut [u8]> {
+    let bytes: usize = wanted.clone().map(|(_, _, pages)| pages * PAGE_BYTES).sum();
+    if buf.len() < bytes + PAGE_BYTES {
+        *buf = vec![0; bytes + PAGE_BYTES];
+    }
+    let start = buf.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
+    let pages = &mut buf[start..start + bytes];
+    let mut rest = &mut pages[..];
+    let mut reads = Vec::new();
+    for (disk, page, count) in wanted {
+        let (buf, behind) = rest.split_at_mut(count * PAGE_BYTES);
+        rest = behind;
+        reads.push(ReadFrom {
+            disk,
+            offset: u64::from(page) * PAGE_BYTES as u64,
             buf,
-        })
-        .collect();
-    disk.read_many_at(&mut reads)
-        .map_err(|error| Error::from_read(error, path))
+        });
+    }
+    read_across(&mut reads)?;
+    Ok(pages)
 }
