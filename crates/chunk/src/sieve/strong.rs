@@ -1,0 +1,93 @@
+//! The strong hash of a window, by which candidates compete.
+
+use aes::Aes128;
+use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
+
+use super::WINDOW;
+
+/// Fractional digits of π: nothing up the sleeve.
+const PI: [u64; 5] = [
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+    0x4528_21e6_38d0_1377,
+];
+
+/// A hash of 32 bytes to 64 bits.
+#[derive(Clone)]
+pub enum Strong {
+    /// Two folded 128-bit products, and a third of their sum. Fixed, so that equal data is cut alike everywhere.
+    Fold,
+    /// AES-128 in CBC-MAC: a pseudo-random function of the fixed-length window.
+    Aes(Box<Aes128>),
+}
+
+impl Strong {
+    pub fn unkeyed() -> Self {
+        Self::Fold
+    }
+
+    pub fn keyed(key: &[u8; 32]) -> Self {
+        let own = blake3::derive_key("onefold v1 sieve cut points", key);
+        Self::Aes(Box::new(
+            Aes128::new_from_slice(&own[..16]).expect("16 bytes are a key"),
+        ))
+    }
+
+    /// Appends the hash of the window that ends at each of `lengths`, all of them at least a window long.
+    pub fn hash_all(&self, data: &[u8], lengths: &[u32], hashes: &mut Vec<u64>) {
+        let window = |length: &u32| -> &[u8; WINDOW] {
+            data[..*length as usize].last_chunk().expect("a window")
+        };
+        match self {
+            Self::Fold => hashes.extend(lengths.iter().map(|length| fold_window(window(length)))),
+            Self::Aes(cipher) => {
+                for some in lengths.chunks(LANES) {
+                    mac_all(cipher, some.len(), |i| window(&some[i]), hashes);
+                }
+            }
+        }
+    }
+}
+
+/// Windows that are encrypted side by side: one encryption takes as long as many that overlap.
+const LANES: usize = 16;
+
+fn fold_window(window: &[u8; WINDOW]) -> u64 {
+    let (words, _) = window.as_chunks::<8>();
+    let word = |i: usize| u64::from_le_bytes(words[i]) ^ PI[i];
+    let mixed = fold(word(0), word(1)).rotate_left(29) ^ fold(word(2), word(3));
+    fold(mixed ^ PI[0], PI[4])
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+fn mac_all<'a>(
+    cipher: &Aes128,
+    count: usize,
+    window: impl Fn(usize) -> &'a [u8; WINDOW],
+    hashes: &mut Vec<u64>,
+) {
+    let mut blocks = [Block::<Aes128>::default(); LANES];
+    let blocks = &mut blocks[..count];
+    for (i, block) in blocks.iter_mut().enumerate() {
+        block.copy_from_slice(&window(i)[..16]);
+    }
+    cipher.encrypt_blocks(blocks);
+    for (i, block) in blocks.iter_mut().enumerate() {
+        block
+            .iter_mut()
+            .zip(&window(i)[16..])
+            .for_each(|(mixed, byte)| *mixed ^= byte);
+    }
+    cipher.encrypt_blocks(blocks);
+    hashes.extend(
+        blocks
+            .iter()
+            .map(|block| u64::from_le_bytes(block[..8].try_into().expect("eight bytes"))),
+    );
+}
