@@ -1,4 +1,6 @@
 //! Integration tests of the index: one binary.
 
 mod conformance;
+mod costs;
 mod crash;
+mod golden;

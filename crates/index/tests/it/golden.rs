@@ -1,0 +1,84 @@
+//! The files of format version 1, byte for byte: what is written today, and that yesterday's are still read.
+//!
+//! After a wanted change of the format: `ONEFOLD_GOLDEN=write cargo test -p onefold-index golden`, and a new version number.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
+use onefold_io::{Dir, MemDir};
+
+use crate::conformance::{key, options};
+
+const FILES: [&str; 3] = [
+    "log-00000000000000aa-00000000",
+    "manifest",
+    "run-00000000000000aa-00000001",
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-1")
+}
+
+fn fill(dir: &MemDir) {
+    let mut index = Strata::open(Arc::new(dir.clone()), options(0xaa, 1 << 20)).expect("open");
+    for number in 0..5 {
+        index
+            .insert(&[(
+                key(number),
+                Location {
+                    container: ContainerId(0x0123_4567_89ab_cdef + number / 3),
+                },
+            )])
+            .expect("insert");
+    }
+    index.remove(&[key(1), key(77)]).expect("remove");
+    index.retire(&[ContainerId(0x99)]).expect("retire");
+    index.checkpoint().expect("checkpoint");
+}
+
+fn read(dir: &dyn Dir, name: &str) -> Vec<u8> {
+    let disk = dir.open(name).expect("open");
+    let mut bytes = vec![0; disk.len().expect("len") as usize];
+    disk.read_at(&mut bytes, 0).expect("read");
+    bytes
+}
+
+#[test]
+fn golden_files_are_still_written_so() {
+    let dir = MemDir::new();
+    fill(&dir);
+    for name in FILES {
+        let written = read(&dir, name);
+        if std::env::var("ONEFOLD_GOLDEN").is_ok_and(|what| what == "write") {
+            std::fs::create_dir_all(folder()).expect("create");
+            std::fs::write(folder().join(name), &written).expect("write");
+        }
+        assert!(
+            written == std::fs::read(folder().join(name)).expect("golden file"),
+            "{name} differs"
+        );
+    }
+}
+
+#[test]
+fn golden_files_are_still_read() {
+    let dir = MemDir::new();
+    for name in FILES {
+        dir.create(name)
+            .expect("create")
+            .write_at(&std::fs::read(folder().join(name)).expect("golden file"), 0)
+            .expect("write");
+    }
+    let mut index = Strata::open(Arc::new(dir), options(0xbb, 1 << 20)).expect("open");
+    let mut found = [None; 6];
+    index
+        .lookup(
+            &[key(0), key(1), key(2), key(3), key(4), key(77)],
+            &mut found,
+        )
+        .expect("lookup");
+    let containers =
+        found.map(|found| found.map(|location| location.container.0 - 0x0123_4567_89ab_cdef));
+    assert_eq!(containers, [Some(0), None, Some(0), Some(1), Some(1), None]);
+}
