@@ -123,7 +123,7 @@ impl Shared {
 /// An opened repository.
 pub struct Repository {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) master: Option<Zeroizing<[u8; 32]>>,
+    pub(crate) unlocked: Option<Unlocked>,
 }
 
 impl Repository {
@@ -182,14 +182,14 @@ impl Repository {
             options.entropy.clone(),
         ));
         let config = read_config(&*objects)?;
-        let (keys, master) = match config.encryption {
+        let (keys, unlocked) = match config.encryption {
             Encryption::None => (Keys::none(), None),
             Encryption::Aes256Gcm => {
                 let secret = secret.ok_or_else(|| {
                     Error::Option("the repository is encrypted: a password is needed".into())
                 })?;
-                let master = unlock(&*objects, &config, secret)?;
-                (Keys::from_master(&master), Some(master))
+                let unlocked = unlock(&*objects, &config, secret)?;
+                (Keys::from_master(&unlocked.master), Some(unlocked))
             }
         };
         let index_dir = root.subdir(INDEX_FOLDER)?;
@@ -205,8 +205,16 @@ impl Repository {
         };
         Ok(Self {
             shared: Arc::new(shared),
-            master,
+            unlocked,
         })
+    }
+
+    /// The configuration of the repository in `root`, unopened: whether it is one, and whether a password is needed.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`], [`Error::Damaged`].
+    pub fn config_at(root: &Arc<dyn Dir>) -> Result<Config> {
+        read_config(&LocalObjects::new(Arc::clone(root), Entropy::system()))
     }
 
     /// What never changes after `init`.
@@ -313,6 +321,12 @@ impl Repository {
         list.add(&told)
     }
 
+    /// What the fingerprint index takes: RAM now, and on disk, in bytes.
+    pub fn index_bytes(&self) -> Result<(usize, u64)> {
+        let ram = self.shared.index.lock().ram_bytes();
+        Ok((ram, folder_bytes(&*self.shared.index_dir)?))
+    }
+
     /// Throws the index away and tells a new one of every container that can be read.
     pub fn rebuild_index(&self) -> Result<()> {
         let shared = &self.shared;
@@ -356,12 +370,19 @@ fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {
     Config::decode(config::decode_twice(CONFIG, &bytes, name)?.payload)
 }
 
+/// What a password opened.
+pub(crate) struct Unlocked {
+    pub(crate) master: Zeroizing<[u8; 32]>,
+    /// The name of the slot that it opened.
+    pub(crate) slot: String,
+}
+
 /// Tries every slot. The configuration that is sealed in the slot must be the one in the clear.
 pub(crate) fn unlock(
     objects: &dyn ObjectStore,
     config: &Config,
     secret: &Secret,
-) -> Result<Zeroizing<[u8; 32]>> {
+) -> Result<Unlocked> {
     let names = objects.list(SLOT_FOLDER)?;
     let mut damage = None;
     for (name, _) in &names {
@@ -384,7 +405,8 @@ pub(crate) fn unlock(
                     "it differs from the copy sealed in the key slot",
                 ));
             }
-            return Ok(master);
+            let slot = name[SLOT_FOLDER.len() + 1..].to_string();
+            return Ok(Unlocked { master, slot });
         }
     }
     match damage {
@@ -439,6 +461,17 @@ fn is_damage(error: &onefold_index::Error) -> bool {
         }
         _ => false,
     }
+}
+
+fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in dir.list()? {
+        bytes += match entry.is_dir {
+            true => folder_bytes(&*dir.open_subdir(&entry.name)?)?,
+            false => entry.len,
+        };
+    }
+    Ok(bytes)
 }
 
 fn clear_folder(dir: &dyn Dir) -> Result<()> {

@@ -34,6 +34,13 @@ impl Repository {
         Ok(keys)
     }
 
+    /// The name of the slot that this repository was opened with; none without encryption.
+    pub fn current_key(&self) -> Option<&str> {
+        self.unlocked
+            .as_ref()
+            .map(|unlocked| unlocked.slot.as_str())
+    }
+
     /// Adds a slot that opens with `password`; gives its name.
     ///
     /// # Errors
@@ -46,7 +53,7 @@ impl Repository {
         now_unix_s: u64,
     ) -> Result<String> {
         let none = || Error::Option("the repository is not encrypted: it has no keys".into());
-        let master = self.master.as_ref().ok_or_else(none)?;
+        let master = &self.unlocked.as_ref().ok_or_else(none)?.master;
         let entropy: &Entropy = &self.shared.options.entropy;
         let slot = Slot::wrap(
             master,
