@@ -1,3 +1,92 @@
-//! The program: one file per verb.
+//! The program: one file per verb in `verbs/`, and around them what all verbs share.
+//!
+//! ```text
+//! cli ─▶ verbs/<verb> ─▶ repository (place, password) ─▶ engine
+//!                    └─▶ out (results), progress (bar or JSON lines), error ─▶ exit code
+//! ```
+//!
+//! What always holds: results go to standard output and everything else to standard error; an error is printed once, by `main`; the clock, the
+//! host and the user are asked for here and passed down.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod cli;
+mod error;
+mod exit;
+mod group;
+mod human;
+mod hurt;
+mod json;
+mod machine;
+mod out;
+mod password;
+mod paths;
+mod progress;
+mod repository;
+mod select;
+mod signal;
+mod sweeping;
+mod verbs;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::Cli;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::out::Out;
+
+fn main() -> ExitCode {
+    signal::install();
+    let cli = Cli::parse();
+    listen_to_traces(cli.global.verbose);
+    let out = Out::new(
+        cli.global.json,
+        cli.global.quiet,
+        cli.global.verbose,
+        cli.global.no_progress,
+    );
+    let done = verbs::run(&cli, &out).and_then(|exit| out.flush().map(|()| exit));
+    let exit = done.unwrap_or_else(|error| {
+        let _ = out.flush();
+        fail(&error, &out)
+    });
+    ExitCode::from(exit.code())
+}
+
+/// Prints the error: what, why, and what to do next.
+fn fail(error: &Error, out: &Out) -> Exit {
+    let exit = error.exit();
+    match error {
+        Error::Closed => {}
+        _ if out.json => {
+            let message = error.chain();
+            out.note(json::line(&json::ExitError::new(exit, &message)));
+        }
+        _ => {
+            out.note(format_args!("onefold: {}", out::safe(&error.chain())));
+            if let Some(advice) = error.advice() {
+                out.note(format_args!("         {advice}"));
+            }
+        }
+    }
+    exit
+}
+
+fn listen_to_traces(verbosity: u8) {
+    let level = match verbosity {
+        0 | 1 => "warn",
+        2 => "info",
+        3 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("ONEFOLD_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(progress::Beside)
+        .with_target(false)
+        .without_time()
+        .init();
+}

@@ -1,0 +1,165 @@
+//! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as restic spells them wherever
+//! they mean the same. Each verb's own flags stand in its file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use onefold_store::Compression;
+
+use crate::human;
+use crate::password::PasswordOptions;
+use crate::verbs;
+
+/// Deduplicating backup: every byte once
+///
+/// Onefold keeps snapshots of folders in a repository that stores every byte once, compressed and encrypted.
+#[derive(Parser, Debug)]
+#[command(
+    name = "onefold",
+    version,
+    propagate_version = true,
+    after_help = EXIT_CODES,
+    max_term_width = 100
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository, 11 locked,
+12 wrong password, 13 damaged, 14 no space, 130 interrupted";
+
+/// Options of every verb.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Folder of the repository
+    #[arg(
+        short,
+        long,
+        value_name = "FOLDER",
+        env = "ONEFOLD_REPOSITORY",
+        hide_env_values = true,
+        global = true
+    )]
+    pub repo: Option<PathBuf>,
+
+    /// File whose first line is the folder of the repository
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "ONEFOLD_REPOSITORY_FILE",
+        hide_env_values = true,
+        global = true
+    )]
+    pub repository_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub password: PasswordOptions,
+
+    /// Print results as JSON, one object or array a line
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Print results and errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more: every path; twice and more, what the engine does
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+
+    /// Draw no progress bar
+    #[arg(long, global = true)]
+    pub no_progress: bool,
+
+    /// How hard new data is compressed
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "ONEFOLD_COMPRESSION",
+        hide_env_values = true,
+        default_value = "auto",
+        global = true
+    )]
+    pub compression: Level,
+
+    /// Threads that compress and fingerprint [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), global = true)]
+    pub threads: Option<u16>,
+
+    /// RAM for the fingerprint index; less makes backups of known data slower, never wrong
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "32M", global = true)]
+    pub ram: u64,
+}
+
+/// Compression levels by name.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum Level {
+    /// Store as it is
+    Off,
+    /// Faster than most disks
+    Fastest,
+    /// The best balance
+    Auto,
+    /// Smaller and slower
+    Better,
+    /// Smallest, for archives
+    Max,
+}
+
+impl From<Level> for Compression {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Off => Compression::Off,
+            Level::Fastest => Compression::Fastest,
+            Level::Auto => Compression::Auto,
+            Level::Better => Compression::Better,
+            Level::Max => Compression::Max,
+        }
+    }
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    Init(verbs::init::Args),
+    Backup(verbs::backup::Args),
+    Snapshots(verbs::snapshots::Args),
+    Ls(verbs::ls::Args),
+    Find(verbs::find::Args),
+    Diff(verbs::diff::Args),
+    Dump(verbs::dump::Args),
+    Restore(verbs::restore::Args),
+    Forget(verbs::forget::Args),
+    Prune(verbs::prune::Args),
+    Check(verbs::check::Args),
+    Repair(verbs::repair::Args),
+    Stats(verbs::stats::Args),
+    Tag(verbs::tag::Args),
+    Key(verbs::key::Args),
+    Completions(verbs::completions::Args),
+    #[command(hide = true)]
+    Man(verbs::man::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_level_is_one_of_the_store() {
+        for level in Level::value_variants() {
+            let name = level.to_possible_value().expect("none is skipped");
+            assert_eq!(Compression::from(*level).name(), name.get_name());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Why a verb failed, which exit code that is, and what to do next. Rendered once, at the end of `main`.
+
+use std::io;
+
+use onefold_backup::Error as BackupError;
+use onefold_store::Error as StoreError;
+
+use crate::exit::Exit;
+
+/// Why a verb failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line or an input makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// There is no repository; the string is its place.
+    #[error("there is no repository at {0}")]
+    NoRepository(String),
+    /// No password was given and none can be asked for.
+    #[error("the repository is encrypted, and no password was given")]
+    NoPassword,
+    /// Two passwords that should be the same differ.
+    #[error("the two passwords differ")]
+    PasswordsDiffer,
+    /// A password is wrong in itself.
+    #[error("{0}")]
+    Password(String),
+    /// The engine failed over files.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// The engine failed over the repository.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A system call of the program itself failed.
+    #[error("{what}")]
+    Io {
+        /// What was done.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What was found is not what was stored; the report was printed before.
+    #[error("{0}")]
+    Damaged(String),
+    /// Something else, in words.
+    #[error("{0}")]
+    Failed(String),
+    /// Nobody reads standard output any more: `onefold ls | head`.
+    #[error("standard output is closed")]
+    Closed,
+}
+
+/// The program's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A failed system call.
+    pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Io {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+
+    /// The exit code for this failure.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::NoRepository(_) => Exit::NoRepository,
+            Self::NoPassword | Self::PasswordsDiffer | Self::Password(_) => Exit::WrongPassword,
+            Self::Backup(error) => backup_exit(error),
+            Self::Store(error) => store_exit(error),
+            Self::Io { source, .. } => io_exit(source),
+            Self::Damaged(_) => Exit::Damaged,
+            Self::Failed(_) => Exit::Failed,
+            Self::Closed => Exit::Ok,
+        }
+    }
+
+    /// What went wrong: the error and its causes, each said once.
+    pub fn chain(&self) -> String {
+        chain_of(self)
+    }
+
+    /// What the user can do next, where there is something to say.
+    pub fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoPassword => {
+                "give it with --password-file, --password-command or ONEFOLD_PASSWORD, or run on a terminal to be asked"
+            }
+            Self::PasswordsDiffer => "nothing was changed; try again",
+            _ => match self.exit() {
+                Exit::NoRepository => {
+                    "check --repo and ONEFOLD_REPOSITORY; `onefold init` makes a repository, and so does `onefold backup --init`"
+                }
+                Exit::Locked => "it ends with the process that holds it; try again then",
+                Exit::WrongPassword => {
+                    "`onefold key list` shows, with a password that opens, which keys there are"
+                }
+                Exit::Damaged => {
+                    "run `onefold check --read-data` to see what is hurt, and `onefold repair` to rebuild what can be rebuilt"
+                }
+                Exit::NoSpace => {
+                    "everything acknowledged before is intact; free space (`onefold forget --prune` helps once some is there), then run it again: it goes on from what is stored"
+                }
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// An error and its causes, each said once: `open /etc/shadow: Permission denied (os error 13)`.
+pub fn chain_of(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said = format!("{said}: {text}");
+        }
+        cause = error.source();
+    }
+    said
+}
+
+fn store_exit(error: &StoreError) -> Exit {
+    match error {
+        StoreError::NoRepository { .. } => Exit::NoRepository,
+        StoreError::WrongPassword { .. } => Exit::WrongPassword,
+        StoreError::Locked { .. } => Exit::Locked,
+        StoreError::Option(_) => Exit::Usage,
+        error if error.is_no_space() => Exit::NoSpace,
+        error if error.is_damage() => Exit::Damaged,
+        StoreError::Caller(inner) => match inner.downcast_ref::<BackupError>() {
+            Some(error) => backup_exit(error),
+            None => Exit::Failed,
+        },
+        error => source_exit(error),
+    }
+}
+
+fn backup_exit(error: &BackupError) -> Exit {
+    match error {
+        BackupError::Store(error) => store_exit(error),
+        BackupError::Malformed(_) => Exit::Damaged,
+        BackupError::Usage(_) => Exit::Usage,
+        BackupError::Cancelled => Exit::Interrupted,
+        BackupError::Io { source, .. } => io_exit(source),
+        error => source_exit(error),
+    }
+}
+
+/// A system error somewhere below: out of space has its own code in whatever layer it is met (a size limit and a quota count as that).
+fn source_exit(error: &(dyn std::error::Error + 'static)) -> Exit {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return io_exit(error);
+        }
+        cause = error.source();
+    }
+    Exit::Failed
+}
+
+fn io_exit(error: &io::Error) -> Exit {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => Exit::NoSpace,
+        io::ErrorKind::Interrupted => Exit::Interrupted,
+        _ => Exit::Failed,
+    }
+}

@@ -1,0 +1,50 @@
+//! Groups of snapshots for people and JSON: those of one host, of the same paths, with the same tags, as `--group-by` asks.
+
+use onefold_backup::forget::{GroupBy, GroupKey};
+use serde_json::{Value, json};
+
+use crate::{out, paths};
+
+/// `--group-by`. Errors: a sentence for the user.
+pub fn parse(text: &str) -> Result<GroupBy, String> {
+    GroupBy::parse(text).map_err(|e| e.to_string())
+}
+
+/// Whether everything is one group.
+pub fn is_one(by: GroupBy) -> bool {
+    !(by.host || by.paths || by.tags)
+}
+
+/// restic's `group_key`.
+pub fn json(by: GroupBy, key: &GroupKey) -> Value {
+    let paths = key
+        .paths
+        .iter()
+        .map(|path| paths::json(path))
+        .collect::<Vec<_>>();
+    json!({
+        "hostname": key.host,
+        "paths": by.paths.then_some(paths),
+        "tags": by.tags.then_some(&key.tags),
+    })
+}
+
+/// `host a, paths /b, /c`.
+pub fn shown(by: GroupBy, key: &GroupKey) -> String {
+    let mut words = Vec::new();
+    if by.host {
+        words.push(format!("host {}", out::safe(&key.host)));
+    }
+    if by.paths {
+        let shown: Vec<_> = key.paths.iter().map(|path| paths::shown(path)).collect();
+        words.push(format!("paths {}", shown.join(", ")));
+    }
+    if by.tags {
+        words.push(format!("tags [{}]", out::safe(&key.tags.join(", "))));
+    }
+    if words.is_empty() {
+        "all".into()
+    } else {
+        words.join(", ")
+    }
+}

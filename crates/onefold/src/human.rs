@@ -1,0 +1,190 @@
+//! Numbers for people: sizes in binary units, counts with separators, durations, and sizes as people write them.
+
+use std::time::Duration;
+
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/// Bytes with three significant digits: `17 B`, `1.50 KiB`, `16.0 MiB`, `123 GiB`.
+pub fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    let mut unit = 0;
+    // 999.5 would print as 1000: the next unit says it shorter.
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match (unit, value) {
+        (0, _) => format!("{n} B"),
+        (_, v) if v < 9.995 => format!("{v:.2} {}", UNITS[unit]),
+        (_, v) if v < 99.95 => format!("{v:.1} {}", UNITS[unit]),
+        (_, v) => format!("{v:.0} {}", UNITS[unit]),
+    }
+}
+
+/// A count with thousands separated: `1,234,567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `count` and a noun, with an s unless it is one: `1 file`, `2,000 files`.
+pub fn many(n: u64, noun: &str) -> String {
+    let plural = match noun.strip_suffix('y') {
+        _ if n == 1 => noun.to_owned(),
+        Some(stem) if !noun.ends_with("ey") => format!("{stem}ies"),
+        _ => format!("{noun}s"),
+    };
+    format!("{} {plural}", count(n))
+}
+
+/// A duration as `0.42 s`, `12.3 s`, `3:07 min` or `2:05:09 h`.
+pub fn duration(d: Duration) -> String {
+    let secs = d.as_secs();
+    match secs {
+        0..10 => format!("{:.2} s", d.as_secs_f64()),
+        10..60 => format!("{:.1} s", d.as_secs_f64()),
+        60..3600 => format!("{}:{:02} min", secs / 60, secs % 60),
+        _ => format!("{}:{:02}:{:02} h", secs / 3600, secs / 60 % 60, secs % 60),
+    }
+}
+
+/// `part` of `whole` in percent; 0 of nothing is 0.
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    }
+}
+
+/// `2.41×`, or `–` where nothing can be divided.
+pub fn ratio(big: u64, small: u64) -> String {
+    match small {
+        0 => "–".into(),
+        _ if big >= small.saturating_mul(1000) => format!("{}×", count(big / small)),
+        _ => format!("{:.2}×", big as f64 / small as f64),
+    }
+}
+
+/// A size as people write it: `4096`, `64K`, `16MiB`, `1.5g`. Units are binary, as restic's. Errors: a sentence for the user.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    let digits = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        other => return Err(format!("unit {other:?} is unknown: use K, M, G or T")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} is no size: write it like 64K, 16M or 1.5G"))?;
+    let bytes = number * (1u64 << shift) as f64;
+    if bytes < u64::MAX as f64 {
+        Ok(bytes as u64)
+    } else {
+        Err(format!("{text:?} is too large"))
+    }
+}
+
+/// A percentage `5%` or `2.5%`, as a share of one. Errors: a sentence for the user.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text
+        .strip_suffix('%')
+        .ok_or_else(|| format!("{text:?} has no % sign"))?;
+    match number.trim().parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 100.0 => Ok(n / 100.0),
+        _ => Err(format!("{text:?} is not above 0% and at most 100%")),
+    }
+}
+
+/// Left-aligned columns, two spaces apart; the last one is not padded. Columns in `right` are aligned right.
+pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(c))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (c, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[c].saturating_sub(cell.chars().count()));
+            if right.contains(&c) {
+                line += &pad;
+            }
+            line += cell;
+            if !right.contains(&c) {
+                line += &pad;
+            }
+            line += "  ";
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (n, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "0.98 KiB"),
+            (1536, "1.50 KiB"),
+            (16 << 20, "16.0 MiB"),
+            (123 << 30, "123 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ] {
+            assert_eq!(bytes(n), text, "{n}");
+        }
+    }
+
+    #[test]
+    fn counts_and_nouns() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(many(1, "file"), "1 file");
+        assert_eq!(many(0, "directory"), "0 directories");
+        assert_eq!(many(2, "key"), "2 keys");
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64k"), Ok(64 << 10));
+        assert_eq!(parse_bytes("1.5 GiB"), Ok(3 << 29));
+        for wrong in ["", "-1", "x", "1X", "1e30T", "K", "99999999999T"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tables_align() {
+        let rows = vec![
+            vec!["a".into(), "1".into(), "x".into()],
+            vec!["bcd".into(), "10".into(), "y".into()],
+        ];
+        assert_eq!(table(&rows, &[1]), "a     1  x\nbcd  10  y\n");
+    }
+}

@@ -1,0 +1,291 @@
+//! What JSON lines look like: restic's field names wherever the meaning is the same.
+
+use onefold_backup::snapshot::{Snapshot, Summary};
+use onefold_backup::snapshots::Named;
+use onefold_backup::{Entry, Kind};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::select::short;
+use crate::{paths, when};
+
+/// A value as one line of JSON.
+pub fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data has a JSON form")
+}
+
+/// The last line on standard error of a verb that failed.
+#[derive(Serialize)]
+pub struct ExitError<'a> {
+    message_type: &'static str,
+    code: u8,
+    message: &'a str,
+}
+
+impl<'a> ExitError<'a> {
+    /// With the error in words.
+    pub fn new(exit: Exit, message: &'a str) -> Self {
+        Self {
+            message_type: "exit_error",
+            code: exit.code(),
+            message,
+        }
+    }
+}
+
+/// A path that failed while the rest went on.
+#[derive(Serialize)]
+pub struct PathError<'a> {
+    message_type: &'static str,
+    error: Message<'a>,
+    during: &'static str,
+    item: &'a str,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    message: &'a str,
+}
+
+impl<'a> PathError<'a> {
+    /// `during` is restic's word: `archival`, `restore`.
+    pub fn new(during: &'static str, item: &'a str, message: &'a str) -> Self {
+        Self {
+            message_type: "error",
+            error: Message { message },
+            during,
+            item,
+        }
+    }
+}
+
+/// A snapshot.
+#[derive(Serialize)]
+pub struct SnapshotJson {
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    paths: Vec<String>,
+    hostname: String,
+    username: String,
+    uid: u32,
+    gid: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    excludes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<String>,
+    program_version: String,
+    summary: SnapshotSummary,
+    id: String,
+    short_id: String,
+}
+
+/// What a snapshot says of the backup that made it.
+#[derive(Serialize)]
+pub struct SnapshotSummary {
+    backup_start: String,
+    backup_end: String,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+/// restic's counters. What it calls blobs are chunks.
+#[derive(Serialize)]
+pub struct Counts {
+    files_new: u64,
+    files_changed: u64,
+    files_unmodified: u64,
+    dirs_new: u64,
+    dirs_changed: u64,
+    dirs_unmodified: u64,
+    data_blobs: u64,
+    tree_blobs: u64,
+    data_added: u64,
+    data_added_packed: u64,
+    total_files_processed: u64,
+    total_bytes_processed: u64,
+}
+
+impl From<&Summary> for Counts {
+    fn from(s: &Summary) -> Self {
+        Self {
+            files_new: s.files_new,
+            files_changed: s.files_changed,
+            files_unmodified: s.files_unmodified,
+            dirs_new: s.dirs_new,
+            dirs_changed: s.dirs_changed,
+            dirs_unmodified: s.dirs_unmodified,
+            data_blobs: s.data_chunks,
+            tree_blobs: s.tree_chunks,
+            data_added: s.data_added,
+            data_added_packed: s.data_added_packed,
+            total_files_processed: s.total_files_processed,
+            total_bytes_processed: s.total_bytes_processed,
+        }
+    }
+}
+
+impl From<&Summary> for SnapshotSummary {
+    fn from(s: &Summary) -> Self {
+        Self {
+            backup_start: when::rfc3339_ns(s.started_ns),
+            backup_end: when::rfc3339_ns(s.started_ns.saturating_add(s.duration_ns)),
+            counts: s.into(),
+        }
+    }
+}
+
+/// An id in hexadecimal.
+pub fn hex(id: &[u8; 32]) -> String {
+    onefold_store::RootId(*id).to_string()
+}
+
+impl From<&Named> for SnapshotJson {
+    fn from(named: &Named) -> Self {
+        let Snapshot {
+            time,
+            host,
+            user,
+            uid_gid,
+            paths,
+            tags,
+            parent,
+            original,
+            program,
+            excludes,
+            summary,
+            ..
+        } = &named.snapshot;
+        let lossy = |paths: &Vec<Vec<u8>>| paths.iter().map(|path| paths::json(path)).collect();
+        Self {
+            time: when::rfc3339(*time),
+            parent: parent.as_ref().map(hex),
+            paths: lossy(paths),
+            hostname: host.clone(),
+            username: user.clone(),
+            uid: uid_gid.0,
+            gid: uid_gid.1,
+            excludes: lossy(excludes),
+            tags: tags.clone(),
+            original: original.as_ref().map(hex),
+            program_version: program.clone(),
+            summary: summary.into(),
+            id: named.id.to_string(),
+            short_id: short(&named.id),
+        }
+    }
+}
+
+/// An entry of a snapshot, as `ls` and `find` show it.
+#[derive(Serialize)]
+pub struct NodeJson {
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    path: String,
+    uid: u32,
+    gid: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    user: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    mode: u32,
+    permissions: String,
+    mtime: String,
+    ctime: String,
+    inode: u64,
+    device_id: u64,
+    links: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    linktarget: String,
+}
+
+impl NodeJson {
+    /// The entry at `path`.
+    pub fn new(path: &[u8], entry: &Entry) -> Self {
+        Self {
+            name: String::from_utf8_lossy(&entry.name).into_owned(),
+            kind: entry.kind.word(),
+            path: paths::json(path),
+            uid: entry.owner.uid,
+            gid: entry.owner.gid,
+            user: entry.owner.user.to_string(),
+            group: entry.owner.group.to_string(),
+            size: (entry.kind == Kind::File).then_some(entry.size),
+            mode: go_mode(entry),
+            permissions: permissions(entry),
+            mtime: when::rfc3339(entry.mtime),
+            ctime: when::rfc3339(entry.ctime),
+            inode: entry.inode,
+            device_id: entry.device,
+            links: entry.links,
+            linktarget: String::from_utf8_lossy(&entry.target).into_owned(),
+        }
+    }
+}
+
+/// `-rw-r--r--`, as `ls -l` writes it.
+pub fn permissions(entry: &Entry) -> String {
+    let kind = match entry.kind {
+        Kind::File => '-',
+        Kind::Dir => 'd',
+        Kind::Symlink => 'l',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::CharDevice => 'c',
+        Kind::BlockDevice => 'b',
+    };
+    let mut text = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = entry.mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (entry.mode & special != 0, bits & 1 != 0) {
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// The mode as Go's `os.FileMode` numbers it, which is what restic prints and front ends expect.
+fn go_mode(entry: &Entry) -> u32 {
+    let kind = match entry.kind {
+        Kind::File => 0,
+        Kind::Dir => 1 << 31,
+        Kind::Symlink => 1 << 27,
+        Kind::Fifo => 1 << 25,
+        Kind::Socket => 1 << 24,
+        Kind::CharDevice => 1 << 26 | 1 << 21,
+        Kind::BlockDevice => 1 << 26,
+    };
+    let mut mode = kind | u32::from(entry.mode & 0o777);
+    for (bit, go) in [(0o4000, 1 << 23), (0o2000, 1 << 22), (0o1000, 1 << 20)] {
+        if entry.mode & bit != 0 {
+            mode |= go;
+        }
+    }
+    mode
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_written_as_ls_writes_them() {
+        let mut entry = Entry::new(b"x".to_vec(), Kind::Dir);
+        entry.mode = 0o1777;
+        assert_eq!(permissions(&entry), "drwxrwxrwt");
+        assert_eq!(go_mode(&entry), 0x8010_01ff);
+        entry.kind = Kind::File;
+        entry.mode = 0o4644;
+        assert_eq!(permissions(&entry), "-rwSr--r--");
+    }
+}

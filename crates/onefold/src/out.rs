@@ -1,0 +1,132 @@
+//! What is printed, and where: results on stdout, everything about the run on stderr. A closed stdout ends the program quietly.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::progress::aside;
+
+/// How to print.
+pub struct Out {
+    /// JSON lines instead of text.
+    pub json: bool,
+    /// Only errors, and results that were asked for.
+    pub quiet: bool,
+    /// 0, or how often `-v` was given.
+    pub verbosity: u8,
+    /// Whether a progress bar may be drawn.
+    pub bar: bool,
+    stdout: Mutex<BufWriter<io::Stdout>>,
+}
+
+impl Out {
+    /// Prints on the process's stdout and stderr.
+    pub fn new(json: bool, quiet: bool, verbosity: u8, no_progress: bool) -> Self {
+        let bar = !json && !quiet && !no_progress && io::stderr().is_terminal();
+        Self {
+            json,
+            quiet,
+            verbosity,
+            bar,
+            stdout: Mutex::new(BufWriter::with_capacity(64 << 10, io::stdout())),
+        }
+    }
+
+    /// A line of results. Buffered; see [`flush`](Self::flush).
+    pub fn line(&self, line: impl Display) -> Result<()> {
+        self.with(|stdout| writeln!(stdout, "{line}"))
+    }
+
+    /// A line that explains; left out with `-q` and in JSON.
+    pub fn say(&self, line: impl Display) -> Result<()> {
+        if self.quiet || self.json {
+            return Ok(());
+        }
+        self.line(line)
+    }
+
+    /// A JSON value on a line of its own, flushed, so that a program that listens has it at once.
+    pub fn json(&self, value: &impl Serialize) -> Result<()> {
+        self.with(|stdout| {
+            serde_json::to_writer(&mut *stdout, value)?;
+            stdout.write_all(b"\n")?;
+            stdout.flush()
+        })
+    }
+
+    /// A JSON value on a line of its own, buffered: for long listings.
+    pub fn json_buffered(&self, value: &impl Serialize) -> Result<()> {
+        self.with(|stdout| {
+            serde_json::to_writer(&mut *stdout, value)?;
+            stdout.write_all(b"\n")
+        })
+    }
+
+    /// Bytes of results, as they are.
+    pub fn bytes(&self, bytes: &[u8]) -> Result<()> {
+        self.with(|stdout| stdout.write_all(bytes))
+    }
+
+    /// Standard output itself, for streams of bytes.
+    pub fn raw(&self) -> impl Write + '_ {
+        Raw(self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BufWriter<io::Stdout>> {
+        self.stdout.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A line on stderr about the run: what was noteworthy.
+    pub fn note(&self, line: impl Display) {
+        aside(|| {
+            let _ = writeln!(io::stderr(), "{line}");
+        });
+    }
+
+    /// Writes out what is buffered.
+    pub fn flush(&self) -> Result<()> {
+        self.with(|stdout| stdout.flush())
+    }
+
+    fn with(&self, write: impl FnOnce(&mut BufWriter<io::Stdout>) -> io::Result<()>) -> Result<()> {
+        let mut stdout = self.lock();
+        let write = || {
+            write(&mut stdout)?;
+            // Beside a bar every line is shown at once, or the two would mix on the screen.
+            if self.bar { stdout.flush() } else { Ok(()) }
+        };
+        let written = if self.bar { aside(write) } else { write() };
+        written.map_err(|e| match e.kind() {
+            io::ErrorKind::BrokenPipe => Error::Closed,
+            _ => Error::io("write to standard output", e),
+        })
+    }
+}
+
+struct Raw<'a>(MutexGuard<'a, BufWriter<io::Stdout>>);
+
+impl Write for Raw<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Text from outside for a terminal: control characters are escaped, so that a file name cannot move the cursor.
+pub fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

@@ -1,0 +1,164 @@
+//! Where the password comes from: a file, a command, the environment, or a prompt; asked in that order. It is never printed, logged or passed on:
+//! the program's environment is read once, and commands it starts do not inherit it.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use onefold_store::Secret;
+
+use crate::error::{Error, Result};
+use crate::signal;
+
+/// The environment variable that holds the password itself. Not an option of the command line: other users could see it there.
+pub const PASSWORD_ENV: &str = "ONEFOLD_PASSWORD";
+
+/// How to get the password.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PasswordOptions {
+    /// File whose first line is the password
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "FILE",
+        env = "ONEFOLD_PASSWORD_FILE",
+        hide_env_values = true,
+        global = true,
+        help_heading = "Global options"
+    )]
+    pub password_file: Option<OsString>,
+
+    /// Shell command whose first line of output is the password
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        env = "ONEFOLD_PASSWORD_COMMAND",
+        hide_env_values = true,
+        global = true,
+        help_heading = "Global options"
+    )]
+    pub password_command: Option<OsString>,
+
+    /// Use an empty password: whoever can read the repository can read what is in it
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub insecure_no_password: bool,
+}
+
+/// Whether a repository is being made: then a prompt asks twice, and an empty password is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To open what exists.
+    Open,
+    /// To set a new one.
+    New,
+}
+
+impl PasswordOptions {
+    /// The password, asking for it with `prompt` if it must be asked for.
+    ///
+    /// # Errors
+    /// [`Error::NoPassword`] where nothing gives one and there is no terminal.
+    pub fn read(&self, purpose: Purpose, prompt: &str) -> Result<Secret> {
+        if self.insecure_no_password {
+            return Ok(Secret::new(Vec::new()));
+        }
+        match self.given()? {
+            Some(given) => not_empty(given, purpose),
+            None => ask(purpose, prompt),
+        }
+    }
+
+    /// Whether a prompt gives the password, so that a wrong one can be typed again.
+    pub fn asks(&self) -> bool {
+        let given = self.insecure_no_password
+            || self.password_file.is_some()
+            || self.password_command.is_some()
+            || std::env::var_os(PASSWORD_ENV).is_some();
+        !given
+    }
+
+    /// The password where a file, a command or the environment gives it.
+    fn given(&self) -> Result<Option<Vec<u8>>> {
+        if let Some(file) = &self.password_file {
+            return from_file(Path::new(file)).map(Some);
+        }
+        if let Some(command) = &self.password_command {
+            return from_command(command).map(Some);
+        }
+        Ok(std::env::var_os(PASSWORD_ENV).map(OsStringExt::into_vec))
+    }
+}
+
+/// Asks at the terminal, whatever the options say; twice for a new password.
+pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Error::NoPassword);
+    }
+    let password = prompt_hidden(prompt)?;
+    if purpose == Purpose::New && prompt_hidden("once more: ")? != password {
+        return Err(Error::PasswordsDiffer);
+    }
+    not_empty(password, purpose)
+}
+
+/// The first line of a file: for `--password-file` and `--new-password-file`.
+pub fn from_file(file: &Path) -> Result<Vec<u8>> {
+    let bytes = std::fs::read(file)
+        .map_err(|e| Error::io(format!("read password file {}", file.display()), e))?;
+    Ok(first_line(&bytes))
+}
+
+fn from_command(command: &OsString) -> Result<Vec<u8>> {
+    let output = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(command)
+        .env_remove(PASSWORD_ENV)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| Error::io("run the password command", e))?;
+    if !output.status.success() {
+        return Err(Error::Password(format!(
+            "the password command ended with {}",
+            output.status
+        )));
+    }
+    Ok(first_line(&output.stdout))
+}
+
+fn first_line(bytes: &[u8]) -> Vec<u8> {
+    let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+    line.strip_suffix(b"\r").unwrap_or(line).to_vec()
+}
+
+/// A password as it is; where a new one is set, an empty one is refused.
+pub fn not_empty(password: Vec<u8>, purpose: Purpose) -> Result<Secret> {
+    if password.is_empty() && purpose == Purpose::New {
+        return Err(Error::Password(
+            "the password is empty; say --insecure-no-password if that is meant".into(),
+        ));
+    }
+    Ok(Secret::new(password))
+}
+
+fn prompt_hidden(prompt: &str) -> Result<Vec<u8>> {
+    signal::guard_terminal(|| rpassword::prompt_password(prompt))
+        .map(String::into_bytes)
+        .map_err(|e| Error::io("read the password", e))
+}
+
+/// Asks a question that is answered with yes or no. Errors: standard input ends.
+pub fn confirm(question: &str) -> Result<bool> {
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|e| Error::io("read the answer", e))?;
+    Ok(matches!(
+        answer.trim().to_ascii_lowercase().as_str(),
+        "y" | "yes"
+    ))
+}

@@ -1,0 +1,33 @@
+//! Paths as the user gives them, as snapshots hold them, and as JSON shows them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::error::{Error, Result};
+
+/// A path made absolute and clean, without following its last link: what a snapshot calls it.
+pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
+    if path.is_empty() {
+        return Err(Error::Usage("a path is empty".into()));
+    }
+    let path = std::path::absolute(path).map_err(|e| Error::io("find the current folder", e))?;
+    Ok(onefold_backup::path::clean(path.as_os_str().as_bytes()))
+}
+
+/// A path inside a snapshot as the user gives it; relative ones begin at its root.
+pub fn inside(path: &OsStr) -> Vec<u8> {
+    onefold_backup::path::clean(path.as_bytes())
+}
+
+/// For text: escaped so that a name cannot move the cursor.
+pub fn shown(path: &[u8]) -> String {
+    onefold_backup::path::show(path)
+}
+
+/// For JSON: UTF-8 as it is, other bytes as U+FFFD, as restic does.
+pub fn json(path: &[u8]) -> String {
+    match path {
+        b"" => "/".into(),
+        path => String::from_utf8_lossy(path).into_owned(),
+    }
+}

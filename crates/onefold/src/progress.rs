@@ -1,0 +1,222 @@
+//! What a running verb shows: a bar on a terminal, JSON lines with restic's fields, or nothing; and paths that failed, at once. It also carries
+//! signals into the engine: whoever ticks looks.
+
+mod bar;
+mod rate;
+mod status;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use onefold_backup::{Change, Events, Progress};
+
+use crate::out::Out;
+use crate::{error, json, paths, signal};
+
+use bar::Bar;
+pub use bar::{Beside, aside};
+use rate::Rate;
+use status::State;
+
+/// How often signals are looked for and the bar is drawn.
+const TICK: Duration = Duration::from_millis(100);
+/// How often a JSON status is printed, where ONEFOLD_PROGRESS_FPS does not say otherwise.
+const JSON_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What is being done; restic's words for it differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    /// Reading files into the repository.
+    Backup,
+    /// Writing files from it.
+    Restore,
+}
+
+/// What is expected to come, from a scan beside the run; the engine's own totals take over when they are final.
+#[derive(Default, Debug)]
+pub struct Expected {
+    /// Files.
+    pub files: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+    /// Whether the scan has ended.
+    pub known: AtomicBool,
+}
+
+/// Shows one run.
+pub struct Meter<'a> {
+    doing: Doing,
+    out: &'a Out,
+    /// The engine's counters.
+    pub progress: Progress,
+    /// What a scan has found.
+    pub expected: Expected,
+    bar: Bar,
+    started: Instant,
+    rates: Mutex<Rates>,
+}
+
+struct Rates {
+    moved: Rate,
+    stored: Rate,
+    last_json: Instant,
+}
+
+impl<'a> Meter<'a> {
+    /// Nothing is shown before [`run`](Self::run).
+    pub fn new(doing: Doing, out: &'a Out) -> Self {
+        let now = Instant::now();
+        let rates = Rates {
+            moved: Rate::new(now),
+            stored: Rate::new(now),
+            last_json: now,
+        };
+        Self {
+            doing,
+            out,
+            progress: Progress::default(),
+            expected: Expected::default(),
+            bar: Bar::new(out.bar),
+            started: now,
+            rates: Mutex::new(rates),
+        }
+    }
+
+    /// How long it has been running.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Runs `work`, shows its progress meanwhile, and cancels it when a signal comes.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _listening = signal::listen();
+        let done = std::thread::scope(|scope| {
+            let (stop, stopped) = channel::<()>();
+            scope.spawn(move || {
+                while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                    self.tick();
+                }
+            });
+            // Dropped also when `work` panics: the scope could not end otherwise.
+            let _stop = stop;
+            work()
+        });
+        self.bar.clear();
+        done
+    }
+
+    fn tick(&self) {
+        if signal::raised() {
+            self.progress.cancel();
+        }
+        let state = self.state(Instant::now());
+        self.bar.draw(&state, &self.progress);
+        if self.out.json && !self.out.quiet && self.json_is_due() {
+            let _ = self.out.json(&status::json(&state, &self.progress));
+        }
+    }
+
+    fn state(&self, now: Instant) -> State {
+        let mut rates = self.rates();
+        State {
+            doing: self.doing,
+            elapsed: now - self.started,
+            totals: self.totals(),
+            moved_per_s: rates.moved.at(now, self.progress.bytes_moved.load(Relaxed)),
+            stored_per_s: rates.stored.at(now, self.progress.bytes_new.load(Relaxed)),
+        }
+    }
+
+    /// Files and bytes, once they are known; never less than what the engine has met.
+    fn totals(&self) -> Option<(u64, u64)> {
+        let met = (
+            self.progress.files_total.load(Relaxed),
+            self.progress.bytes_total.load(Relaxed),
+        );
+        if self.progress.totals_known.load(Relaxed) {
+            return Some(met);
+        }
+        let expected = (
+            self.expected.files.load(Relaxed),
+            self.expected.bytes.load(Relaxed),
+        );
+        self.expected
+            .known
+            .load(Relaxed)
+            .then(|| (expected.0.max(met.0), expected.1.max(met.1)))
+    }
+
+    fn json_is_due(&self) -> bool {
+        let (now, mut rates) = (Instant::now(), self.rates());
+        let due = now - rates.last_json >= json_interval();
+        if due {
+            rates.last_json = now;
+        }
+        due
+    }
+
+    fn rates(&self) -> MutexGuard<'_, Rates> {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn during(&self) -> &'static str {
+        match self.doing {
+            Doing::Backup => "archival",
+            Doing::Restore => "restore",
+        }
+    }
+}
+
+impl Events for Meter<'_> {
+    fn error(&self, path: &[u8], error: &onefold_backup::Error) {
+        let message = error::chain_of(error);
+        if self.out.json {
+            let item = paths::json(path);
+            self.out.note(json::line(&json::PathError::new(
+                self.during(),
+                &item,
+                &message,
+            )));
+        } else {
+            self.out.note(format_args!("error: {message}"));
+        }
+    }
+
+    fn warning(&self, path: &[u8], what: &str) {
+        if !self.out.json {
+            self.out
+                .note(format_args!("warning: {}: {what}", paths::shown(path)));
+        }
+    }
+
+    fn entry(&self, path: &[u8], change: Change) {
+        if self.out.verbosity == 0 {
+            return;
+        }
+        // A closed standard output must not end a backup.
+        let _ = match self.out.json {
+            true => self
+                .out
+                .json_buffered(&status::VerboseStatus::new(self.doing, path, change)),
+            false => self.out.line(format_args!(
+                "{:9}  {}",
+                status::word(change),
+                paths::shown(path)
+            )),
+        };
+    }
+}
+
+fn json_interval() -> Duration {
+    let fps = std::env::var("ONEFOLD_PROGRESS_FPS")
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok());
+    match fps {
+        Some(fps) if fps > 0.0 && fps.is_finite() => {
+            Duration::from_secs_f64((1.0 / fps.min(60.0)).min(86_400.0))
+        }
+        _ => JSON_INTERVAL,
+    }
+}

@@ -1,0 +1,115 @@
+//! Where a run is, and its JSON: restic's `status` and `verbose_status`.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use onefold_backup::{Change, Progress};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Doing;
+use crate::paths;
+
+/// Where a run is.
+pub struct State {
+    /// What runs.
+    pub doing: Doing,
+    /// Since when.
+    pub elapsed: Duration,
+    /// Files and bytes in all, once they are known.
+    pub totals: Option<(u64, u64)>,
+    /// Bytes read (backup) or written (restore) per second.
+    pub moved_per_s: u64,
+    /// Bytes of new chunks per second, before compression.
+    pub stored_per_s: u64,
+}
+
+impl State {
+    /// How long it will take, at the mean speed so far.
+    pub fn eta(&self, bytes_done: u64) -> Option<Duration> {
+        let (_, total) = self.totals?;
+        let secs = self.elapsed.as_secs_f64();
+        if bytes_done == 0 || secs < 1.0 || bytes_done >= total {
+            return None;
+        }
+        let left = secs * (total - bytes_done) as f64 / bytes_done as f64;
+        (left < 1e9).then(|| Duration::from_secs_f64(left))
+    }
+}
+
+/// restic's `status` line.
+pub fn json(state: &State, progress: &Progress) -> Value {
+    let (files, bytes) = (
+        progress.files_done.load(Relaxed),
+        progress.bytes_done.load(Relaxed),
+    );
+    let share = state.totals.map_or(0.0, |(_, total)| {
+        if total == 0 {
+            1.0
+        } else {
+            bytes as f64 / total as f64
+        }
+    });
+    let (total_files, total_bytes) = state.totals.unwrap_or((
+        progress.files_total.load(Relaxed),
+        progress.bytes_total.load(Relaxed),
+    ));
+    let mut status = json!({
+        "message_type": "status",
+        "seconds_elapsed": state.elapsed.as_secs(),
+        "percent_done": share.min(1.0),
+        "total_files": total_files,
+        "total_bytes": total_bytes,
+    });
+    if let Some(eta) = state.eta(bytes) {
+        status["seconds_remaining"] = json!(eta.as_secs());
+    }
+    match state.doing {
+        Doing::Backup => {
+            status["files_done"] = json!(files);
+            status["bytes_done"] = json!(bytes);
+            status["bytes_read"] = json!(progress.bytes_moved.load(Relaxed));
+            status["error_count"] = json!(progress.errors.load(Relaxed));
+            status["current_files"] = json!([paths::json(&progress.current.lock())]);
+        }
+        Doing::Restore => {
+            status["files_restored"] = json!(files);
+            status["bytes_restored"] = json!(bytes);
+        }
+    }
+    status
+}
+
+/// restic's `verbose_status` line.
+#[derive(Serialize)]
+pub struct VerboseStatus {
+    message_type: &'static str,
+    action: &'static str,
+    item: String,
+}
+
+impl VerboseStatus {
+    /// An entry is done.
+    pub fn new(doing: Doing, path: &[u8], change: Change) -> Self {
+        let action = match (doing, change) {
+            (Doing::Backup, change) => word(change),
+            (Doing::Restore, Change::New) => "restored",
+            (Doing::Restore, Change::Modified) => "updated",
+            (Doing::Restore, Change::Unchanged) => "unchanged",
+        };
+        Self {
+            message_type: "verbose_status",
+            action,
+            item: paths::json(path),
+        }
+    }
+}
+
+/// restic's word for a change.
+pub fn word(change: Change) -> &'static str {
+    match change {
+        Change::New => "new",
+        Change::Modified => "modified",
+        Change::Unchanged => "unchanged",
+    }
+}

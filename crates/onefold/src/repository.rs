@@ -1,0 +1,152 @@
+//! Where the repository is, and how it is opened: place, password, options. Every verb that needs one comes through here.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_io::{Dir, ErrorKind, FileDir};
+use onefold_store::{Encryption, Error as StoreError, OpenOptions, PinInfo, Repository, Secret};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::machine;
+use crate::password::{self, Purpose};
+
+/// How often a wrong password may be typed again.
+const PROMPTS_MAX: usize = 3;
+
+/// The repository's place, as the command line, the environment or a file names it.
+///
+/// # Errors
+/// [`Error::Usage`] where nothing names one, or it is no local folder.
+pub fn place(global: &Global) -> Result<PathBuf> {
+    let named = match (&global.repo, &global.repository_file) {
+        (Some(repo), _) => repo.clone(),
+        (None, Some(file)) => from_file(file)?,
+        (None, None) => {
+            return Err(Error::Usage(
+                "no repository is named: give --repo FOLDER or set ONEFOLD_REPOSITORY".into(),
+            ));
+        }
+    };
+    let text = named.to_string_lossy();
+    match text.split_once(':') {
+        _ if text.is_empty() => Err(Error::Usage("the name of the repository is empty".into())),
+        Some(("local", folder)) => Ok(PathBuf::from(folder)),
+        Some((
+            scheme @ ("s3" | "sftp" | "rest" | "rclone" | "b2" | "gs" | "azure" | "swift" | "http"
+            | "https"),
+            _,
+        )) => Err(Error::Usage(format!(
+            "repositories at {scheme}: are not supported yet; a folder whose name begins so is written ./{scheme}:…"
+        ))),
+        _ => Ok(named),
+    }
+}
+
+fn from_file(file: &Path) -> Result<PathBuf> {
+    let what = || format!("read repository file {}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|e| Error::io(what(), e))?;
+    Ok(PathBuf::from(
+        text.lines().next().unwrap_or_default().trim(),
+    ))
+}
+
+/// Whether a repository stands at the place.
+pub fn exists(place: &Path) -> Result<bool> {
+    match open_folder(place) {
+        Ok(dir) => match Repository::config_at(&dir) {
+            Ok(_) => Ok(true),
+            Err(StoreError::NoRepository { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        },
+        Err(Error::NoRepository(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
+    match FileDir::open(place) {
+        Ok(dir) => Ok(Arc::new(dir)),
+        Err(error) if error.kind == ErrorKind::NotFound => {
+            Err(Error::NoRepository(place.display().to_string()))
+        }
+        Err(error) => Err(StoreError::Io(error).into()),
+    }
+}
+
+/// Opens the repository that `global` names; `activity` is what others see while they wait for it ("a backup").
+///
+/// # Errors
+/// Those of [`place`] and [`Repository::open`]; [`Error::NoPassword`].
+pub fn open(global: &Global, activity: &str) -> Result<Repository> {
+    open_at(global, &place(global)?, activity)
+}
+
+/// As [`open`], at a place that is known.
+pub fn open_at(global: &Global, place: &Path, activity: &str) -> Result<Repository> {
+    let dir = open_folder(place)?;
+    let named = |error| match error {
+        StoreError::NoRepository { .. } => Error::NoRepository(place.display().to_string()),
+        error => error.into(),
+    };
+    let config = Repository::config_at(&dir).map_err(named)?;
+    let options = options(global, activity);
+    if config.encryption == Encryption::None {
+        return Ok(Repository::open(dir, options, None)?);
+    }
+    let prompt = format!("password for {}: ", place.display());
+    for _ in 1..PROMPTS_MAX {
+        let secret = global.password.read(Purpose::Open, &prompt)?;
+        match Repository::open(Arc::clone(&dir), options.clone(), Some(&secret)) {
+            Err(StoreError::WrongPassword { .. }) if global.password.asks() => {
+                eprintln!("wrong password, try again")
+            }
+            opened => return Ok(opened?),
+        }
+    }
+    let secret = global.password.read(Purpose::Open, &prompt)?;
+    Ok(Repository::open(dir, options, Some(&secret))?)
+}
+
+/// Opens a repository whose password is known: it was just made with it.
+pub fn open_with(
+    global: &Global,
+    place: &Path,
+    activity: &str,
+    secret: Option<&Secret>,
+) -> Result<Repository> {
+    Ok(Repository::open(
+        open_folder(place)?,
+        options(global, activity),
+        secret,
+    )?)
+}
+
+fn options(global: &Global, activity: &str) -> OpenOptions {
+    let defaults = OpenOptions::default();
+    OpenOptions {
+        index_ram_bytes: usize::try_from(global.ram).unwrap_or(usize::MAX),
+        threads: global.threads.map_or(defaults.threads, usize::from),
+        compression: global.compression.into(),
+        pin: PinInfo {
+            process: std::process::id(),
+            host: machine::host(),
+            activity: activity.into(),
+        },
+        ..defaults
+    }
+}
+
+/// Whether there is a person who can be asked.
+pub fn on_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks whether a missing repository should be made.
+pub fn offer(place: &Path) -> Result<bool> {
+    password::confirm(&format!(
+        "there is no repository at {}; make one?",
+        place.display()
+    ))
+}

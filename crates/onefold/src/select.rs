@@ -1,0 +1,172 @@
+//! Which snapshots a verb means: filters, `latest`, beginnings of ids, and `snapshot:path`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use clap::Args;
+use onefold_backup::snapshots::{self, Filter, Named};
+use onefold_store::{Repository, RootId};
+
+use crate::error::{Error, Result};
+use crate::out::Out;
+use crate::paths;
+
+/// Digits of an id that are shown.
+pub const SHORT_ID: usize = 8;
+
+/// Flags that choose snapshots. All conditions given must hold.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FilterArgs {
+    /// Only snapshots of this host (repeatable)
+    #[arg(id = "filter_host", short = 'H', long = "host", value_name = "HOST")]
+    pub hosts: Vec<String>,
+
+    /// Only snapshots with all of these tags (repeatable: any of the lists; '' for snapshots without tags)
+    #[arg(id = "filter_tag", long = "tag", value_name = "TAG[,TAG…]")]
+    pub tags: Vec<String>,
+
+    /// Only snapshots of this path (repeatable: all of them)
+    #[arg(id = "filter_path", long = "path", value_name = "PATH")]
+    pub paths: Vec<OsString>,
+}
+
+impl FilterArgs {
+    /// As the engine has it.
+    pub fn filter(&self) -> Result<Filter> {
+        Ok(Filter {
+            hosts: self.hosts.clone(),
+            tags: self.tags.iter().map(|list| tag_list(list)).collect(),
+            paths: self
+                .paths
+                .iter()
+                .map(|path| paths::absolute(path))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// `a,b` as a list; nothing but commas is the empty list.
+pub fn tag_list(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|tag| !tag.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The first digits of an id.
+pub fn short(id: &RootId) -> String {
+    let mut hex = id.to_string();
+    hex.truncate(SHORT_ID);
+    hex
+}
+
+/// `snapshot[:path]` as the user gives it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// An id's beginning, or `latest`.
+    pub snapshot: String,
+    /// The folder in it that is meant; empty for all.
+    pub path: Vec<u8>,
+}
+
+impl Spec {
+    /// Splits at the first colon.
+    pub fn parse(text: &OsString) -> Result<Self> {
+        let bytes = text.as_bytes();
+        let (name, path) = match bytes.iter().position(|b| *b == b':') {
+            Some(at) => (
+                &bytes[..at],
+                paths::inside(&OsString::from_vec(bytes[at + 1..].to_vec())),
+            ),
+            None => (bytes, Vec::new()),
+        };
+        let name = std::str::from_utf8(name).ok().filter(|name| is_name(name));
+        match name {
+            Some(name) => Ok(Self {
+                snapshot: name.to_owned(),
+                path,
+            }),
+            None => Err(Error::Usage(format!(
+                "{:?} names no snapshot: give \"latest\" or the first digits of an id (see `onefold snapshots`)",
+                text.to_string_lossy()
+            ))),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_id = !name.is_empty()
+        && name.len() <= 64
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
+    name == "latest" || is_id
+}
+
+/// The one snapshot that is meant.
+pub fn one(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
+    Ok(snapshots::resolve(repository, name, filter)?)
+}
+
+/// The snapshots that `names` mean; without names, all that pass the filter, oldest first. Damaged ones are reported and left out.
+pub fn many(
+    repository: &Repository,
+    names: &[OsString],
+    filter: &Filter,
+    out: &Out,
+) -> Result<Vec<Named>> {
+    if !names.is_empty() {
+        let one = |name| {
+            let spec = Spec::parse(name)?;
+            match spec.path.is_empty() {
+                true => one(repository, &spec.snapshot, filter),
+                false => Err(Error::Usage(
+                    "a path within a snapshot makes no sense here".into(),
+                )),
+            }
+        };
+        return names.iter().map(one).collect();
+    }
+    let mut all = list(repository, out)?;
+    all.retain(|named| filter.matches(&named.snapshot));
+    Ok(all)
+}
+
+/// All snapshots, oldest first. Damaged ones are reported and left out.
+pub fn list(repository: &Repository, out: &Out) -> Result<Vec<Named>> {
+    let mut damaged = |id, error: onefold_backup::Error| {
+        out.note(format_args!(
+            "snapshot {} cannot be read: {}",
+            short(&id),
+            Error::from(error).chain()
+        ));
+    };
+    Ok(snapshots::list(repository, &mut damaged)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_split_at_the_first_colon() {
+        let spec = |text: &str| Spec::parse(&text.into());
+        let parsed = spec("latest:/a/../b:c/").expect("valid");
+        assert_eq!(
+            (parsed.snapshot.as_str(), &parsed.path[..]),
+            ("latest", &b"/b:c"[..])
+        );
+        assert_eq!(spec("0abc").expect("valid").path, b"");
+        assert_eq!(spec("0abc:etc").expect("valid").path, b"/etc");
+        for wrong in ["", ":", "LATEST", "xyz", "last est", "../a"] {
+            assert!(spec(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tags_are_separated_by_commas() {
+        assert_eq!(tag_list("a, b,,c"), ["a", "b", "c"]);
+        assert!(tag_list("").is_empty());
+    }
+}

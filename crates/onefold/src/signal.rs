@@ -1,0 +1,78 @@
+//! SIGINT, SIGTERM and SIGHUP. A verb that can stop cleanly says so and is asked to; everything else ends at once, which is safe at any byte:
+//! what a killed process leaves behind, the next one recognises. A second signal always ends at once.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit::Exit;
+
+static RAISED: AtomicBool = AtomicBool::new(false);
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+/// How the terminal was before a prompt turned its echo off.
+static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Starts listening. Called once, before any thread is started.
+pub fn install() {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+        return;
+    };
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            let second = RAISED.swap(true, SeqCst);
+            if second || LISTENERS.load(SeqCst) == 0 {
+                leave();
+            }
+        }
+    });
+}
+
+fn leave() -> ! {
+    restore_terminal();
+    std::process::exit(Exit::Interrupted.code().into())
+}
+
+/// Whether a signal has come since the program began.
+pub fn raised() -> bool {
+    RAISED.load(SeqCst)
+}
+
+/// While this lives, the first signal only sets [`raised`]; whoever holds it looks there.
+pub struct Listening(());
+
+/// Promises to look at [`raised`] several times a second.
+pub fn listen() -> Listening {
+    LISTENERS.fetch_add(1, SeqCst);
+    Listening(())
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        LISTENERS.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Runs a prompt that turns the echo off, so that a signal in between turns it on again.
+pub fn guard_terminal<T>(prompt: impl FnOnce() -> T) -> T {
+    let terminal = std::fs::File::open("/dev/tty")
+        .ok()
+        .and_then(|tty| tcgetattr(&tty).ok());
+    *TERMINAL.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
+    let answer = prompt();
+    *TERMINAL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    answer
+}
+
+fn restore_terminal() {
+    let saved = TERMINAL
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let (Some(saved), Ok(tty)) = (saved, std::fs::File::open("/dev/tty")) {
+        let _ = tcsetattr(&tty, OptionalActions::Now, &saved);
+        eprintln!();
+    }
+}

@@ -1,0 +1,285 @@
+//! `onefold backup`: a new snapshot.
+
+mod sources;
+mod summary;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use onefold_backup::backup::{self, Input, Options, Outcome, Parent};
+use onefold_backup::exclude::Excludes;
+use onefold_backup::snapshots::Filter;
+use onefold_backup::walk::{self, Walk};
+use onefold_backup::{Kind, Time};
+use onefold_store::{Repository, Secret};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::progress::{Doing, Expected, Meter};
+use crate::select::{self, Spec, tag_list};
+use crate::verbs::init::{self, Choices};
+use crate::{human, machine, repository, when};
+
+/// Back up files and folders
+///
+/// Makes a snapshot of the paths. Files that have not changed since the last snapshot of the same host and paths are not read again; of those
+/// that are read, only bytes that the repository does not hold yet are stored.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to back up
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<OsString>,
+
+    /// Read further paths from a file, one a line (repeatable; - for standard input)
+    #[arg(long, value_name = "FILE")]
+    pub files_from_verbatim: Vec<OsString>,
+
+    /// The same, separated by zero bytes
+    #[arg(long, value_name = "FILE")]
+    pub files_from_raw: Vec<OsString>,
+
+    /// Back up standard input as one file
+    #[arg(long, conflicts_with_all = ["files_from_verbatim", "files_from_raw"])]
+    pub stdin: bool,
+
+    /// Back up what the command prints as one file; the arguments are the command
+    #[arg(long, conflicts_with_all = ["stdin", "files_from_verbatim", "files_from_raw"])]
+    pub stdin_from_command: bool,
+
+    /// Name of that file in the snapshot
+    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    pub stdin_filename: OsString,
+
+    #[command(flatten)]
+    pub leave_out: LeaveOut,
+
+    /// Tags of the snapshot (repeatable)
+    #[arg(long, value_name = "TAG[,TAG…]")]
+    pub tag: Vec<String>,
+
+    /// Name of the host [default: this one's]
+    #[arg(short = 'H', long, value_name = "HOST")]
+    pub host: Option<String>,
+
+    /// Time of the snapshot, such as "2026-02-03 04:05:06" [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<String>,
+
+    /// The snapshot that tells what is unchanged [default: the last of the same host and paths]
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub parent: Option<OsString>,
+
+    /// Read every file, changed or not
+    #[arg(short, long, visible_alias = "force-reread")]
+    pub force: bool,
+
+    /// A new ctime alone does not make a file changed
+    #[arg(long)]
+    pub ignore_ctime: bool,
+
+    /// A new inode number alone does not make a file changed
+    #[arg(long)]
+    pub ignore_inode: bool,
+
+    /// Make no snapshot if nothing has changed
+    #[arg(long)]
+    pub skip_if_unchanged: bool,
+
+    /// Do not count the files first: no percentage, no time left
+    #[arg(long)]
+    pub no_scan: bool,
+
+    /// Files read at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub read_concurrency: Option<u16>,
+
+    /// Make the repository if there is none
+    #[arg(long)]
+    pub init: bool,
+
+    #[command(flatten)]
+    pub choices: Choices,
+}
+
+/// What a backup leaves out.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Leaving out")]
+pub struct LeaveOut {
+    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back)
+    #[arg(short, long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+
+    /// The same, case does not matter
+    #[arg(long, value_name = "PATTERN")]
+    pub iexclude: Vec<String>,
+
+    /// Patterns from a file, one a line
+    #[arg(long, value_name = "FILE")]
+    pub exclude_file: Vec<OsString>,
+
+    /// The same, case does not matter
+    #[arg(long, value_name = "FILE")]
+    pub iexclude_file: Vec<OsString>,
+
+    /// Contents of folders with a CACHEDIR.TAG
+    #[arg(long)]
+    pub exclude_caches: bool,
+
+    /// Contents of folders that hold this file, if it begins with the header
+    #[arg(long, value_name = "NAME[:HEADER]")]
+    pub exclude_if_present: Vec<OsString>,
+
+    /// Files larger than this
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub exclude_larger_than: Option<u64>,
+
+    /// Files of this name hold patterns for their folder and below, as .gitignore does
+    #[arg(long, value_name = "NAME")]
+    pub ignore_file: Vec<OsString>,
+
+    /// What lies on other file systems than the paths given
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let place = repository::place(global)?;
+    let (input, child) = sources::input(args)?;
+    let (excludes, words) = sources::excludes(&args.leave_out, &input, &place, out)?;
+    let repository = open(args, global, &place, out)?;
+    let options = options(args, global, &repository, excludes, words)?;
+    let meter = Meter::new(Doing::Backup, out);
+    let done = meter.run(|| {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if !args.no_scan && (out.bar || out.json) {
+                start_scan(scope, &input, &options, &meter.expected, &ended);
+            }
+            let done = backup::run(&repository, input, &options, &meter.progress, &meter);
+            ended.store(true, Relaxed);
+            done
+        })
+    });
+    let outcome = done?;
+    end_command(child, &repository, &outcome)?;
+    summary::print(&outcome, meter.elapsed(), global, out)?;
+    Ok(if outcome.snapshot.summary.errors > 0 {
+        Exit::Incomplete
+    } else {
+        Exit::Ok
+    })
+}
+
+/// Opens the repository; where there is none, makes it if `--init` says so or the person at the terminal wants it.
+fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Repository> {
+    let activity = "a backup";
+    if repository::exists(place)? {
+        return repository::open_at(global, place, activity);
+    }
+    let is_wanted = args.init
+        || (repository::on_terminal() && !args.stdin && repository::offer(place)?);
+    if !is_wanted {
+        return Err(Error::NoRepository(place.display().to_string()));
+    }
+    let secret: Option<Secret> = init::make(&args.choices, global, place, out)?;
+    repository::open_with(global, place, activity, secret.as_ref())
+}
+
+fn options(
+    args: &Args,
+    global: &Global,
+    repository: &Repository,
+    excludes: Excludes,
+    words: Vec<Vec<u8>>,
+) -> Result<Options> {
+    let now: Time = args
+        .time
+        .as_deref()
+        .map_or_else(|| Ok(when::now()), when::parse)?;
+    let parent = match &args.parent {
+        Some(name) => Parent::This(
+            select::one(repository, &Spec::parse(name)?.snapshot, &Filter::default())?.id,
+        ),
+        None => Parent::Newest,
+    };
+    let defaults = Options::default();
+    Ok(Options {
+        readers: args.read_concurrency.map_or(defaults.readers, usize::from),
+        hashers: global.threads.map_or(defaults.hashers, usize::from),
+        excludes: Arc::new(excludes),
+        exclude_words: words,
+        one_file_system: args.leave_out.one_file_system,
+        parent,
+        force_reread: args.force,
+        ignore_ctime: args.ignore_ctime,
+        ignore_inode: args.ignore_inode,
+        skip_if_unchanged: args.skip_if_unchanged,
+        tags: args.tag.iter().flat_map(|list| tag_list(list)).collect(),
+        host: args.host.clone().unwrap_or_else(machine::host),
+        user: machine::user(),
+        uid_gid: machine::uid_gid(),
+        program: machine::program(),
+        time: now,
+        clock: when::now,
+        ..defaults
+    })
+}
+
+/// Counts what is to come, beside the backup, for the percentage and the time left. Ends when the backup does.
+fn start_scan<'scope, 'env>(
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    input: &Input,
+    options: &Options,
+    expected: &'env Expected,
+    ended: &'scope AtomicBool,
+) {
+    let Input::Paths(paths) = input else { return };
+    let options = walk::Options {
+        threads: 1,
+        excludes: Arc::clone(&options.excludes),
+        one_file_system: options.one_file_system,
+    };
+    let Ok(walk) = Walk::start(paths, &options) else {
+        return;
+    };
+    scope.spawn(move || {
+        for piece in walk {
+            if ended.load(Relaxed) {
+                return;
+            }
+            for found in piece
+                .found
+                .iter()
+                .filter(|found| found.stat.kind == Kind::File)
+            {
+                expected.files.fetch_add(1, Relaxed);
+                expected.bytes.fetch_add(found.stat.size, Relaxed);
+            }
+        }
+        expected.known.store(true, Relaxed);
+    });
+}
+
+/// Waits for the command whose output was stored; if it failed, half an output is no backup, and the snapshot goes.
+fn end_command(child: Option<Child>, repository: &Repository, outcome: &Outcome) -> Result<()> {
+    let Some(mut child) = child else {
+        return Ok(());
+    };
+    let status = child
+        .wait()
+        .map_err(|e| Error::io("wait for the command", e))?;
+    if status.success() {
+        return Ok(());
+    }
+    if let Some(id) = &outcome.id {
+        repository.remove_root(id)?;
+    }
+    Err(Error::Failed(format!(
+        "the command ended with {status}: no snapshot was made"
+    )))
+}

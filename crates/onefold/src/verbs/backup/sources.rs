@@ -1,0 +1,181 @@
+//! What to back up and what to leave out, from the command line.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use onefold_backup::backup::Input;
+use onefold_backup::exclude::{Excludes, PatternsBuilder};
+use onefold_backup::path;
+
+use super::{Args, LeaveOut};
+use crate::error::{Error, Result};
+use crate::out::Out;
+use crate::password::PASSWORD_ENV;
+use crate::paths;
+
+/// The sources, and the command that feeds them if there is one.
+pub fn input(args: &Args) -> Result<(Input, Option<Child>)> {
+    let name = || paths::inside(&args.stdin_filename);
+    if args.stdin_from_command {
+        let (mut child, out) = start(&args.paths)?;
+        return match name().is_empty() {
+            true => {
+                let _ = child.kill();
+                Err(Error::Usage("--stdin-filename is empty".into()))
+            }
+            false => Ok((Input::Stream(out, name()), Some(child))),
+        };
+    }
+    if args.stdin {
+        if !args.paths.is_empty() {
+            return Err(Error::Usage("--stdin and paths exclude each other".into()));
+        }
+        let stdin = io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|e| Error::io("open standard input", e))?;
+        return Ok((Input::Stream(stdin, name()), None));
+    }
+    let mut all = args.paths.clone();
+    for (files, separator) in [
+        (&args.files_from_verbatim, b'\n'),
+        (&args.files_from_raw, 0),
+    ] {
+        for file in files {
+            all.extend(list(file, separator)?);
+        }
+    }
+    if all.is_empty() {
+        return Err(Error::Usage("nothing to back up: give a path".into()));
+    }
+    let sources = all
+        .iter()
+        .map(|path| paths::absolute(path))
+        .collect::<Result<_>>()?;
+    Ok((Input::Paths(sources), None))
+}
+
+fn start(command: &[OsString]) -> Result<(Child, OwnedFd)> {
+    let [program, args @ ..] = command else {
+        return Err(Error::Usage("--stdin-from-command needs a command: onefold backup --stdin-from-command -- pg_dump …".into()));
+    };
+    let mut child = Command::new(program)
+        .args(args)
+        .env_remove(PASSWORD_ENV)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Error::io(format!("start {}", program.to_string_lossy()), e))?;
+    let out = child
+        .stdout
+        .take()
+        .ok_or_else(|| Error::Failed("the command has no output".into()))?;
+    Ok((child, out.into()))
+}
+
+fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
+    let bytes = read(file)?;
+    let names = bytes
+        .split(|b| *b == separator)
+        .filter(|name| !name.is_empty());
+    Ok(names
+        .map(|name| OsString::from_vec(name.to_vec()))
+        .collect())
+}
+
+fn read(file: &OsStr) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let done = match file.as_bytes() {
+        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
+        _ => std::fs::read(file).map(|read| bytes = read),
+    };
+    done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))?;
+    Ok(bytes)
+}
+
+/// What to leave out, and the patterns in the user's words. The repository itself is left out of a backup that would hold it.
+pub fn excludes(
+    args: &LeaveOut,
+    input: &Input,
+    repository: &Path,
+    out: &Out,
+) -> Result<(Excludes, Vec<Vec<u8>>)> {
+    let mut builder = PatternsBuilder::default();
+    let mut words = Vec::new();
+    for (patterns, ignore_case) in [(&args.exclude, false), (&args.iexclude, true)] {
+        for pattern in patterns {
+            builder.add(pattern, ignore_case)?;
+            words.push(pattern.clone().into_bytes());
+        }
+    }
+    for (files, ignore_case) in [(&args.exclude_file, false), (&args.iexclude_file, true)] {
+        for file in files {
+            let text = read(file)?;
+            builder.add_lines(&text, ignore_case)?;
+            words.extend(
+                text.split(|b| *b == b'\n')
+                    .filter(|line| !line.is_empty() && line[0] != b'#')
+                    .map(<[u8]>::to_vec),
+            );
+        }
+    }
+    if let Some(own) = own_folder(input, repository) {
+        out.say(format_args!(
+            "the repository itself is left out: {}",
+            paths::shown(&own)
+        ))?;
+        builder.add(&glob_escape(&String::from_utf8_lossy(&own)), false)?;
+    }
+    let excludes = Excludes {
+        patterns: builder.build()?,
+        caches: args.exclude_caches,
+        if_present: args
+            .exclude_if_present
+            .iter()
+            .map(|spec| if_present(spec))
+            .collect(),
+        ignore_files: args
+            .ignore_file
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect(),
+        larger_than: args.exclude_larger_than,
+    };
+    Ok((excludes, words))
+}
+
+fn own_folder(input: &Input, repository: &Path) -> Option<Vec<u8>> {
+    let Input::Paths(sources) = input else {
+        return None;
+    };
+    // Links on the way are resolved where they can be: the walk does not follow any.
+    let real = std::fs::canonicalize(repository).unwrap_or_else(|_| repository.to_owned());
+    let own = paths::absolute(real.as_os_str()).ok()?;
+    sources
+        .iter()
+        .any(|source| path::within(&own, source) && own != *source)
+        .then_some(own)
+}
+
+fn glob_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn if_present(spec: &OsStr) -> (Vec<u8>, Option<Vec<u8>>) {
+    let bytes = spec.as_bytes();
+    match bytes.iter().position(|b| *b == b':') {
+        Some(at) => (bytes[..at].to_vec(), Some(bytes[at + 1..].to_vec())),
+        None => (bytes.to_vec(), None),
+    }
+}

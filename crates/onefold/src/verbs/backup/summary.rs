@@ -1,0 +1,111 @@
+//! What a backup says at its end: what was looked at, what was new, how small it became, and what to run next.
+
+use std::time::Duration;
+
+use onefold_backup::backup::Outcome;
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::human::{self, bytes, count, many};
+use crate::json::SnapshotSummary;
+use crate::out::Out;
+use crate::select::short;
+
+pub fn print(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> Result<()> {
+    if out.json {
+        as_json(outcome, elapsed, out)
+    } else {
+        as_text(outcome, elapsed, global, out)
+    }
+}
+
+fn as_json(outcome: &Outcome, elapsed: Duration, out: &Out) -> Result<()> {
+    let summary = &outcome.snapshot.summary;
+    let mut value = json!(SnapshotSummary::from(summary));
+    value["message_type"] = json!("summary");
+    value["total_duration"] = json!(elapsed.as_secs_f64());
+    value["bytes_read"] = json!(summary.bytes_read);
+    value["error_count"] = json!(summary.errors);
+    if let Some(id) = &outcome.id {
+        value["snapshot_id"] = json!(id.to_string());
+    }
+    out.json(&value)
+}
+
+fn as_text(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> Result<()> {
+    let s = &outcome.snapshot.summary;
+    let secs = elapsed.as_secs_f64().max(1e-9);
+    let rate = bytes((s.total_bytes_processed as f64 / secs) as u64);
+    out.say(format_args!(
+        "scanned    {}, {} in {} ({rate}/s)",
+        many(s.total_files_processed, "file"),
+        bytes(s.total_bytes_processed),
+        human::duration(elapsed)
+    ))?;
+    out.say(format_args!(
+        "files      {} new, {} changed, {} unchanged",
+        count(s.files_new),
+        count(s.files_changed),
+        count(s.files_unmodified)
+    ))?;
+    out.say(format_args!(
+        "folders    {} new, {} changed, {} unchanged",
+        count(s.dirs_new),
+        count(s.dirs_changed),
+        count(s.dirs_unmodified)
+    ))?;
+    out.say(format_args!(
+        "new        {} in {}, stored as {} (compressed {})",
+        bytes(s.data_added),
+        many(s.data_chunks + s.tree_chunks, "chunk"),
+        bytes(s.data_added_packed),
+        human::ratio(s.data_added, s.data_added_packed)
+    ))?;
+    let known = s.total_bytes_processed.saturating_sub(s.data_added);
+    out.say(format_args!(
+        "known      {} were there already ({:.1} %)",
+        bytes(known),
+        human::percent(known, s.total_bytes_processed)
+    ))?;
+    if s.errors > 0 {
+        out.note(format_args!(
+            "{} could not be read and {} not in the snapshot",
+            many(s.errors, "path"),
+            if s.errors == 1 { "is" } else { "are" }
+        ));
+    }
+    match &outcome.id {
+        None => out.say("nothing has changed: no snapshot was made"),
+        Some(id) => {
+            out.say(format_args!("snapshot   {} saved", short(id)))?;
+            next(&short(id), s.files_unmodified == 0, global, out)
+        }
+    }
+}
+
+/// What to run next; longer after the first backup than after the hundredth.
+fn next(id: &str, is_first: bool, global: &Global, out: &Out) -> Result<()> {
+    let repo = global.repo.as_ref().map_or(String::new(), |repo| {
+        format!("--repo {} ", quoted(&repo.to_string_lossy()))
+    });
+    if is_first {
+        out.say(format_args!(
+            "next       onefold {repo}ls {id}                        what is in it"
+        ))?;
+        out.say(format_args!(
+            "           onefold {repo}restore {id} --target FOLDER   get it back"
+        ))?;
+        out.say(format_args!("           onefold {repo}check --read-data                proof that all of it can be read"))?;
+    }
+    Ok(())
+}
+
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

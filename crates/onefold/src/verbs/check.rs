@@ -1,0 +1,146 @@
+//! `onefold check`: whether everything is as it was written.
+
+use std::time::{Duration, Instant};
+
+use onefold_backup::roots::SnapshotRoots;
+use onefold_store::{CheckDepth, CheckReport, Entropy};
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::{self, Error, Result};
+use crate::exit::Exit;
+use crate::human::{self, many};
+use crate::out::Out;
+use crate::sweeping::Watch;
+use crate::{hurt, repository};
+
+/// Check that everything is as it was written
+///
+/// Without flags: all snapshots, all metadata, every container's table, and that every reference leads somewhere. Damage ends with exit code 13
+/// and a list of the files that it hurts.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Also read and verify all contents
+    #[arg(long)]
+    pub read_data: bool,
+
+    /// Also read and verify a part: the 2nd of 7 (2/7), or some percent at random (10%)
+    #[arg(long, value_name = "N/M|PERCENT", conflicts_with = "read_data", value_parser = parse_subset)]
+    pub read_data_subset: Option<Subset>,
+}
+
+/// Which part of the containers is read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Subset {
+    /// This one of so many.
+    Part(u32, u32),
+    /// A random one that is at least this share.
+    Share(f64),
+}
+
+fn parse_subset(text: &str) -> Result<Subset, String> {
+    if text.ends_with('%') {
+        return human::parse_percent(text).map(Subset::Share);
+    }
+    let parts = text
+        .split_once('/')
+        .and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
+    match parts {
+        Some((n, m)) if 1 <= n && n <= m => Ok(Subset::Part(n, m)),
+        _ => Err(format!("{text:?} is neither like 2/7 nor like 10%")),
+    }
+}
+
+impl Args {
+    fn depth(&self) -> CheckDepth {
+        match self.read_data_subset {
+            _ if self.read_data => CheckDepth::Data { part: 1, of: 1 },
+            None => CheckDepth::Structure,
+            Some(Subset::Part(part, of)) => CheckDepth::Data { part, of },
+            Some(Subset::Share(share)) => {
+                let of = (1.0 / share).floor().clamp(1.0, f64::from(u32::MAX)) as u32;
+                let part = (Entropy::system().u64() % u64::from(of)) as u32 + 1;
+                CheckDepth::Data { part, of }
+            }
+        }
+    }
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let started = Instant::now();
+    let depth = args.depth();
+    let repository = repository::open(global, "a check")?;
+    let watch = std::cell::RefCell::new(Watch::new(out, Duration::ZERO));
+    let mut found = |damage: &onefold_store::Error| {
+        let message = error::chain_of(damage);
+        watch.borrow().note(match out.json {
+            true => crate::json::line(&json!({"message_type": "error", "message": message})),
+            false => format!("damaged: {message}"),
+        });
+    };
+    let report = repository.check(
+        &SnapshotRoots,
+        depth,
+        &mut |progress| watch.borrow_mut().show(progress),
+        &mut found,
+    )?;
+    drop(watch);
+    let hurts = hurt::print(&repository, &report, out)?;
+    print(&report, hurts, depth, started.elapsed(), out)
+}
+
+fn print(
+    report: &CheckReport,
+    hurts: u64,
+    depth: CheckDepth,
+    elapsed: Duration,
+    out: &Out,
+) -> Result<Exit> {
+    let damages = report.damage.len() as u64;
+    if out.json {
+        out.json(&json!({
+            "message_type": "summary",
+            "num_errors": damages,
+            "snapshots": report.roots,
+            "containers": report.containers,
+            "chunks_read": report.chunks_read,
+            "hurt": hurts,
+            "broken_packs": report.hurt.containers.iter().map(|id| format!("{:016x}", id.0)).collect::<Vec<_>>(),
+            "suggest_repair_index": false,
+            "suggest_prune": false,
+        }))?;
+    }
+    out.say(format_args!(
+        "checked    {}, {} in {}",
+        many(report.roots, "snapshot"),
+        many(report.containers, "container"),
+        human::duration(elapsed)
+    ))?;
+    match depth {
+        CheckDepth::Structure => out.say("contents   not read; --read-data verifies them too")?,
+        CheckDepth::Data { part, of } if of > 1 => out.say(format_args!(
+            "contents   part {part} of {of}: {} verified",
+            many(report.chunks_read, "chunk")
+        ))?,
+        CheckDepth::Data { .. } => out.say(format_args!(
+            "contents   {} verified",
+            many(report.chunks_read, "chunk")
+        ))?,
+    }
+    if damages == 0 && report.damaged_roots.is_empty() {
+        out.say("no damage was found")?;
+        return Ok(Exit::Ok);
+    }
+    Err(Error::Damaged(match hurts {
+        0 => format!("found {}; no file is hurt", many(damages, "damaged place")),
+        hurts => format!(
+            "found {}; {} hurt",
+            many(damages, "damaged place"),
+            if hurts == 1 {
+                "1 file is".into()
+            } else {
+                format!("{} files are", human::count(hurts))
+            }
+        ),
+    }))
+}

@@ -1,0 +1,124 @@
+//! `onefold diff`: what differs between two snapshots.
+
+use std::ffi::OsString;
+
+use onefold_backup::diff::{self, DiffSummary, Mark, Side};
+use onefold_backup::path;
+use onefold_backup::snapshots::{Filter, Named};
+use onefold_backup::tree::Tree;
+use onefold_store::{Repository, SessionKind};
+use serde_json::{Value, json};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::human::{bytes, count};
+use crate::out::Out;
+use crate::select::{self, Spec, short};
+use crate::{paths, repository};
+
+/// Show what differs between two snapshots
+///
+/// + added, - removed, M content changed, U only metadata changed, T something else (a file became a folder).
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The older one
+    #[arg(value_name = "SNAPSHOT")]
+    pub first: OsString,
+
+    /// The newer one; with ":PATH" only what is below
+    #[arg(value_name = "SNAPSHOT[:PATH]")]
+    pub second: OsString,
+
+    /// Also files of which only metadata differs
+    #[arg(long)]
+    pub metadata: bool,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let (first, second) = (Spec::parse(&args.first)?, Spec::parse(&args.second)?);
+    if !first.path.is_empty() && first.path != second.path {
+        return Err(Error::Usage(
+            "the same path must be compared in both snapshots".into(),
+        ));
+    }
+    let repository = repository::open(global, "a comparison")?;
+    let (a, b) = (load(&repository, &first)?, load(&repository, &second)?);
+    let session = repository.session(SessionKind::Read)?;
+    let mut reader = session.reader()?;
+    let trees = (
+        &Tree::open(&a.snapshot, &mut reader)?,
+        &Tree::open(&b.snapshot, &mut reader)?,
+    );
+    out.say(format_args!(
+        "comparing snapshot {} to {}:",
+        short(&a.id),
+        short(&b.id)
+    ))?;
+    let mut printed = Ok(());
+    let summary = diff::diff(
+        trees,
+        &mut reader,
+        args.metadata,
+        &mut |mark, at, old, new| {
+            if printed.is_ok() && path::within(at, &second.path) {
+                let is_dir = new.or(old).is_some_and(onefold_backup::Entry::is_dir);
+                printed = tell(mark, at, is_dir, out);
+            }
+        },
+    )?;
+    printed?;
+    sum_up(&a, &b, &summary, out)?;
+    session.finish()?;
+    Ok(Exit::Ok)
+}
+
+fn load(repository: &Repository, spec: &Spec) -> Result<Named> {
+    select::one(repository, &spec.snapshot, &Filter::default())
+}
+
+fn tell(mark: Mark, at: &[u8], is_dir: bool, out: &Out) -> Result<()> {
+    let slash = if is_dir { "/" } else { "" };
+    if out.json {
+        let path = format!("{}{slash}", paths::json(at));
+        return out.json_buffered(
+            &json!({"message_type": "change", "path": path, "modifier": mark.letter().to_string()}),
+        );
+    }
+    out.line(format_args!(
+        "{}    {}{slash}",
+        mark.letter(),
+        paths::shown(at)
+    ))
+}
+
+fn sum_up(a: &Named, b: &Named, summary: &DiffSummary, out: &Out) -> Result<()> {
+    if out.json {
+        let side = |s: &Side| -> Value {
+            json!({"files": s.files, "dirs": s.dirs, "others": s.others, "bytes": s.bytes})
+        };
+        return out.json(&json!({
+            "message_type": "statistics",
+            "source_snapshot": a.id.to_string(),
+            "target_snapshot": b.id.to_string(),
+            "changed_files": summary.changed_files,
+            "added": side(&summary.added),
+            "removed": side(&summary.removed),
+        }));
+    }
+    let side = |s: &Side| {
+        format!(
+            "{} files, {} folders, {} other, {}",
+            count(s.files),
+            count(s.dirs),
+            count(s.others),
+            bytes(s.bytes)
+        )
+    };
+    out.say(format_args!(
+        "changed    {} files",
+        count(summary.changed_files)
+    ))?;
+    out.say(format_args!("added      {}", side(&summary.added)))?;
+    out.say(format_args!("removed    {}", side(&summary.removed)))
+}

@@ -1,0 +1,103 @@
+//! `onefold dump`: one file to standard output, or a folder as a tar archive.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use onefold_backup::tree::Tree;
+use onefold_backup::{Entry, Kind, dump};
+use onefold_store::{ChunkReader, SessionKind};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::select::{self, FilterArgs, Spec};
+use crate::{paths, repository};
+
+/// Print a file of a snapshot, or a folder as a tar archive
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Beginning of an id, or "latest"; with ":PATH" the path begins there
+    #[arg(value_name = "SNAPSHOT[:PATH]")]
+    pub snapshot: OsString,
+
+    /// The file or folder; / for everything
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub path: OsString,
+
+    #[command(flatten)]
+    pub filter: FilterArgs,
+
+    /// Write into this file, which must not exist, instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub target: Option<OsString>,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let spec = Spec::parse(&args.snapshot)?;
+    let path = [spec.path.clone(), paths::inside(&args.path)].concat();
+    let repository = repository::open(global, "a dump")?;
+    let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
+    let session = repository.session(SessionKind::Read)?;
+    let mut reader = session.reader()?;
+    let tree = Tree::open(&named.snapshot, &mut reader)?;
+    let entry = find(&tree, &path, &mut reader)?;
+    match &args.target {
+        None => write(&tree, &path, entry.as_ref(), &mut reader, &mut out.raw())?,
+        Some(target) => {
+            let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
+            // The content may be secret: nobody else reads it unless its owner says so.
+            let file = File::options()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(target)
+                .map_err(failed)?;
+            let mut file = BufWriter::with_capacity(1 << 20, file);
+            write(&tree, &path, entry.as_ref(), &mut reader, &mut file)?;
+            let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
+            file.sync_all().map_err(failed)?;
+        }
+    }
+    session.finish()?;
+    Ok(Exit::Ok)
+}
+
+/// The entry at `path`; none for the root.
+fn find(tree: &Tree, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let missing = || Error::Failed(format!("{} is not in the snapshot", paths::shown(path)));
+    tree.entry(path, reader)?.ok_or_else(missing).map(Some)
+}
+
+fn write(
+    tree: &Tree,
+    path: &[u8],
+    entry: Option<&Entry>,
+    reader: &mut ChunkReader,
+    to: &mut dyn Write,
+) -> Result<()> {
+    let written = match entry {
+        Some(entry) if entry.kind == Kind::File => dump::file(entry, reader, to),
+        Some(entry) if !entry.is_dir() => {
+            return Err(Error::Failed(format!(
+                "{} is neither a file nor a folder but a {}",
+                paths::shown(path),
+                entry.kind.word()
+            )));
+        }
+        _ => dump::tar(tree, path, reader, to),
+    };
+    match written {
+        Err(onefold_backup::Error::Io { source, .. })
+            if source.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            Err(Error::Closed)
+        }
+        written => Ok(written?),
+    }
+}

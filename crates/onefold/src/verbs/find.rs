@@ -1,0 +1,131 @@
+//! `onefold find`: in which snapshots a file is.
+
+use std::ffi::OsString;
+
+use onefold_backup::exclude::PatternsBuilder;
+use onefold_backup::list::Find;
+use onefold_backup::path;
+use onefold_backup::snapshots::Named;
+use onefold_backup::tree::Tree;
+use onefold_store::{ChunkReader, SessionKind};
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::json::NodeJson;
+use crate::out::Out;
+use crate::select::{self, FilterArgs, short};
+use crate::verbs::ls;
+use crate::{paths, repository, when};
+
+/// Find files in snapshots
+///
+/// A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole paths.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to find
+    #[arg(value_name = "PATTERN", required = true)]
+    pub patterns: Vec<String>,
+
+    #[command(flatten)]
+    pub filter: FilterArgs,
+
+    /// Only in this snapshot (repeatable)
+    #[arg(short, long = "snapshot", value_name = "ID")]
+    pub snapshots: Vec<OsString>,
+
+    /// Case does not matter
+    #[arg(short, long)]
+    pub ignore_case: bool,
+
+    /// Show permissions, owner, size and time
+    #[arg(short, long)]
+    pub long: bool,
+
+    /// Only files changed at or after this time
+    #[arg(short = 'O', long, value_name = "TIME")]
+    pub oldest: Option<String>,
+
+    /// Only files changed at or before this time
+    #[arg(short = 'N', long, value_name = "TIME")]
+    pub newest: Option<String>,
+}
+
+fn wanted(args: &Args) -> Result<Find> {
+    let mut builder = PatternsBuilder::default();
+    for pattern in &args.patterns {
+        if pattern.is_empty() || pattern.starts_with('!') {
+            return Err(Error::Usage(format!(
+                "the pattern {pattern:?} finds nothing"
+            )));
+        }
+        builder.add(pattern, args.ignore_case)?;
+    }
+    let time = |text: &Option<String>| text.as_deref().map(when::parse).transpose();
+    Ok(Find {
+        patterns: builder.build()?,
+        oldest: time(&args.oldest)?,
+        newest: time(&args.newest)?,
+        ..Find::default()
+    })
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let wanted = wanted(args)?;
+    let repository = repository::open(global, "a search")?;
+    let found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let session = repository.session(SessionKind::Read)?;
+    let mut reader = session.reader()?;
+    let mut results = Vec::new();
+    for named in &found {
+        let named = onefold_backup::snapshots::load(&repository, named.id)?;
+        let hits = search(&named, &wanted, args, &mut reader, out)?;
+        if out.json && !hits.is_empty() {
+            results.push(
+                json!({"hits": hits.len(), "snapshot": named.id.to_string(), "matches": hits}),
+            );
+        }
+    }
+    if out.json {
+        out.json(&results)?;
+    }
+    session.finish()?;
+    Ok(Exit::Ok)
+}
+
+/// Prints what is found, or collects it for JSON.
+fn search(
+    named: &Named,
+    wanted: &Find,
+    args: &Args,
+    reader: &mut ChunkReader,
+    out: &Out,
+) -> Result<Vec<NodeJson>> {
+    let tree = Tree::open(&named.snapshot, reader)?;
+    let mut cursor = tree.cursor();
+    let (mut first, mut hits) = (true, Vec::new());
+    while let Some((folder, entry)) = cursor.next(reader)? {
+        let path = path::join(&folder, &entry.name);
+        if !wanted.matches(&path, &entry) {
+            continue;
+        }
+        if out.json {
+            hits.push(NodeJson::new(&path, &entry));
+            continue;
+        }
+        if std::mem::take(&mut first) {
+            out.say(format_args!(
+                "in snapshot {} of {}:",
+                short(&named.id),
+                when::local(named.snapshot.time)
+            ))?;
+        }
+        out.line(if args.long {
+            ls::long(&path, &entry, false)
+        } else {
+            paths::shown(&path)
+        })?;
+    }
+    Ok(hits)
+}

@@ -1,0 +1,299 @@
+//! `onefold forget`: drop snapshots, by id or by a policy.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use jiff::Span;
+use jiff::tz::TimeZone;
+use onefold_backup::forget::{self, Count, GroupBy, GroupKey, Period, Policy};
+use onefold_backup::snapshots::Named;
+use onefold_store::{Repository, RootId, SweepOptions, SweepReport};
+use serde_json::{Value, json};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::human::{bytes, many};
+use crate::json::SnapshotJson;
+use crate::out::Out;
+use crate::select::{self, FilterArgs, short, tag_list};
+use crate::sweeping::{self, Watch, Without};
+use crate::verbs::prune::{self, How};
+use crate::{group, out, repository, when};
+
+/// Drop snapshots, by id or by a policy
+///
+/// A snapshot is dropped only if no rule keeps it. Space comes back with the next prune, or at once with --prune.
+#[derive(clap::Args, Debug)]
+// -H is restic's short form of --keep-hourly here, and of --host elsewhere.
+#[command(mut_arg("filter_host", |arg| arg.short(None)))]
+pub struct Args {
+    /// Beginnings of ids: exactly these are dropped
+    #[arg(value_name = "SNAPSHOT", conflicts_with = "keep")]
+    pub snapshots: Vec<OsString>,
+
+    #[command(flatten)]
+    pub keep: Keep,
+
+    #[command(flatten)]
+    pub filter: FilterArgs,
+
+    /// What makes snapshots one series, to which the rules apply
+    #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
+    pub group_by: GroupBy,
+
+    /// Only say what would be dropped, and what that would free
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    /// Reclaim the space at once, as `onefold prune` does
+    #[arg(long)]
+    pub prune: bool,
+
+    #[command(flatten)]
+    pub how: How,
+
+    /// Let a policy drop all snapshots of a series
+    #[arg(long)]
+    pub unsafe_allow_remove_all: bool,
+}
+
+/// The rules. N is a number, or "unlimited".
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Rules")]
+#[group(id = "keep", multiple = true)]
+pub struct Keep {
+    /// The last N
+    #[arg(short = 'l', long, value_name = "N", value_parser = parse_count)]
+    pub keep_last: Option<Count>,
+    /// The last of each of the last N hours that have one
+    #[arg(short = 'H', long, value_name = "N", value_parser = parse_count)]
+    pub keep_hourly: Option<Count>,
+    /// The last of each of the last N days that have one
+    #[arg(short = 'd', long, value_name = "N", value_parser = parse_count)]
+    pub keep_daily: Option<Count>,
+    /// The last of each of the last N weeks that have one
+    #[arg(short = 'w', long, value_name = "N", value_parser = parse_count)]
+    pub keep_weekly: Option<Count>,
+    /// The last of each of the last N months that have one
+    #[arg(short = 'm', long, value_name = "N", value_parser = parse_count)]
+    pub keep_monthly: Option<Count>,
+    /// The last of each of the last N years that have one
+    #[arg(short = 'y', long, value_name = "N", value_parser = parse_count)]
+    pub keep_yearly: Option<Count>,
+    /// All that are at most so much older than the newest, such as 1y5m7d2h
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub keep_within: Option<Span>,
+    /// One an hour within the span
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub keep_within_hourly: Option<Span>,
+    /// One a day within the span
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub keep_within_daily: Option<Span>,
+    /// One a week within the span
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub keep_within_weekly: Option<Span>,
+    /// One a month within the span
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub keep_within_monthly: Option<Span>,
+    /// One a year within the span
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub keep_within_yearly: Option<Span>,
+    /// All with all of these tags (repeatable)
+    #[arg(long, value_name = "TAG[,TAG…]")]
+    pub keep_tag: Vec<String>,
+}
+
+fn parse_count(text: &str) -> Result<Count, String> {
+    match text.parse::<u64>() {
+        _ if text == "unlimited" || text == "-1" => Ok(Count::All),
+        Ok(n) => Ok(Count::Some(n)),
+        Err(_) => Err(format!("{text:?} is neither a number nor \"unlimited\"")),
+    }
+}
+
+fn parse_span(text: &str) -> Result<Span, String> {
+    forget::parse_span(text).map_err(|e| e.to_string())
+}
+
+impl Keep {
+    fn policy(&self) -> Policy {
+        let mut policy = Policy {
+            tags: self.keep_tag.iter().map(|list| tag_list(list)).collect(),
+            ..Policy::default()
+        };
+        for (period, count, within) in [
+            (Period::Last, self.keep_last, self.keep_within),
+            (Period::Hourly, self.keep_hourly, self.keep_within_hourly),
+            (Period::Daily, self.keep_daily, self.keep_within_daily),
+            (Period::Weekly, self.keep_weekly, self.keep_within_weekly),
+            (Period::Monthly, self.keep_monthly, self.keep_within_monthly),
+            (Period::Yearly, self.keep_yearly, self.keep_within_yearly),
+        ] {
+            count
+                .into_iter()
+                .for_each(|count| policy.keep(period, count));
+            within
+                .into_iter()
+                .for_each(|span| policy.keep_within(period, span));
+        }
+        policy
+    }
+}
+
+/// One series and what becomes of it.
+struct Judged {
+    key: GroupKey,
+    keep: Vec<(Named, Vec<String>)>,
+    remove: Vec<Named>,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let policy = args.keep.policy();
+    if args.snapshots.is_empty() && policy.is_empty() {
+        return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, or ids of snapshots to drop".into()));
+    }
+    let repository = repository::open(global, "forgetting")?;
+    let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let gone: Vec<RootId> = if args.snapshots.is_empty() {
+        let judged = judge(chosen, &policy, args)?;
+        show(&judged, args.group_by, out)?;
+        judged
+            .iter()
+            .flat_map(|series| series.remove.iter().map(|named| named.id))
+            .collect()
+    } else {
+        chosen.iter().map(|named| named.id).collect()
+    };
+    if !args.dry_run {
+        gone.iter().try_for_each(|id| repository.remove_root(id))?;
+    }
+    let did = if args.dry_run {
+        "would drop"
+    } else {
+        "dropped"
+    };
+    out.say(format_args!(
+        "{did} {}",
+        many(gone.len() as u64, "snapshot")
+    ))?;
+    reclaim(args, &repository, &gone, out)?;
+    Ok(Exit::Ok)
+}
+
+fn judge(chosen: Vec<Named>, policy: &Policy, args: &Args) -> Result<Vec<Judged>> {
+    let groups: BTreeMap<GroupKey, Vec<Named>> = forget::group(chosen, args.group_by);
+    let mut judged = Vec::new();
+    for (key, series) in groups {
+        let ages: Vec<_> = series
+            .iter()
+            .map(|named| (named.snapshot.time, &named.snapshot.tags[..]))
+            .collect();
+        let reasons = forget::apply(&ages, policy, &TimeZone::system());
+        let (mut keep, mut remove) = (Vec::new(), Vec::new());
+        for (named, reasons) in series.into_iter().zip(reasons) {
+            if reasons.is_empty() {
+                remove.push(named)
+            } else {
+                keep.push((named, reasons))
+            }
+        }
+        if keep.is_empty() && !args.unsafe_allow_remove_all {
+            return Err(Error::Failed(format!(
+                "the rules would drop all snapshots of {}; say --unsafe-allow-remove-all if that is meant. Nothing was dropped",
+                group::shown(args.group_by, &key)
+            )));
+        }
+        judged.push(Judged { key, keep, remove });
+    }
+    Ok(judged)
+}
+
+fn show(judged: &[Judged], by: GroupBy, out: &Out) -> Result<()> {
+    if out.json {
+        return out.json(
+            &judged
+                .iter()
+                .map(|series| as_json(series, by))
+                .collect::<Vec<_>>(),
+        );
+    }
+    for series in judged {
+        out.say(format_args!(
+            "snapshots of {}:",
+            group::shown(by, &series.key)
+        ))?;
+        for (named, reasons) in &series.keep {
+            out.say(format_args!(
+                "  keep  {}  {}  {}",
+                short(&named.id),
+                when::local(named.snapshot.time),
+                out::safe(&reasons.join(", "))
+            ))?;
+        }
+        for named in &series.remove {
+            out.say(format_args!(
+                "  drop  {}  {}",
+                short(&named.id),
+                when::local(named.snapshot.time)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_json(series: &Judged, by: GroupBy) -> Value {
+    let mut value = group::json(by, &series.key);
+    value["host"] = value["hostname"].take();
+    value
+        .as_object_mut()
+        .map(|fields| fields.remove("hostname"));
+    value["keep"] = json!(
+        series
+            .keep
+            .iter()
+            .map(|(named, _)| SnapshotJson::from(named))
+            .collect::<Vec<_>>()
+    );
+    value["remove"] = json!(
+        series
+            .remove
+            .iter()
+            .map(SnapshotJson::from)
+            .collect::<Vec<_>>()
+    );
+    value["reasons"] = series
+        .keep
+        .iter()
+        .map(|(named, reasons)| json!({"snapshot": SnapshotJson::from(named), "matches": reasons}))
+        .collect();
+    value
+}
+
+/// Reclaims with `--prune`; without, says how much could be.
+fn reclaim(args: &Args, repository: &Repository, gone: &[RootId], out: &Out) -> Result<()> {
+    if args.prune && !args.dry_run {
+        return prune::sweep(repository, &args.how, false, out);
+    }
+    if gone.is_empty() || (out.quiet && !out.json) {
+        return Ok(());
+    }
+    let look = SweepOptions {
+        dry_run: true,
+        compact_below: args.how.compact_below,
+    };
+    let mut watch = Watch::new(out, Duration::ZERO);
+    let report: SweepReport = repository.sweep(&Without(gone), &look, &mut watch)?;
+    drop(watch);
+    if out.json {
+        return Ok(());
+    }
+    let reclaimable = bytes(sweeping::reclaimable(&report));
+    match args.dry_run {
+        true => out.say(format_args!("that would make {reclaimable} reclaimable")),
+        false => out.say(format_args!(
+            "{reclaimable} can be reclaimed now: run `onefold prune`"
+        )),
+    }
+}

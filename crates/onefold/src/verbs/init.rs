@@ -1,0 +1,97 @@
+//! `onefold init`: a new, empty repository.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onefold_io::FileDir;
+use onefold_store::config::CHUNK_BYTES_MEAN_DEFAULT;
+use onefold_store::{Encryption, InitOptions, Repository, Secret};
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::password::Purpose;
+use crate::{human, machine, repository, when};
+
+/// Make a new repository
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    pub choices: Choices,
+}
+
+/// What is chosen once, when a repository is made, and holds for all of its life.
+#[derive(clap::Args, Debug)]
+pub struct Choices {
+    /// How contents are cut into chunks
+    #[arg(long, value_name = "NAME", default_value = "sieve")]
+    pub chunker: String,
+
+    /// Mean size of a chunk; smaller finds more duplicates and needs more index [default: the chunker's measured best]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub chunk_size: Option<u64>,
+
+    /// What protects the repository: aes256gcm, or none for disks that are encrypted already
+    #[arg(long, value_name = "NAME", default_value = "aes256gcm")]
+    pub encryption: String,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let place = repository::place(global)?;
+    make(&args.choices, global, &place, out)?;
+    Ok(Exit::Ok)
+}
+
+/// Makes the repository and says so; returns its password, to open it with.
+pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Result<Option<Secret>> {
+    let options = options(choices)?;
+    if repository::exists(place)? {
+        return Err(Error::Failed(format!(
+            "there is a repository at {} already",
+            place.display()
+        )));
+    }
+    let secret = match options.encryption {
+        Encryption::None => None,
+        Encryption::Aes256Gcm => {
+            let prompt = format!("password for the new repository at {}: ", place.display());
+            Some(global.password.read(Purpose::New, &prompt)?)
+        }
+    };
+    let dir = FileDir::create(place).map_err(onefold_store::Error::Io)?;
+    Repository::init(Arc::new(dir), &options, secret.as_ref())?;
+    let opened = repository::open_with(global, place, "", secret.as_ref())?;
+    let id = opened.config().repository_hex();
+    if out.json {
+        out.json(&json!({"message_type": "initialized", "id": id, "repository": place}))?;
+    }
+    out.say(format_args!(
+        "made repository {} at {}",
+        &id[..id.len().min(10)],
+        place.display()
+    ))?;
+    if secret.is_some() && !global.password.insecure_no_password {
+        out.say("keep the password: without it nobody can read what is in there")?;
+    }
+    Ok(secret)
+}
+
+fn options(choices: &Choices) -> Result<InitOptions> {
+    let chunk_bytes_mean = match choices.chunk_size {
+        None => CHUNK_BYTES_MEAN_DEFAULT,
+        Some(size) => u32::try_from(size).map_err(|_| {
+            Error::Usage(format!(
+                "a chunk size of {} is too large",
+                human::bytes(size)
+            ))
+        })?,
+    };
+    Ok(InitOptions {
+        chunker: choices.chunker.clone(),
+        chunk_bytes_mean,
+        encryption: Encryption::by_name(&choices.encryption)?,
+        ..InitOptions::new(machine::label(), when::now().secs.max(0) as u64)
+    })
+}

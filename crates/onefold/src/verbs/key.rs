@@ -1,0 +1,174 @@
+//! `onefold key`: the passwords that open the repository.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use onefold_backup::Time;
+use onefold_store::{KdfCost, KeyInfo, Repository, Secret};
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::{self, Out};
+use crate::password::{self, Purpose};
+use crate::{human, machine, repository, when};
+
+/// Digits of a key's name that are shown.
+const SHORT_KEY: usize = 8;
+
+/// List, add, remove and change passwords
+///
+/// A repository opens with any of its keys. Changing a password does not encrypt anything anew: whoever had the old password and a copy of the
+/// repository can still read that copy.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to do with keys.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// List the keys
+    List,
+    /// Add a password
+    Add(New),
+    /// Remove a key; the password that opens it opens the repository no more
+    Remove {
+        /// Beginning of the key's id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Change the password in use: add a new one, remove the old
+    Passwd(New),
+}
+
+/// Where a new password comes from.
+#[derive(clap::Args, Debug)]
+pub struct New {
+    /// File whose first line is the new password
+    #[arg(long, value_name = "FILE")]
+    pub new_password_file: Option<PathBuf>,
+
+    /// An empty new password: whoever can read the repository can read what is in it
+    #[arg(long, conflicts_with = "new_password_file")]
+    pub new_insecure_no_password: bool,
+
+    /// Whom the key belongs to [default: user@host]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+
+    /// On which host
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+}
+
+impl New {
+    fn secret(&self) -> Result<Secret> {
+        if self.new_insecure_no_password {
+            return Ok(Secret::new(Vec::new()));
+        }
+        match &self.new_password_file {
+            Some(file) => password::not_empty(password::from_file(file)?, Purpose::New),
+            // The environment and the global flags name the old one.
+            None => password::ask(Purpose::New, "new password: "),
+        }
+    }
+
+    fn label(&self) -> String {
+        let user = self.user.clone().unwrap_or_else(machine::user);
+        let host = self.host.clone().unwrap_or_else(machine::host);
+        format!("{user}@{host}")
+    }
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let repository = repository::open(global, "a look at keys")?;
+    match &args.what {
+        What::List => list(&repository, out)?,
+        What::Add(new) => {
+            let id = add(&repository, new)?;
+            out.say(format_args!("added key {}", short(&id)))?;
+        }
+        What::Remove { id } => {
+            let id = resolve(&repository, id)?;
+            if repository.current_key() == Some(id.as_str()) {
+                return Err(Error::Usage(
+                    "this is the key in use: open the repository with another one to remove it"
+                        .into(),
+                ));
+            }
+            repository.remove_key(&id)?;
+            out.say(format_args!("removed key {}", short(&id)))?;
+        }
+        What::Passwd(new) => {
+            let old = repository.current_key().map(str::to_owned);
+            let id = add(&repository, new)?;
+            if let Some(old) = old {
+                repository.remove_key(&old)?;
+            }
+            out.say(format_args!(
+                "changed the password: key {} replaces the old one",
+                short(&id)
+            ))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn add(repository: &Repository, new: &New) -> Result<String> {
+    if repository.current_key().is_none() {
+        return Err(Error::Usage(
+            "the repository is not encrypted: it has no keys".into(),
+        ));
+    }
+    let now = when::now().secs.max(0) as u64;
+    Ok(repository.add_key(&new.secret()?, &new.label(), KdfCost::default(), now)?)
+}
+
+fn list(repository: &Repository, out: &Out) -> Result<()> {
+    let keys = repository.keys()?;
+    let is_current = |key: &KeyInfo| repository.current_key() == Some(key.id.as_str());
+    let created = |key: &KeyInfo| Time {
+        secs: i64::try_from(key.created_unix_s).unwrap_or(i64::MAX),
+        nanos: 0,
+    };
+    if out.json {
+        let rows = keys.iter().map(|key| {
+            let (user, host) = key.label.rsplit_once('@').unwrap_or((&key.label, ""));
+            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::rfc3339(created(key))})
+        });
+        return out.json(&rows.collect::<Vec<_>>());
+    }
+    let mut rows = vec![vec!["ID".to_owned(), "Owner".into(), "Created".into()]];
+    for key in &keys {
+        let star = if is_current(key) { "*" } else { " " };
+        rows.push(vec![
+            format!("{star}{}", short(&key.id)),
+            out::safe(&key.label),
+            when::local(created(key)),
+        ]);
+    }
+    out.bytes(human::table(&rows, &[]).as_bytes())
+}
+
+fn resolve(repository: &Repository, beginning: &str) -> Result<String> {
+    let keys = repository.keys()?;
+    let fits: Vec<_> = keys
+        .iter()
+        .filter(|key| !beginning.is_empty() && key.id.starts_with(beginning))
+        .collect();
+    match fits[..] {
+        [key] => Ok(key.id.clone()),
+        [] => Err(Error::Failed(format!("no key begins with {beginning:?}"))),
+        _ => Err(Error::Failed(format!(
+            "{} keys begin with {beginning:?}",
+            fits.len()
+        ))),
+    }
+}
+
+fn short(id: &str) -> &str {
+    &id[..id.len().min(SHORT_KEY)]
+}

@@ -1,0 +1,135 @@
+//! `onefold ls`: what is in a snapshot.
+
+use std::ffi::OsString;
+
+use onefold_backup::tree::Tree;
+use onefold_backup::{Entry, Kind, path};
+use onefold_store::SessionKind;
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::json::{NodeJson, SnapshotJson, permissions};
+use crate::out::Out;
+use crate::select::{self, FilterArgs, Spec, short};
+use crate::{human, paths, repository, when};
+
+/// List the files of a snapshot
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Beginning of an id, or "latest"; with ":PATH" only what is below
+    #[arg(value_name = "SNAPSHOT[:PATH]")]
+    pub snapshot: OsString,
+
+    /// Folders or files to list; everything without
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<OsString>,
+
+    #[command(flatten)]
+    pub filter: FilterArgs,
+
+    /// Show permissions, owner, size and time
+    #[arg(short, long)]
+    pub long: bool,
+
+    /// Show sizes with units
+    #[arg(long, requires = "long")]
+    pub human_readable: bool,
+
+    /// With paths: also what is deeper below them than their own names
+    #[arg(long)]
+    pub recursive: bool,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let spec = Spec::parse(&args.snapshot)?;
+    let repository = repository::open(global, "a listing")?;
+    let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
+    let session = repository.session(SessionKind::Read)?;
+    let mut reader = session.reader()?;
+    let tree = Tree::open(&named.snapshot, &mut reader)?;
+    if out.json {
+        let mut head = json!(SnapshotJson::from(&named));
+        (head["message_type"], head["struct_type"]) = (json!("snapshot"), json!("snapshot"));
+        out.json_buffered(&head)?;
+    } else {
+        let shown: Vec<_> = named
+            .snapshot
+            .paths
+            .iter()
+            .map(|path| paths::shown(path))
+            .collect();
+        out.say(format_args!(
+            "snapshot {} of {} at {}:",
+            short(&named.id),
+            shown.join(", "),
+            when::local(named.snapshot.time)
+        ))?;
+    }
+    let wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();
+    let mut cursor = tree.cursor();
+    while let Some((folder, entry)) = cursor.next(&mut reader)? {
+        let path = path::join(&folder, &entry.name);
+        if path::within(&path, &spec.path) && is_wanted(args, &wanted, &path) {
+            show(args, &path, &entry, out)?;
+        }
+    }
+    session.finish()?;
+    Ok(Exit::Ok)
+}
+
+/// As restic: without paths everything; with paths the path itself and what lies directly in it, or all below with `--recursive`.
+fn is_wanted(args: &Args, wanted: &[Vec<u8>], path: &[u8]) -> bool {
+    let direct = |folder: &[u8]| path == folder || path::split(path).0 == folder;
+    wanted.is_empty()
+        || wanted.iter().any(|folder| {
+            if args.recursive {
+                path::within(path, folder)
+            } else {
+                direct(folder)
+            }
+        })
+}
+
+fn show(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> Result<()> {
+    if out.json {
+        let mut node = json!(NodeJson::new(path, entry));
+        (node["message_type"], node["struct_type"]) = (json!("node"), json!("node"));
+        return out.json_buffered(&node);
+    }
+    if args.long {
+        out.line(long(path, entry, args.human_readable))
+    } else {
+        out.line(paths::shown(path))
+    }
+}
+
+/// A line as `ls -l` writes it.
+pub fn long(path: &[u8], entry: &Entry, human_readable: bool) -> String {
+    let size = if human_readable {
+        human::bytes(entry.size)
+    } else {
+        entry.size.to_string()
+    };
+    let owner = &entry.owner;
+    let arrow = match entry.kind {
+        Kind::Symlink => format!(" -> {}", shown_target(&entry.target)),
+        _ => String::new(),
+    };
+    let (mode, mtime) = (permissions(entry), when::local(entry.mtime));
+    format!(
+        "{mode} {:>5} {:>5} {size:>10} {mtime} {}{arrow}",
+        owner.uid,
+        owner.gid,
+        paths::shown(path)
+    )
+}
+
+fn shown_target(target: &[u8]) -> String {
+    if target.is_empty() {
+        String::new()
+    } else {
+        paths::shown(target)
+    }
+}

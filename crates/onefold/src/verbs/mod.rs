@@ -1,0 +1,48 @@
+//! The verbs: each file holds one verb's flags and what it does.
+
+pub mod backup;
+pub mod check;
+pub mod completions;
+pub mod diff;
+pub mod dump;
+pub mod find;
+pub mod forget;
+pub mod init;
+pub mod key;
+pub mod ls;
+pub mod man;
+pub mod prune;
+pub mod repair;
+pub mod restore;
+pub mod snapshots;
+pub mod stats;
+pub mod tag;
+
+use crate::cli::{Cli, Verb};
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::out::Out;
+
+/// Does what the command line says.
+pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
+    let global = &cli.global;
+    match &cli.verb {
+        Verb::Init(args) => init::run(args, global, out),
+        Verb::Backup(args) => backup::run(args, global, out),
+        Verb::Snapshots(args) => snapshots::run(args, global, out),
+        Verb::Ls(args) => ls::run(args, global, out),
+        Verb::Find(args) => find::run(args, global, out),
+        Verb::Diff(args) => diff::run(args, global, out),
+        Verb::Dump(args) => dump::run(args, global, out),
+        Verb::Restore(args) => restore::run(args, global, out),
+        Verb::Forget(args) => forget::run(args, global, out),
+        Verb::Prune(args) => prune::run(args, global, out),
+        Verb::Check(args) => check::run(args, global, out),
+        Verb::Repair(args) => repair::run(args, global, out),
+        Verb::Stats(args) => stats::run(args, global, out),
+        Verb::Key(args) => key::run(args, global, out),
+        Verb::Tag(args) => tag::run(args, global, out),
+        Verb::Completions(args) => completions::run(args, out),
+        Verb::Man(args) => man::run(args),
+    }
+}

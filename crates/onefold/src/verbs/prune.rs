@@ -1,0 +1,65 @@
+//! `onefold prune`: give back the space of what no snapshot needs any more. Backups may run meanwhile.
+
+use std::time::Duration;
+
+use onefold_backup::roots::SnapshotRoots;
+use onefold_store::{Repository, SweepOptions};
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::sweeping::{self, Watch};
+use crate::{human, repository};
+
+/// Reclaim space that no snapshot needs
+///
+/// Runs beside backups and restores; nothing that they may still need is deleted. Interrupted anywhere, it loses nothing, and the next prune
+/// finishes it.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Only say what would be freed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How to sweep; `forget --prune` has the same flags.
+#[derive(clap::Args, Debug)]
+pub struct How {
+    /// Rewrite containers of which less than this is in use; 0% rewrites none
+    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "70%")]
+    pub compact_below: f64,
+
+    /// Wait at most so long for backups and restores that still run; what they may need is left to the next prune
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub wait: u64,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    if text == "0%" {
+        Ok(0.0)
+    } else {
+        human::parse_percent(text)
+    }
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let repository = repository::open(global, "a prune")?;
+    sweep(&repository, &args.how, args.dry_run, out)?;
+    Ok(Exit::Ok)
+}
+
+/// Sweeps and prints what came of it.
+pub fn sweep(repository: &Repository, how: &How, dry_run: bool, out: &Out) -> Result<()> {
+    let options = SweepOptions {
+        dry_run,
+        compact_below: how.compact_below,
+    };
+    let mut watch = Watch::new(out, Duration::from_secs(how.wait));
+    let report = repository.sweep(&SnapshotRoots, &options, &mut watch)?;
+    drop(watch);
+    sweeping::print(&report, dry_run, out)
+}

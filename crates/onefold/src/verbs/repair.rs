@@ -1,0 +1,95 @@
+//! `onefold repair`: rebuild what can be rebuilt, and say exactly what cannot.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use onefold_backup::roots::SnapshotRoots;
+use onefold_store::{RepairReport, Repository};
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::human::{self, many};
+use crate::out::Out;
+use crate::sweeping::Watch;
+use crate::{hurt, repository};
+
+/// Rebuild what can be rebuilt, and list what is lost
+///
+/// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their second copies, and the
+/// index is rebuilt. What stays lost is listed file by file; to get it back, back up the same files again while they are still there.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to repair
+    #[arg(value_name = "WHAT", default_value = "all")]
+    pub what: What,
+}
+
+/// What to repair.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Everything
+    All,
+    /// Only the index: delete it and build it anew from the containers
+    Index,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let repository = repository::open(global, "a repair")?;
+    if args.what == What::Index {
+        repository.rebuild_index()?;
+        if out.json {
+            out.json(&json!({"message_type": "summary", "num_errors": 0}))?;
+        }
+        out.say("the index was rebuilt")?;
+        return Ok(Exit::Ok);
+    }
+    let mut watch = Watch::new(out, Duration::from_secs(60));
+    let report = repository.repair(&SnapshotRoots, &mut watch)?;
+    drop(watch);
+    print(&repository, &report, out)
+}
+
+fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Exit> {
+    for object in &report.restored_objects {
+        out.say(format_args!(
+            "restored {} from its second copy",
+            crate::paths::shown(OsStr::new(object).as_encoded_bytes())
+        ))?;
+    }
+    if !report.replaced_containers.is_empty() {
+        out.say(format_args!(
+            "replaced {}, saving {} from them",
+            many(report.replaced_containers.len() as u64, "damaged container"),
+            many(report.saved_chunks, "chunk")
+        ))?;
+    }
+    out.say("rebuilt the index")?;
+    let hurts = hurt::print(repository, &report.left, out)?;
+    let damages = report.left.damage.len() as u64;
+    if out.json {
+        out.json(&json!({
+            "message_type": "summary",
+            "num_errors": damages,
+            "restored_objects": report.restored_objects,
+            "replaced_containers": report.replaced_containers.len(),
+            "saved_chunks": report.saved_chunks,
+            "hurt": hurts,
+        }))?;
+    }
+    if damages == 0 && hurts == 0 {
+        out.say("everything is whole")?;
+        return Ok(Exit::Ok);
+    }
+    Err(Error::Damaged(format!(
+        "{} beyond repair, hurting {}",
+        if damages == 1 {
+            "1 damaged place is".into()
+        } else {
+            format!("{} damaged places are", human::count(damages))
+        },
+        many(hurts, "file")
+    )))
+}

@@ -1,0 +1,133 @@
+//! `onefold snapshots`: which snapshots there are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use onefold_backup::forget::{self, GroupBy, GroupKey};
+use onefold_backup::snapshots::Named;
+use serde_json::{Value, json};
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::json::SnapshotJson;
+use crate::out::Out;
+use crate::select::{self, FilterArgs, short};
+use crate::{group, human, out, paths, repository, when};
+
+/// List snapshots
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Beginnings of ids, or "latest"; all snapshots without
+    #[arg(value_name = "SNAPSHOT")]
+    pub snapshots: Vec<OsString>,
+
+    #[command(flatten)]
+    pub filter: FilterArgs,
+
+    /// Only the newest N of each host and paths
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
+    pub latest: Option<usize>,
+
+    /// Group by host, paths, tags (a list of these words)
+    #[arg(short, long, value_name = "WORDS", default_value = "", value_parser = group::parse)]
+    pub group_by: GroupBy,
+
+    /// Leave out columns
+    #[arg(short, long)]
+    pub compact: bool,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let repository = repository::open(global, "a listing")?;
+    let mut found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    if let Some(latest) = args.latest {
+        found = newest(found, latest);
+    }
+    let by = args.group_by;
+    let mut groups = forget::group(found, by);
+    groups.values_mut().for_each(|group| group.reverse());
+    if out.json {
+        return as_json(by, &groups, out);
+    }
+    let mut count = 0;
+    for (key, group) in &groups {
+        if !group::is_one(by) {
+            out.line(format_args!("snapshots of {}:", group::shown(by, key)))?;
+        }
+        out.bytes(table(group, args.compact).as_bytes())?;
+        count += group.len();
+    }
+    out.say(human::many(count as u64, "snapshot"))?;
+    Ok(Exit::Ok)
+}
+
+/// The newest `n` of each host and paths, oldest first.
+fn newest(mut all: Vec<Named>, n: usize) -> Vec<Named> {
+    let mut seen: BTreeMap<(String, Vec<Vec<u8>>), usize> = BTreeMap::new();
+    let mut kept = Vec::new();
+    while let Some(named) = all.pop() {
+        let count = seen
+            .entry((named.snapshot.host.clone(), named.snapshot.paths.clone()))
+            .or_default();
+        *count += 1;
+        if *count <= n {
+            kept.push(named);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> Result<Exit> {
+    let list = |group: &[Named]| -> Value {
+        json!(group.iter().map(SnapshotJson::from).collect::<Vec<_>>())
+    };
+    let value = match group::is_one(by) {
+        true => groups
+            .values()
+            .next()
+            .map_or_else(|| json!([]), |group| list(group)),
+        false => groups
+            .iter()
+            .map(
+                |(key, group)| json!({"group_key": group::json(by, key), "snapshots": list(group)}),
+            )
+            .collect(),
+    };
+    out.json(&value)?;
+    Ok(Exit::Ok)
+}
+
+/// One row a snapshot; further paths stand in rows of their own.
+pub fn table(group: &[Named], compact: bool) -> String {
+    let head: &[&str] = if compact {
+        &["ID", "Time", "Host", "Tags"]
+    } else {
+        &["ID", "Time", "Host", "Tags", "Size", "New", "Paths"]
+    };
+    let mut rows = vec![
+        head.iter()
+            .map(|cell| (*cell).to_owned())
+            .collect::<Vec<_>>(),
+    ];
+    for Named { id, snapshot } in group {
+        let mut row = vec![
+            short(id),
+            when::local(snapshot.time),
+            out::safe(&snapshot.host),
+            out::safe(&snapshot.tags.join(",")),
+        ];
+        if !compact {
+            row.push(human::bytes(snapshot.summary.total_bytes_processed));
+            row.push(human::bytes(snapshot.summary.data_added_packed));
+            let mut shown = snapshot.paths.iter().map(|path| paths::shown(path));
+            row.push(shown.next().unwrap_or_default());
+            rows.push(row);
+            rows.extend(shown.map(|path| [vec![String::new(); 6], vec![path]].concat()));
+        } else {
+            rows.push(row);
+        }
+    }
+    human::table(&rows, &[4, 5])
+}
