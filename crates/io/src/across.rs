@@ -41,6 +41,7 @@ pub fn read_across(reads: &mut [ReadFrom<'_>]) -> Result<()> {
         how = file.how;
         pieces.push(Piece {
             file: file.file,
+            cached: file.align == 1,
             offset: read.offset,
             need: read.buf.len(),
             buf: &mut *read.buf,

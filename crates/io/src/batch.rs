@@ -29,6 +29,8 @@ pub enum Batching {
 /// One read of a batch.
 pub(crate) struct Piece<'a> {
     pub file: &'a File,
+    /// The file goes through the page cache.
+    pub cached: bool,
     pub offset: u64,
     pub buf: &'a mut [u8],
     /// How many bytes must come; more may, up to the whole of `buf`.
@@ -48,15 +50,28 @@ const THREADS: usize = 32;
 
 /// Fills all pieces. On failure some of them are filled.
 pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
+    // What the page cache holds comes twice as fast this way as by io_uring, and what it doesn't hold is on its way from here on.
+    // A direct file would wait here for the device.
+    let skip_cached = how != Batching::Sequential && pieces.len() > 1;
+    let mut left: Vec<Numbered<'_, '_>> = pieces
+        .iter_mut()
+        .enumerate()
+        .filter_map(|(number, piece)| {
+            (!(skip_cached && read_cached(piece))).then_some(Numbered { number, piece })
+        })
+        .collect();
     match how {
-        _ if pieces.len() < 2 => one_by_one(pieces),
-        Batching::Sequential => one_by_one(pieces),
-        Batching::Threads => by_threads(pieces),
-        Batching::Auto => match uring_works() {
-            true => uring::read(pieces),
-            false => by_threads(pieces),
-        },
+        _ if left.len() < 2 => one_by_one(&mut left),
+        Batching::Sequential => one_by_one(&mut left),
+        Batching::Auto if uring_works() => uring::read(&mut left),
+        Batching::Auto | Batching::Threads => by_threads(left),
     }
+}
+
+/// A piece that is still to be read, and its number in the batch.
+pub(crate) struct Numbered<'a, 'b> {
+    pub number: usize,
+    pub piece: &'a mut Piece<'b>,
 }
 
 /// Whether the system lets this process use io_uring: asked once.
@@ -65,11 +80,10 @@ pub fn uring_works() -> bool {
     *WORKS.get_or_init(uring::works)
 }
 
-fn one_by_one(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
+fn one_by_one(pieces: &mut [Numbered<'_, '_>]) -> Result<(), BatchError> {
     pieces
         .iter_mut()
-        .enumerate()
-        .try_for_each(|(number, piece)| read_one(number, piece))
+        .try_for_each(|Numbered { number, piece }| read_one(*number, piece))
 }
 
 fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
@@ -90,25 +104,15 @@ fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
     }
 }
 
-/// What the page cache holds is read at once; the rest by threads that live for this batch.
-fn by_threads(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
-    let mut missed: Vec<_> = pieces
-        .iter_mut()
-        .enumerate()
-        .filter_map(|(i, piece)| (!read_cached(piece)).then_some((i, piece)))
-        .collect();
-    if missed.len() < 2 {
-        return missed
-            .iter_mut()
-            .try_for_each(|(number, piece)| read_one(*number, piece));
-    }
-    let threads = missed.len().min(THREADS);
-    let left = Mutex::new(missed.into_iter());
+/// By threads that live for this batch.
+fn by_threads(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
+    let threads = pieces.len().min(THREADS);
+    let left = Mutex::new(pieces.into_iter());
     let work = || {
         loop {
             let next = left.lock().next();
             match next {
-                Some((number, piece)) => read_one(number, piece)?,
+                Some(Numbered { number, piece }) => read_one(number, piece)?,
                 None => return Ok(()),
             }
         }
@@ -116,18 +120,19 @@ fn by_threads(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
     std::thread::scope(|scope| {
         let spawned: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mine = work();
-        spawned.into_iter().fold(mine, |all, thread| {
-            all.and(
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            )
-        })
+        let theirs = spawned.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        theirs.fold(mine, Result::and)
     })
 }
 
 /// Whether it could be read without waiting for the device.
 fn read_cached(piece: &mut Piece<'_>) -> bool {
+    if !piece.cached {
+        return false;
+    }
     let bufs = &mut [IoSliceMut::new(piece.buf)];
     rustix::io::preadv2(piece.file, bufs, piece.offset, ReadWriteFlags::NOWAIT)
         .is_ok_and(|count| count >= piece.need)

@@ -7,33 +7,16 @@
 //! file. So two writers of neighbouring bytes never race for a page, as a read-modify-write of our own would. Where the file system
 //! refuses `O_DIRECT`, everything goes through the page cache.
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
-    fs::File,
-    ops::{Deref, DerefMut, Range},
-    os::unix::fs::FileExt,
-    ptr::NonNull,
-};
+use std::{fs::File, os::unix::fs::FileExt};
 
-use parking_lot::Mutex;
-use rustix::{fs::OFlags, io::Errno};
+use rustix::fs::OFlags;
 
 use crate::{
     BatchFile, Disk, Error, FileDisk, ReadAt, Result,
+    aligned::{ALIGN, Aligned, BUFFER_BYTES, is_misaligned},
     batch::{self, BatchError, Piece},
     read_fully::read_fully,
 };
-
-/// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
-const ALIGN: usize = 4096;
-
-/// Bytes of a pooled buffer. Only pages that were used are resident.
-const BUFFER_BYTES: usize = 1 << 20;
-
-/// Idle buffers kept.
-const IDLE_MAX: usize = 8;
-
-static IDLE: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
 
 /// A file or block device that is read and written past the page cache.
 pub struct DirectDisk {
@@ -79,9 +62,7 @@ impl DirectDisk {
         });
         match read {
             Ok(_) if got >= need => Ok(()),
-            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                self.cached.read_at(&mut buf[..need], offset)
-            }
+            Err(e) if is_misaligned(&e) => self.cached.read_at(&mut buf[..need], offset),
             Ok(_) => Err(Error::short(
                 self.cached.path(),
                 offset,
@@ -109,42 +90,28 @@ impl DirectDisk {
         Ok(())
     }
 
-    /// Reads as many of `reads` as one buffer takes, all at once; returns how many.
-    fn read_group(&self, reads: &mut [ReadAt<'_>], memory: &mut Aligned) -> Result<usize> {
-        let mut used = 0;
-        let mut spans = Vec::new();
-        for read in reads.iter() {
-            let head = (read.offset % ALIGN as u64) as usize;
-            let span = (head + read.buf.len()).next_multiple_of(ALIGN);
-            if used + span > BUFFER_BYTES {
-                break;
-            }
-            spans.push((used..used + span, head));
-            used += span;
-        }
-        if spans.is_empty() {
-            let read = &mut reads[0];
-            self.read_at(read.buf, read.offset)?;
-            return Ok(1);
-        }
-        let mut left = &mut memory[..used];
-        let mut pieces = Vec::with_capacity(spans.len());
-        for ((span, head), read) in spans.iter().zip(reads.iter()) {
-            let (buf, after) = left.split_at_mut(span.len());
+    /// Reads `group` at once, each into a span of `memory`; the spans fit.
+    fn read_group(&self, group: &mut [&mut ReadAt<'_>], memory: &mut Aligned) -> Result<()> {
+        let mut left = &mut memory[..];
+        let mut pieces = Vec::with_capacity(group.len());
+        for read in group.iter() {
+            let (head, span) = span(read);
+            let (buf, after) = left.split_at_mut(span);
             left = after;
             pieces.push(Piece {
                 file: &self.direct,
-                offset: read.offset - *head as u64,
+                cached: false,
+                offset: read.offset - head as u64,
                 buf,
                 need: head + read.buf.len(),
             });
         }
         self.run(&mut pieces)?;
-        for ((span, head), read) in spans.iter().zip(reads.iter_mut()) {
+        for (piece, read) in pieces.iter().zip(group) {
             read.buf
-                .copy_from_slice(&memory[span.clone()][*head..head + read.buf.len()]);
+                .copy_from_slice(&piece.buf[piece.need - read.buf.len()..piece.need]);
         }
-        Ok(spans.len())
+        Ok(())
     }
 
     fn run(&self, pieces: &mut [Piece<'_>]) -> Result<()> {
@@ -156,38 +123,13 @@ impl DirectDisk {
                 pieces[i].need,
                 self.cached.len()?,
             )),
-            Err(BatchError::System(_, e))
-                if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
-            {
+            Err(BatchError::System(_, e)) if is_misaligned(&e) => {
                 pieces.iter_mut().try_for_each(|piece| {
                     self.cached
                         .read_at(&mut piece.buf[..piece.need], piece.offset)
                 })
             }
             Err(BatchError::System(i, e)) => Err(self.fail("read", e, pieces[i].offset)),
-        }
-    }
-
-    /// Writes whole pages, in place where the memory is aligned.
-    fn write_pages(&self, data: &[u8], offset: u64) -> Result<()> {
-        if data.as_ptr().addr().is_multiple_of(ALIGN) {
-            return self.write_aligned(data, offset);
-        }
-        let mut memory = Aligned::take();
-        for (i, part) in data.chunks(BUFFER_BYTES).enumerate() {
-            memory[..part.len()].copy_from_slice(part);
-            self.write_aligned(&memory[..part.len()], offset + (i * BUFFER_BYTES) as u64)?;
-        }
-        memory.give_back();
-        Ok(())
-    }
-
-    fn write_aligned(&self, data: &[u8], offset: u64) -> Result<()> {
-        match self.direct.write_all_at(data, offset) {
-            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                self.cached.write_at(data, offset)
-            }
-            done => done.map_err(|e| self.fail("write", e, offset)),
         }
     }
 }
@@ -217,13 +159,23 @@ impl Disk for DirectDisk {
     }
 
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
-        for read in reads.iter().filter(|read| !read.buf.is_empty()) {
+        let mut left: Vec<&mut ReadAt> = reads
+            .iter_mut()
+            .filter(|read| !read.buf.is_empty())
+            .collect();
+        for read in &left {
             self.check_there(read.offset, read.buf.len())?;
         }
         let mut memory = Aligned::take();
-        let mut done = 0;
-        while done < reads.len() {
-            done += self.read_group(&mut reads[done..], &mut memory)?;
+        let mut rest = &mut left[..];
+        while !rest.is_empty() {
+            let count = fitting(rest);
+            let (group, after) = rest.split_at_mut(count.max(1));
+            match group {
+                [large] if count == 0 => self.read_at(large.buf, large.offset)?,
+                group => self.read_group(group, &mut memory)?,
+            }
+            rest = after;
         }
         memory.give_back();
         Ok(())
@@ -238,19 +190,7 @@ impl Disk for DirectDisk {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        let pages = whole_pages(offset, data.len());
-        if pages.is_empty() {
-            return self.cached.write_at(data, offset);
-        }
-        if pages.start > 0 {
-            self.cached.write_at(&data[..pages.start], offset)?;
-        }
-        self.write_pages(&data[pages.clone()], offset + pages.start as u64)?;
-        if pages.end < data.len() {
-            self.cached
-                .write_at(&data[pages.end..], offset + pages.end as u64)?;
-        }
-        Ok(())
+        self.cached.write_past_cache(&self.direct, data, offset)
     }
 
     fn sync(&self) -> Result<()> {
@@ -266,64 +206,21 @@ impl Disk for DirectDisk {
     }
 }
 
-/// The part of `len` bytes at `offset` that is whole pages, as a range within them; empty where there is none.
-fn whole_pages(offset: u64, len: usize) -> Range<usize> {
-    let head = (offset.wrapping_neg() % ALIGN as u64) as usize;
-    if head >= len {
-        return 0..0;
-    }
-    head..head + (len - head) / ALIGN * ALIGN
+/// Bytes between the page border before `read` and its start, and bytes of all pages that it touches.
+fn span(read: &ReadAt<'_>) -> (usize, usize) {
+    let head = (read.offset % ALIGN as u64) as usize;
+    (head, (head + read.buf.len()).next_multiple_of(ALIGN))
 }
 
-/// [`BUFFER_BYTES`] of memory at a page border.
-struct Aligned(NonNull<u8>);
-
-impl Aligned {
-    const LAYOUT: Layout = match Layout::from_size_align(BUFFER_BYTES, ALIGN) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a power of two"),
+/// How many of the first reads fit into one buffer together.
+fn fitting(reads: &[&mut ReadAt<'_>]) -> usize {
+    let mut room = BUFFER_BYTES;
+    let fits = |read: &&&mut ReadAt<'_>| match room.checked_sub(span(read).1) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
     };
-
-    /// An idle buffer, or a new one. Its content is whatever it was.
-    fn take() -> Self {
-        if let Some(idle) = IDLE.lock().pop() {
-            return idle;
-        }
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(Self::LAYOUT) };
-        NonNull::new(memory).map_or_else(|| handle_alloc_error(Self::LAYOUT), Self)
-    }
-
-    /// Keeps it for the next one. One that is dropped instead, on an error, is freed.
-    fn give_back(self) {
-        let mut idle = IDLE.lock();
-        if idle.len() < IDLE_MAX {
-            idle.push(self);
-        }
-    }
-}
-
-// SAFETY: it owns its memory alone, as a `Box<[u8]>` does.
-unsafe impl Send for Aligned {}
-
-impl Deref for Aligned {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is that long, was initialised when it was allocated, and is ours alone.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BUFFER_BYTES) }
-    }
-}
-
-impl DerefMut for Aligned {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), BUFFER_BYTES) }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `take` with the same layout.
-        unsafe { dealloc(self.0.as_ptr(), Self::LAYOUT) }
-    }
+    reads.iter().take_while(fits).count()
 }

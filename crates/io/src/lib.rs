@@ -1,6 +1,7 @@
 //! Disks, folders and frames: every way Onefold touches a device. Nothing but this crate opens the engine's own files.
 
 mod across;
+mod aligned;
 mod batch;
 pub mod count;
 pub mod direct;

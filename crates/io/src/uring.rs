@@ -8,7 +8,7 @@ use std::{collections::VecDeque, io, os::fd::AsRawFd};
 use io_uring::{IoUring, opcode, types::Fd};
 use parking_lot::Mutex;
 
-use crate::batch::{BatchError, Piece};
+use crate::batch::{BatchError, Numbered};
 
 /// Reads in flight at most. The gain levels off at about 32 on NVMe and cloud disks alike; twice that hides the submission.
 pub(crate) const DEPTH: u32 = 64;
@@ -34,7 +34,7 @@ pub(crate) fn works() -> bool {
 }
 
 /// Fills all pieces, or says which one failed first.
-pub(crate) fn read(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
+pub(crate) fn read(pieces: &mut [Numbered<'_, '_>]) -> Result<(), BatchError> {
     let idle = IDLE.lock().pop();
     let mut ring = match idle.map_or_else(|| IoUring::new(DEPTH), Ok) {
         Ok(ring) => ring,
@@ -51,11 +51,11 @@ pub(crate) fn read(pieces: &mut [Piece<'_>]) -> Result<(), BatchError> {
     result
 }
 
-struct Batch<'a, 'b> {
-    pieces: &'a mut [Piece<'b>],
+struct Batch<'a, 'b, 'c> {
+    pieces: &'a mut [Numbered<'b, 'c>],
     /// Bytes that have come, for each piece.
     got: Vec<usize>,
-    /// Pieces to ask for (again).
+    /// Pieces to ask for (again), as places in `pieces`.
     todo: VecDeque<usize>,
     in_flight: usize,
     failed: Option<BatchError>,
@@ -63,9 +63,11 @@ struct Batch<'a, 'b> {
     clean: bool,
 }
 
-impl<'a, 'b> Batch<'a, 'b> {
-    fn new(pieces: &'a mut [Piece<'b>]) -> Self {
-        let todo = (0..pieces.len()).filter(|i| pieces[*i].need > 0).collect();
+impl<'a, 'b, 'c> Batch<'a, 'b, 'c> {
+    fn new(pieces: &'a mut [Numbered<'b, 'c>]) -> Self {
+        let todo = (0..pieces.len())
+            .filter(|i| pieces[*i].piece.need > 0)
+            .collect();
         let got = vec![0; pieces.len()];
         Self {
             pieces,
@@ -96,20 +98,20 @@ impl<'a, 'b> Batch<'a, 'b> {
     fn fill(&mut self, ring: &mut IoUring) {
         let mut queue = ring.submission();
         while self.in_flight < DEPTH as usize {
-            let Some(number) = self.todo.pop_front() else {
+            let Some(i) = self.todo.pop_front() else {
                 return;
             };
-            let (piece, got) = (&mut self.pieces[number], self.got[number]);
+            let (piece, got) = (&mut *self.pieces[i].piece, self.got[i]);
             let fd = Fd(piece.file.as_raw_fd());
             let rest = &mut piece.buf[got..];
             let len = rest.len().min(READ_BYTES_MAX) as u32;
             let read =
                 opcode::Read::new(fd, rest.as_mut_ptr(), len).offset(piece.offset + got as u64);
-            let entry = read.build().user_data(number as u64);
+            let entry = read.build().user_data(i as u64);
             // SAFETY: the buffer is borrowed for as long as `self`, nobody else touches it, `run` does not return before the kernel is done with
-            // it, and the file is open for as long.
+            // it, and the piece borrows its file open for as long.
             if unsafe { queue.push(&entry) }.is_err() {
-                self.todo.push_front(number);
+                self.todo.push_front(i);
                 return;
             }
             self.in_flight += 1;
@@ -119,22 +121,23 @@ impl<'a, 'b> Batch<'a, 'b> {
     fn reap(&mut self, ring: &mut IoUring) {
         for done in ring.completion() {
             self.in_flight -= 1;
-            let number = done.user_data() as usize;
+            let i = done.user_data() as usize;
+            let Numbered { number, piece } = &self.pieces[i];
             match done.result() {
-                0 => self.fail(BatchError::Short(number)),
+                0 => self.fail(BatchError::Short(*number)),
                 count if count > 0 => {
-                    self.got[number] += count as usize;
-                    if self.got[number] < self.pieces[number].need && self.failed.is_none() {
-                        self.todo.push_back(number);
+                    self.got[i] += count as usize;
+                    if self.got[i] < piece.need && self.failed.is_none() {
+                        self.todo.push_back(i);
                     }
                 }
                 error if matches!(-error, EINTR | EAGAIN) && self.failed.is_none() => {
-                    self.todo.push_back(number)
+                    self.todo.push_back(i)
                 }
-                error => self.fail(BatchError::System(
-                    number,
-                    io::Error::from_raw_os_error(-error),
-                )),
+                error => {
+                    let error = io::Error::from_raw_os_error(-error);
+                    self.fail(BatchError::System(*number, error));
+                }
             }
         }
     }
@@ -164,6 +167,7 @@ const EAGAIN: i32 = rustix::io::Errno::AGAIN.raw_os_error();
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::Piece;
 
     #[test]
     fn a_thousand_reads_and_a_failing_one() {
@@ -180,11 +184,19 @@ mod tests {
             .zip(offsets.clone())
             .map(|(buf, offset)| Piece {
                 file: &file,
+                cached: true,
                 offset,
                 buf,
                 need: 100,
             })
             .collect();
+        let read = |pieces: &mut [Piece<'_>]| {
+            let numbered = pieces
+                .iter_mut()
+                .enumerate()
+                .map(|(number, piece)| Numbered { number, piece });
+            read(&mut numbered.collect::<Vec<_>>())
+        };
         assert!(read(&mut pieces).is_ok());
         pieces[500].offset = 1 << 20;
         assert!(matches!(read(&mut pieces), Err(BatchError::Short(500))));

@@ -4,7 +4,10 @@ use std::{
     fs::File,
     os::{fd::AsRawFd, unix::fs::FileExt},
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
@@ -14,9 +17,17 @@ use rustix::{
 
 use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result,
+    aligned::{is_misaligned, whole_pages, write_pages},
     batch::{self, BatchError, Batching, Piece},
     read_fully::read_fully,
 };
+
+/// Writes of at least this many bytes go past the page cache.
+///
+/// Measured on a virtual NVMe disk with ext4, 1 GiB as 16 MiB files that are each synced: 850–1250 MB/s and 0.1 s of CPU past the cache,
+/// 420–440 MB/s and 0.8 s through it, 250–400 MB/s with early `sync_file_range`. Containers and merged runs are written once, in
+/// large pieces, and synced at once: the cache would only be a detour.
+const DIRECT_WRITE_BYTES_MIN: usize = 256 << 10;
 
 /// A file or a block device.
 pub struct FileDisk {
@@ -24,6 +35,8 @@ pub struct FileDisk {
     path: String,
     sync_failed: AtomicBool,
     batching: Batching,
+    /// A handle past the page cache, once a large write has asked for it; `None` where the file system has none.
+    direct: OnceLock<Option<File>>,
 }
 
 impl FileDisk {
@@ -60,6 +73,7 @@ impl FileDisk {
             path,
             sync_failed: AtomicBool::new(false),
             batching: Batching::default(),
+            direct: OnceLock::new(),
         })
     }
 
@@ -77,6 +91,28 @@ impl FileDisk {
     /// What errors call it.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Writes whole pages by `direct`, a handle on the same file past the page cache, and the rest through the cache, which the kernel keeps coherent.
+    pub(crate) fn write_past_cache(&self, direct: &File, data: &[u8], offset: u64) -> Result<()> {
+        let pages = whole_pages(offset, data.len());
+        if pages.is_empty() {
+            return self.write_cached(data, offset);
+        }
+        let (head, tail) = (&data[..pages.start], &data[pages.end..]);
+        self.write_cached(head, offset)?;
+        let at = offset + pages.start as u64;
+        match write_pages(direct, &data[pages.clone()], at) {
+            Err(e) if is_misaligned(&e) => self.write_cached(&data[pages.clone()], at)?,
+            done => done.map_err(|e| self.fail("write", e).at(at))?,
+        }
+        self.write_cached(tail, offset + pages.end as u64)
+    }
+
+    fn write_cached(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(data, offset)
+            .map_err(|e| self.fail("write", e).at(offset))
     }
 
     /// Another handle on the same file, for the same accesses, with `more` flags.
@@ -120,6 +156,7 @@ impl Disk for FileDisk {
             .iter_mut()
             .map(|ReadAt { offset, buf }| Piece {
                 file: &self.file,
+                cached: true,
                 offset: *offset,
                 need: buf.len(),
                 buf,
@@ -145,9 +182,12 @@ impl Disk for FileDisk {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.file
-            .write_all_at(data, offset)
-            .map_err(|e| self.fail("write", e).at(offset))
+        if data.len() >= DIRECT_WRITE_BYTES_MIN
+            && let Some(direct) = self.direct.get_or_init(|| self.reopen(OFlags::DIRECT).ok())
+        {
+            return self.write_past_cache(direct, data, offset);
+        }
+        self.write_cached(data, offset)
     }
 
     fn sync(&self) -> Result<()> {

@@ -15,6 +15,7 @@ fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
 /// Checks a disk. `make` gives a new, empty one each time.
 pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     edges_of_a_disk(&*make());
+    large_writes(&*make());
     let mut runner = TestRunner::new(Config {
         cases: 24,
         failure_persistence: None,
@@ -71,6 +72,17 @@ fn edges_of_a_disk(disk: &dyn Disk) {
     ];
     assert_eq!(kind(disk.read_many_at(&mut reads)), Some(ErrorKind::Short));
     disk.read_many_at(&mut []).unwrap();
+    let nothing = &mut [
+        ReadAt {
+            offset: 1,
+            buf: &mut [],
+        },
+        ReadAt {
+            offset: 12_345,
+            buf: &mut [],
+        },
+    ];
+    disk.read_many_at(nothing).expect("nothing is everywhere");
     disk.sync().unwrap();
     disk.set_len(5001).unwrap();
     disk.set_len(5003).unwrap();
@@ -83,6 +95,28 @@ fn edges_of_a_disk(disk: &dyn Disk) {
         5003,
         "discarding never changes the length"
     );
+}
+
+/// Writes that an implementation may send another way than small ones, at places of every alignment, over each other.
+fn large_writes(disk: &dyn Disk) {
+    let mut twin = Vec::new();
+    for (i, (at, len)) in [
+        (0, 300_000),
+        (300_000, 1_500_000),
+        (4096, 262_144),
+        (5000, 700_001),
+        (1_799_999, 524_288),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        DiskOp::Write(1, 10, i as u8).run(disk, &mut twin);
+        DiskOp::Write(at, len, i as u8 + 1).run(disk, &mut twin);
+        DiskOp::Write(at + 17, 100, 200 + i as u8).run(disk, &mut twin);
+        assert!(contents(disk) == twin, "{len} bytes at {at}");
+    }
+    disk.sync().unwrap();
+    assert!(contents(disk) == twin);
 }
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,157 @@
+//! Measures the crate's ways to touch a disk against each other: `cargo run --release -p onefold-io --example bench -- FOLDER`.
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use onefold_io::{Batching, Dir, Disk, FileDir, ReadAt, uring_works};
+
+fn main() {
+    let folder = std::env::args().nth(1).expect("a folder to work in");
+    let folder = Path::new(&folder);
+    println!(
+        "io_uring {}",
+        if uring_works() { "works" } else { "is refused" }
+    );
+    containers(folder);
+    random_reads(folder);
+}
+
+fn random_reads(folder: &Path) {
+    const LEN: u64 = 1 << 30;
+    let plain = FileDir::open(folder).unwrap();
+    let _ = plain.remove("bench-reads");
+    let disk = plain.create("bench-reads").unwrap();
+    let block: Vec<u8> = (0..1 << 20)
+        .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    for i in 0..LEN >> 20 {
+        disk.write_at(&block, i << 20).unwrap();
+    }
+    disk.sync().unwrap();
+    for (name, dir, count) in [
+        (
+            "direct, io_uring",
+            FileDir::open(folder).unwrap().direct(),
+            60_000,
+        ),
+        (
+            "direct, threads",
+            FileDir::open(folder)
+                .unwrap()
+                .direct()
+                .batched(Batching::Threads),
+            60_000,
+        ),
+        (
+            "direct, one by one",
+            FileDir::open(folder)
+                .unwrap()
+                .direct()
+                .batched(Batching::Sequential),
+            10_000,
+        ),
+        ("cold, io_uring", FileDir::open(folder).unwrap(), 30_000),
+        (
+            "cold, threads",
+            FileDir::open(folder).unwrap().batched(Batching::Threads),
+            30_000,
+        ),
+        (
+            "cold, one by one",
+            FileDir::open(folder).unwrap().batched(Batching::Sequential),
+            10_000,
+        ),
+        ("cached, io_uring", FileDir::open(folder).unwrap(), 200_000),
+        (
+            "cached, threads",
+            FileDir::open(folder).unwrap().batched(Batching::Threads),
+            200_000,
+        ),
+        (
+            "cached, one by one",
+            FileDir::open(folder).unwrap().batched(Batching::Sequential),
+            200_000,
+        ),
+    ] {
+        let disk: Arc<dyn Disk> = dir.open("bench-reads").unwrap();
+        if name.starts_with("cold") {
+            let file = std::fs::File::open(folder.join("bench-reads")).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        } else if name.starts_with("cached") {
+            std::fs::read(folder.join("bench-reads")).unwrap();
+        }
+        let mut bufs = vec![[0u8; 4096]; 256];
+        let mut seed = 1u64;
+        let start = Instant::now();
+        for _ in 0..count / 256 {
+            let mut reads: Vec<ReadAt> = bufs
+                .iter_mut()
+                .map(|buf| {
+                    seed = seed
+                        .wrapping_mul(6364136223846793005)
+                        .wrapping_add(1442695040888963407);
+                    ReadAt {
+                        offset: (seed >> 20) % (LEN / 4096) * 4096,
+                        buf,
+                    }
+                })
+                .collect();
+            disk.read_many_at(&mut reads).unwrap();
+        }
+        println!(
+            "{name:20} {:>9.0} reads/s of 4 KiB in batches of 256",
+            f64::from(count) / start.elapsed().as_secs_f64()
+        );
+    }
+    plain.remove("bench-reads").unwrap();
+}
+
+/// 1 GiB as 16 MiB disks, each written, synced and renamed, as a store does; against a plain file that nobody syncs.
+fn containers(folder: &Path) {
+    const DISK: usize = 16 << 20;
+    let data: Vec<u8> = (0..DISK as u32 + 1)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8)
+        .collect();
+    let dir = FileDir::open(folder)
+        .unwrap()
+        .subdir("bench-writes")
+        .unwrap();
+    for (name, piece) in [
+        ("16 MiB at once", DISK),
+        ("1 MiB pieces", 1 << 20),
+        ("200 kB pieces (cached)", 200_000),
+    ] {
+        let start = Instant::now();
+        for i in 0..64 {
+            let disk = dir.create("tmp").unwrap();
+            for at in (0..DISK).step_by(piece) {
+                disk.write_at(&data[at + 1..DISK.min(at + piece) + 1], at as u64)
+                    .unwrap();
+            }
+            disk.sync().unwrap();
+            dir.rename_new("tmp", &i.to_string()).unwrap();
+            dir.sync().unwrap();
+        }
+        println!(
+            "containers, {name:24} {:>6.0} MB/s",
+            1073.7 / start.elapsed().as_secs_f64()
+        );
+        for i in 0..64 {
+            dir.remove(&i.to_string()).unwrap();
+        }
+    }
+    let path = folder.join("bench-plain");
+    let start = Instant::now();
+    let mut file = std::fs::File::create(&path).unwrap();
+    for _ in 0..64 {
+        std::io::Write::write_all(&mut file, &data[1..]).unwrap();
+    }
+    println!(
+        "one plain file, never synced         {:>6.0} MB/s",
+        1073.7 / start.elapsed().as_secs_f64()
+    );
+    std::fs::remove_file(path).unwrap();
+    FileDir::open(folder)
+        .unwrap()
+        .remove_subdir("bench-writes")
+        .unwrap();
+}
