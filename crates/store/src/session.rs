@@ -117,10 +117,11 @@ impl SessionState {
         &*self.shared.objects
     }
 
-    pub(crate) fn block_bytes(&self) -> usize {
-        self.options()
+    pub(crate) fn block_bytes(&self, stream: StreamKind) -> usize {
+        let options = self.options();
+        options
             .block_bytes
-            .unwrap_or(self.options().compression.block_bytes())
+            .unwrap_or(options.compression.block_bytes(stream))
     }
 
     pub(crate) fn begin_container(&self, stream: StreamKind) -> Building {

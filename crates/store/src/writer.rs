@@ -65,7 +65,7 @@ impl ChunkWriter {
         } else {
             1
         };
-        let sealing = Sealing::start(&session, threads)?;
+        let sealing = Sealing::start(&session, stream, threads)?;
         Ok(Self {
             session,
             stream,
@@ -162,7 +162,7 @@ impl ChunkWriter {
 
     /// Adds a new chunk to the open block of the open container.
     fn append(&mut self, fingerprint: Fingerprint, data: &[u8]) -> Result<ContainerId> {
-        let block_bytes = self.session.block_bytes();
+        let block_bytes = self.session.block_bytes(self.stream);
         if !self.raw.is_empty() && self.raw.len() + data.len() > block_bytes {
             self.close_block()?;
         }
@@ -256,7 +256,7 @@ struct Sealing {
 }
 
 impl Sealing {
-    fn start(session: &Arc<SessionState>, threads: usize) -> Result<Self> {
+    fn start(session: &Arc<SessionState>, stream: StreamKind, threads: usize) -> Result<Self> {
         let mut sealing = Self {
             session: Arc::clone(session),
             stored: Arc::default(),
@@ -267,13 +267,13 @@ impl Sealing {
             threads: Vec::new(),
         };
         if threads <= 1 {
-            sealing.inline = Some(Compressor::new(session.options().compression)?);
+            sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
             return Ok(sealing);
         }
         let (job_sender, jobs) = bounded(threads);
         let (finished_sender, finished) = bounded(1);
         for _ in 0..threads {
-            let compressor = Compressor::new(session.options().compression)?;
+            let compressor = Compressor::new(session.options().compression, stream)?;
             let (jobs, finished) = (jobs.clone(), finished_sender.clone());
             sealing.threads.push(std::thread::spawn(move || {
                 seal_blocks(&jobs, &finished, compressor)
