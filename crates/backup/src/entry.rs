@@ -108,6 +108,14 @@ pub enum Item {
 }
 
 impl Item {
+    /// The chunk, if it is no hole.
+    pub fn chunk(&self) -> Option<&ChunkRef> {
+        match self {
+            Item::Hole { .. } => None,
+            Item::Chunk { chunk, .. } => Some(chunk),
+        }
+    }
+
     /// Bytes of the file that it covers.
     pub fn span(&self) -> u64 {
         match *self {

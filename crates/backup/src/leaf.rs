@@ -3,7 +3,8 @@
 //! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`], whose decisions depend on paths and sizes of entries
 //! alone, so that a change in one folder leaves the leaves of others as they were: they deduplicate against the snapshot before.
 //! Columns, because neighbours resemble each other in each property and not across: names, times and inodes shrink to a few bytes,
-//! and what cannot shrink (fingerprints) lies together.
+//! and what cannot shrink (fingerprints) lies apart: in recipe chunks of some dozens of items, cut where a fingerprint says so, which a file set
+//! shares with every copy of itself. A tree of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
 
 mod cut;
 mod decode;
@@ -11,10 +12,12 @@ mod encode;
 pub mod recipe;
 
 pub use cut::Cutter;
-pub use decode::decode;
+pub use decode::{decode, decode_bare};
 pub use encode::encode;
 
-use crate::Entry;
+use onefold_store::ChunkRef;
+
+use crate::{Entry, Item};
 
 /// The version of the leaf format that is written.
 pub const VERSION: u8 = 1;
@@ -26,6 +29,17 @@ pub struct Leaf {
     pub runs: Vec<Run>,
     /// The entries, run by run.
     pub entries: Vec<Entry>,
+    /// The recipe chunks that hold, one after the other, the items of all files whose content has depth 0.
+    pub recipes: Vec<RecipeRef>,
+}
+
+/// A recipe chunk of a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecipeRef {
+    /// Where it is.
+    pub chunk: ChunkRef,
+    /// How many items it holds.
+    pub items: u32,
 }
 
 /// The entries of one folder within a leaf.
@@ -57,6 +71,14 @@ impl Leaf {
             .iter()
             .flat_map(|run| std::iter::repeat_n(run.folder.as_slice(), run.count));
         folders.zip(&self.entries)
+    }
+
+    /// The items of all files whose content has depth 0, in order.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        let contents = self.entries.iter().map(|entry| &entry.content);
+        contents
+            .filter(|content| content.depth == 0)
+            .flat_map(|content| &content.items)
     }
 
     /// (folder, name) of the first entry.

@@ -2,9 +2,10 @@
 
 use onefold_store::{ChunkReader, ChunkRef, RootId, Roots};
 
-use crate::snapshot::{Snapshot, Table, decode_table};
-use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Error, Result, path};
+use crate::leaf::{Leaf, decode_bare, recipe};
+use crate::snapshot::{LeafRef, Snapshot, Table, decode_table};
+use crate::tree::{Tree, Visit, visit_items};
+use crate::{Entry, Error, Item, Result, path};
 
 /// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk that an earlier snapshot
 /// has too is not gone into again.
@@ -42,7 +43,18 @@ fn for_each_ref(
         if seen(&leaf.chunk) {
             continue;
         }
-        for (_, entry) in read_leaf(leaf, reader)?.iter() {
+        let (decoded, _) = decode_bare(&reader.read(&leaf.chunk)?)?;
+        for recipe in &decoded.recipes {
+            visit(&recipe.chunk)?;
+            if !seen(&recipe.chunk) {
+                let items = recipe::decode(&reader.read(&recipe.chunk)?, 0)?;
+                items
+                    .iter()
+                    .filter_map(Item::chunk)
+                    .try_for_each(&mut *visit)?;
+            }
+        }
+        for entry in &decoded.entries {
             visit_items(&entry.content, reader, &mut |met, _| match met {
                 Visit::Hole(..) => Ok(true),
                 Visit::Data(chunk, _) => Ok(visit(&chunk).map(|()| true)?),
@@ -94,31 +106,78 @@ pub fn hurt(
     }
     let tree = Tree::open(snapshot, reader)?;
     for (i, leaf) in tree.leaves().iter().enumerate() {
-        let decoded = if is_lost(&leaf.chunk) {
+        let bare = if is_lost(&leaf.chunk) {
             None
         } else {
-            read_leaf(leaf, reader).ok()
+            read_bare(leaf, reader)
         };
-        let Some(decoded) = decoded else {
-            let next = tree.leaves().get(i + 1);
-            tell(Hurt::Entries(
-                path::join(&leaf.folder, &leaf.name),
-                next.map(|next| path::join(&next.folder, &next.name)),
-            ));
+        let Some((bare, counts)) = bare else {
+            let next = tree
+                .leaves()
+                .get(i + 1)
+                .map(|next| path::join(&next.folder, &next.name));
+            tell(Hurt::Entries(path::join(&leaf.folder, &leaf.name), next));
             continue;
         };
-        for (folder, entry) in decoded.iter() {
-            let mut lost = false;
-            let visited = visit_items(&entry.content, reader, &mut |met, _| {
-                if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = met {
-                    lost |= is_lost(&chunk);
-                }
-                Ok(!lost)
-            });
-            if lost || visited.is_err() {
+        let lost = lost_items(&bare, reader, is_lost);
+        let mut at = 0;
+        for ((folder, entry), count) in bare.iter().zip(counts) {
+            let own = at..at + count;
+            at = own.end;
+            let first = lost.partition_point(|item| *item < own.start);
+            if lost.get(first).is_some_and(|item| own.contains(item))
+                || is_hurt(entry, reader, is_lost)
+            {
                 tell(Hurt::File(path::join(folder, &entry.name)));
             }
         }
     }
     Ok(())
+}
+
+fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Option<(Leaf, Vec<u64>)> {
+    decode_bare(&reader.read(&leaf.chunk).ok()?).ok()
+}
+
+/// The numbers of a leaf's items that are lost, sorted.
+fn lost_items(
+    leaf: &Leaf,
+    reader: &mut ChunkReader,
+    is_lost: &mut dyn FnMut(&ChunkRef) -> bool,
+) -> Vec<u64> {
+    let mut lost = Vec::new();
+    let mut at = 0;
+    for recipe in &leaf.recipes {
+        let read = if is_lost(&recipe.chunk) {
+            None
+        } else {
+            reader.read(&recipe.chunk).ok()
+        };
+        let items = read.and_then(|bytes| recipe::decode(&bytes, 0).ok());
+        for i in 0..u64::from(recipe.items) {
+            let item = items.as_ref().and_then(|items| items.get(i as usize));
+            let is_whole = item.is_some_and(|item| !item.chunk().is_some_and(&mut *is_lost));
+            if !is_whole {
+                lost.push(at + i);
+            }
+        }
+        at += u64::from(recipe.items);
+    }
+    lost
+}
+
+/// Whether a content that stands in the leaf itself is hurt.
+fn is_hurt(
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    is_lost: &mut dyn FnMut(&ChunkRef) -> bool,
+) -> bool {
+    let mut lost = false;
+    let visited = visit_items(&entry.content, reader, &mut |met, _| {
+        if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = met {
+            lost |= is_lost(&chunk);
+        }
+        Ok(!lost)
+    });
+    lost || visited.is_err()
 }

@@ -79,9 +79,10 @@ impl Tree {
     }
 }
 
-/// Reads and decodes one leaf.
+/// Reads and decodes one leaf, contents included.
 pub fn read_leaf(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<Leaf> {
-    crate::leaf::decode(&reader.read(&leaf.chunk)?)
+    let bytes = reader.read(&leaf.chunk)?;
+    crate::leaf::decode(&bytes, &mut |chunk| recipe::decode(&reader.read(chunk)?, 0))
 }
 
 /// A place among a snapshot's entries. One leaf is in RAM at a time.

@@ -3,9 +3,9 @@
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ChunkWriter, Fingerprinter, WriteStats};
 
-use crate::leaf::{self, Cutter, Leaf};
+use crate::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
 use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table};
-use crate::{Entry, Result};
+use crate::{Entry, Item, Result};
 
 /// Leaves that are handed to the store at once: one index lookup for a megabyte of them.
 const LEAVES_AT_ONCE: usize = 16;
@@ -42,7 +42,7 @@ impl MetadataStream {
     /// The next entry in order.
     pub fn push(&mut self, folder: &[u8], entry: Entry) -> Result<()> {
         match self.cutter.push(folder, entry) {
-            Some(leaf) => self.leaf(&leaf),
+            Some(leaf) => self.leaf(leaf),
             None => Ok(()),
         }
     }
@@ -55,13 +55,15 @@ impl MetadataStream {
         Ok(refs[0])
     }
 
-    fn leaf(&mut self, leaf: &Leaf) -> Result<()> {
+    fn leaf(&mut self, mut leaf: Leaf) -> Result<()> {
+        leaf.recipes = self.recipes(&leaf)?;
         let Some((folder, name)) = leaf.first() else {
             return Ok(());
         };
-        let bytes = leaf::encode(leaf);
+        let bytes = leaf::encode(&leaf);
+        let fingerprint = self.fingerprinter.fingerprint(&bytes);
         self.pending.push(Pending {
-            fingerprint: self.fingerprinter.fingerprint(&bytes),
+            fingerprint,
             bytes,
             folder: folder.to_vec(),
             name: name.to_vec(),
@@ -71,6 +73,30 @@ impl MetadataStream {
         } else {
             Ok(())
         }
+    }
+
+    /// Stores the recipe chunks of a leaf's small files.
+    fn recipes(&mut self, leaf: &Leaf) -> Result<Vec<RecipeRef>> {
+        let items: Vec<Item> = leaf.items().copied().collect();
+        let groups = recipe::groups(&items);
+        let bytes: Vec<Vec<u8>> = groups
+            .iter()
+            .map(|group| recipe::encode(group, 0))
+            .collect();
+        let chunks: Vec<_> = bytes
+            .iter()
+            .map(|bytes| (self.fingerprinter.fingerprint(bytes), &bytes[..]))
+            .collect();
+        let mut refs = Vec::with_capacity(chunks.len());
+        self.writer.write(&chunks, &mut refs)?;
+        Ok(refs
+            .into_iter()
+            .zip(groups)
+            .map(|(chunk, group)| RecipeRef {
+                chunk,
+                items: group.len() as u32,
+            })
+            .collect())
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -93,7 +119,7 @@ impl MetadataStream {
     /// Everything durable; where the leaves are.
     pub fn finish(mut self) -> Result<(Table, WriteStats)> {
         if let Some(leaf) = self.cutter.finish() {
-            self.leaf(&leaf)?;
+            self.leaf(leaf)?;
         }
         self.flush()?;
         let leaves = std::mem::take(&mut self.leaves);

@@ -45,8 +45,13 @@ fn weight(entry: &Entry) -> u64 {
         .iter()
         .map(|(name, value)| name.len() + value.len())
         .sum();
-    24 + (entry.name.len() / 2 + entry.target.len() + xattrs / 4 + 34 * entry.content.items.len())
-        as u64
+    let content = &entry.content.items;
+    let items = if entry.content.depth > 0 {
+        40 * content.len()
+    } else {
+        content.len() / 2
+    };
+    24 + (entry.name.len() / 2 + entry.target.len() + xattrs / 4 + items) as u64
 }
 
 /// FNV-1a with a finishing mix: quick, and uniform enough to draw lots with.

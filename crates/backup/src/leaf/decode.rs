@@ -1,42 +1,72 @@
 //! From a leaf's bytes back to entries. Any bytes give a leaf or an error; nothing is allocated beyond what the bytes pay for.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use onefold_store::ContainerId;
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ContainerId};
 
-use super::{COLUMNS, Column, Leaf, Run, VERSION, recipe};
-use crate::path::{folder_is_safe, name_is_safe};
+use super::{COLUMNS, Column, Leaf, RecipeRef, Run, VERSION, recipe};
+use crate::path::{folder_is_safe, name_is_safe, show};
 use crate::wire::Reader;
-use crate::{Entry, Flags, Kind, Owner, Result, Time, Xattrs};
+use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, Time, Xattrs};
 
-/// The leaf that `bytes` hold. Names and folders are checked: none can lead out of its folder.
-pub fn decode(bytes: &[u8]) -> Result<Leaf> {
+/// Reads a recipe chunk's items.
+pub type ReadRecipe<'a> = &'a mut dyn FnMut(&ChunkRef) -> Result<Vec<Item>>;
+
+/// The leaf that `bytes` hold, contents included: recipe chunks are read through `read`.
+/// Names and folders are checked: none can lead out of its folder.
+pub fn decode(bytes: &[u8], read: ReadRecipe<'_>) -> Result<Leaf> {
+    decode_with(bytes, Some(read)).map(|(leaf, _)| leaf)
+}
+
+/// The leaf without the contents of files at depth 0, and how many items of its recipe chunks each entry has.
+pub fn decode_bare(bytes: &[u8]) -> Result<(Leaf, Vec<u64>)> {
+    decode_with(bytes, None)
+}
+
+fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<u64>)> {
     let mut reader = Reader::new("leaf", bytes);
     let version = reader.u8()?;
     if version != VERSION {
         return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
     }
+    let ctime_from_mtime = match reader.u8()? {
+        0 => false,
+        1 => true,
+        n => return Err(reader.fail(format_args!("base {n} of change times"))),
+    };
     let entries = reader.count()?;
     let runs = read_runs(&mut reader, entries)?;
     let tables = Tables::read(&mut reader)?;
+    let recipes = read_recipes(&mut reader, &tables.containers)?;
     let mut columns = Vec::with_capacity(COLUMNS);
     for _ in 0..COLUMNS {
         columns.push(reader.column("leaf")?);
     }
     reader.end()?;
+    let feed = Feed {
+        recipes: recipes.clone().into(),
+        items: VecDeque::new(),
+        read,
+    };
     let mut rows = Rows {
         tables,
         columns,
+        feed,
+        ctime_from_mtime,
         mtime: Time::default(),
         ctime: Time::default(),
         inode: 0,
         device: 0,
+        counts: Vec::new(),
     };
     let mut leaf = Leaf {
         entries: Vec::with_capacity(entries.min(1 << 16)),
-        runs: Vec::new(),
+        runs,
+        recipes,
     };
-    for run in &runs {
+    for run in &leaf.runs {
         let mut before = Vec::new();
         for _ in 0..run.count {
             let entry = rows.next(&before)?;
@@ -44,9 +74,9 @@ pub fn decode(bytes: &[u8]) -> Result<Leaf> {
             leaf.entries.push(entry);
         }
     }
-    rows.columns.iter().try_for_each(|column| column.end())?;
-    leaf.runs = runs;
-    Ok(leaf)
+    rows.columns.iter().try_for_each(Reader::end)?;
+    rows.feed.end(&reader)?;
+    Ok((leaf, rows.counts))
 }
 
 fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
@@ -60,7 +90,7 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
             .ok_or_else(|| reader.fail("shares more than the folder before has"))?;
         let folder = [start, reader.bytes()?].concat();
         if !folder_is_safe(&folder) {
-            return Err(reader.fail(format_args!("folder {:?}", crate::path::show(&folder))));
+            return Err(reader.fail(format_args!("folder {:?}", show(&folder))));
         }
         let count: usize = reader.small()?;
         left = left
@@ -110,16 +140,83 @@ impl Tables {
     }
 }
 
-struct Rows<'a> {
+fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<Vec<RecipeRef>> {
+    let count = reader.count()?;
+    let mut recipes = Vec::new();
+    for _ in 0..count {
+        let number: usize = reader.small()?;
+        let container = number.checked_sub(1).and_then(|i| containers.get(i));
+        let container = *container.ok_or_else(|| {
+            reader.fail(format_args!("container {number} of {}", containers.len()))
+        })?;
+        let chunk = ChunkRef {
+            fingerprint: Fingerprint([0; 32]),
+            container,
+            len: reader.small()?,
+        };
+        recipes.push(RecipeRef {
+            chunk,
+            items: reader.small()?,
+        });
+    }
+    for recipe in &mut recipes {
+        recipe.chunk.fingerprint = Fingerprint(reader.array()?);
+    }
+    Ok(recipes)
+}
+
+/// Gives the items of recipe chunks one after the other, where contents are wanted.
+struct Feed<'r> {
+    recipes: VecDeque<RecipeRef>,
+    items: VecDeque<Item>,
+    read: Option<ReadRecipe<'r>>,
+}
+
+impl Feed<'_> {
+    /// The next `count` items.
+    fn take(&mut self, count: u64, reader: &Reader<'_>) -> Result<Vec<Item>> {
+        let Some(read) = &mut self.read else {
+            return Ok(Vec::new());
+        };
+        while (self.items.len() as u64) < count {
+            let recipe = self.recipes.pop_front();
+            let recipe =
+                recipe.ok_or_else(|| reader.fail("more items than the recipe chunks hold"))?;
+            let items = read(&recipe.chunk)?;
+            if items.len() != recipe.items as usize {
+                return Err(reader.fail(format_args!(
+                    "a recipe chunk of {} items, expected {}",
+                    items.len(),
+                    recipe.items
+                )));
+            }
+            self.items.extend(items);
+        }
+        Ok(self.items.drain(..count as usize).collect())
+    }
+
+    fn end(&self, reader: &Reader<'_>) -> Result<()> {
+        match self.read.is_none() || self.items.is_empty() && self.recipes.is_empty() {
+            true => Ok(()),
+            false => Err(reader.fail("recipe chunks hold items of no file")),
+        }
+    }
+}
+
+struct Rows<'a, 'r> {
     tables: Tables,
     columns: Vec<Reader<'a>>,
+    feed: Feed<'r>,
+    ctime_from_mtime: bool,
+    /// Items of recipe chunks, per entry.
+    counts: Vec<u64>,
     mtime: Time,
     ctime: Time,
     inode: u64,
     device: u64,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Rows<'a, '_> {
     fn column(&mut self, column: Column) -> &mut Reader<'a> {
         &mut self.columns[column as usize]
     }
@@ -127,25 +224,15 @@ impl<'a> Rows<'a> {
     fn next(&mut self, before: &[u8]) -> Result<Entry> {
         let name = self.name(before)?;
         let mode: u16 = self.column(Column::Modes).small()?;
-        let kind = Kind::from_u8((mode >> 12) as u8).ok_or_else(|| {
-            self.column(Column::Modes)
-                .fail(format_args!("kind {}", mode >> 12))
+        let kind = Kind::from_u8((mode >> 12) as u8);
+        let kind = kind.ok_or_else(|| {
+            let column = self.column(Column::Modes);
+            column.fail(format_args!("kind {}", mode >> 12))
         })?;
         let mut entry = Entry::new(name, kind);
         entry.mode = mode & 0xfff;
         entry.owner = self.owner()?;
-        entry.mtime = advance(
-            &mut self.mtime,
-            &mut self.columns,
-            Column::MtimeSecs,
-            Column::MtimeNanos,
-        )?;
-        entry.ctime = advance(
-            &mut self.ctime,
-            &mut self.columns,
-            Column::CtimeSecs,
-            Column::CtimeNanos,
-        )?;
+        self.times(&mut entry)?;
         self.inode = self
             .inode
             .wrapping_add(self.column(Column::Inodes).signed()? as u64);
@@ -156,7 +243,8 @@ impl<'a> Rows<'a> {
         entry.links = self.column(Column::Links).varint()?;
         entry.flags = Flags(self.column(Column::Flags).small()?);
         entry.xattrs = self.xattrs()?;
-        self.special(&mut entry)?;
+        let items = self.special(&mut entry)?;
+        self.counts.push(items);
         Ok(entry)
     }
 
@@ -169,11 +257,14 @@ impl<'a> Rows<'a> {
         let name = [start, self.column(Column::Names).take(own)?].concat();
         match name_is_safe(&name) && name.as_slice() > before {
             true => Ok(name),
-            false => Err(self.column(Column::Names).fail(format_args!(
-                "name {:?} after {:?}",
-                crate::path::show(&name),
-                crate::path::show(before)
-            ))),
+            false => {
+                let column = self.column(Column::Names);
+                Err(column.fail(format_args!(
+                    "name {:?} after {:?}",
+                    show(&name),
+                    show(before)
+                )))
+            }
         }
     }
 
@@ -186,6 +277,18 @@ impl<'a> Rows<'a> {
         })
     }
 
+    fn times(&mut self, entry: &mut Entry) -> Result<()> {
+        let columns = &mut self.columns;
+        entry.mtime = after(self.mtime, columns, Column::MtimeSecs, Column::MtimeNanos)?;
+        let base = match self.ctime_from_mtime {
+            true => entry.mtime,
+            false => self.ctime,
+        };
+        entry.ctime = after(base, columns, Column::CtimeSecs, Column::CtimeNanos)?;
+        (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
+        Ok(())
+    }
+
     fn xattrs(&mut self) -> Result<Arc<Xattrs>> {
         let number: usize = self.column(Column::XattrIndexes).small()?;
         let xattrs = self.tables.xattrs.get(number).cloned();
@@ -195,19 +298,12 @@ impl<'a> Rows<'a> {
         })
     }
 
-    fn special(&mut self, entry: &mut Entry) -> Result<()> {
+    /// What only some kinds have; gives how many items come from recipe chunks.
+    fn special(&mut self, entry: &mut Entry) -> Result<u64> {
         match entry.kind {
             Kind::File => {
                 entry.size = self.column(Column::Sizes).varint()?;
-                let (shapes, fingerprints) =
-                    self.columns.split_at_mut(Column::Fingerprints as usize);
-                let shapes = &mut shapes[Column::Shapes as usize];
-                entry.content = recipe::read_content(
-                    entry.size,
-                    &self.tables.containers,
-                    shapes,
-                    &mut fingerprints[0],
-                )?;
+                return self.content(entry);
             }
             Kind::Symlink => entry.target = self.column(Column::Special).bytes()?.to_vec(),
             Kind::CharDevice | Kind::BlockDevice => {
@@ -215,22 +311,46 @@ impl<'a> Rows<'a> {
             }
             Kind::Dir | Kind::Fifo | Kind::Socket => {}
         }
-        Ok(())
+        Ok(0)
+    }
+
+    fn content(&mut self, entry: &mut Entry) -> Result<u64> {
+        let (columns, fingerprints) = self.columns.split_at_mut(Column::Fingerprints as usize);
+        let shapes = &mut columns[Column::Shapes as usize];
+        let head = shapes.varint()?;
+        let (depth, count) = ((head & 15) as u8, head >> 4);
+        let items = match depth {
+            0 => self.feed.take(count, shapes)?,
+            _ => recipe::read_nodes(
+                count,
+                depth,
+                &self.tables.containers,
+                shapes,
+                &mut fingerprints[0],
+            )?,
+        };
+        entry.content = Content { depth, items };
+        let items = &entry.content.items;
+        let sum = items
+            .iter()
+            .try_fold(0u64, |sum, item| sum.checked_add(item.span()));
+        if (depth > 0 || self.feed.read.is_some()) && sum != Some(entry.size) {
+            return Err(shapes.fail(format_args!(
+                "items cover {sum:?} bytes of a file of {}",
+                entry.size
+            )));
+        }
+        Ok(if depth == 0 { count } else { 0 })
     }
 }
 
-fn advance(
-    time: &mut Time,
-    columns: &mut [Reader<'_>],
-    secs: Column,
-    nanos: Column,
-) -> Result<Time> {
-    time.secs = time.secs.wrapping_add(columns[secs as usize].signed()?);
+fn after(base: Time, columns: &mut [Reader<'_>], secs: Column, nanos: Column) -> Result<Time> {
+    let secs = base.secs.wrapping_add(columns[secs as usize].signed()?);
     let column = &mut columns[nanos as usize];
-    let sum = column.signed()?.checked_add(i64::from(time.nanos));
-    time.nanos = sum
+    let sum = column.signed()?.checked_add(i64::from(base.nanos));
+    let nanos = sum
         .and_then(|n| u32::try_from(n).ok())
         .filter(|n| *n < 1_000_000_000)
         .ok_or_else(|| column.fail("nanoseconds of no second"))?;
-    Ok(*time)
+    Ok(Time { secs, nanos })
 }

@@ -5,11 +5,21 @@ use std::hash::Hash;
 
 use super::{COLUMNS, Column, Leaf, VERSION, recipe};
 use crate::wire::{put, put_bytes, zigzag};
-use crate::{Entry, Kind, Owner, Time, Xattrs};
+use crate::{Content, Entry, Kind, Owner, Time, Xattrs};
 
-/// The leaf's bytes. Equal leaves give equal bytes.
+/// The leaf's bytes. Equal leaves give equal bytes. What is in `leaf.recipes` is not written again.
 pub fn encode(leaf: &Leaf) -> Vec<u8> {
-    let mut encoder = Encoder::default();
+    // Freshly written files have both times alike; in older trees each time resembles its neighbour's.
+    let alike = leaf
+        .entries
+        .iter()
+        .filter(|entry| entry.mtime == entry.ctime)
+        .count();
+    let ctime_from_mtime = alike * 2 > leaf.entries.len();
+    let mut encoder = Encoder {
+        ctime_from_mtime,
+        ..Encoder::default()
+    };
     let mut entries = leaf.entries.iter();
     for run in &leaf.runs {
         let mut before: &[u8] = b"";
@@ -53,6 +63,7 @@ struct Encoder<'a> {
     containers: recipe::Containers,
     mtime: Time,
     ctime: Time,
+    ctime_from_mtime: bool,
     inode: u64,
     device: u64,
 }
@@ -107,13 +118,18 @@ impl<'a> Encoder<'a> {
             Column::MtimeNanos,
             zigzag(i64::from(entry.mtime.nanos) - i64::from(self.mtime.nanos)),
         );
+        let base = if self.ctime_from_mtime {
+            entry.mtime
+        } else {
+            self.ctime
+        };
         self.column(
             Column::CtimeSecs,
-            zigzag(entry.ctime.secs.wrapping_sub(self.ctime.secs)),
+            zigzag(entry.ctime.secs.wrapping_sub(base.secs)),
         );
         self.column(
             Column::CtimeNanos,
-            zigzag(i64::from(entry.ctime.nanos) - i64::from(self.ctime.nanos)),
+            zigzag(i64::from(entry.ctime.nanos) - i64::from(base.nanos)),
         );
         (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
     }
@@ -122,16 +138,22 @@ impl<'a> Encoder<'a> {
         match entry.kind {
             Kind::File => {
                 self.column(Column::Sizes, entry.size);
-                let shapes = &mut self.columns[Column::Shapes as usize];
-                let mut fingerprints = Vec::new();
-                recipe::put_content(
-                    &entry.content,
-                    entry.size,
-                    &mut self.containers,
-                    shapes,
-                    &mut fingerprints,
+                let Content { depth, items } = &entry.content;
+                self.column(
+                    Column::Shapes,
+                    (items.len() as u64) << 4 | u64::from(*depth),
                 );
-                self.columns[Column::Fingerprints as usize].append(&mut fingerprints);
+                if *depth > 0 {
+                    let shapes = &mut self.columns[Column::Shapes as usize];
+                    let mut fingerprints = Vec::new();
+                    recipe::put_nodes(
+                        &entry.content,
+                        &mut self.containers,
+                        shapes,
+                        &mut fingerprints,
+                    );
+                    self.columns[Column::Fingerprints as usize].append(&mut fingerprints);
+                }
             }
             Kind::Symlink => put_bytes(&mut self.columns[Column::Special as usize], &entry.target),
             Kind::CharDevice | Kind::BlockDevice => self.column(Column::Special, entry.rdev),
@@ -139,8 +161,9 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn assemble(self, leaf: &Leaf) -> Vec<u8> {
-        let mut out = vec![VERSION];
+    fn assemble(mut self, leaf: &Leaf) -> Vec<u8> {
+        let recipes = self.recipes(leaf);
+        let mut out = vec![VERSION, u8::from(self.ctime_from_mtime)];
         put(&mut out, leaf.entries.len() as u64);
         put_runs(&mut out, leaf);
         put(&mut out, self.owners.values.len() as u64);
@@ -154,9 +177,27 @@ impl<'a> Encoder<'a> {
             .iter()
             .for_each(|xattrs| put_xattrs(&mut out, xattrs));
         self.containers.put(&mut out);
+        out.extend_from_slice(&recipes);
         self.columns
             .iter()
             .for_each(|column| put_bytes(&mut out, column));
+        out
+    }
+}
+
+impl Encoder<'_> {
+    /// The list of recipe chunks: count, then container, length and items of each, then all fingerprints.
+    fn recipes(&mut self, leaf: &Leaf) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, leaf.recipes.len() as u64);
+        for recipe in &leaf.recipes {
+            put(&mut out, self.containers.number(recipe.chunk.container));
+            put(&mut out, u64::from(recipe.chunk.len));
+            put(&mut out, u64::from(recipe.items));
+        }
+        leaf.recipes
+            .iter()
+            .for_each(|recipe| out.extend_from_slice(&recipe.chunk.fingerprint.0));
         out
     }
 }

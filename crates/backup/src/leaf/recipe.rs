@@ -30,14 +30,7 @@ pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
     let mut containers = Containers::default();
     let (mut shapes, mut fingerprints) = (Vec::new(), Vec::new());
     for item in items {
-        put_item(
-            item,
-            depth,
-            true,
-            &mut containers,
-            &mut shapes,
-            &mut fingerprints,
-        );
+        put_item(item, depth, &mut containers, &mut shapes, &mut fingerprints);
     }
     let mut out = vec![VERSION, depth];
     put(&mut out, items.len() as u64);
@@ -63,7 +56,7 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     let containers = Containers::read(&mut reader)?;
     let mut shapes = reader.column("recipe")?;
     let items = (0..count)
-        .map(|_| read_item(&mut shapes, &mut reader, depth, &containers, None))
+        .map(|_| read_item(&mut shapes, &mut reader, depth, &containers))
         .collect::<Result<_>>()?;
     shapes.end()?;
     reader.end()?;
@@ -72,6 +65,31 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
 
 /// Stores the bytes of a recipe chunk and says where they went.
 pub type Store<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<ChunkRef>;
+
+/// Items of small files go into recipe chunks of at least so many,
+const GROUP_ITEMS_MIN: usize = 16;
+/// at most so many,
+const GROUP_ITEMS_MAX: usize = 512;
+/// and past the minimum one in so many items ends a chunk: a mean of 64, about 2.3 KB. A chunk costs about 120 bytes in leaf, descriptor and
+/// index; larger ones are shared less.
+const GROUP_ITEMS_STEP: u64 = 48;
+
+/// Cuts a leaf's items into groups, each a recipe chunk. Cuts depend on the items since the last cut alone.
+pub fn groups(items: &[Item]) -> Vec<&[Item]> {
+    let mut groups = Vec::new();
+    let mut start = 0;
+    for (i, item) in items.iter().enumerate() {
+        let len = i + 1 - start;
+        if len >= GROUP_ITEMS_MAX || len >= GROUP_ITEMS_MIN && ends_chunk(item, GROUP_ITEMS_STEP) {
+            groups.push(&items[start..=i]);
+            start = i + 1;
+        }
+    }
+    if start < items.len() {
+        groups.push(&items[start..]);
+    }
+    groups
+}
 
 /// Turns a file's items into its content: stores recipe chunks through `store` as they fill, so that RAM stays bounded whatever the file.
 #[derive(Default)]
@@ -102,8 +120,8 @@ impl Builder {
         }
         let layer = &mut self.layers[depth];
         layer.push(item);
-        let ends =
-            layer.len() >= CHUNK_ITEMS_MAX || layer.len() >= CHUNK_ITEMS_MIN && ends_chunk(&item);
+        let ends = layer.len() >= CHUNK_ITEMS_MAX
+            || layer.len() >= CHUNK_ITEMS_MIN && ends_chunk(&item, CHUNK_ITEMS_STEP);
         if ends {
             self.flush(depth, store)
         } else {
@@ -137,10 +155,10 @@ impl Builder {
     }
 }
 
-fn ends_chunk(item: &Item) -> bool {
+fn ends_chunk(item: &Item, step: u64) -> bool {
     match item {
         Item::Hole { .. } => false,
-        Item::Chunk { chunk, .. } => chunk.fingerprint.prefix() < u64::MAX / CHUNK_ITEMS_STEP,
+        Item::Chunk { chunk, .. } => chunk.fingerprint.prefix() < u64::MAX / step,
     }
 }
 
@@ -152,7 +170,7 @@ pub struct Containers {
 }
 
 impl Containers {
-    fn number(&mut self, id: ContainerId) -> u64 {
+    pub(crate) fn number(&mut self, id: ContainerId) -> u64 {
         *self.numbers.entry(id).or_insert_with(|| {
             self.ids.push(id);
             self.ids.len() as u64
@@ -176,68 +194,40 @@ impl Containers {
     }
 }
 
-/// Appends a file's content: depth and count of items in one number, then each item; the last item's span follows from the file's size.
-pub(crate) fn put_content(
+/// Appends the items of a content of depth > 0, which stand in the leaf itself.
+pub(crate) fn put_nodes(
     content: &Content,
-    size: u64,
     containers: &mut Containers,
     shapes: &mut Vec<u8>,
     fingerprints: &mut Vec<u8>,
 ) {
-    debug_assert_eq!(content.items.iter().map(Item::span).sum::<u64>(), size);
-    put(
-        shapes,
-        (content.items.len() as u64) << 4 | u64::from(content.depth),
-    );
-    for (i, item) in content.items.iter().enumerate() {
-        let is_last = i + 1 == content.items.len();
-        put_item(
-            item,
-            content.depth,
-            !is_last,
-            containers,
-            shapes,
-            fingerprints,
-        );
+    for item in &content.items {
+        put_item(item, content.depth, containers, shapes, fingerprints);
     }
 }
 
-/// Reads a file's content of `size` bytes.
-pub(crate) fn read_content(
-    size: u64,
+/// Reads `count` items of depth > 0.
+pub(crate) fn read_nodes(
+    count: u64,
+    depth: u8,
     containers: &[ContainerId],
     shapes: &mut Reader<'_>,
     fingerprints: &mut Reader<'_>,
-) -> Result<Content> {
-    let head = shapes.varint()?;
-    let depth = (head & 15) as u8;
-    let count = head >> 4;
+) -> Result<Vec<Item>> {
     if count > shapes.left() as u64 || depth > DEPTH_MAX {
         return Err(shapes.fail(format_args!(
             "{count} items at depth {depth}, {} bytes left",
             shapes.left()
         )));
     }
-    let mut items = Vec::with_capacity(count as usize);
-    let mut left = size;
-    for i in 0..count {
-        let known = (i + 1 == count).then_some(left);
-        let item = read_item(shapes, fingerprints, depth, containers, known)?;
-        left = left
-            .checked_sub(item.span())
-            .ok_or_else(|| shapes.fail("items are longer than the file"))?;
-        items.push(item);
-    }
-    match left {
-        0 => Ok(Content { depth, items }),
-        _ => Err(shapes.fail(format_args!("items are {left} bytes shorter than the file"))),
-    }
+    (0..count)
+        .map(|_| read_item(shapes, fingerprints, depth, containers))
+        .collect()
 }
 
 fn put_item(
     item: &Item,
     depth: u8,
-    with_span: bool,
     containers: &mut Containers,
     shapes: &mut Vec<u8>,
     fingerprints: &mut Vec<u8>,
@@ -252,9 +242,7 @@ fn put_item(
             }
         }
     }
-    if with_span {
-        put(shapes, item.span());
-    }
+    put(shapes, item.span());
 }
 
 fn read_item(
@@ -262,12 +250,11 @@ fn read_item(
     fingerprints: &mut Reader<'_>,
     depth: u8,
     containers: &[ContainerId],
-    known_span: Option<u64>,
 ) -> Result<Item> {
     let number: usize = shapes.small()?;
     if number == 0 {
         return Ok(Item::Hole {
-            len: span(shapes, known_span)?,
+            len: shapes.varint()?,
         });
     }
     let container = containers
@@ -279,7 +266,7 @@ fn read_item(
     } else {
         None
     };
-    let span = span(shapes, known_span)?;
+    let span = shapes.varint()?;
     let len = match chunk_len {
         Some(len) => len,
         None => {
@@ -294,8 +281,4 @@ fn read_item(
         },
         span,
     })
-}
-
-fn span(shapes: &mut Reader<'_>, known: Option<u64>) -> Result<u64> {
-    known.map_or_else(|| shapes.varint(), Ok)
 }
