@@ -15,6 +15,7 @@ use rustix::{
     io::Errno,
 };
 
+use super::turns::{Turns, Way};
 use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result,
     aligned::{is_misaligned, whole_pages, write_pages},
@@ -37,6 +38,7 @@ pub struct FileDisk {
     batching: Batching,
     /// A handle past the page cache, once a large write has asked for it; `None` where the file system has none.
     direct: OnceLock<Option<File>>,
+    turns: Turns,
 }
 
 impl FileDisk {
@@ -74,6 +76,7 @@ impl FileDisk {
             sync_failed: AtomicBool::new(false),
             batching: Batching::default(),
             direct: OnceLock::new(),
+            turns: Turns::default(),
         })
     }
 
@@ -102,7 +105,10 @@ impl FileDisk {
         let (head, tail) = (&data[..pages.start], &data[pages.end..]);
         self.write_cached(head, offset)?;
         let at = offset + pages.start as u64;
-        match write_pages(direct, &data[pages.clone()], at) {
+        let turn = self.turns.take(Way::Direct);
+        let written = write_pages(direct, &data[pages.clone()], at);
+        drop(turn);
+        match written {
             Err(e) if is_misaligned(&e) => self.write_cached(&data[pages.clone()], at)?,
             done => done.map_err(|e| self.fail("write", e).at(at))?,
         }
@@ -110,6 +116,7 @@ impl FileDisk {
     }
 
     fn write_cached(&self, data: &[u8], offset: u64) -> Result<()> {
+        let _turn = self.turns.take(Way::Cached);
         self.file
             .write_all_at(data, offset)
             .map_err(|e| self.fail("write", e).at(offset))

@@ -6,6 +6,7 @@
 
 mod dir;
 mod disk;
+mod turns;
 
 pub use dir::FileDir;
 pub use disk::FileDisk;

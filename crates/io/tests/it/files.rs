@@ -39,3 +39,54 @@ fn links_and_folders_are_not_opened_as_disks() {
     assert_eq!(dir.open("link").err().unwrap().kind, ErrorKind::Device);
     assert_eq!(dir.open("sub").err().unwrap().kind, ErrorKind::Device);
 }
+
+/// Threads write neighbouring pieces, large ones past the page cache and small ones through it, while others read them.
+fn mixed_writers(dir: &FileDir) {
+    const PIECE: usize = 300_001;
+    const ROUNDS: usize = 6;
+    let disk = dir.create("mixed").unwrap();
+    disk.write_at(&vec![9; PIECE * 8 * ROUNDS], 0).unwrap();
+    disk.sync().unwrap();
+    let at = |round: usize, thread: usize| (round * 8 + thread) * PIECE;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let disk = &disk;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let small = at(round, thread * 2);
+                    for i in 0..PIECE / 10_000 {
+                        let bytes = vec![thread as u8; 10_000];
+                        disk.write_at(&bytes, (small + i * 10_000) as u64).unwrap();
+                    }
+                    disk.write_at(&[thread as u8], (small + PIECE - 1) as u64)
+                        .unwrap();
+                    let bytes = vec![thread as u8 + 100; PIECE];
+                    disk.write_at(&bytes, at(round, thread * 2 + 1) as u64)
+                        .unwrap();
+                    disk.read_at(&mut vec![0; 2 * PIECE], small as u64).unwrap();
+                    disk.sync().unwrap();
+                }
+            });
+        }
+    });
+    for (round, thread) in (0..ROUNDS).flat_map(|round| (0..4).map(move |thread| (round, thread))) {
+        let mut bytes = vec![0; 2 * PIECE];
+        disk.read_at(&mut bytes, at(round, thread * 2) as u64)
+            .unwrap();
+        assert!(bytes[..300_000].iter().all(|byte| *byte == thread as u8));
+        assert_eq!(bytes[PIECE - 1], thread as u8);
+        assert!(
+            bytes[PIECE..]
+                .iter()
+                .all(|byte| *byte == thread as u8 + 100)
+        );
+    }
+    dir.remove("mixed").unwrap();
+}
+
+#[test]
+fn writers_past_the_cache_and_through_it_do_not_hurt_each_other() {
+    let (_temp, dir) = folder();
+    mixed_writers(&dir);
+    mixed_writers(&dir.direct());
+}
