@@ -7,6 +7,8 @@ use onefold_io::{
     sim::{Faults, SimDir, When},
 };
 
+use proptest::prelude::*;
+
 use crate::conformance::contents;
 
 const SEEDS: std::ops::Range<u64> = 0..200;
@@ -425,4 +427,76 @@ fn threads_share_a_device() {
         }
     });
     assert_eq!(dir.list().unwrap().len(), 200);
+}
+
+/// Bytes that a crash may leave at each place of a disk.
+#[derive(Clone, Default)]
+struct Possible {
+    durable: Vec<u8>,
+    pending: Vec<(usize, Vec<u8>)>,
+}
+
+impl Possible {
+    fn live(&self) -> Vec<u8> {
+        let mut live = self.durable.clone();
+        for (at, bytes) in &self.pending {
+            live.resize(live.len().max(at + bytes.len()), 0);
+            live[*at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        live
+    }
+
+    fn check(&self, found: &[u8]) {
+        let longest = self.live().len();
+        assert!((self.durable.len()..=longest).contains(&found.len()));
+        for (i, byte) in self.durable.iter().enumerate() {
+            let pending = |(at, bytes): &(usize, Vec<u8>)| {
+                i.checked_sub(*at).and_then(|i| bytes.get(i).copied())
+            };
+            let possible = found[i] == *byte
+                || self
+                    .pending
+                    .iter()
+                    .filter_map(pending)
+                    .any(|b| b == found[i]);
+            assert!(possible, "byte {i} is {}", found[i]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40 * scale()))]
+    /// Each step writes `len` bytes of `byte` at `at` of one of three disks, and may sync it.
+    #[test]
+    fn a_crash_leaves_each_byte_as_it_was_or_as_it_was_written(
+        steps in proptest::collection::vec((0..3usize, 0..3000usize, 1..3000usize, any::<u8>(), proptest::bool::weighted(0.3)), 1..25),
+        seed in any::<u64>(),
+    ) {
+        let dir = SimDir::new(seed);
+        let names = ["a", "b", "c"];
+        let disks = names.map(|name| dir.create(name).unwrap());
+        dir.sync().unwrap();
+        let mut twins = [(); 3].map(|()| Possible::default());
+        for (i, at, len, byte, sync) in steps {
+            disks[i].write_at(&vec![byte; len], at as u64).unwrap();
+            twins[i].pending.push((at, vec![byte; len]));
+            if sync {
+                disks[i].sync().unwrap();
+                twins[i] = Possible { durable: twins[i].live(), pending: Vec::new() };
+            }
+        }
+        for (name, twin) in names.iter().zip(&twins) {
+            twin.check(&read(&dir.crash_image(seed), name).unwrap());
+            prop_assert_eq!(&read(&dir.crash_image(0), name).unwrap(), &twin.durable);
+            prop_assert_eq!(read(&dir.crash_image(1), name).unwrap(), twin.live());
+        }
+    }
+}
+
+/// How many times more cases than by default: `ONEFOLD_TEST_SCALE`.
+fn scale() -> u32 {
+    std::env::var("ONEFOLD_TEST_SCALE")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1)
 }
