@@ -67,7 +67,8 @@ pub fn run() -> Result<(), String> {
     Ok(())
 }
 
-fn cargo(args: &[&str]) -> Result<(), String> {
+/// Runs cargo and says so.
+pub fn cargo(args: &[&str]) -> Result<(), String> {
     step(
         &format!("cargo {}", args.join(" ")),
         Command::new("cargo").args(args),

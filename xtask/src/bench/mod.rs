@@ -1,12 +1,16 @@
 //! Benchmarks: each prints machine, seed and versions beside its figures, and compares in one run.
 
+mod backup;
 mod index;
+mod report;
 
 use clap::Subcommand;
 
 /// What to measure.
 #[derive(Subcommand)]
 pub enum Bench {
+    /// Onefold and other backup programs on the same data: wall, CPU, peak RSS, repository size, stage by stage.
+    Backup(backup::BackupArgs),
     /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
     Index(index::IndexArgs),
 }
@@ -15,6 +19,7 @@ impl Bench {
     /// Runs it.
     pub fn run(self) -> Result<(), String> {
         match self {
+            Bench::Backup(args) => backup::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
         }
     }

@@ -1,0 +1,385 @@
+//! `cargo xtask bench backup`: onefold and its peers, in alternation, on the same data, the same disk, in one run.
+//!
+//! Each program starts with an empty repository and goes through the stages in order. Before each stage dirty pages are written and
+//! the page cache is dropped. Wall, CPU and peak RSS are the command's own with all its children; CPU that others used meanwhile is shown,
+//! so that a disturbed figure is recognised. Restores are compared with their source byte by byte in the first round.
+
+mod compare;
+mod measure;
+mod rates;
+mod results;
+mod sets;
+mod tools;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use measure::Measured;
+use results::{Results, Row};
+use tools::{HOW_TO_GET_PEERS, Place, STAGES, Stage, TOOLS, Tool};
+
+/// What to compare.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = HOW_TO_GET_PEERS)]
+pub struct BackupArgs {
+    /// Folder for data sets and repositories, on the disk to measure.
+    #[arg(long, default_value = "target/bench")]
+    data: PathBuf,
+    /// Size of the sets; 1 is about 2 GB each.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Seed of the unique bytes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Sets to use: D1 (many small files), D2 (disk images), D3 (unique bytes), D4 (tar streams).
+    #[arg(long, value_delimiter = ',', default_values = sets::NAMES)]
+    sets: Vec<String>,
+    /// Tools to run, as the table names them. Default: all that are there but onefold-max.
+    #[arg(long, alias = "only", value_delimiter = ',')]
+    tools: Vec<String>,
+    /// Stages to measure: first, same, reread, reread-cached, restore, check, prune. The first is always run.
+    #[arg(long, value_delimiter = ',')]
+    stages: Vec<String>,
+    /// Rounds; figures are medians.
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// A folder with peers, looked into before PATH.
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// The program to measure. Default: this workspace's, built for release.
+    #[arg(long)]
+    onefold: Option<PathBuf>,
+    /// Figures of earlier runs on this machine to show beside, as written by --json.
+    #[arg(long)]
+    with: Vec<PathBuf>,
+    /// Where to write all figures as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Where to write the table as Markdown.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Build the sets, measure nothing.
+    #[arg(long)]
+    build_only: bool,
+}
+
+/// Runs the benchmark and prints its table.
+pub fn run(args: &BackupArgs) -> Result<(), String> {
+    let bench = Bench::new(args)?;
+    let mut results = Results::new(args.scale, args.seed, &args.with)?;
+    let mut folders = Vec::new();
+    for name in &args.sets {
+        let plan = sets::Plan {
+            data: &bench.data,
+            scale: args.scale,
+            seed: args.seed,
+        };
+        folders.push((name.as_str(), sets::build(name, &plan)?));
+    }
+    if args.build_only {
+        return Ok(());
+    }
+    if !measure::drop_caches() {
+        println!("not root: the page cache stays; all figures are those of a warm cache");
+        results.cold = false;
+    }
+    for (name, folder) in &folders {
+        let set = Set::open(name, folder)?;
+        for round in 0..args.repeat {
+            bench.rates(&set, &mut results);
+            for tool in &bench.tools {
+                bench.life(tool, &set, round, &mut results);
+                bench.write(&results)?;
+            }
+        }
+    }
+    println!("{}", results.report());
+    bench.write(&results)
+}
+
+struct Bench<'a> {
+    args: &'a BackupArgs,
+    data: PathBuf,
+    path: OsString,
+    tools: Vec<Tool>,
+    stages: Vec<Stage>,
+}
+
+/// A data set; its tree is renamed for the stages that want another path, and named back.
+struct Set<'a> {
+    name: &'a str,
+    tree: PathBuf,
+    again: PathBuf,
+}
+
+impl<'a> Set<'a> {
+    fn open(name: &'a str, folder: &Path) -> Result<Self, String> {
+        let set = Self {
+            name,
+            tree: folder.join("tree"),
+            again: folder.join("again"),
+        };
+        set.back()?;
+        Ok(set)
+    }
+
+    /// Gives the tree its name back, where a stage was interrupted.
+    fn back(&self) -> Result<(), String> {
+        for name in ["cold", "cached"] {
+            if self.again.join(name).exists() {
+                self.rename(&self.again.join(name), &self.tree)?;
+            }
+        }
+        let _ = std::fs::remove_dir(&self.again);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), String> {
+        std::fs::rename(from, to).map_err(|error| format!("{}: {error}", from.display()))
+    }
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a BackupArgs) -> Result<Self, String> {
+        std::fs::create_dir_all(&args.data).map_err(|error| error.to_string())?;
+        let data = std::fs::canonicalize(&args.data).map_err(|error| error.to_string())?;
+        let mut bench = Self {
+            args,
+            data,
+            path: OsString::new(),
+            tools: Vec::new(),
+            stages: chosen(&args.stages, STAGES)?,
+        };
+        bench.path = bench.search_path()?;
+        for tool in TOOLS {
+            let asked = args.tools.iter().any(|name| name == tool.name);
+            if asked || (args.tools.is_empty() && tool.name != "onefold-max") {
+                match find_program(tool.program, &bench.path).is_absolute() {
+                    true => bench.tools.push(*tool),
+                    false => println!("{}: {} is not there", tool.name, tool.program),
+                }
+            }
+        }
+        for name in &args.tools {
+            if !TOOLS.iter().any(|tool| tool.name == name) {
+                return Err(format!("there is no tool {name}"));
+            }
+        }
+        Ok(bench)
+    }
+
+    /// PATH, with our own program and the peers' folder in front.
+    fn search_path(&self) -> Result<OsString, String> {
+        let ours = |tool: &Tool| {
+            let asked = self.args.tools.iter().any(|name| name == tool.name);
+            tool.is_ours() && (asked || self.args.tools.is_empty())
+        };
+        let mut folders = Vec::new();
+        if let Some(program) = &self.args.onefold {
+            let program = std::fs::canonicalize(program).map_err(|error| error.to_string())?;
+            folders.extend(program.parent().map(Path::to_path_buf));
+        } else if TOOLS.iter().any(ours) && !self.args.build_only {
+            crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
+            let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
+            folders.extend(std::fs::canonicalize(Path::new(&target).join("release")));
+        }
+        folders.extend(self.args.peers.clone());
+        folders.extend(std::env::split_paths(
+            &std::env::var_os("PATH").unwrap_or_default(),
+        ));
+        std::env::join_paths(folders).map_err(|error| error.to_string())
+    }
+
+    /// One tool through all stages, in a repository of its own that is removed at the end.
+    fn life(&self, tool: &Tool, set: &Set<'_>, round: u32, results: &mut Results) {
+        let work = self.data.join("run");
+        let _ = std::fs::remove_dir_all(&work);
+        let done = self.stages(tool, set, round, &work, results);
+        if let Err(error) = set.back().and(done) {
+            println!("{} {}: {error}", set.name, tool.name);
+            results.failed(set.name, tool.name, &error);
+        }
+        let _ = std::fs::remove_dir_all(&work);
+    }
+
+    fn stages(
+        &self,
+        tool: &Tool,
+        set: &Set<'_>,
+        round: u32,
+        work: &Path,
+        results: &mut Results,
+    ) -> Result<(), String> {
+        let place = Place {
+            repo: work.join("repo"),
+            home: work.join("home"),
+            path: self.path.clone(),
+        };
+        let log = work.join("log");
+        std::fs::create_dir_all(&place.home).map_err(|error| error.to_string())?;
+        measure::run(tool.init(&place), &log)?;
+        let mut life = Life {
+            tool,
+            set,
+            place,
+            log,
+            label: "first",
+            source: set.tree.clone(),
+        };
+        for (name, stage) in STAGES {
+            if !tool.can(*stage) || (*stage != Stage::First && !self.stages.contains(stage)) {
+                continue;
+            }
+            let taken = life.stage(name, *stage, &work.join("restored"), round == 0)?;
+            let row = Row::new(
+                set.name,
+                tool.name,
+                name,
+                taken,
+                &life.place.repo,
+                &life.place.home,
+            );
+            println!("{}", row.line());
+            results.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// What the disk gives, as rows of a tool of its own.
+    fn rates(&self, set: &Set<'_>, results: &mut Results) {
+        measure::drop_caches();
+        let (walked, files) = rates::walk(&set.tree, 8);
+        results
+            .rows
+            .push(Row::rate(set.name, "metadata, 8 at a time", walked, 0));
+        for (name, threads) in [("read, 8 at a time", 8), ("read, 1 at a time", 1)] {
+            measure::drop_caches();
+            let (took, bytes) = rates::read(&files, threads);
+            results.rows.push(Row::rate(set.name, name, took, bytes));
+        }
+        for row in &results.rows[results.rows.len() - 3..] {
+            println!("{}", row.line());
+        }
+    }
+
+    fn write(&self, results: &Results) -> Result<(), String> {
+        let write = |path: &Option<PathBuf>, text: String| match path {
+            Some(path) => {
+                std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+            }
+            None => Ok(()),
+        };
+        write(&self.args.json, results.json())?;
+        write(&self.args.markdown, results.markdown())
+    }
+}
+
+/// A repository's life so far.
+struct Life<'a> {
+    tool: &'a Tool,
+    set: &'a Set<'a>,
+    place: Place,
+    log: PathBuf,
+    /// Name and source of the latest snapshot.
+    label: &'static str,
+    source: PathBuf,
+}
+
+impl Life<'_> {
+    fn stage(
+        &mut self,
+        name: &'static str,
+        stage: Stage,
+        target: &Path,
+        compare: bool,
+    ) -> Result<Measured, String> {
+        match stage {
+            Stage::First | Stage::Same => self.backup(name, &self.set.tree.clone()),
+            Stage::Reread => self.from_another_path(name, false),
+            Stage::RereadCached => self.from_another_path(name, true),
+            Stage::Restore => self.restore(target, compare),
+            Stage::Check => self.measure(self.tool.check(&self.place)),
+            Stage::Prune => {
+                self.backup("part", &self.part()?)?;
+                self.measure(self.tool.prune(&self.place, "part")?)
+            }
+        }
+    }
+
+    fn measure(&self, commands: Vec<std::process::Command>) -> Result<Measured, String> {
+        measure::drop_caches();
+        measure::run(commands, &self.log)
+    }
+
+    fn backup(&mut self, label: &'static str, source: &Path) -> Result<Measured, String> {
+        let taken = self.measure(self.tool.backup(&self.place, source, label))?;
+        (self.label, self.source) = (label, source.to_path_buf());
+        Ok(taken)
+    }
+
+    /// Under a path that the tool has not seen: the tree is moved there and back, so that nothing about its files changes.
+    fn from_another_path(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
+        let set = self.set;
+        let path = match cached {
+            true => set.again.join("cached"),
+            false => set.again.join("cold"),
+        };
+        std::fs::create_dir_all(&set.again).map_err(|error| error.to_string())?;
+        set.rename(&set.tree, &path)?;
+        let commands = self.tool.backup(&self.place, &path, label);
+        measure::drop_caches();
+        if cached {
+            let (_, files) = rates::walk(&path, 8);
+            rates::read(&files, 8);
+        }
+        let taken = measure::run(commands, &self.log);
+        set.rename(&path, &set.tree)?;
+        std::fs::remove_dir(&set.again).map_err(|error| error.to_string())?;
+        (self.label, self.source) = (label, path);
+        taken
+    }
+
+    fn restore(&self, target: &Path, compare: bool) -> Result<Measured, String> {
+        std::fs::create_dir_all(target).map_err(|error| error.to_string())?;
+        let taken = self.measure(self.tool.restore(&self.place, self.label, target)?)?;
+        if compare {
+            let restored = compare::restored_root(&self.source, target);
+            compare::same_trees(&self.set.tree, &restored)
+                .map_err(|error| format!("restored otherwise: {error}"))?;
+        }
+        std::fs::remove_dir_all(target).map_err(|error| error.to_string())?;
+        Ok(taken)
+    }
+
+    /// The tree's second entry: one release, image, file or stream.
+    fn part(&self) -> Result<PathBuf, String> {
+        let entries = std::fs::read_dir(&self.set.tree).map_err(|error| error.to_string())?;
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        let second = paths.into_iter().nth(1);
+        Ok(second.unwrap_or_else(|| self.set.tree.clone()))
+    }
+}
+
+/// The values of the names asked for, or all.
+fn chosen<T: Copy>(asked: &[String], all: &[(&str, T)]) -> Result<Vec<T>, String> {
+    if asked.is_empty() {
+        return Ok(all.iter().map(|(_, value)| *value).collect());
+    }
+    let find = |name: &String| {
+        let found = all.iter().find(|(known, _)| known == name);
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| format!("there is no {name}"))
+    };
+    asked.iter().map(find).collect()
+}
+
+/// The program's path in `path`, or its bare name.
+fn find_program(name: &str, path: &OsStr) -> PathBuf {
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+        .and_then(|file| std::path::absolute(file).ok())
+        .unwrap_or(PathBuf::from(name))
+}

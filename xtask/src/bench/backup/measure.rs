@@ -1,0 +1,119 @@
+//! Runs one command and says what it took: wall, CPU, peak RSS, and how busy the machine was with others meanwhile.
+//!
+//! CPU and RSS come from `wait4`, so they hold the command's own children too, if it waited for them.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use wait4::Wait4;
+
+/// What commands took together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    /// Seconds from start to exit.
+    pub wall_s: f64,
+    /// Seconds of user and system time.
+    pub cpu_s: f64,
+    /// Peak resident set of the largest process.
+    pub rss_bytes: u64,
+    /// CPU seconds that others (and the kernel's own threads) used meanwhile.
+    pub others_cpu_s: f64,
+    /// Seconds that a `sync` took right after: what the command left unwritten.
+    pub sync_s: f64,
+}
+
+/// Runs `commands` one after the other, output into the file `log`.
+pub fn run(commands: Vec<Command>, log: &Path) -> Result<Measured, String> {
+    let mut all = Measured::default();
+    let busy = busy_s();
+    for command in commands {
+        let one = run_one(command, log)?;
+        all.wall_s += one.wall_s;
+        all.cpu_s += one.cpu_s;
+        all.rss_bytes = all.rss_bytes.max(one.rss_bytes);
+    }
+    all.others_cpu_s = (busy_s() - busy - all.cpu_s).max(0.0);
+    let start = Instant::now();
+    rustix::fs::sync();
+    all.sync_s = start.elapsed().as_secs_f64();
+    Ok(all)
+}
+
+fn run_one(mut command: Command, log: &Path) -> Result<Measured, String> {
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect();
+    let shown = words.join(" ");
+    let open = || -> std::io::Result<File> { File::options().create(true).append(true).open(log) };
+    let (out, err) = (open(), open());
+    let (Ok(out), Ok(err)) = (out, err) else {
+        return Err(format!("{}: cannot be written", log.display()));
+    };
+    command.stdin(Stdio::null()).stdout(out).stderr(err);
+    let start = Instant::now();
+    let child = command
+        .spawn()
+        .map_err(|error| format!("{shown}: {error}"))?;
+    let ended = child.wait4().map_err(|error| format!("{shown}: {error}"))?;
+    let wall_s = start.elapsed().as_secs_f64();
+    if !ended.status.success() {
+        let said = std::fs::read(log).unwrap_or_default();
+        return Err(format!(
+            "{shown}: {}: {}",
+            ended.status,
+            tail(&String::from_utf8_lossy(&said), 400)
+        ));
+    }
+    Ok(Measured {
+        wall_s,
+        cpu_s: (ended.rusage.utime + ended.rusage.stime).as_secs_f64(),
+        rss_bytes: ended.rusage.maxrss,
+        ..Measured::default()
+    })
+}
+
+fn tail(text: &str, chars: usize) -> String {
+    let count = text.chars().count();
+    text.chars().skip(count.saturating_sub(chars)).collect()
+}
+
+/// Writes out what is dirty and empties the page cache. False where that is not allowed: figures are then those of a warm cache.
+pub fn drop_caches() -> bool {
+    rustix::fs::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+}
+
+/// CPU seconds that the whole machine has been busy since it started.
+fn busy_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut fields = stat.lines().next().unwrap_or_default().split_whitespace();
+    fields.next();
+    // user, nice, system, idle, iowait, irq, softirq, steal: in hundredths of a second.
+    let ticks: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
+    let waiting: f64 = ticks.iter().skip(3).take(2).sum();
+    (ticks.iter().take(8).sum::<f64>() - waiting) / 100.0
+}
+
+/// Bytes of a tree: as its files say, and as the disk gave them.
+pub fn disk_usage(root: &Path) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let (mut apparent, mut blocks) = (0, 0);
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            blocks += metadata.blocks() * 512;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else {
+                apparent += metadata.len();
+            }
+        }
+    }
+    (apparent, blocks)
+}

@@ -1,0 +1,85 @@
+//! What the disk itself gives: the yardstick for re-reads and walks.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Seconds to look at all metadata of `root`, and the files found: `threads` folders at a time.
+pub fn walk(root: &Path, threads: usize) -> (f64, Vec<PathBuf>) {
+    let start = Instant::now();
+    let queue = Mutex::new((vec![root.to_path_buf()], 0usize));
+    let files = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut mine = Vec::new();
+                while let Some(folder) = next_folder(&queue) {
+                    let mut found = Vec::new();
+                    for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                        match entry.metadata() {
+                            Ok(metadata) if metadata.is_dir() => found.push(entry.path()),
+                            Ok(metadata) if metadata.is_file() => mine.push(entry.path()),
+                            _ => {}
+                        }
+                    }
+                    let mut queue = queue.lock().expect("no thread panics");
+                    queue.0.append(&mut found);
+                    queue.1 -= 1;
+                }
+                files.lock().expect("no thread panics").append(&mut mine);
+            });
+        }
+    });
+    let mut files = files.into_inner().expect("no thread panics");
+    let took = start.elapsed().as_secs_f64();
+    files.sort();
+    (took, files)
+}
+
+/// A folder to read, or `None` when none is left and nobody is reading one.
+fn next_folder(queue: &Mutex<(Vec<PathBuf>, usize)>) -> Option<PathBuf> {
+    loop {
+        let mut held = queue.lock().expect("no thread panics");
+        if let Some(folder) = held.0.pop() {
+            held.1 += 1;
+            return Some(folder);
+        }
+        if held.1 == 0 {
+            return None;
+        }
+        drop(held);
+        std::thread::yield_now();
+    }
+}
+
+/// Seconds to read all `files`, `threads` at a time, and their bytes.
+pub fn read(files: &[PathBuf], threads: usize) -> (f64, u64) {
+    let start = Instant::now();
+    let next = AtomicUsize::new(0);
+    let read_some = || {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut bytes = 0;
+        while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Ok(mut file) = File::open(path) else {
+                continue;
+            };
+            while let Ok(len @ 1..) = file.read(&mut buffer) {
+                bytes += len as u64;
+            }
+        }
+        bytes
+    };
+    let bytes = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(read_some)).collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(0))
+            .sum()
+    });
+    (start.elapsed().as_secs_f64(), bytes)
+}

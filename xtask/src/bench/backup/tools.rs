@@ -1,0 +1,373 @@
+//! How each program is told to do each stage. All are given what makes them comparable: encryption where they have it, a
+//! repository on the same disk, caches in a folder of the benchmark's own, no network.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How the program compresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// As it comes.
+    Default,
+    /// Off.
+    None,
+    /// Its smallest useful: only of programs whose default is none, or that name one "max".
+    More,
+}
+
+/// One step of a repository's life, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Into an empty repository.
+    First,
+    /// The same folder, unchanged.
+    Same,
+    /// The same bytes under another path, cold.
+    Reread,
+    /// The same, with all files in the page cache.
+    RereadCached,
+    /// The latest snapshot into an empty folder.
+    Restore,
+    /// With all data read, where the program can.
+    Check,
+    /// Forget all but a last snapshot of a part of the tree, and give back the space.
+    Prune,
+}
+
+/// All stages, and how a command line and a table name them.
+pub const STAGES: &[(&str, Stage)] = &[
+    ("first", Stage::First),
+    ("same", Stage::Same),
+    ("reread", Stage::Reread),
+    ("reread-cached", Stage::RereadCached),
+    ("restore", Stage::Restore),
+    ("check", Stage::Check),
+    ("prune", Stage::Prune),
+];
+
+/// What is compared: a program with a way to compress.
+#[derive(Clone, Copy)]
+pub struct Tool {
+    /// As the table names it.
+    pub name: &'static str,
+    /// As the shell names it.
+    pub program: &'static str,
+    pub compression: Compression,
+}
+
+const fn tool(name: &'static str, program: &'static str, compression: Compression) -> Tool {
+    Tool {
+        name,
+        program,
+        compression,
+    }
+}
+
+/// All of them; those whose program is not there are left out with a word.
+pub const TOOLS: &[Tool] = &[
+    tool("onefold", "onefold", Compression::Default),
+    tool("bupstash", "bupstash", Compression::Default),
+    tool("restic", "restic", Compression::Default),
+    tool("rustic", "rustic", Compression::Default),
+    tool("borg", "borg", Compression::Default),
+    tool("kopia-zstd", "kopia", Compression::More),
+    tool("tar-zstd", "zstd", Compression::Default),
+    tool("onefold-none", "onefold", Compression::None),
+    tool("bupstash-none", "bupstash", Compression::None),
+    tool("restic-none", "restic", Compression::None),
+    tool("rustic-none", "rustic", Compression::None),
+    tool("borg-none", "borg", Compression::None),
+    tool("kopia", "kopia", Compression::None),
+    tool("tar", "tar", Compression::None),
+    tool("onefold-max", "onefold", Compression::More),
+];
+
+/// How to get the peers.
+pub const HOW_TO_GET_PEERS: &str = "\
+Peers, each from its public registry; whichever is on PATH or in --peers DIR takes part:
+  bupstash  cargo install bupstash            (needs libsodium-dev, pkg-config)
+  rustic    cargo install rustic-rs
+  restic    go install github.com/restic/restic/cmd/restic@latest, or apt-get install restic (older)
+  kopia     git clone https://github.com/kopia/kopia && go build -tags nohtmlui
+  borg      apt-get install borgbackup, or pip install borgbackup (needs libacl1-dev, libssl-dev, liblz4-dev, libzstd-dev, libxxhash-dev)
+  tar, zstd apt-get install tar zstd
+Data sets need python3 with pip, mkfs.ext4 (e2fsprogs) and tar; about 9 GB for all sets at scale 1, and as much again while it runs.
+As root the page cache is dropped before each stage; otherwise figures are those of a warm cache, and the report says so.";
+
+/// Where one tool's run lies.
+pub struct Place {
+    /// Its repository.
+    pub repo: PathBuf,
+    /// Its caches, keys and configuration.
+    pub home: PathBuf,
+    /// PATH with the peers.
+    pub path: std::ffi::OsString,
+}
+
+const PASSWORD: &str = "benchmark";
+
+impl Tool {
+    /// One of ours.
+    pub fn is_ours(&self) -> bool {
+        self.program == "onefold"
+    }
+
+    /// Not a deduplicating backup: a yardstick only.
+    pub fn is_yardstick(&self) -> bool {
+        matches!(self.program, "tar" | "zstd")
+    }
+
+    /// Whether it can do this at all.
+    pub fn can(&self, stage: Stage) -> bool {
+        match self.program {
+            "tar" | "zstd" => matches!(stage, Stage::First | Stage::Restore),
+            "bupstash" => stage != Stage::Check,
+            _ => true,
+        }
+    }
+
+    /// Makes the empty repository. Not measured.
+    pub fn init(&self, place: &Place) -> Vec<Command> {
+        let repo = text(&place.repo);
+        let key = text(&place.home.join("key"));
+        let off = self.compression == Compression::None;
+        let lines: Vec<Vec<&str>> = match self.program {
+            "onefold" => vec![vec!["onefold", "-r", &repo, "init"]],
+            "bupstash" => vec![
+                vec!["bupstash", "init"],
+                vec!["bupstash", "new-key", "-o", &key],
+            ],
+            "restic" => vec![vec!["restic", "init"]],
+            "rustic" if off => vec![vec!["rustic", "init", "--set-compression", "0"]],
+            "rustic" => vec![vec!["rustic", "init"]],
+            "borg" => vec![vec!["borg", "init", "-e", "repokey-blake2", &repo]],
+            "kopia" => {
+                let mut lines = vec![vec![
+                    "kopia",
+                    "repository",
+                    "create",
+                    "filesystem",
+                    "--path",
+                    &repo,
+                    "--no-check-for-updates",
+                ]];
+                if !off {
+                    lines.push(vec![
+                        "kopia",
+                        "policy",
+                        "set",
+                        "--global",
+                        "--compression",
+                        "zstd-fastest",
+                    ]);
+                }
+                lines
+            }
+            _ => vec![vec!["mkdir", "-p", &repo]],
+        };
+        self.commands(place, &lines)
+    }
+
+    /// Backs up `source` as a snapshot named `label`.
+    pub fn backup(&self, place: &Place, source: &Path, label: &str) -> Vec<Command> {
+        let repo = text(&place.repo);
+        let source = text(source);
+        let off = self.compression == Compression::None;
+        let tag = format!("stage={label}");
+        let archive = format!("{repo}::{label}");
+        let log = text(&place.home.join("send-log"));
+        let pipe = format!("tar -c -C '{source}' . | zstd -q -T0 -o '{repo}/archive.tar.zst'");
+        let file = format!("{repo}/archive.tar");
+        let mut line: Vec<&str> = match self.program {
+            "onefold" => vec!["onefold", "-r", &repo, "-q", "backup", &source],
+            "bupstash" => vec!["bupstash", "put", "-q", "--send-log", &log],
+            "restic" => vec!["restic", "backup", "-q", &source],
+            "rustic" => vec!["rustic", "backup", "--no-progress", &source],
+            "borg" => vec!["borg", "create"],
+            "kopia" => vec!["kopia", "snapshot", "create", "--no-progress", &source],
+            "zstd" => vec!["sh", "-c", &pipe],
+            _ => vec!["tar", "-cf", &file, "-C", &source, "."],
+        };
+        match self.program {
+            "onefold" if off => line.extend(["--compression", "off"]),
+            "onefold" if self.compression == Compression::More => {
+                line.extend(["--compression", "max"]);
+            }
+            "restic" if off => line.extend(["--compression", "off"]),
+            "bupstash" | "borg" if off => line.extend(["--compression", "none"]),
+            _ => {}
+        }
+        match self.program {
+            "bupstash" => line.extend([tag.as_str(), "::", &source]),
+            "borg" => line.extend([archive.as_str(), &source]),
+            _ => {}
+        }
+        self.commands(place, &[line])
+    }
+
+    /// Restores the snapshot of `source` named `label`, the latest one, into the empty folder `target`.
+    pub fn restore(
+        &self,
+        place: &Place,
+        label: &str,
+        target: &Path,
+    ) -> Result<Vec<Command>, String> {
+        let repo = text(&place.repo);
+        let into = text(target);
+        let tag = format!("stage={label}");
+        let archive = format!("{repo}::{label}");
+        let pipe = format!("zstd -dc '{repo}/archive.tar.zst' | tar -x -C '{into}'");
+        let file = format!("{repo}/archive.tar");
+        let id = match self.program {
+            "kopia" => self.kopia_ids(place)?.pop().unwrap_or_default(),
+            _ => String::new(),
+        };
+        let line: Vec<&str> = match self.program {
+            "onefold" => vec![
+                "onefold", "-r", &repo, "-q", "restore", "latest", "--target", &into,
+            ],
+            "bupstash" => vec!["bupstash", "restore", "-q", "--into", &into, &tag],
+            "restic" => vec!["restic", "restore", "-q", "latest", "--target", &into],
+            "rustic" => vec!["rustic", "restore", "--no-progress", "latest", &into],
+            "borg" => vec!["borg", "extract", &archive],
+            "kopia" => vec!["kopia", "restore", "--no-progress", &id, &into],
+            "zstd" => vec!["sh", "-c", &pipe],
+            _ => vec!["tar", "-xf", &file, "-C", &into],
+        };
+        let mut commands = self.commands(place, &[line]);
+        commands.iter_mut().for_each(|command| {
+            command.current_dir(target);
+        });
+        Ok(commands)
+    }
+
+    /// Checks the repository, with all data read.
+    pub fn check(&self, place: &Place) -> Vec<Command> {
+        let repo = text(&place.repo);
+        let line: Vec<&str> = match self.program {
+            "onefold" => vec!["onefold", "-r", &repo, "-q", "check", "--read-data"],
+            "restic" => vec!["restic", "check", "-q", "--read-data"],
+            "rustic" => vec!["rustic", "check", "--no-progress", "--read-data"],
+            "borg" => vec!["borg", "check", "--verify-data", &repo],
+            "kopia" => vec![
+                "kopia",
+                "snapshot",
+                "verify",
+                "--no-progress",
+                "--verify-files-percent=100",
+            ],
+            _ => vec![],
+        };
+        self.commands(place, &[line])
+    }
+
+    /// Forgets all snapshots but the last, which is named `last`, and gives back the space.
+    pub fn prune(&self, place: &Place, last: &str) -> Result<Vec<Command>, String> {
+        let repo = text(&place.repo);
+        let keep = ["--keep-last", "1", "--group-by", ""];
+        let other = format!("stage={last}");
+        let mut ids = match self.program {
+            "kopia" => self.kopia_ids(place)?,
+            _ => Vec::new(),
+        };
+        ids.pop();
+        let lines: Vec<Vec<&str>> = match self.program {
+            "onefold" => vec![
+                [
+                    &["onefold", "-r", &repo, "-q", "forget", "--prune"][..],
+                    &keep,
+                ]
+                .concat(),
+            ],
+            "restic" => vec![[&["restic", "forget", "-q", "--prune"][..], &keep].concat()],
+            "rustic" => vec![
+                [
+                    &[
+                        "rustic",
+                        "forget",
+                        "--no-progress",
+                        "--prune",
+                        "--instant-delete",
+                    ][..],
+                    &keep,
+                ]
+                .concat(),
+            ],
+            "borg" => vec![
+                vec!["borg", "prune", "--keep-last", "1", &repo],
+                vec!["borg", "compact", &repo],
+            ],
+            "bupstash" => vec![
+                vec!["bupstash", "rm", "-q", "--allow-many", "~", &other],
+                vec!["bupstash", "gc", "-q"],
+            ],
+            "kopia" => vec![
+                ["kopia", "snapshot", "delete", "--delete"]
+                    .into_iter()
+                    .chain(ids.iter().map(String::as_str))
+                    .collect(),
+                vec!["kopia", "maintenance", "run", "--full", "--safety=none"],
+            ],
+            _ => vec![],
+        };
+        Ok(self.commands(place, &lines))
+    }
+
+    /// Ids of kopia's snapshots, oldest first: it has no word for the latest of all.
+    fn kopia_ids(&self, place: &Place) -> Result<Vec<String>, String> {
+        let line = vec!["kopia", "snapshot", "list", "--all", "--json"];
+        let mut command = self.commands(place, &[line]).remove(0);
+        let output = command.output().map_err(|error| error.to_string())?;
+        let listed: serde_json::Value =
+            serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        let mut found: Vec<(String, String)> = (listed.as_array().into_iter().flatten())
+            .map(|one| {
+                let text = |name: &str| one[name].as_str().unwrap_or_default().to_string();
+                (text("startTime"), text("id"))
+            })
+            .collect();
+        found.sort();
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+
+    fn commands(&self, place: &Place, lines: &[Vec<&str>]) -> Vec<Command> {
+        let all = lines.iter().filter(|line| !line.is_empty());
+        all.map(|line| {
+            let mut command = Command::new(super::find_program(line[0], &place.path));
+            command.args(&line[1..]);
+            environment(&mut command, place);
+            command
+        })
+        .collect()
+    }
+}
+
+/// Passwords, and every cache and configuration in the benchmark's own folder.
+fn environment(command: &mut Command, place: &Place) {
+    let home = |name: &str| place.home.join(name);
+    command
+        .env("PATH", &place.path)
+        .env("HOME", &place.home)
+        .env("XDG_CACHE_HOME", home("cache"))
+        .env("XDG_CONFIG_HOME", home("config"))
+        .env("TMPDIR", &place.home)
+        .env("ONEFOLD_PASSWORD", PASSWORD)
+        .env("BUPSTASH_REPOSITORY", &place.repo)
+        .env("BUPSTASH_KEY", home("key"))
+        .env("RESTIC_REPOSITORY", &place.repo)
+        .env("RESTIC_PASSWORD", PASSWORD)
+        .env("RUSTIC_REPOSITORY", &place.repo)
+        .env("RUSTIC_PASSWORD", PASSWORD)
+        .env("BORG_BASE_DIR", &place.home)
+        .env("BORG_PASSPHRASE", PASSWORD)
+        .env("BORG_RELOCATED_REPO_ACCESS_IS_OK", "yes")
+        .env("KOPIA_PASSWORD", PASSWORD)
+        .env("KOPIA_CONFIG_PATH", home("kopia.config"))
+        .env("KOPIA_CACHE_DIRECTORY", home("kopia-cache"))
+        .env("KOPIA_LOG_DIR", home("kopia-log"))
+        .env("KOPIA_CHECK_FOR_UPDATES", "false");
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
