@@ -6,7 +6,6 @@ use std::{
     fs::File,
     io::{self, IoSliceMut},
     os::unix::fs::FileExt,
-    sync::OnceLock,
 };
 
 use parking_lot::Mutex;
@@ -63,8 +62,11 @@ pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchE
     match how {
         _ if left.len() < 2 => one_by_one(&mut left),
         Batching::Sequential => one_by_one(&mut left),
-        Batching::Auto if uring_works() => uring::read(&mut left),
-        Batching::Auto | Batching::Threads => by_threads(left),
+        Batching::Threads => by_threads(left),
+        Batching::Auto => match uring::take_ring() {
+            Some(ring) => uring::read(ring, &mut left),
+            None => by_threads(left),
+        },
     }
 }
 
@@ -72,12 +74,6 @@ pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchE
 pub(crate) struct Numbered<'a, 'b> {
     pub number: usize,
     pub piece: &'a mut Piece<'b>,
-}
-
-/// Whether the system lets this process use io_uring: asked once.
-pub fn uring_works() -> bool {
-    static WORKS: OnceLock<bool> = OnceLock::new();
-    *WORKS.get_or_init(uring::works)
 }
 
 fn one_by_one(pieces: &mut [Numbered<'_, '_>]) -> Result<(), BatchError> {
@@ -118,7 +114,9 @@ fn by_threads(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
         }
     };
     std::thread::scope(|scope| {
-        let spawned: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        // Where the system has no more threads, those that are there do the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let spawned: Vec<_> = (1..threads).map_while(spawn).collect();
         let mine = work();
         let theirs = spawned.into_iter().map(|thread| match thread.join() {
             Ok(result) => result,

@@ -20,7 +20,7 @@ mod uring;
 pub mod varint;
 
 pub use across::{BatchFile, ReadFrom, read_across};
-pub use batch::{Batching, uring_works};
+pub use batch::Batching;
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
@@ -28,3 +28,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use mem::{MemDir, MemDisk};
 pub use sim::SimDir;
+pub use uring::uring_works;

@@ -3,7 +3,7 @@
 //! Always holds: [`read`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what makes
 //! lending it borrowed buffers sound.
 
-use std::{collections::VecDeque, io, os::fd::AsRawFd};
+use std::{collections::VecDeque, io, os::fd::AsRawFd, sync::OnceLock};
 
 use io_uring::{IoUring, opcode, types::Fd};
 use parking_lot::Mutex;
@@ -22,24 +22,26 @@ static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
 /// Idle rings kept.
 const IDLE_MAX: usize = 8;
 
-/// Whether the system lets us have a ring.
-pub(crate) fn works() -> bool {
-    match IoUring::new(DEPTH) {
-        Ok(ring) => {
-            IDLE.lock().push(ring);
-            true
-        }
-        Err(_) => false,
+/// Whether the system lets this process use io_uring: asked once.
+pub fn uring_works() -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| {
+        let ring = IoUring::new(DEPTH);
+        ring.map(|ring| IDLE.lock().push(ring)).is_ok()
+    })
+}
+
+/// A ring that is empty; `None` where the system gives none.
+pub(crate) fn take_ring() -> Option<IoUring> {
+    if !uring_works() {
+        return None;
     }
+    let idle = IDLE.lock().pop();
+    idle.or_else(|| IoUring::new(DEPTH).ok())
 }
 
 /// Fills all pieces, or says which one failed first.
-pub(crate) fn read(pieces: &mut [Numbered<'_, '_>]) -> Result<(), BatchError> {
-    let idle = IDLE.lock().pop();
-    let mut ring = match idle.map_or_else(|| IoUring::new(DEPTH), Ok) {
-        Ok(ring) => ring,
-        Err(e) => return Err(BatchError::System(0, e)),
-    };
+pub(crate) fn read(mut ring: IoUring, pieces: &mut [Numbered<'_, '_>]) -> Result<(), BatchError> {
     let mut batch = Batch::new(pieces);
     let result = batch.run(&mut ring);
     if batch.clean {
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_thousand_reads_and_a_failing_one() {
-        if !works() {
+        if !uring_works() {
             return; // refused here: the conformance suite runs the threads
         }
         let mut file = tempfile::tempfile().unwrap();
@@ -195,7 +197,7 @@ mod tests {
                 .iter_mut()
                 .enumerate()
                 .map(|(number, piece)| Numbered { number, piece });
-            read(&mut numbered.collect::<Vec<_>>())
+            read(take_ring().unwrap(), &mut numbered.collect::<Vec<_>>())
         };
         assert!(read(&mut pieces).is_ok());
         pieces[500].offset = 1 << 20;
