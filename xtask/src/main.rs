@@ -25,7 +25,7 @@ enum Task {
     Tidy,
     /// Measures, beside peers, in one run.
     #[command(subcommand)]
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
 }
 
 fn main() {

@@ -295,8 +295,8 @@ impl Life<'_> {
     ) -> Result<Measured, String> {
         match stage {
             Stage::First | Stage::Same => self.backup(name, &self.set.tree.clone()),
-            Stage::Reread => self.from_another_path(name, false),
-            Stage::RereadCached => self.from_another_path(name, true),
+            Stage::Reread => self.moved(name, false),
+            Stage::RereadCached => self.moved(name, true),
             Stage::Restore => self.restore(target, compare),
             Stage::Check => self.measure(self.tool.check(&self.place)),
             Stage::Prune => {
@@ -318,7 +318,7 @@ impl Life<'_> {
     }
 
     /// Under a path that the tool has not seen: the tree is moved there and back, so that nothing about its files changes.
-    fn from_another_path(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
+    fn moved(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
         let set = self.set;
         let path = match cached {
             true => set.again.join("cached"),

@@ -145,7 +145,7 @@ impl Bench<'_> {
                 })
                 .collect();
             self.index.insert(&new)?;
-            if (first + SEGMENT) % slice == 0 {
+            if (first + SEGMENT).is_multiple_of(slice) {
                 slowest = slowest.min(slice as f64 / since.elapsed().as_secs_f64());
                 since = Instant::now();
             }

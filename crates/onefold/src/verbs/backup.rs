@@ -181,8 +181,8 @@ fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Reposit
     if repository::exists(place)? {
         return repository::open_at(global, place, activity);
     }
-    let is_wanted = args.init
-        || (repository::on_terminal() && !args.stdin && repository::offer(place)?);
+    let is_wanted =
+        args.init || (repository::on_terminal() && !args.stdin && repository::offer(place)?);
     if !is_wanted {
         return Err(Error::NoRepository(place.display().to_string()));
     }
