@@ -6,7 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 
 use crate::compression::Decompressor;
-use crate::config::{self, CONFIG, CONFIG_OBJECT};
+use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container;
 use crate::mark::{Marker, Marks};
 use crate::reader::Opened;
@@ -128,11 +128,21 @@ impl Check<'_> {
     /// Both copies of the configuration and of every key slot; the sweep's list.
     fn small_objects(&mut self) -> Result<()> {
         let objects = &*self.repository.shared.objects;
-        let config = objects
-            .get(CONFIG_OBJECT)
-            .and_then(|bytes| Ok(config::decode_twice(CONFIG, &bytes, CONFIG_OBJECT)?.damage));
-        if let Some(Some(damage)) = self.tolerate(config)? {
-            self.note(damage);
+        for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
+            let damage = objects
+                .get(name)
+                .and_then(|bytes| Ok(config::decode_twice(CONFIG, &bytes, name)?.damage));
+            match damage {
+                // A crash in `init` leaves no copy; `repair` makes one.
+                Err(Error::Io(error))
+                    if name == CONFIG_COPY_OBJECT
+                        && error.kind == onefold_io::ErrorKind::NotFound => {}
+                other => {
+                    if let Some(Some(damage)) = self.tolerate(other)? {
+                        self.note(damage);
+                    }
+                }
+            }
         }
         for (name, _) in objects.list(SLOT_FOLDER)? {
             let slot = objects

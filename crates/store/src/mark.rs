@@ -222,6 +222,8 @@ impl<'a> Marker<'a> {
     ) -> Result<()> {
         let root = match self.repository.root(id) {
             Ok(root) => root,
+            // Forgotten since it was listed.
+            Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => return Ok(()),
             Err(error) if error.is_damage() => {
                 self.damaged.push((*id, error));
                 return Ok(());

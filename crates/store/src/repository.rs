@@ -166,10 +166,10 @@ impl Repository {
             root.subdir(folder)?;
         }
         root.sync()?;
-        // Last: a folder with a configuration is a whole repository.
+        // A folder with a configuration is a repository; the copy may be missing.
         let config = config::encode_twice(CONFIG, &config.encode());
-        objects.put_if_absent(CONFIG_COPY_OBJECT, &[&config])?;
-        objects.put_if_absent(CONFIG_OBJECT, &[&config])
+        objects.put_if_absent(CONFIG_OBJECT, &[&config])?;
+        objects.put_if_absent(CONFIG_COPY_OBJECT, &[&config])
     }
 
     /// Opens the repository in `root`.

@@ -1,3 +1,6 @@
-//! Tests of the store over folders in memory.
+//! Tests of the store, over folders in memory and simulated devices.
 
+mod crash;
+mod fixture;
 mod round_trip;
+mod sweep;

@@ -1,0 +1,191 @@
+//! A crash at every write, sync, creation, renaming and removal of backups, forgetting and sweeps: nothing that was acknowledged is lost.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::sim::{Faults, SimDir, When};
+use onefold_store::{Encryption, Error, Result, RootId};
+
+use crate::fixture::{assert_sound, back_up, chunks, init, open, sweep};
+
+type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
+
+/// What had been acknowledged when the device had passed this many points.
+struct Acknowledged {
+    points: u64,
+    roots: Roots,
+}
+
+/// Backups that share chunks, forgetting, and sweeps that delete and compact. Notes what is acknowledged as it goes: a root from when its backup
+/// returns until its removal begins.
+fn work(device: &SimDir, encryption: Encryption) -> Result<Vec<Acknowledged>> {
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let mut told = Vec::new();
+    let mut note = |roots: &Roots| {
+        told.push(Acknowledged {
+            points: device.counts().points,
+            roots: roots.clone(),
+        })
+    };
+    let mut roots: Roots = Vec::new();
+    init(&dir, encryption)?;
+    note(&roots);
+    for round in 0..4u64 {
+        let repository = open(&dir, 1, 100 + round)?;
+        // Half of what the round before stored, and as much that is new, interleaved: containers end up half alive.
+        let old = chunks(round, 40);
+        let new = chunks(round + 1, 40);
+        let mixed: Vec<_> = old
+            .into_iter()
+            .step_by(2)
+            .zip(new)
+            .flat_map(|(old, new)| [old, new])
+            .collect();
+        let (root, _) = back_up(&repository, &mixed)?;
+        roots.push((root, mixed));
+        note(&roots);
+        if round % 2 == 1 {
+            let (gone, _) = roots.remove(0);
+            note(&roots);
+            repository.remove_root(&gone)?;
+            sweep(&repository)?;
+        }
+    }
+    Ok(told)
+}
+
+/// Opens what a crash left, and finds all of it sound: as it is, after one more backup, and after a sweep.
+fn assert_recovers(image: &SimDir, roots: &Roots, context: &str) {
+    let dir: Arc<dyn Dir> = Arc::new(image.clone());
+    let repository = match open(&dir, 1, 999) {
+        Ok(repository) => repository,
+        Err(Error::NoRepository { .. }) if roots.is_empty() => return,
+        Err(error) => panic!("{context}: open: {error}"),
+    };
+    assert_sound(&repository, roots, &format!("{context}, reopened"));
+    let data = chunks(77, 10);
+    let (root, _) =
+        back_up(&repository, &data).unwrap_or_else(|error| panic!("{context}: backup: {error}"));
+    sweep(&repository).unwrap_or_else(|error| panic!("{context}: sweep: {error}"));
+    let mut roots = roots.clone();
+    roots.push((root, data));
+    assert_sound(&repository, &roots, &format!("{context}, after a sweep"));
+}
+
+/// One in so many crash points is tried by default; `ONEFOLD_TEST_SCALE=1` or more tries every one.
+fn step() -> u64 {
+    let scale: u64 = std::env::var("ONEFOLD_TEST_SCALE")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    if scale > 0 { 1 } else { 7 }
+}
+
+fn crash_everywhere(encryption: Encryption, phase: u64) {
+    let device = SimDir::new(1);
+    device.keep_history();
+    let told = work(&device, encryption).expect("no fault was asked for");
+    let points = device.counts().points;
+    assert!(points > 300, "only {points} points");
+    for point in (phase % step()..points).step_by(step() as usize) {
+        let acknowledged = told.iter().rfind(|told| told.points <= point);
+        let roots = acknowledged.map_or(Roots::new(), |told| told.roots.clone());
+        for seed in [0, 1, point + 2] {
+            let image = device
+                .crash_image_at(point, seed)
+                .expect("history was kept");
+            assert_recovers(
+                &image,
+                &roots,
+                &format!("{encryption:?}, point {point} of {points}, seed {seed}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_whatever_the_crash() {
+    crash_everywhere(Encryption::Aes256Gcm, 0);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_without_encryption() {
+    crash_everywhere(Encryption::None, 3);
+}
+
+/// What was acknowledged by the time the device first said no.
+fn work_until_it_fails(device: &SimDir) -> (Roots, Option<Error>) {
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let mut roots: Roots = Vec::new();
+    let mut run = || -> Result<()> {
+        for round in 0..3u64 {
+            let repository = open(&dir, 1, 100 + round)?;
+            let data: Vec<_> = chunks(round, 30)
+                .into_iter()
+                .chain(chunks(round + 1, 30))
+                .collect();
+            roots.push((back_up(&repository, &data)?.0, data));
+            if round == 1 {
+                repository.remove_root(&roots.remove(0).0)?;
+                sweep(&repository)?;
+            }
+        }
+        Ok(())
+    };
+    let failed = run().err();
+    (roots, failed)
+}
+
+/// The same faults at the nth operation that they can hit, for every nth; afterwards the device is well again.
+fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) -> bool) {
+    let (mut hits, mut misses) = (0, 0);
+    for n in (0..).step_by(3) {
+        let device = SimDir::new(n);
+        init(
+            &(Arc::new(device.clone()) as Arc<dyn Dir>),
+            Encryption::Aes256Gcm,
+        )
+        .unwrap();
+        device.inject(fault(When::Once(n)));
+        let (roots, failed) = work_until_it_fails(&device);
+        device.inject(Faults::default());
+        assert_recovers(
+            &device,
+            &roots,
+            &format!("fault at operation {n} ({failed:?})"),
+        );
+        match failed {
+            Some(error) => {
+                assert!(is_expected(&error), "operation {n}: {error:?}");
+                hits += 1;
+            }
+            // Past the end of the work nothing can fail any more.
+            None if misses > 10 => break,
+            None => misses += 1,
+        }
+        assert!(n < 3000, "the work never ends");
+    }
+    assert!(hits > 5, "only {hits} operations could fail");
+}
+
+#[test]
+fn a_full_device_fails_cleanly_at_every_write_and_loses_nothing() {
+    fail_everywhere(
+        |when| Faults {
+            no_space: when,
+            ..Faults::default()
+        },
+        Error::is_no_space,
+    );
+}
+
+#[test]
+fn a_failed_sync_is_never_acknowledged() {
+    fail_everywhere(
+        |when| Faults {
+            sync_error: when,
+            ..Faults::default()
+        },
+        |error| !error.is_damage(),
+    );
+}

@@ -1,0 +1,161 @@
+//! What the tests share: small repositories, chunks, and roots that are plain lists of references.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Dir;
+use onefold_store::{
+    CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, InitOptions,
+    KdfCost, OpenOptions, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
+    SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats,
+};
+
+pub fn secret() -> Secret {
+    Secret::new("open sesame")
+}
+
+pub fn init(dir: &Arc<dyn Dir>, encryption: Encryption) -> Result<()> {
+    let mut init = InitOptions::new("test", 1);
+    init.encryption = encryption;
+    init.kdf_cost = KdfCost::LEAST;
+    init.entropy = Entropy::seeded(7);
+    Repository::init(Arc::clone(dir), &init, Some(&secret()))
+}
+
+/// Opens with containers of 16 KiB and blocks of 4 KiB. One thread repeats exactly.
+pub fn open(dir: &Arc<dyn Dir>, threads: usize, seed: u64) -> Result<Repository> {
+    let options = OpenOptions {
+        threads,
+        container_bytes: 16 << 10,
+        block_bytes: Some(4 << 10),
+        index_ram_bytes: 1 << 20,
+        entropy: Entropy::seeded(seed),
+        ..OpenOptions::default()
+    };
+    Repository::open(Arc::clone(dir), options, Some(&secret()))
+}
+
+/// `count` chunks of 300 to 1,500 bytes that depend on `seed`, no two alike; every third compresses.
+pub fn chunks(seed: u64, count: usize) -> Vec<Vec<u8>> {
+    let one = |i: usize| {
+        let mut out = vec![0; 300 + i * 37 % 1200];
+        blake3::Hasher::new()
+            .update(&seed.to_le_bytes())
+            .update(&i.to_le_bytes())
+            .finalize_xof()
+            .fill(&mut out);
+        if i.is_multiple_of(3) {
+            out.iter_mut().for_each(|byte| *byte &= 3);
+        }
+        out
+    };
+    (0..count).map(one).collect()
+}
+
+/// Writes a stream of chunks in a session of its own and puts a root for it.
+pub fn back_up(repository: &Repository, chunks: &[Vec<u8>]) -> Result<(RootId, WriteStats)> {
+    let session = repository.session(SessionKind::Backup)?;
+    let mut writer = session.writer(StreamKind::Data)?;
+    let mut refs = Vec::new();
+    for segment in chunks.chunks(50) {
+        let named: Vec<(Fingerprint, &[u8])> = segment
+            .iter()
+            .map(|data| (repository.fingerprinter().fingerprint(data), &data[..]))
+            .collect();
+        writer.write(&named, &mut refs)?;
+    }
+    let stats = writer.finish()?;
+    let root = repository.put_root(&encode_root(&refs))?;
+    session.finish()?;
+    Ok((root, stats))
+}
+
+pub fn encode_root(refs: &[ChunkRef]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for chunk in refs {
+        out.extend_from_slice(&chunk.fingerprint.0);
+        out.extend_from_slice(&chunk.container.0.to_le_bytes());
+        out.extend_from_slice(&chunk.len.to_le_bytes());
+    }
+    out
+}
+
+pub fn decode_root(bytes: &[u8]) -> Vec<ChunkRef> {
+    let (entries, _) = bytes.as_chunks::<44>();
+    let one = |entry: &[u8; 44]| ChunkRef {
+        fingerprint: Fingerprint(entry[..32].try_into().expect("32 bytes")),
+        container: onefold_index::ContainerId(u64::from_le_bytes(
+            entry[32..40].try_into().expect("8 bytes"),
+        )),
+        len: u32::from_le_bytes(entry[40..].try_into().expect("4 bytes")),
+    };
+    entries.iter().map(one).collect()
+}
+
+/// Roots as [`encode_root`] makes them.
+pub struct Lists;
+
+impl Roots for Lists {
+    fn for_each_ref(
+        &self,
+        _id: &RootId,
+        root: &[u8],
+        _reader: &mut ChunkReader,
+        _seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
+    ) -> Result<()> {
+        decode_root(root).iter().try_for_each(visit)
+    }
+}
+
+/// Reads a root back; its chunks one after the other.
+pub fn restore(repository: &Repository, root: &RootId) -> Result<Vec<Vec<u8>>> {
+    let session = repository.session(SessionKind::Read)?;
+    let mut reader = session.reader()?;
+    let refs = decode_root(&repository.root(root)?);
+    let read = refs
+        .iter()
+        .map(|chunk| Ok(reader.read(chunk)?.to_vec()))
+        .collect();
+    session.finish()?;
+    read
+}
+
+/// Never waits.
+pub struct Hasty;
+
+impl SweepObserver for Hasty {
+    fn progress(&mut self, _: Progress) {}
+
+    fn wait_for(&mut self, _: &[PinInfo]) -> bool {
+        false
+    }
+}
+
+pub fn sweep(repository: &Repository) -> Result<SweepReport> {
+    repository.sweep(&Lists, &SweepOptions::default(), &mut Hasty)
+}
+
+pub fn check(repository: &Repository) -> Result<CheckReport> {
+    repository.check(
+        &Lists,
+        CheckDepth::Data { part: 1, of: 1 },
+        &mut |_| {},
+        &mut |_| {},
+    )
+}
+
+/// Everything is as it was written, and these roots read as these chunks.
+pub fn assert_sound(
+    repository: &Repository,
+    roots: &[(RootId, Vec<Vec<u8>>)],
+    context: &dyn std::fmt::Display,
+) {
+    let report = check(repository).unwrap_or_else(|error| panic!("{context}: check: {error}"));
+    assert!(report.damage.is_empty(), "{context}: {:?}", report.damage);
+    for (root, chunks) in roots {
+        let found = restore(repository, root)
+            .unwrap_or_else(|error: Error| panic!("{context}: restore of {root}: {error}"));
+        assert!(found == *chunks, "{context}: {root} reads otherwise");
+    }
+}

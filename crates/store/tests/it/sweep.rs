@@ -1,0 +1,245 @@
+//! The sweep beside sessions: each race of the protocol, step by step.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::{Dir, MemDir};
+use onefold_store::{
+    ChunkRef, Encryption, Error, PinInfo, Progress, Repository, SessionKind, StreamKind,
+    SweepObserver, SweepOptions,
+};
+
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, chunks, encode_root, init, open, restore, sweep,
+};
+
+fn repository() -> (Arc<dyn Dir>, Repository) {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    (dir, repository)
+}
+
+fn containers(repository: &Repository) -> u64 {
+    let dry = SweepOptions {
+        dry_run: true,
+        ..SweepOptions::default()
+    };
+    repository
+        .sweep(&Lists, &dry, &mut Hasty)
+        .unwrap()
+        .containers
+}
+
+#[test]
+fn what_no_root_refers_to_goes_and_the_rest_stays() {
+    let (_, repository) = repository();
+    let (kept, gone) = (chunks(1, 60), chunks(2, 60));
+    let (kept_root, _) = back_up(&repository, &kept).unwrap();
+    let (gone_root, _) = back_up(&repository, &gone).unwrap();
+    let before = containers(&repository);
+    repository.remove_root(&gone_root).unwrap();
+    let report = sweep(&repository).unwrap();
+    assert!(
+        report.deleted_containers > 0 && report.freed_bytes > 0,
+        "{report:?}"
+    );
+    assert!(containers(&repository) < before);
+    assert_sound(&repository, &[(kept_root, kept)], &"swept");
+    // What is gone is stored again when it comes again.
+    let (_, stats) = back_up(&repository, &gone).unwrap();
+    assert_eq!(stats.new_chunks, 60);
+}
+
+#[test]
+fn a_dry_run_tells_and_changes_nothing() {
+    let (_, repository) = repository();
+    let (root, _) = back_up(&repository, &chunks(1, 60)).unwrap();
+    repository.remove_root(&root).unwrap();
+    let dry = SweepOptions {
+        dry_run: true,
+        ..SweepOptions::default()
+    };
+    let told = repository.sweep(&Lists, &dry, &mut Hasty).unwrap();
+    assert!(told.dead_bytes > 0);
+    assert_eq!(told, repository.sweep(&Lists, &dry, &mut Hasty).unwrap());
+    assert_eq!(sweep(&repository).unwrap().freed_bytes, told.dead_bytes);
+}
+
+#[test]
+fn old_references_lead_to_compacted_chunks() {
+    let (dir, repository) = repository();
+    let (left, right) = (chunks(1, 80), chunks(2, 80));
+    let mixed: Vec<_> = left
+        .iter()
+        .zip(&right)
+        .flat_map(|(left, right)| [left.clone(), right.clone()])
+        .collect();
+    let (mixed_root, _) = back_up(&repository, &mixed).unwrap();
+    let some: Vec<_> = left.iter().step_by(2).cloned().collect();
+    let (root, stats) = back_up(&repository, &some).unwrap();
+    assert_eq!(stats.new_chunks, 0);
+    repository.remove_root(&mixed_root).unwrap();
+    let report = sweep(&repository).unwrap();
+    assert!(report.compacted_containers > 0, "{report:?}");
+    assert_sound(&repository, &[(root, some.clone())], &"compacted");
+    // Also for who opens it anew, and without the index.
+    assert_sound(
+        &open(&dir, 1, 2).unwrap(),
+        &[(root, some.clone())],
+        &"reopened",
+    );
+    let reopened = open(&dir, 1, 3).unwrap();
+    reopened.rebuild_index().unwrap();
+    sweep(&reopened).unwrap();
+    assert_sound(&reopened, &[(root, some)], &"index rebuilt, swept again");
+}
+
+/// Does something when the sweep waits for sessions, then lets it go on.
+struct Meanwhile<F: FnMut(&[PinInfo]) -> bool>(F);
+
+impl<F: FnMut(&[PinInfo]) -> bool> SweepObserver for Meanwhile<F> {
+    fn progress(&mut self, _: Progress) {}
+
+    fn wait_for(&mut self, sessions: &[PinInfo]) -> bool {
+        (self.0)(sessions)
+    }
+}
+
+#[test]
+fn a_session_that_began_before_keeps_what_it_refers_to() {
+    let (dir, repository) = repository();
+    let data = chunks(1, 60);
+    let (root, _) = back_up(&repository, &data).unwrap();
+    let other = open(&dir, 1, 2).unwrap();
+    let session = other.session(SessionKind::Backup).unwrap();
+    let mut writer = session.writer(StreamKind::Data).unwrap();
+    let named: Vec<(Fingerprint, &[u8])> = data
+        .iter()
+        .map(|data| (other.fingerprinter().fingerprint(data), &data[..]))
+        .collect();
+    let mut refs: Vec<ChunkRef> = Vec::new();
+    writer.write(&named, &mut refs).unwrap();
+    assert_eq!(writer.stats().new_chunks, 0);
+    // Its chunks are kept alive by nothing but the session now.
+    repository.remove_root(&root).unwrap();
+    let mut session = Some((session, writer));
+    let mut new_root = None;
+    let mut waits = 0;
+    let mut observer = Meanwhile(|sessions: &[PinInfo]| {
+        assert_eq!(sessions.len(), 1);
+        waits += 1;
+        if let Some((session, writer)) = session.take() {
+            writer.finish().unwrap();
+            new_root = Some(other.put_root(&encode_root(&refs)).unwrap());
+            session.finish().unwrap();
+        }
+        true
+    });
+    let report = repository
+        .sweep(&Lists, &SweepOptions::default(), &mut observer)
+        .unwrap();
+    assert_eq!((waits, report.deleted_containers), (1, 0), "{report:?}");
+    assert_sound(&repository, &[(new_root.unwrap(), data)], &"acquitted");
+}
+
+#[test]
+fn a_session_that_begins_after_does_not_refer_to_condemned_containers() {
+    let (dir, repository) = repository();
+    let data = chunks(1, 60);
+    let (root, _) = back_up(&repository, &data).unwrap();
+    repository.remove_root(&root).unwrap();
+    let blocker = open(&dir, 1, 2).unwrap();
+    let pin = blocker.session(SessionKind::Read).unwrap();
+    // The sweep condemns, meets the reader, and leaves the rest to a later one.
+    let report = sweep(&repository).unwrap();
+    assert!(
+        report.pending_containers > 0 && report.deleted_containers == 0,
+        "{report:?}"
+    );
+    let (new_root, stats) = back_up(&open(&dir, 1, 3).unwrap(), &data).unwrap();
+    assert_eq!(
+        stats.new_chunks, 60,
+        "it must not count on what is condemned"
+    );
+    drop(pin);
+    let report = sweep(&repository).unwrap();
+    assert!(report.deleted_containers > 0, "{report:?}");
+    assert_sound(
+        &open(&dir, 1, 4).unwrap(),
+        &[(new_root, data)],
+        &"after both sweeps",
+    );
+}
+
+#[test]
+fn one_sweep_at_a_time() {
+    let (dir, repository) = repository();
+    let (root, _) = back_up(&repository, &chunks(1, 60)).unwrap();
+    repository.remove_root(&root).unwrap();
+    let reader = open(&dir, 1, 2).unwrap();
+    let pin = reader.session(SessionKind::Read).unwrap();
+    let mut observer = Meanwhile(|_: &[PinInfo]| {
+        assert!(matches!(sweep(&reader), Err(Error::Locked { .. })));
+        false
+    });
+    repository
+        .sweep(&Lists, &SweepOptions::default(), &mut observer)
+        .unwrap();
+    drop(pin);
+}
+
+#[test]
+fn writers_readers_and_sweeps_at_once() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let dir = Arc::clone(&dir);
+                scope.spawn(move || {
+                    for round in 0..12u64 {
+                        let repository = open(&dir, 2, 1000 * (writer + 1) + round).unwrap();
+                        // Both write much that the other writes, too.
+                        let data: Vec<_> = chunks(round % 3, 40)
+                            .into_iter()
+                            .chain(chunks(10 + writer, 10))
+                            .collect();
+                        let (root, _) = back_up(&repository, &data).unwrap();
+                        assert!(
+                            restore(&repository, &root).unwrap() == data,
+                            "writer {writer}, round {round}"
+                        );
+                        if round % 2 == 0 {
+                            repository.remove_root(&root).unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let sweeper = scope.spawn(|| {
+            let mut sweeps = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let repository = open(&dir, 1, 5000 + sweeps).unwrap();
+                let mut patient = Meanwhile(|_: &[PinInfo]| {
+                    std::thread::yield_now();
+                    true
+                });
+                repository
+                    .sweep(&Lists, &SweepOptions::default(), &mut patient)
+                    .unwrap();
+                sweeps += 1;
+            }
+            assert!(sweeps > 0);
+        });
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        sweeper.join().unwrap();
+    });
+    let repository = open(&dir, 1, 9).unwrap();
+    assert_sound(&repository, &[], &"in the end");
+    assert!(repository.roots().unwrap().len() >= 3);
+}
