@@ -5,7 +5,7 @@
 //!
 //! Reads are in waves. The first wave resolves one key in 64 and reads 64 KiB of the log for each: where the stream repeats an
 //! earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for short repeats. The last
-//! takes the rest at once, so that the device sees a deep queue. A stream without locality skips the second wave and sends one scout only.
+//! takes the rest at once, so that the device sees a deep queue. A stream without locality skips the second wave and seldom sends one scout.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::{Disk, ReadFrom, read_across};
@@ -25,6 +25,8 @@ const SCOUT_STRIDE: usize = 64;
 const SHORT_STRIDE: usize = 8;
 /// Below this share of keys that a wave's pages resolved, the stream counts as one without locality.
 const LOCALITY_MIN: f32 = 0.05;
+/// In a stream without locality one segment in this many sends a scout, to see whether it has come back.
+const LONELY_SCOUTS_EVERY: u32 = 4;
 /// The most runs a view may have: a bit each.
 pub const RUNS_MAX: usize = 128;
 
@@ -33,6 +35,8 @@ pub struct Lookups {
     /// The prefetch cache.
     pub cache: PageCache,
     locality: f32,
+    /// Segments that needed reads.
+    segments: u32,
     buf: Vec<u8>,
     /// Which index the cached pages are of, and how new.
     born: u64,
@@ -85,6 +89,7 @@ impl Lookups {
         Lookups {
             cache: PageCache::new(cache_bytes),
             locality: 1.0,
+            segments: 0,
             buf: Vec::new(),
             born: 0,
             generation: 0,
@@ -139,7 +144,10 @@ impl Lookups {
         }
         let lonely = self.locality < LOCALITY_MIN;
         let stride = if lonely { usize::MAX } else { SCOUT_STRIDE };
-        self.wave(view, &mut asking, stride, WINDOW_PAGES, found, stats)?;
+        self.segments = self.segments.wrapping_add(1);
+        if !lonely || self.segments.is_multiple_of(LONELY_SCOUTS_EVERY) {
+            self.wave(view, &mut asking, stride, WINDOW_PAGES, found, stats)?;
+        }
         if !lonely && asking.len() > SHORT_STRIDE {
             self.wave(view, &mut asking, SHORT_STRIDE, 1, found, stats)?;
         }

@@ -99,6 +99,10 @@ impl Strata {
             .background_merges
             .then(|| Merger::start(Arc::clone(&shared)))
             .transpose()?;
+        if let Some(merger) = &merger {
+            // what an earlier opener had no time for
+            merger.tell()?;
+        }
         Ok(Strata {
             shared,
             merger,
