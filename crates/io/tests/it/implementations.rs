@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onefold_io::{
-    Batching, CountedDir, Counters, Dir, FileDir, MemDir, MemDisk,
+    Batching, CountedDir, Counters, Dir, FileDir, FlashDir, FlashModel, MemDir, MemDisk,
     sim::{Faults, SimDir},
 };
 
@@ -71,6 +71,14 @@ fn direct_with_threads() {
 fn counted() {
     conformance::dir(|| {
         let dir = CountedDir::new(Arc::new(MemDir::new()), Counters::new());
+        (Arc::new(dir) as Arc<dyn Dir>, ())
+    });
+}
+
+#[test]
+fn flash() {
+    conformance::dir(|| {
+        let dir = FlashDir::new(Arc::new(MemDir::new()), FlashModel::with_capacity(1 << 30));
         (Arc::new(dir) as Arc<dyn Dir>, ())
     });
 }
