@@ -3,6 +3,7 @@
 
 mod chunk_index;
 mod error;
+pub mod filters;
 mod ram;
 mod strata;
 

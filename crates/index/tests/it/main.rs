@@ -3,4 +3,5 @@
 mod conformance;
 mod costs;
 mod crash;
+mod filters;
 mod golden;

@@ -1,0 +1,205 @@
+//! One layer of page-sized Bloom filters on flash, with the updates that are not there yet in RAM.
+//!
+//! Updates are flushed by page group, 1 MB or an erase block: one flush reads and rewrites a run of pages, and takes the group with the
+//! most updates ("dirtiest first"). Always holds: a bit is set on flash or in the buffer, or never was. The buffer's RAM is counted as 2 bytes
+//! an update and [`PAGE_OVERHEAD_BYTES`] a page that has some.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::{Disk, ReadAt};
+
+use super::page_shape::{PAGE_BYTES, PageShape, all_set, set};
+use crate::Result;
+
+/// RAM of a page's set beside its updates: its line in the table.
+pub const PAGE_OVERHEAD_BYTES: usize = 32;
+
+/// How a layer's buffer is divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Buffering {
+    /// An equal share for each page; the first page whose share is full causes a flush (dissertation §3.2.2).
+    Compartments,
+    /// All pages share it; a flush comes when all of it is full ("set-dictionary", §3.3).
+    Pooled,
+}
+
+/// See the module.
+pub struct BitLayer {
+    disk: Arc<dyn Disk>,
+    /// Where on the disk, in pages.
+    first: u64,
+    pages: u32,
+    group_pages: u32,
+    shape: PageShape,
+    buffering: Buffering,
+    buffer_bytes: usize,
+    updates: HashMap<u32, Vec<u16>>,
+    held_bytes: usize,
+    /// Updates of each group.
+    dirt: Vec<u32>,
+    /// Keys of each page, in this layer.
+    keys: Vec<u32>,
+}
+
+impl BitLayer {
+    /// `pages` empty pages from page `first` of `disk`, which has zeros there or ends before.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        first: u64,
+        pages: u32,
+        group_pages: u32,
+        shape: PageShape,
+        buffering: Buffering,
+        buffer_bytes: usize,
+    ) -> Result<BitLayer> {
+        let end = (first + u64::from(pages)) * PAGE_BYTES as u64;
+        if disk.len()? < end {
+            disk.set_len(end)?;
+        }
+        let groups = pages.div_ceil(group_pages) as usize;
+        Ok(BitLayer {
+            disk,
+            first,
+            pages,
+            group_pages,
+            shape,
+            buffering,
+            buffer_bytes,
+            updates: HashMap::new(),
+            held_bytes: 0,
+            dirt: vec![0; groups],
+            keys: vec![0; pages as usize],
+        })
+    }
+
+    /// Pages.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// The first page behind it on the disk.
+    pub fn end(&self) -> u64 {
+        self.first + u64::from(self.pages)
+    }
+
+    /// Whether `page` holds as many keys as its shape allows.
+    pub fn page_is_full(&self, page: u32) -> bool {
+        self.keys[page as usize] >= self.shape.keys
+    }
+
+    /// Sets the bits of `key` in `page`; flushes first where the buffer has no room.
+    pub fn insert(&mut self, page: u32, key: &Fingerprint) -> Result<()> {
+        self.keys[page as usize] += 1;
+        let of_page = self.updates.entry(page).or_default();
+        if of_page.is_empty() {
+            self.held_bytes += PAGE_OVERHEAD_BYTES;
+        }
+        for bit in self.shape.bits(key) {
+            if let Err(place) = of_page.binary_search(&bit) {
+                of_page.insert(place, bit);
+                self.held_bytes += 2;
+                self.dirt[(page / self.group_pages) as usize] += 1;
+            }
+        }
+        while self.must_flush(page) {
+            self.flush_dirtiest()?;
+        }
+        Ok(())
+    }
+
+    /// For each of `asked` (page, key): whether its bits are all set. At most one read a key, in one batch; none where the buffer
+    /// has them all.
+    pub fn ask(&self, asked: &[(u32, &Fingerprint)]) -> Result<Vec<bool>> {
+        let mut present: Vec<bool> = asked
+            .iter()
+            .map(|(page, key)| self.is_buffered(*page, key))
+            .collect();
+        let unsure: Vec<usize> = (0..asked.len()).filter(|i| !present[*i]).collect();
+        let mut buf = vec![0; unsure.len() * PAGE_BYTES];
+        let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(unsure.len());
+        for (i, buf) in unsure.iter().zip(buf.chunks_exact_mut(PAGE_BYTES)) {
+            reads.push(ReadAt {
+                offset: self.offset(asked[*i].0),
+                buf,
+            });
+        }
+        self.disk.read_many_at(&mut reads)?;
+        for (i, bytes) in unsure.iter().zip(buf.chunks_exact_mut(PAGE_BYTES)) {
+            let (page, key) = asked[*i];
+            set(
+                bytes,
+                self.updates.get(&page).into_iter().flatten().copied(),
+            );
+            present[*i] = all_set(bytes, self.shape.bits(key));
+        }
+        Ok(present)
+    }
+
+    /// Writes everything that is buffered, group by group in their order.
+    pub fn flush(&mut self) -> Result<()> {
+        (0..self.dirt.len())
+            .filter(|group| self.dirt[*group] > 0)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|group| self.flush_group(group))
+    }
+
+    /// RAM, in bytes, keys' counters included.
+    pub fn ram_bytes(&self) -> usize {
+        self.held_bytes + self.keys.capacity() * 4 + self.dirt.capacity() * 4
+    }
+
+    fn offset(&self, page: u32) -> u64 {
+        (self.first + u64::from(page)) * PAGE_BYTES as u64
+    }
+
+    fn is_buffered(&self, page: u32, key: &Fingerprint) -> bool {
+        self.updates.get(&page).is_some_and(|of_page| {
+            self.shape
+                .bits(key)
+                .all(|bit| of_page.binary_search(&bit).is_ok())
+        })
+    }
+
+    fn must_flush(&self, page: u32) -> bool {
+        match self.buffering {
+            Buffering::Pooled => self.held_bytes > self.buffer_bytes,
+            Buffering::Compartments => {
+                let share = self.buffer_bytes / self.pages as usize;
+                self.updates
+                    .get(&page)
+                    .is_some_and(|of_page| PAGE_OVERHEAD_BYTES + of_page.len() * 2 > share)
+            }
+        }
+    }
+
+    fn flush_dirtiest(&mut self) -> Result<()> {
+        let dirtiest = (0..self.dirt.len())
+            .max_by_key(|group| self.dirt[*group])
+            .expect("a group");
+        self.flush_group(dirtiest)
+    }
+
+    /// Reads the pages of a group that have updates, as runs of neighbours, sets the bits, and writes them back.
+    fn flush_group(&mut self, group: usize) -> Result<()> {
+        let first = group as u32 * self.group_pages;
+        let pages = self.group_pages.min(self.pages - first) as usize;
+        let mut bytes = vec![0; pages * PAGE_BYTES];
+        self.disk.read_at(&mut bytes, self.offset(first))?;
+        for (page, bytes) in (first..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
+            if let Some(of_page) = self.updates.get(&page) {
+                set(bytes, of_page.iter().copied());
+            }
+        }
+        self.disk.write_at(&bytes, self.offset(first))?;
+        for page in first..first + pages as u32 {
+            if let Some(of_page) = self.updates.remove(&page) {
+                self.held_bytes -= PAGE_OVERHEAD_BYTES + of_page.len() * 2;
+            }
+        }
+        self.dirt[group] = 0;
+        Ok(())
+    }
+}

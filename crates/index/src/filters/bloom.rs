@@ -1,0 +1,130 @@
+//! Bloom filters in RAM: the classic one (Bloom 1970), and one whose bits for a key lie in one cache line (Putze, Sanders, Singler 2007).
+
+use onefold_chunk::Fingerprint;
+
+use super::page_shape::word;
+use crate::{Error, Filter, Result};
+
+/// Words of a block: a cache line.
+const BLOCK_WORDS: usize = 8;
+/// The largest filter: 2^36 bits, 8 GiB.
+const BITS_MAX: f64 = (1u64 << 36) as f64;
+
+/// The classic Bloom filter: k bits anywhere.
+pub struct Bloom {
+    words: Vec<u64>,
+    hashes: u32,
+}
+
+impl Bloom {
+    /// For `keys` keys at the false-positive rate `rate`: M = −N·ln f/(ln 2)² bits, k = M/N·ln 2.
+    pub fn new(keys: u64, rate: f64) -> Result<Bloom> {
+        let ln2 = std::f64::consts::LN_2;
+        let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2)).max(64.0);
+        let hashes = (bits / keys.max(1) as f64 * ln2).round().max(1.0);
+        Ok(Bloom {
+            words: words(bits)?,
+            hashes: hashes as u32,
+        })
+    }
+
+    fn bits(&self, key: &Fingerprint) -> impl Iterator<Item = u64> + use<> {
+        let (start, step, bits) = (
+            word(key, 0),
+            word(key, 1) | 1,
+            self.words.len() as u128 * 64,
+        );
+        (0..u64::from(self.hashes)).map(move |i| {
+            ((u128::from(start.wrapping_add(i.wrapping_mul(step))) * bits) >> 64) as u64
+        })
+    }
+}
+
+impl Filter for Bloom {
+    fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()> {
+        for (key, present) in keys.iter().zip(present) {
+            *present = self
+                .bits(key)
+                .all(|bit| self.words[bit as usize / 64] >> (bit % 64) & 1 == 1);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        for key in keys {
+            for bit in self.bits(key) {
+                self.words[bit as usize / 64] |= 1 << (bit % 64);
+            }
+        }
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.words.capacity() * 8
+    }
+}
+
+/// A Bloom filter of cache-line blocks: one memory access a key, for some percent more bits at the same rate.
+pub struct BlockedBloom {
+    blocks: Vec<[u64; BLOCK_WORDS]>,
+    hashes: u32,
+}
+
+impl BlockedBloom {
+    /// For `keys` keys at about the rate `rate`, with 10 % more bits than the classic one, for the unequal filling of blocks.
+    pub fn new(keys: u64, rate: f64) -> Result<BlockedBloom> {
+        let ln2 = std::f64::consts::LN_2;
+        let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2) * 1.1).max(512.0);
+        let hashes = (-rate.log2()).round().max(1.0) as u32;
+        let blocks = words(bits)?.len().div_ceil(BLOCK_WORDS);
+        Ok(BlockedBloom {
+            blocks: vec![[0; BLOCK_WORDS]; blocks],
+            hashes,
+        })
+    }
+
+    fn block_of(&self, key: &Fingerprint) -> usize {
+        ((u128::from(word(key, 0)) * self.blocks.len() as u128) >> 64) as usize
+    }
+
+    fn bits(&self, key: &Fingerprint) -> impl Iterator<Item = usize> + use<> {
+        let (start, step) = (word(key, 1), word(key, 2) | 1);
+        (0..u64::from(self.hashes))
+            .map(move |i| (start.wrapping_add(i.wrapping_mul(step)) >> 55) as usize)
+    }
+}
+
+impl Filter for BlockedBloom {
+    fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()> {
+        for (key, present) in keys.iter().zip(present) {
+            let block = &self.blocks[self.block_of(key)];
+            *present = self
+                .bits(key)
+                .all(|bit| block[bit / 64] >> (bit % 64) & 1 == 1);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        for key in keys {
+            let bits = self.bits(key);
+            let block = self.block_of(key);
+            bits.for_each(|bit| self.blocks[block][bit / 64] |= 1 << (bit % 64));
+        }
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.blocks.capacity() * BLOCK_WORDS * 8
+    }
+}
+
+fn words(bits: f64) -> Result<Vec<u64>> {
+    if bits > BITS_MAX {
+        return Err(Error::Budget {
+            budget_bytes: (BITS_MAX / 8.0) as usize,
+            what: format!("a filter of {bits:.0} bits"),
+        });
+    }
+    Ok(vec![0; (bits as usize).div_ceil(64)])
+}

@@ -1,0 +1,105 @@
+//! `flash-chain`: a chain of Bloom filters of one size; the newest in RAM, full ones on flash, each written once (dissertation §3.2.2).
+//!
+//! The best for inserts, since every page is written once and in order; a query of an absent key reads a page of every filter.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::{Disk, ReadAt};
+
+use super::page_shape::{PAGE_BYTES, PageShape, all_set, page_of, set};
+use crate::{Filter, Result};
+
+/// See the module.
+pub struct Chain {
+    disk: Arc<dyn Disk>,
+    shape: PageShape,
+    pages: u32,
+    active: Vec<u8>,
+    keys: Vec<u32>,
+    /// Filters on flash.
+    full: u64,
+}
+
+impl Chain {
+    /// Filters of `pages` pages of `shape`, one in RAM, the others on `disk`, which is empty.
+    pub fn new(disk: Arc<dyn Disk>, pages: u32, shape: PageShape) -> Chain {
+        let active = vec![0; pages as usize * PAGE_BYTES];
+        Chain {
+            disk,
+            shape,
+            pages,
+            active,
+            keys: vec![0; pages as usize],
+            full: 0,
+        }
+    }
+
+    /// Filters, that in RAM included.
+    pub fn filters(&self) -> u64 {
+        self.full + 1
+    }
+
+    fn close_active(&mut self) -> Result<()> {
+        self.disk
+            .write_at(&self.active, self.full * self.active.len() as u64)?;
+        self.full += 1;
+        self.active.fill(0);
+        self.keys.fill(0);
+        Ok(())
+    }
+
+    fn in_active(&self, key: &Fingerprint) -> bool {
+        let page = page_of(key, self.pages) as usize;
+        all_set(
+            &self.active[page * PAGE_BYTES..][..PAGE_BYTES],
+            self.shape.bits(key),
+        )
+    }
+}
+
+impl Filter for Chain {
+    fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()> {
+        for (key, present) in keys.iter().zip(present.iter_mut()) {
+            *present = self.in_active(key);
+        }
+        // newest first; a key that was found asks no further
+        for filter in (0..self.full).rev() {
+            let asked: Vec<usize> = (0..keys.len()).filter(|i| !present[*i]).collect();
+            let mut buf = vec![0; asked.len() * PAGE_BYTES];
+            let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(asked.len());
+            for (i, buf) in asked.iter().zip(buf.chunks_exact_mut(PAGE_BYTES)) {
+                let page =
+                    filter * u64::from(self.pages) + u64::from(page_of(&keys[*i], self.pages));
+                reads.push(ReadAt {
+                    offset: page * PAGE_BYTES as u64,
+                    buf,
+                });
+            }
+            self.disk.read_many_at(&mut reads)?;
+            for (i, page) in asked.iter().zip(buf.chunks_exact(PAGE_BYTES)) {
+                present[*i] = all_set(page, self.shape.bits(&keys[*i]));
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        for key in keys {
+            let page = page_of(key, self.pages) as usize;
+            if self.keys[page] >= self.shape.keys {
+                self.close_active()?;
+            }
+            self.keys[page] += 1;
+            set(
+                &mut self.active[page * PAGE_BYTES..][..PAGE_BYTES],
+                self.shape.bits(key),
+            );
+        }
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.active.capacity() + self.keys.capacity() * 4
+    }
+}

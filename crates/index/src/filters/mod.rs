@@ -1,0 +1,25 @@
+//! Filters: sets that may err to one side, in RAM and on flash.
+//!
+//! | name | where | grows | reads a query |
+//! |---|---|---|---|
+//! | [`Bloom`], [`BlockedBloom`] | RAM | no | 0 |
+//! | [`SingleLayer`] (`flash-single`) | flash, updates buffered in RAM | no | at most 1 |
+//! | [`Chain`] (`flash-chain`) | flash, the newest in RAM | yes | up to one a filter |
+//! | [`Forest`] (`forest`) | flash, updates buffered in RAM | yes | up to one a layer |
+//!
+//! The filters on flash are those of Lu's dissertation, ch. 3. All bits of a key lie in one page of 4 KiB ([`PageShape`]). They are working sets
+//! of a run, made anew with it: what they know that is not yet on flash is lost with the process.
+
+mod bit_layer;
+mod bloom;
+mod chain;
+mod forest;
+mod page_shape;
+mod single_layer;
+
+pub use bit_layer::Buffering;
+pub use bloom::{BlockedBloom, Bloom};
+pub use chain::Chain;
+pub use forest::{Forest, ForestOptions, Traverse};
+pub use page_shape::PageShape;
+pub use single_layer::SingleLayer;

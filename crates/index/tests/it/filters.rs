@@ -1,0 +1,151 @@
+//! Every filter: what was inserted is present, and of the rest no more than the formula says; and what the papers say of their flash costs.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::Filter;
+use onefold_index::filters::{
+    BlockedBloom, Bloom, Buffering, Chain, Forest, ForestOptions, PageShape, SingleLayer, Traverse,
+};
+use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
+
+use crate::conformance::key;
+
+const KEYS: u64 = 40_000;
+const RATE: f64 = 0.01;
+
+fn flash() -> (FlashDir, Arc<dyn Disk>) {
+    let dir = FlashDir::new(Arc::new(MemDir::new()), FlashModel::with_capacity(64 << 20));
+    let disk = dir.create("filter").expect("create");
+    (dir, disk)
+}
+
+fn ask(filter: &mut dyn Filter, numbers: std::ops::Range<u64>) -> usize {
+    let keys: Vec<Fingerprint> = numbers.map(key).collect();
+    let mut present = vec![false; keys.len()];
+    filter
+        .may_contain(&keys, &mut present)
+        .expect("may_contain");
+    present.iter().filter(|present| **present).count()
+}
+
+/// Inserts in pieces, asks between them, and compares the rate with `rate`.
+fn conforms(filter: &mut dyn Filter, rate: f64) {
+    for start in (0..KEYS).step_by(1000) {
+        filter
+            .insert(&(start..start + 1000).map(key).collect::<Vec<_>>())
+            .expect("insert");
+        assert_eq!(ask(filter, start..start + 1000), 1000, "just inserted");
+        assert_eq!(
+            ask(filter, start / 2..start / 2 + 100),
+            100,
+            "inserted before"
+        );
+    }
+    assert_eq!(ask(filter, 0..KEYS), KEYS as usize);
+    let wrong = ask(filter, 1 << 30..(1 << 30) + 20_000) as f64 / 20_000.0;
+    assert!(
+        wrong < rate * 1.25 + 0.001,
+        "{wrong} false positives, expected {rate}"
+    );
+}
+
+fn forest(disk: Arc<dyn Disk>, traverse: Traverse, starts_in_flash: bool) -> Forest {
+    let shape = PageShape::for_rate(RATE);
+    Forest::new(
+        disk,
+        ForestOptions {
+            ram_bytes: 16 << 10,
+            shape,
+            branching: 2,
+            traverse,
+            group_pages: 4,
+            starts_in_flash,
+        },
+    )
+    .expect("new")
+}
+
+#[test]
+fn bloom_filters_in_ram_conform() {
+    conforms(&mut Bloom::new(KEYS, RATE).expect("new"), RATE);
+    conforms(&mut BlockedBloom::new(KEYS, RATE).expect("new"), RATE * 1.3);
+}
+
+#[test]
+fn single_layer_conforms() {
+    for buffering in [Buffering::Compartments, Buffering::Pooled] {
+        let shape = PageShape::for_rate(RATE);
+        let mut filter =
+            SingleLayer::new(flash().1, KEYS, shape, buffering, 16 << 10, 4).expect("new");
+        conforms(&mut filter, RATE);
+        filter.flush().expect("flush");
+        assert_eq!(ask(&mut filter, 0..KEYS), KEYS as usize);
+    }
+}
+
+#[test]
+fn chain_conforms_with_a_rate_for_each_filter() {
+    let mut filter = Chain::new(flash().1, 4, PageShape::for_rate(RATE));
+    conforms(&mut filter, RATE * 5.0);
+    assert!(filter.filters() >= 3);
+}
+
+#[test]
+fn forest_conforms_with_a_rate_for_each_layer() {
+    for traverse in [Traverse::TopDown, Traverse::BottomUp] {
+        for starts_in_flash in [false, true] {
+            let mut filter = forest(flash().1, traverse, starts_in_flash);
+            conforms(&mut filter, RATE * 4.0);
+            assert!(filter.height() >= 3, "{}", filter.height());
+        }
+    }
+}
+
+/// Dissertation §3.3: "the pooling buffer could further reduce the total number of flash write operations by 50 %".
+#[test]
+fn a_pooled_buffer_writes_less_than_compartments() {
+    let writes = [Buffering::Compartments, Buffering::Pooled].map(|buffering| {
+        let (dir, disk) = flash();
+        let mut filter = SingleLayer::new(
+            disk,
+            KEYS,
+            PageShape::for_rate(RATE),
+            buffering,
+            16 << 10,
+            4,
+        )
+        .expect("new");
+        filter
+            .insert(&(0..KEYS).map(key).collect::<Vec<_>>())
+            .expect("insert");
+        dir.counts().page_writes as f64
+    });
+    assert!(writes[1] < writes[0] * 0.8, "{writes:?}");
+}
+
+/// The chain writes each page once; the forest answers absent keys with a read a layer, the chain with one a filter.
+#[test]
+fn chain_and_forest_trade_writes_for_reads() {
+    let (chain_dir, chain_disk) = flash();
+    let (forest_dir, forest_disk) = flash();
+    let mut chain = Chain::new(chain_disk, 4, PageShape::for_rate(RATE));
+    let mut forest = forest(forest_disk, Traverse::BottomUp, false);
+    let keys: Vec<Fingerprint> = (0..KEYS).map(key).collect();
+    chain.insert(&keys).expect("insert");
+    forest.insert(&keys).expect("insert");
+    assert!(chain_dir.counts().page_writes < forest_dir.counts().page_writes);
+    let reads = |dir: &FlashDir, filter: &mut dyn Filter| {
+        let before = dir.counts().page_reads;
+        ask(filter, 1 << 30..(1 << 30) + 1000);
+        (dir.counts().page_reads - before) as f64 / 1000.0
+    };
+    let (of_chain, of_forest) = (
+        reads(&chain_dir, &mut chain),
+        reads(&forest_dir, &mut forest),
+    );
+    assert!(
+        of_forest <= forest.height() as f64 && of_chain <= chain.filters() as f64,
+        "{of_chain} {of_forest}"
+    );
+}
