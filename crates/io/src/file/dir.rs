@@ -271,3 +271,36 @@ struct FileLock {
 }
 
 impl LockGuard for FileLock {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The way of file systems without `RENAME_NOREPLACE`, which none of a test machine is.
+    #[test]
+    fn linking_and_unlinking_renames_and_never_replaces() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = FileDir::open(temp.path()).unwrap();
+        for name in ["a", "b"] {
+            let disk = dir.create(name).unwrap();
+            disk.write_at(name.as_bytes(), 0).unwrap();
+        }
+        let taken = dir.link_and_unlink("a", "b").unwrap_err();
+        assert_eq!(taken.kind, ErrorKind::Exists);
+        assert_eq!(
+            dir.link_and_unlink("x", "y").unwrap_err().kind,
+            ErrorKind::NotFound
+        );
+        dir.link_and_unlink("a", "c").unwrap();
+        let names: Vec<String> = dir
+            .list()
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect();
+        assert_eq!(names, ["b", "c"]);
+        let mut byte = [0];
+        dir.open("b").unwrap().read_at(&mut byte, 0).unwrap();
+        assert_eq!(&byte, b"b");
+    }
+}
