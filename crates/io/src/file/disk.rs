@@ -52,6 +52,11 @@ impl FileDisk {
         Self::open_path(path, true)
     }
 
+    /// A file that is open already, of anyone's making; `path` is for errors. It may have any access, and is not a folder.
+    pub fn from_file(file: File, path: impl Into<String>) -> Result<Self> {
+        Self::new(file, path.into())
+    }
+
     fn open_path(path: &Path, writable: bool) -> Result<Self> {
         let shown = path.display().to_string();
         let file = File::options()
