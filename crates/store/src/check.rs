@@ -89,6 +89,7 @@ impl Repository {
         let mut check = Check {
             repository: self,
             report: CheckReport::default(),
+            bad: HashSet::new(),
             found,
         };
         check.small_objects()?;
@@ -104,6 +105,8 @@ impl Repository {
 struct Check<'a> {
     repository: &'a Repository,
     report: CheckReport,
+    /// Chunks that do not read as what was written, in this container; the same chunk in another may be well.
+    bad: HashSet<(ContainerId, Fingerprint)>,
     found: &'a mut dyn FnMut(&Error),
 }
 
@@ -185,10 +188,7 @@ impl Check<'_> {
             self.report.damaged_roots.push(id);
             self.note(error);
         }
-        for (fingerprint, container) in unresolved {
-            self.report.hurt.chunks.insert(fingerprint);
-            self.report.hurt.containers.insert(container);
-        }
+        self.report.hurt.chunks.extend(unresolved.into_keys());
         let mut wanted = Vec::new();
         marks.for_each(&mut |marks| {
             wanted.push((marks.id, marks.prefixes));
@@ -238,10 +238,9 @@ impl Check<'_> {
                 &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize];
             let verdict = self.repository.read_block(opened, number, zstd);
             let Some(raw) = self.tolerate(verdict)? else {
-                self.report
-                    .hurt
-                    .chunks
-                    .extend(chunks.iter().map(|(fingerprint, _)| *fingerprint));
+                chunks
+                    .iter()
+                    .for_each(|(fingerprint, _)| self.note_bad(opened, *fingerprint));
                 continue;
             };
             let mut at = 0;
@@ -259,11 +258,16 @@ impl Check<'_> {
                         Some(block.offset),
                         format!("fingerprint {found}, expected {expected}"),
                     ));
-                    self.report.hurt.chunks.insert(*expected);
+                    self.note_bad(opened, *expected);
                 }
             }
         }
         Ok(())
+    }
+
+    fn note_bad(&mut self, opened: &Opened, fingerprint: Fingerprint) {
+        self.bad.insert((opened.header.id, fingerprint));
+        self.report.hurt.chunks.insert(fingerprint);
     }
 
     /// That every reference leads to a chunk. Only what is wanted of containers that cannot be opened can still be elsewhere.
@@ -293,21 +297,22 @@ impl Check<'_> {
         if missing.is_empty() {
             return Ok(());
         }
-        let bad = std::mem::take(&mut self.report.hurt.chunks);
         let mut elsewhere = HashSet::new();
-        for id in listed
-            .iter()
-            .filter(|id| !self.report.hurt.containers.contains(id))
-        {
+        for id in listed {
+            if self.report.hurt.containers.contains(id) {
+                continue;
+            }
             let Ok(opened) = Opened::read(&self.repository.shared, *id) else {
                 continue;
             };
-            let well = opened.table.chunks.iter().filter(|(fingerprint, _)| {
-                missing.contains(&fingerprint.prefix()) && !bad.contains(fingerprint)
-            });
-            elsewhere.extend(well.map(|(fingerprint, _)| *fingerprint));
+            for (fingerprint, _) in &opened.table.chunks {
+                if missing.contains(&fingerprint.prefix())
+                    && !self.bad.contains(&(*id, *fingerprint))
+                {
+                    elsewhere.insert(*fingerprint);
+                }
+            }
         }
-        self.report.hurt.chunks = bad;
         self.report.hurt.elsewhere = elsewhere;
         let found: HashSet<u64> = self
             .report

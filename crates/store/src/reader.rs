@@ -209,20 +209,25 @@ impl ChunkReader {
     /// # Errors
     /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written.
     pub fn read(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
-        match self.read_from(chunk.container, &chunk.fingerprint) {
-            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {}
-            Ok(None) => {}
+        let here = self.read_from(chunk.container, &chunk.fingerprint);
+        let lost = match here {
             Ok(Some(data)) => return Ok(data),
+            Ok(None) => Error::Lost {
+                fingerprint: chunk.fingerprint,
+                container: chunk.container,
+            },
+            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Error::Lost {
+                fingerprint: chunk.fingerprint,
+                container: chunk.container,
+            },
+            // Damaged here; it may lie elsewhere, too.
+            Err(error) if error.is_damage() => error,
             Err(error) => return Err(error),
+        };
+        match self.find_moved(&chunk.fingerprint, chunk.container)? {
+            Some(moved) => self.read_from(moved, &chunk.fingerprint)?.ok_or(lost),
+            None => Err(lost),
         }
-        let lost = Error::Lost {
-            fingerprint: chunk.fingerprint,
-            container: chunk.container,
-        };
-        let Some(moved) = self.find_moved(&chunk.fingerprint)? else {
-            return Err(lost);
-        };
-        self.read_from(moved, &chunk.fingerprint)?.ok_or(lost)
     }
 
     /// All `wanted` chunks of one container, each block read and decoded once, in the container's order. Gives those that it does not hold.
@@ -361,24 +366,28 @@ impl ChunkReader {
         Ok(self.tables.put(id, opened, bytes))
     }
 
-    /// Where the sweep has moved a chunk: the index is asked, then all descriptors.
-    pub fn find_moved(&mut self, fingerprint: &Fingerprint) -> Result<Option<ContainerId>> {
+    /// Where else than in container `not` a chunk lies: the index is asked, then all descriptors.
+    fn find_moved(
+        &mut self,
+        fingerprint: &Fingerprint,
+        not: ContainerId,
+    ) -> Result<Option<ContainerId>> {
         let mut found = [None];
         self.shared
             .index
             .lock()
             .lookup(&[*fingerprint], &mut found)?;
+        let shared = Arc::clone(&self.shared);
+        let mut holds = |id: ContainerId| {
+            id != not && matches!(self.open(id), Ok(opened) if opened.find(fingerprint).is_some())
+        };
         if let [Some(location)] = found
-            && matches!(self.open(location.container), Ok(opened) if opened.find(fingerprint).is_some())
+            && holds(location.container)
         {
             return Ok(Some(location.container));
         }
-        for id in self.shared.containers()? {
-            if matches!(self.open(id), Ok(opened) if opened.find(fingerprint).is_some()) {
-                return Ok(Some(id));
-            }
-        }
-        Ok(None)
+        let all = shared.containers()?;
+        Ok(all.into_iter().find(|id| holds(*id)))
     }
 }
 

@@ -66,8 +66,13 @@ impl Repository {
         let stored = frame::encode_frame(ROOT, 0, &sealed);
         let id = RootId(*blake3::hash(&stored).as_bytes());
         match shared.objects.put_if_absent(&id.object(), &[&stored]) {
-            // The very same bytes are there: only without encryption can that be.
-            Err(Error::Io(error)) if error.kind == ErrorKind::Exists => Ok(id),
+            // Without encryption the very same bytes can be there already, or what damage left of them.
+            Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
+                if self.root(&id).is_err() {
+                    shared.objects.put(&id.object(), &[&stored])?;
+                }
+                Ok(id)
+            }
             other => other.map(|()| id),
         }
     }

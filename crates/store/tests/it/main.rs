@@ -1,6 +1,7 @@
 //! Tests of the store, over folders in memory and simulated devices.
 
 mod crash;
+mod damage;
 mod fixture;
 mod round_trip;
 mod sweep;

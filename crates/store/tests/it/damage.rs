@@ -1,0 +1,275 @@
+//! The damage matrix: what is done to an object × which object × what is tried next.
+//!
+//! Wherever damage lies: nothing panics, a check names the object, a restore gives the right bytes or an error, and a repair leaves a
+//! repository that is sound but for what the damage took, of which it says exactly what.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::sim::SimDir;
+use onefold_store::{ChunkRef, Encryption, Repository, RootId};
+
+use crate::fixture::{
+    Hasty, Lists, back_up, check, chunks, decode_root, init, open, restore, sweep,
+};
+
+/// What is done to the bytes.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Flip,
+    Truncate,
+    Empty,
+    Zero,
+    Delete,
+    Swap,
+}
+
+const ACTIONS: [Action; 6] = [
+    Action::Flip,
+    Action::Truncate,
+    Action::Empty,
+    Action::Zero,
+    Action::Delete,
+    Action::Swap,
+];
+
+struct Stored {
+    device: SimDir,
+    roots: Vec<(RootId, Vec<Vec<u8>>)>,
+}
+
+/// Two roots that share chunks, in several containers.
+fn stored(encryption: Encryption) -> Stored {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, encryption).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let first = chunks(1, 60);
+    let second: Vec<_> = chunks(1, 30).into_iter().chain(chunks(2, 30)).collect();
+    let roots = [first, second].map(|data| (back_up(&repository, &data).unwrap().0, data));
+    Stored {
+        device,
+        roots: roots.to_vec(),
+    }
+}
+
+/// Damages `path` at a place that `place` in 0..4 chooses: front, early, middle, end. Swap puts another object of the same folder there.
+fn damage(device: &SimDir, path: &str, action: Action, place: usize) {
+    let other = || {
+        let (folder, _) = path.split_once('/')?;
+        device
+            .paths()
+            .into_iter()
+            .find(|other| other != path && other.starts_with(folder))
+    };
+    if let Action::Delete = action {
+        return device.lose(path).unwrap();
+    }
+    let foreign = match (action, other()) {
+        (Action::Swap, Some(other)) => {
+            let mut bytes = Vec::new();
+            device
+                .damage(&other, |found| bytes.clone_from(found))
+                .unwrap();
+            bytes
+        }
+        _ => b"something else altogether".to_vec(),
+    };
+    let edit = |bytes: &mut Vec<u8>| {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = [0, bytes.len() / 8, bytes.len() / 2, bytes.len() - 1][place];
+        match action {
+            Action::Flip => bytes[at] ^= 0x10,
+            Action::Truncate => bytes.truncate(at),
+            Action::Empty => bytes.clear(),
+            Action::Zero => {
+                let end = bytes.len().min(at + 64);
+                bytes[at..end].fill(0);
+                // What was zero before is no damage.
+                bytes[at] ^= 1;
+            }
+            Action::Swap => *bytes = foreign.clone(),
+            Action::Delete => unreachable!("handled above"),
+        }
+    };
+    device.damage(path, edit).unwrap();
+}
+
+/// Objects worth damaging; locks and the like hold nothing.
+fn objects(device: &SimDir) -> Vec<String> {
+    let wanted = ["config", "keys/", "containers/", "snapshots/", "index/"];
+    let all = device.paths().into_iter();
+    all.filter(|path| {
+        wanted.iter().any(|start| path.starts_with(start))
+            && !path.contains("lock")
+            && !path.contains("owner")
+    })
+    .collect()
+}
+
+/// A root that can be read gives its chunks or an error, never other bytes. Returns whether all of it came.
+fn restores(repository: &Repository, root: &RootId, data: &[Vec<u8>], context: &str) -> bool {
+    match restore(repository, root) {
+        Ok(found) => {
+            assert!(found == data, "{context}: {root} reads otherwise");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+fn try_everything(
+    stored: &Stored,
+    encryption: Encryption,
+    path: &str,
+    action: Action,
+    place: usize,
+) {
+    let context = format!("{encryption:?}, {action:?} at place {place} of {path}");
+    let image = stored.device.crash_image(1);
+    damage(&image, path, action, place);
+    let dir: Arc<dyn Dir> = Arc::new(image.clone());
+    let is_advice = path.starts_with("index/") || path == "config.copy";
+    let repository = match open(&dir, 1, 5) {
+        Ok(repository) => repository,
+        Err(error) => {
+            // Without the only key slot nothing opens; a damaged root or container never keeps it shut.
+            assert!(path.starts_with("keys/"), "{context}: {error}");
+            return;
+        }
+    };
+    let whole: Vec<bool> = stored
+        .roots
+        .iter()
+        .map(|(root, data)| restores(&repository, root, data, &context))
+        .collect();
+    if is_advice || path == "config" || path.starts_with("keys/") {
+        assert_eq!(whole, [true, true], "{context}");
+    }
+    let report = check(&repository).unwrap_or_else(|error| panic!("{context}: check: {error}"));
+    // A root that was deleted cannot be told from one that was forgotten.
+    let is_forgotten = matches!(action, Action::Delete) && path.starts_with("snapshots/");
+    if !is_advice && !is_forgotten {
+        assert!(
+            !report.damage.is_empty(),
+            "{context}: the check saw nothing"
+        );
+    }
+    let all_came = whole.iter().all(|whole| *whole);
+    assert!(
+        all_came || is_forgotten || !report.damage.is_empty(),
+        "{context}: a restore failed, the check saw nothing"
+    );
+    let repaired = repository
+        .repair(&Lists, &mut Hasty)
+        .unwrap_or_else(|error| panic!("{context}: repair: {error}"));
+    assert_hurt_is_exact(&repository, stored, &repaired.left.hurt, &context);
+    assert_works_on(&repository, stored, &context);
+}
+
+/// A root can be restored if and only if none of its references is said to be hurt.
+fn assert_hurt_is_exact(
+    repository: &Repository,
+    stored: &Stored,
+    hurt: &onefold_store::Hurt,
+    context: &str,
+) {
+    for (root, data) in &stored.roots {
+        let Ok(bytes) = repository.root(root) else {
+            continue;
+        };
+        let refs: Vec<ChunkRef> = decode_root(&bytes);
+        let said = refs.iter().any(|chunk| hurt.hurts(chunk));
+        let whole = restores(repository, root, data, context);
+        assert_eq!(
+            whole, !said,
+            "{context}: {root} restores: {whole}, said to be hurt: {said}"
+        );
+    }
+}
+
+/// After a repair the same data can be backed up again, which heals, and swept; damaged roots must be forgotten first.
+fn assert_works_on(repository: &Repository, stored: &Stored, context: &str) {
+    for (root, data) in &stored.roots {
+        let (again, _) =
+            back_up(repository, data).unwrap_or_else(|error| panic!("{context}: backup: {error}"));
+        assert!(
+            restores(repository, &again, data, context),
+            "{context}: what was just stored"
+        );
+        if repository.root(root).is_err() {
+            repository.remove_root(root).unwrap();
+        } else {
+            assert!(
+                restores(repository, root, data, context),
+                "{context}: the same data was stored again, yet {root} is still hurt"
+            );
+        }
+    }
+    sweep(repository).unwrap_or_else(|error| panic!("{context}: sweep: {error}"));
+    let left = check(repository).unwrap();
+    assert!(
+        left.damage.is_empty(),
+        "{context}: after everything: {:?}",
+        left.damage
+    );
+}
+
+#[test]
+fn damage_is_found_named_and_mended_where_it_can_be() {
+    for encryption in [Encryption::Aes256Gcm, Encryption::None] {
+        let stored = stored(encryption);
+        for path in objects(&stored.device) {
+            for action in ACTIONS {
+                let places = if matches!(action, Action::Flip | Action::Truncate | Action::Zero) {
+                    0..4
+                } else {
+                    0..1
+                };
+                for place in places {
+                    try_everything(&stored, encryption, &path, action, place);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_a_container_is_watched() {
+    let stored = stored(Encryption::None);
+    let path = objects(&stored.device)
+        .into_iter()
+        .find(|path| path.starts_with("containers/"))
+        .unwrap();
+    let mut len = 0;
+    stored
+        .device
+        .damage(&path, |bytes| len = bytes.len())
+        .unwrap();
+    for at in (0..len).step_by(13) {
+        let image = stored.device.crash_image(1);
+        image.damage(&path, |bytes| bytes[at] ^= 1).unwrap();
+        let dir: Arc<dyn Dir> = Arc::new(image);
+        let report = check(&open(&dir, 1, 5).unwrap()).unwrap();
+        assert!(
+            !report.damage.is_empty(),
+            "a flip at byte {at} of {len} was not seen"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_sweep_list_is_named_and_mended() {
+    let stored = stored(Encryption::Aes256Gcm);
+    let dir: Arc<dyn Dir> = Arc::new(stored.device.clone());
+    dir.create("condemned")
+        .unwrap()
+        .write_at(b"no list", 0)
+        .unwrap();
+    let repository = open(&dir, 1, 5).unwrap();
+    assert!(back_up(&repository, &chunks(9, 5)).is_err_and(|error| error.is_damage()));
+    repository.repair(&Lists, &mut Hasty).unwrap();
+    back_up(&repository, &chunks(9, 5)).unwrap();
+}
