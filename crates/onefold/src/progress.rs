@@ -25,6 +25,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often a JSON status is printed, where ONEFOLD_PROGRESS_FPS does not say otherwise.
 const JSON_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How long the engine may take to stop when a signal asks it to.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What is being done; restic's words for it differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
@@ -62,6 +65,7 @@ struct Rates {
     moved: Rate,
     stored: Rate,
     last_json: Instant,
+    asked_to_stop: Option<Instant>,
 }
 
 impl<'a> Meter<'a> {
@@ -72,6 +76,7 @@ impl<'a> Meter<'a> {
             moved: Rate::new(now),
             stored: Rate::new(now),
             last_json: now,
+            asked_to_stop: None,
         };
         Self {
             doing,
@@ -109,12 +114,21 @@ impl<'a> Meter<'a> {
 
     fn tick(&self) {
         if signal::raised() {
-            self.progress.cancel();
+            self.stop();
         }
         let state = self.state(Instant::now());
         self.bar.draw(&state, &self.progress);
         if self.out.json && !self.out.quiet && self.json_is_due() {
             let _ = self.out.json(&status::json(&state, &self.progress));
+        }
+    }
+
+    /// Asks the engine to stop; where it cannot (it waits for a pipe that says nothing), ends all the same: that is safe at any byte.
+    fn stop(&self) {
+        let asked = *self.rates().asked_to_stop.get_or_insert_with(Instant::now);
+        self.progress.cancel();
+        if asked.elapsed() > PATIENCE {
+            signal::leave();
         }
     }
 
@@ -180,7 +194,14 @@ impl Events for Meter<'_> {
                 &message,
             )));
         } else {
-            self.out.note(format_args!("error: {message}"));
+            // An error of the repository does not know which file it hurts.
+            let shown = paths::shown(path);
+            let place = if message.contains(&shown) {
+                String::new()
+            } else {
+                format!("{shown}: ")
+            };
+            self.out.note(format_args!("error: {place}{message}"));
         }
     }
 

@@ -2,10 +2,10 @@
 //! what a killed process leaves behind, the next one recognises. A second signal always ends at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
@@ -17,6 +17,8 @@ static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Starts listening. Called once, before any thread is started.
 pub fn install() {
+    // A size limit is an error of the write that meets it (EFBIG), not the end of the program.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return;
     };
@@ -30,7 +32,8 @@ pub fn install() {
     });
 }
 
-fn leave() -> ! {
+/// Ends the program now.
+pub fn leave() -> ! {
     restore_terminal();
     std::process::exit(Exit::Interrupted.code().into())
 }

@@ -61,7 +61,10 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
         }
     };
     let dir = FileDir::create(place).map_err(onefold_store::Error::Io)?;
-    Repository::init(Arc::new(dir), &options, secret.as_ref())?;
+    Repository::init(Arc::new(dir), &options, secret.as_ref()).inspect_err(|_| {
+        // What was refused leaves no empty folder behind; one that is not empty stays as it is.
+        let _ = std::fs::remove_dir(place);
+    })?;
     let opened = repository::open_with(global, place, "", secret.as_ref())?;
     let id = opened.config().repository_hex();
     if out.json {

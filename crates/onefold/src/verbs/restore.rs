@@ -53,10 +53,6 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: When,
 
-    /// Remove from the target what is not in the snapshot
-    #[arg(long)]
-    pub delete: bool,
-
     /// Only say what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -140,7 +136,6 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
         exclude: patterns(&args.exclude, &args.iexclude)?,
         overwrite: args.overwrite.into(),
         dry_run: args.dry_run,
-        delete: args.delete,
         owners: defaults.owners && !args.no_owners,
         xattrs: !args.no_xattrs,
         ..defaults
@@ -166,7 +161,6 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
             "total_files": summary.files,
             "files_restored": restored,
             "files_skipped": summary.skipped,
-            "files_deleted": summary.deleted,
             "total_bytes": summary.bytes,
             "bytes_restored": summary.bytes,
             "error_count": summary.errors,
@@ -191,9 +185,6 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
             "left {} as they were",
             many(summary.skipped, "file")
         ))?;
-    }
-    if summary.deleted > 0 {
-        out.say(format_args!("deleted {}", human::count(summary.deleted)))?;
     }
     if summary.errors > 0 {
         out.note(format_args!(

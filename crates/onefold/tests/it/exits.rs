@@ -1,0 +1,183 @@
+//! Every exit code, from the situation that it stands for.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::rig::{Rig, program};
+
+#[test]
+fn usage_is_2() {
+    let rig = Rig::open();
+    for args in [
+        &["frobnicate"][..],
+        &["backup"],
+        &["backup", "--no-such-flag", "."],
+        &["ls"],
+        &["ls", "not an id"],
+        &["restore", "latest"],
+        &["forget"],
+        &["forget", "--keep-last", "some"],
+        &["forget", "--keep-within", "7"],
+        &["check", "--read-data-subset", "3/2"],
+        &["backup", ".", "--time", "yesterday"],
+        &["backup", ".", "--exclude", "[a"],
+        &["backup", ".", "--compression", "lots"],
+        &["find", ""],
+        &["init", "-r", "new", "--chunk-size", "8X"],
+        &["init", "-r", "new", "--chunker", "nosuch"],
+        &["init", "-r", "new", "--encryption", "rot13"],
+        &["-r", "s3:bucket", "snapshots"],
+        &["-q", "-v", "snapshots"],
+    ] {
+        let ran = rig.run(args).ends(2);
+        assert!(!ran.err.is_empty(), "{args:?} must say why");
+    }
+    assert!(!rig.path("new").exists());
+    let ran: crate::rig::Ran = program().arg("snapshots").output().expect("runs").into();
+    assert!(ran.ends(2).err.contains("--repo"));
+}
+
+#[test]
+fn failed_is_1() {
+    let rig = Rig::open();
+    rig.run(["init"]).ends(1);
+    rig.run(["ls", "latest"]).ends(1);
+    rig.run(["ls", "abcdef"]).ends(1);
+    rig.run(["backup", "no/such/folder"]).ends(1);
+    rig.write("f", b"x");
+    rig.backup("f");
+    rig.run(["dump", "latest", "/no/such"]).ends(1);
+}
+
+#[test]
+fn some_sources_unreadable_is_3() {
+    let rig = Rig::open();
+    rig.write("s/good", b"x");
+    let ran = rig.run(["backup", "s", "missing"]).ends(3);
+    assert!(ran.err.contains("missing"), "{}", ran.err);
+    assert_eq!(rig.snapshots().len(), 1, "the rest is in a snapshot");
+    if !rustix::process::geteuid().is_root() {
+        rig.write("s/secret", b"x");
+        fs::set_permissions(rig.path("s/secret"), fs::Permissions::from_mode(0o0))
+            .expect("set the mode");
+        let ran = rig.run(["backup", "s"]).ends(3);
+        assert!(
+            ran.err.contains("secret") && ran.err.contains("Permission denied"),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn no_repository_is_10() {
+    let rig = Rig::empty();
+    for args in [
+        &["snapshots"][..],
+        &["backup", "."],
+        &["check"],
+        &["forget", "--keep-last", "1"],
+        &["key", "list"],
+        &["repair"],
+    ] {
+        let ran = rig.run(args).ends(10);
+        assert!(
+            ran.err.contains("no repository") && ran.err.contains("init"),
+            "{}",
+            ran.err
+        );
+    }
+    fs::create_dir(rig.repo()).expect("an empty folder is none");
+    rig.run(["snapshots"]).ends(10);
+}
+
+#[test]
+fn locked_is_11() {
+    let rig = Rig::open();
+    fs::create_dir_all(rig.repo().join("locks")).expect("a folder");
+    let lock = fs::File::create(rig.repo().join("locks/sweep")).expect("a lock");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    let ran = rig.run(["prune"]).ends(11);
+    assert!(ran.err.contains("locked"), "{}", ran.err);
+    drop(lock);
+    rig.run(["prune"]).ends(0);
+}
+
+#[test]
+fn wrong_password_is_12() {
+    let rig = Rig::new();
+    let ran: crate::rig::Ran = rig
+        .command(["snapshots"])
+        .env("ONEFOLD_PASSWORD", "wrong")
+        .output()
+        .expect("runs")
+        .into();
+    assert!(ran.ends(12).err.contains("wrong password"));
+    let ran: crate::rig::Ran = rig
+        .command(["init", "-r", "other"])
+        .env("ONEFOLD_PASSWORD", "")
+        .output()
+        .expect("runs")
+        .into();
+    ran.ends(12);
+    assert!(!rig.path("other").exists());
+}
+
+#[test]
+fn damage_is_13_and_names_the_files() {
+    let rig = Rig::open();
+    rig.write("s/hurt-me", &crate::rig::Random(1).bytes(200_000));
+    rig.write("s/empty", b"");
+    rig.backup("s");
+    let containers: Vec<_> = walk(&rig.repo().join("containers"));
+    let data = containers
+        .iter()
+        .max_by_key(|path| fs::metadata(path).map_or(0, |m| m.len()))
+        .expect("one");
+    let mut bytes = fs::read(data).expect("a container");
+    bytes[100_000] ^= 1;
+    fs::write(data, bytes).expect("written");
+    rig.run(["check"]).ends(0);
+    let ran = rig.run(["check", "--read-data"]).ends(13);
+    assert!(
+        ran.out.contains("hurt-me") && !ran.out.contains("/empty"),
+        "{}\n{}",
+        ran.out,
+        ran.err
+    );
+    let ran = rig.run(["restore", "latest", "--target", "t"]);
+    assert!(
+        matches!(ran.code, Some(3 | 13)),
+        "{:?} {}",
+        ran.code,
+        ran.err
+    );
+    assert!(ran.err.contains("hurt-me"), "{}", ran.err);
+    let ran = rig.run(["repair"]).ends(13);
+    assert!(ran.out.contains("hurt-me"), "{}", ran.out);
+    // The same files backed up again heal what was lost.
+    rig.run(["backup", "s", "--force"]).ends(0);
+    let again = rig.restored("latest", "s");
+    assert_eq!(again, crate::rig::files(&rig.path("s")));
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    crate::rig::files(folder)
+        .keys()
+        .map(|name| folder.join(name))
+        .collect()
+}
+
+#[test]
+fn help_and_version_are_0() {
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["backup", "--help"],
+        &["help", "forget"],
+        &["key", "--help"],
+    ] {
+        let ran: crate::rig::Ran = program().args(args).output().expect("runs").into();
+        assert!(!ran.ends(0).out.is_empty());
+    }
+}

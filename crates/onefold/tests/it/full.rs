@@ -1,0 +1,103 @@
+//! A full disk: exit code 14, and everything acknowledged before is intact.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::rig::{Ran, Random, Rig, files};
+
+/// A small file system, unmounted when dropped. Only root can have one.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(at: PathBuf, options: &str) -> Option<Self> {
+        std::fs::create_dir_all(&at).ok()?;
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(&at)
+            .output()
+            .ok()?;
+        mounted.status.success().then_some(Self(at))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_with_14_and_loses_nothing() {
+    let rig = Rig::empty();
+    let Some(_mount) = Mount::new(rig.path("disk"), "size=12m") else {
+        println!("no file system can be mounted here: only the size limit is tested");
+        return;
+    };
+    let run = |args: &[&str]| -> Ran { rig.run([&["-r", "disk/repo"], args].concat()) };
+    run(&["init", "--encryption", "none"]).ends(0);
+    let mut random = Random(5);
+    rig.write("s/first", &random.bytes(3 << 20));
+    run(&["backup", "s"]).ends(0);
+    let expected = files(&rig.path("s"));
+    for n in 0..6 {
+        rig.write(&format!("s/more{n}"), &random.bytes(3 << 20));
+    }
+    let ran = run(&["backup", "s"]).ends(14);
+    assert!(ran.err.contains("space"), "{}", ran.err);
+    run(&["check", "--read-data"]).ends(0);
+    run(&[
+        "restore",
+        &format!("latest:{}", rig.path("s").display()),
+        "--target",
+        "t",
+    ])
+    .ends(0);
+    assert_eq!(files(&rig.path("t")), expected);
+    // A sweep gives back what the failed one left, and then there is room again.
+    run(&["prune"]).ends(0);
+    for n in 0..6 {
+        rig.write(&format!("s/more{n}"), b"small");
+    }
+    run(&["backup", "s"]).ends(0);
+    run(&["check", "--read-data"]).ends(0);
+}
+
+#[test]
+fn a_full_target_ends_a_restore_with_an_error() {
+    let rig = Rig::open();
+    rig.write("s/f", &Random(6).bytes(4 << 20));
+    rig.backup("s");
+    let Some(_mount) = Mount::new(rig.path("disk"), "size=1m") else {
+        return;
+    };
+    let ran = rig.run(["restore", "latest", "--target", "disk/t"]);
+    assert!(
+        matches!(ran.code, Some(3 | 14)),
+        "{:?} {}",
+        ran.code,
+        ran.err
+    );
+    assert!(ran.err.contains("space"), "{}", ran.err);
+}
+
+#[test]
+fn a_size_limit_ends_with_14() {
+    let rig = Rig::open();
+    rig.write("s/first", b"x");
+    rig.backup("s");
+    rig.write("s/second", &Random(7).bytes(4 << 20));
+    let program = env!("CARGO_BIN_EXE_onefold");
+    // In blocks of 512 bytes: one megabyte a file.
+    let script = format!("ulimit -f 2048; exec {program} -r repo backup s");
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(rig.dir.path())
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.signal(), None, "SIGXFSZ must not end it");
+    Ran::from(output).ends(14);
+    rig.run(["check", "--read-data"]).ends(0);
+    rig.backup("s");
+    assert_eq!(rig.restored("latest", "s"), files(&rig.path("s")));
+}

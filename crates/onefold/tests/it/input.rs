@@ -1,0 +1,136 @@
+//! Wrong and odd input: nothing panics, nothing leaks, everything is said.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::rig::{Ran, Rig};
+
+#[test]
+fn no_password_leaks() {
+    let rig = Rig::new();
+    rig.write("s/f", b"x");
+    for args in [
+        &["--help"][..],
+        &["backup", "--help"],
+        &["backup", "s", "-vvv"],
+        &["snapshots", "--json"],
+        &["ls", "nope"],
+        &["check", "-vvvv"],
+        &["key", "list"],
+        &["restore", "latest", "--target", "/proc/no"],
+        &["--no-such"],
+    ] {
+        let ran = rig.run(args);
+        for text in [&ran.out, &ran.err] {
+            assert!(
+                !text.contains("horse"),
+                "{args:?} prints the password:\n{text}"
+            );
+        }
+    }
+    let ran: Ran = rig
+        .command(["snapshots"])
+        .env("ONEFOLD_PASSWORD", "wrong-horse")
+        .output()
+        .expect("runs")
+        .into();
+    assert!(!ran.err.contains("horse"), "{}", ran.err);
+    // Commands that the program starts do not get it either.
+    let ran: Ran = rig
+        .command([
+            "backup",
+            "--stdin-from-command",
+            "--",
+            "sh",
+            "-c",
+            "echo \"[$ONEFOLD_PASSWORD]\"",
+        ])
+        .output()
+        .expect("runs")
+        .into();
+    ran.ends(0);
+    assert_eq!(rig.run(["dump", "latest", "stdin"]).ends(0).out, "[]\n");
+}
+
+#[test]
+fn names_of_any_bytes_come_back() {
+    let rig = Rig::open();
+    let names: [&[u8]; 5] = [
+        b"caf\xe9",
+        b"new\nline",
+        b"esc\x1b[31m",
+        b" space ",
+        "\u{1f600}".as_bytes(),
+    ];
+    fs::create_dir(rig.path("s")).expect("a folder");
+    for name in names {
+        fs::write(rig.path("s").join(OsStr::from_bytes(name)), name).expect("a file");
+    }
+    rig.backup("s");
+    assert_eq!(rig.restored("latest", "s").len(), names.len());
+    let listed = rig.run(["ls", "latest"]).ends(0).out;
+    assert!(
+        !listed.contains('\x1b') && listed.contains("caf\\xe9"),
+        "{listed}"
+    );
+    rig.run(["ls", "latest", "--json"]).ends(0).lines();
+    rig.run(["find", "*", "--json"]).ends(0).lines();
+}
+
+#[test]
+fn a_repository_of_rubbish_is_damaged_not_a_panic() {
+    for (name, bytes) in [
+        ("empty", &b""[..]),
+        ("short", b"1F"),
+        ("rubbish", &[0xff; 5000]),
+        ("zeros", &[0; 5000]),
+    ] {
+        let rig = Rig::open();
+        fs::write(rig.repo().join("config"), bytes).expect("written");
+        let ran = rig.run(["snapshots"]).ends(0);
+        assert!(ran.err.contains("repair"), "{name}: {}", ran.err);
+        fs::write(rig.repo().join("config.copy"), bytes).expect("written");
+        let ran = rig.run(["snapshots"]);
+        assert_eq!(ran.code, Some(13), "{name}: {}", ran.err);
+        assert!(!ran.err.contains("panicked"), "{name}: {}", ran.err);
+    }
+}
+
+#[test]
+fn rubbish_in_its_folders_harms_nothing() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    rig.backup("s");
+    for folder in ["containers", "snapshots", "sessions", "index", "locks"] {
+        rig.write(&format!("repo/{folder}/rubbish"), b"rubbish");
+    }
+    rig.backup("s");
+    assert_eq!(rig.snapshots().len(), 2);
+    rig.run(["prune"]).ends(0);
+    assert_eq!(rig.restored("latest", "s").len(), 1);
+}
+
+#[test]
+fn the_index_is_advice() {
+    let rig = Rig::open();
+    rig.write("s/f", &crate::rig::Random(2).bytes(400_000));
+    rig.backup("s");
+    fs::remove_dir_all(rig.repo().join("index")).expect("removed");
+    let ran = rig.run(["backup", "s", "--force", "--json"]).ends(0);
+    assert_eq!(ran.last()["data_blobs"], 0, "known data is found again");
+    rig.run(["check", "--read-data"]).ends(0);
+}
+
+#[test]
+fn an_ambiguous_id_is_refused() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    let ids: Vec<_> = (0..17).map(|_| rig.backup("s")).collect();
+    let first = ids
+        .iter()
+        .find(|a| ids.iter().filter(|b| a[..1] == b[..1]).count() > 1)
+        .expect("17 ids, 16 digits");
+    let ran = rig.run(["ls", &first[..1]]).ends(1);
+    assert!(ran.err.contains("snapshots"), "{}", ran.err);
+}

@@ -1,0 +1,253 @@
+//! JSON lines parse, and have restic's fields, so that front ends port.
+
+use serde_json::Value;
+
+use crate::rig::Rig;
+
+#[track_caller]
+fn has(value: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(!value[*field].is_null(), "{field} is missing in {value}");
+    }
+}
+
+#[test]
+fn backup_tells_in_restics_words() {
+    let rig = Rig::open();
+    rig.write("s/a", &[1; 100_000]);
+    let mut command = rig.command(["backup", "s", "--json", "-v", "--tag", "t"]);
+    let ran: crate::rig::Ran = command
+        .env("ONEFOLD_PROGRESS_FPS", "60")
+        .output()
+        .expect("runs")
+        .into();
+    let lines = ran.ends(0).lines();
+    let of = |kind: &str| {
+        lines
+            .iter()
+            .filter(|line| line["message_type"] == kind)
+            .collect::<Vec<_>>()
+    };
+    for status in of("status") {
+        has(
+            status,
+            &[
+                "percent_done",
+                "total_files",
+                "files_done",
+                "total_bytes",
+                "bytes_done",
+                "seconds_elapsed",
+            ],
+        );
+    }
+    assert!(of("verbose_status").iter().any(|line| {
+        line["action"] == "new"
+            && line["item"]
+                .as_str()
+                .is_some_and(|item| item.ends_with("/s/a"))
+    }));
+    let summary = lines.last().expect("a summary");
+    assert_eq!(summary["message_type"], "summary");
+    has(
+        summary,
+        &[
+            "files_new",
+            "files_changed",
+            "files_unmodified",
+            "dirs_new",
+            "dirs_changed",
+            "dirs_unmodified",
+            "data_blobs",
+            "tree_blobs",
+            "data_added",
+            "data_added_packed",
+            "total_files_processed",
+            "total_bytes_processed",
+            "total_duration",
+            "backup_start",
+            "backup_end",
+            "snapshot_id",
+        ],
+    );
+    assert_eq!(
+        (&summary["files_new"], &summary["total_bytes_processed"]),
+        (&Value::from(1), &Value::from(100_000))
+    );
+
+    let ran = rig.run(["backup", "s", "missing", "--json"]).ends(3);
+    let error: Value = serde_json::from_str(ran.err.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(
+        (error["message_type"].as_str(), error["during"].as_str()),
+        (Some("error"), Some("archival"))
+    );
+    has(&error["error"], &["message"]);
+
+    let restored = rig
+        .run(["restore", "latest", "--target", "t", "--json"])
+        .ends(0)
+        .last();
+    assert_eq!(restored["message_type"], "summary");
+    has(
+        &restored,
+        &[
+            "total_files",
+            "files_restored",
+            "total_bytes",
+            "bytes_restored",
+            "seconds_elapsed",
+        ],
+    );
+}
+
+#[test]
+fn listings_have_restics_fields() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    let first = rig.backup("s");
+    rig.write("s/b", b"yy");
+    let second = rig.backup("s");
+    let list = rig.run(["snapshots", "--json"]).ends(0).last();
+    assert_eq!(list.as_array().expect("an array").len(), 2);
+    has(
+        &list[1],
+        &[
+            "time",
+            "paths",
+            "hostname",
+            "username",
+            "uid",
+            "gid",
+            "program_version",
+            "summary",
+            "id",
+            "short_id",
+            "parent",
+        ],
+    );
+    assert_eq!(list[1]["parent"], first.as_str());
+    let groups = rig
+        .run(["snapshots", "--json", "--group-by", "host"])
+        .ends(0)
+        .last();
+    has(&groups[0], &["group_key", "snapshots"]);
+
+    let lines = rig.run(["ls", "latest", "--json"]).ends(0).lines();
+    assert_eq!(lines[0]["struct_type"], "snapshot");
+    let file = lines.iter().find(|line| line["name"] == "b").expect("b");
+    has(
+        file,
+        &[
+            "struct_type",
+            "name",
+            "type",
+            "path",
+            "uid",
+            "gid",
+            "size",
+            "mode",
+            "permissions",
+            "mtime",
+            "ctime",
+        ],
+    );
+    assert_eq!(
+        (&file["size"], file["type"].as_str()),
+        (&Value::from(2), Some("file"))
+    );
+
+    let found = rig.run(["find", "b", "--json"]).ends(0).last();
+    assert_eq!(
+        (&found[0]["hits"], found[0]["snapshot"].as_str()),
+        (&Value::from(1), Some(second.as_str()))
+    );
+    has(
+        &found[0]["matches"][0],
+        &["path", "permissions", "type", "mtime", "size"],
+    );
+
+    let diff = rig.run(["diff", &first, &second, "--json"]).ends(0).lines();
+    assert!(
+        diff.iter()
+            .any(|line| line["message_type"] == "change" && line["modifier"] == "+")
+    );
+    has(
+        diff.last().expect("statistics"),
+        &[
+            "source_snapshot",
+            "target_snapshot",
+            "changed_files",
+            "added",
+            "removed",
+        ],
+    );
+
+    let stats = rig.run(["stats", "--json"]).ends(0).last();
+    has(
+        &stats,
+        &["total_size", "total_file_count", "snapshots_count"],
+    );
+    let raw = rig
+        .run(["stats", "--mode", "raw-data", "--json"])
+        .ends(0)
+        .last();
+    has(
+        &raw,
+        &[
+            "total_size",
+            "total_uncompressed_size",
+            "compression_ratio",
+            "total_blob_count",
+        ],
+    );
+
+    let forgot = rig
+        .run(["forget", "--keep-last", "1", "--json", "--dry-run"])
+        .ends(0)
+        .last();
+    has(&forgot[0], &["host", "paths", "keep", "remove", "reasons"]);
+    assert_eq!(forgot[0]["remove"][0]["id"], first.as_str());
+    has(&forgot[0]["reasons"][0], &["snapshot", "matches"]);
+    has(
+        &rig.run(["check", "--json"]).ends(0).last(),
+        &["message_type", "num_errors"],
+    );
+    has(
+        &rig.run(["prune", "--json"]).ends(0).last(),
+        &["message_type", "freed_bytes"],
+    );
+    has(
+        &rig.run(["repair", "--json"]).ends(0).last(),
+        &["message_type", "num_errors"],
+    );
+}
+
+#[test]
+fn failures_end_with_exit_error() {
+    let rig = Rig::empty();
+    let ran = rig.run(["snapshots", "--json"]).ends(10);
+    let error: Value = serde_json::from_str(ran.err.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(
+        (error["message_type"].as_str(), &error["code"]),
+        (Some("exit_error"), &Value::from(10))
+    );
+    let made = rig.run(["init", "--json"]).ends(0).last();
+    assert_eq!(made["message_type"], "initialized");
+    has(&made, &["id", "repository"]);
+}
+
+#[test]
+fn quiet_says_nothing() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    for args in [
+        &["backup", "s", "-q"][..],
+        &["check", "-q"],
+        &["prune", "-q"],
+        &["restore", "latest", "--target", "t", "-q"],
+        &["forget", "--keep-last", "1", "-q"],
+    ] {
+        let ran = rig.run(args).ends(0);
+        assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""), "{args:?}");
+    }
+}

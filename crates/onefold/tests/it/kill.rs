@@ -1,0 +1,96 @@
+//! kill -9 at random moments: what was acknowledged is there, whole, and nothing needs a human.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::rig::{Files, Ran, Random, Rig, change, files, id_of, scale};
+
+/// What `forget` keeps.
+const KEPT: usize = 3;
+
+#[test]
+fn killed_at_random_moments_nothing_acknowledged_is_lost() {
+    let mut random = Random::seeded("kill");
+    let rig = Rig::open();
+    let source = rig.path("s");
+    change(&source, &mut random);
+    let mut acknowledged: HashMap<String, Files> = HashMap::new();
+    let started = Instant::now();
+    acknowledged.insert(rig.backup("s"), files(&source));
+    // Kills fall between the start and somewhat after the usual end.
+    let mut usual = started.elapsed();
+    let mut killed = 0;
+    for round in 0..scale() {
+        change(&source, &mut random);
+        let args: &[&str] = match round % 3 {
+            0 | 1 => &["backup", "s", "--json"],
+            _ => &[
+                "forget",
+                "--keep-last",
+                "3",
+                "--prune",
+                "--compact-below",
+                "95%",
+            ],
+        };
+        let before = rig.snapshots();
+        let after = usual.mul_f64(random.below(1100) as f64 / 1000.0);
+        let began = Instant::now();
+        let ran = killed_after(&rig, args, after);
+        match ran.code {
+            None => killed += 1,
+            Some(code) => {
+                assert_eq!(code, 0, "{args:?}: {}", ran.err);
+                usual = began.elapsed();
+                if args[0] == "backup" {
+                    acknowledged.insert(id_of(&ran), files(&source));
+                }
+            }
+        }
+        let kept = if args[0] == "forget" {
+            KEPT.min(before.len())
+        } else {
+            before.len()
+        };
+        verify(&rig, &acknowledged, &before[before.len() - kept..]);
+    }
+    println!("{killed} of {} were killed before they ended", scale());
+    rig.run(["prune"]).ends(0);
+    rig.run(["check", "--read-data"]).ends(0);
+    assert_eq!(
+        std::fs::read_dir(rig.repo().join("sessions"))
+            .expect("a folder")
+            .count(),
+        0,
+        "stale sessions are gone"
+    );
+}
+
+fn killed_after(rig: &Rig, args: &[&str], after: Duration) -> Ran {
+    let mut child = rig
+        .command(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(after);
+    let _ = child.kill();
+    child.wait_with_output().expect("ends").into()
+}
+
+/// The repository checks; what must be listed is; and every acknowledged snapshot that is listed comes back as it was.
+fn verify(rig: &Rig, acknowledged: &HashMap<String, Files>, must_be_there: &[String]) {
+    rig.run(["check"]).ends(0);
+    let listed = rig.snapshots();
+    for id in must_be_there {
+        assert!(listed.contains(id), "snapshot {id} is gone");
+    }
+    for id in &listed {
+        let found = rig.restored(id, "s");
+        // One that was killed between its commit and its acknowledgement is whole, too, but nobody knows what it held.
+        if let Some(expected) = acknowledged.get(id) {
+            assert!(found == *expected, "snapshot {id} differs");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The real program, run as users run it.
+//!
+//! `ONEFOLD_TEST_SCALE` (default 10) says how often the loops repeat: kills, and seconds of many processes at once. Seeds are printed.
+#![forbid(unsafe_code)]
+
+mod exits;
+mod full;
+mod input;
+mod json;
+mod kill;
+mod rig;
+mod signals;
+mod story;
+mod terminal;
+mod together;

@@ -1,0 +1,264 @@
+//! What all tests stand on: a place for a repository, the program, and trees of files that change and are compared.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const PASSWORD: &str = "correct horse battery";
+
+/// How often loops repeat.
+pub fn scale() -> u64 {
+    let text = std::env::var("ONEFOLD_TEST_SCALE").unwrap_or_default();
+    text.parse().unwrap_or(10)
+}
+
+/// The program, without anything of the caller's environment that it listens to.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONEFOLD_"))
+    {
+        command.env_remove(name);
+    }
+    command
+        .stdin(Stdio::null())
+        .env("ONEFOLD_PASSWORD", PASSWORD);
+    command
+}
+
+/// What a run printed, and how it ended.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self {
+            code: output.status.code(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+}
+
+impl Ran {
+    /// Fails unless the program ended with `code`.
+    #[track_caller]
+    pub fn ends(self, code: i32) -> Self {
+        assert_eq!(
+            self.code,
+            Some(code),
+            "stdout:\n{}\nstderr:\n{}",
+            self.out,
+            self.err
+        );
+        self
+    }
+
+    /// Standard output as JSON lines.
+    #[track_caller]
+    pub fn lines(&self) -> Vec<Value> {
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        self.out.lines().map(parse).collect()
+    }
+
+    /// The last line of standard output as JSON.
+    #[track_caller]
+    pub fn last(&self) -> Value {
+        self.lines().pop().expect("a line")
+    }
+}
+
+/// A folder with a place for a repository, sources and targets.
+pub struct Rig {
+    pub dir: TempDir,
+}
+
+impl Rig {
+    /// Nothing there yet.
+    pub fn empty() -> Self {
+        Self {
+            dir: tempfile::tempdir().expect("a folder for the test"),
+        }
+    }
+
+    /// An encrypted repository.
+    pub fn new() -> Self {
+        let rig = Self::empty();
+        rig.run(["init"]).ends(0);
+        rig
+    }
+
+    /// One without encryption: opening takes no time.
+    pub fn open() -> Self {
+        let rig = Self::empty();
+        rig.run(["init", "--encryption", "none"]).ends(0);
+        rig
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn repo(&self) -> PathBuf {
+        self.path("repo")
+    }
+
+    /// The program with this repository.
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = program();
+        command
+            .current_dir(self.dir.path())
+            .env("ONEFOLD_REPOSITORY", self.repo())
+            .args(args);
+        command
+    }
+
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+        self.command(args)
+            .output()
+            .expect("the program starts")
+            .into()
+    }
+
+    /// Writes a file, making the folders above it.
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("make folders");
+        fs::write(path, bytes).expect("write a file");
+    }
+
+    /// Backs up `source` and gives the snapshot's id.
+    #[track_caller]
+    pub fn backup(&self, source: &str) -> String {
+        let ran = self.run(["backup", source, "--json"]).ends(0);
+        id_of(&ran)
+    }
+
+    /// Restores what was backed up from `source` and gives its files.
+    #[track_caller]
+    pub fn restored(&self, snapshot: &str, source: &str) -> Files {
+        let target = tempfile::tempdir_in(self.dir.path()).expect("a target");
+        let spec = format!("{snapshot}:{}", self.path(source).display());
+        self.run([
+            OsStr::new("restore"),
+            OsStr::new(&spec),
+            OsStr::new("--target"),
+            target.path().as_os_str(),
+        ])
+        .ends(0);
+        files(target.path())
+    }
+
+    /// Ids of all snapshots.
+    #[track_caller]
+    pub fn snapshots(&self) -> Vec<String> {
+        let list = self.run(["snapshots", "--json"]).ends(0).last();
+        let ids = list.as_array().expect("an array").iter();
+        ids.map(|snapshot| snapshot["id"].as_str().expect("an id").to_owned())
+            .collect()
+    }
+}
+
+/// The snapshot's id in a backup's summary.
+#[track_caller]
+pub fn id_of(ran: &Ran) -> String {
+    ran.last()["snapshot_id"]
+        .as_str()
+        .expect("a snapshot")
+        .to_owned()
+}
+
+/// Contents by path.
+pub type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// All files below `folder`.
+pub fn files(folder: &Path) -> Files {
+    let mut found = Files::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(&at).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path);
+            } else if path.is_file() {
+                let name = path.strip_prefix(folder).expect("below").to_owned();
+                found.insert(name, fs::read(&path).expect("a file"));
+            }
+        }
+    }
+    found
+}
+
+/// A seeded stream of numbers (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    /// Another one each time; the seed is printed with the failure.
+    pub fn seeded(test: &str) -> Self {
+        let seed = std::env::var("ONEFOLD_TEST_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| {
+            u64::from(std::process::id()) << 32
+                | u64::from(
+                    std::time::UNIX_EPOCH
+                        .elapsed()
+                        .map_or(0, |d| d.subsec_nanos()),
+                )
+        });
+        println!("{test}: ONEFOLD_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// Changes a tree: new files, changed ones, some go.
+pub fn change(folder: &Path, random: &mut Random) {
+    for _ in 0..12 {
+        let path = folder.join(format!("d{}/f{}", random.below(6), random.below(20)));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("make a folder");
+        match random.below(8) {
+            0 => drop(fs::remove_file(&path)),
+            1 | 2 => {
+                let mut bytes = fs::read(&path).unwrap_or_default();
+                let len = random.below(20_000) as usize;
+                bytes.extend(random.bytes(len));
+                fs::write(&path, bytes).expect("write");
+            }
+            _ => {
+                let len = random.below(600_000) as usize;
+                fs::write(&path, random.bytes(len)).expect("write");
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! SIGINT and SIGTERM end cleanly with 130; a closed standard output ends quietly.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::rig::{Random, Rig};
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().try_into().expect("a process number")).expect("not zero");
+    kill_process(pid, signal).expect("signalled");
+}
+
+#[track_caller]
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "{what} never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_ends_a_backup_cleanly() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    let kept = rig.backup("s");
+    for which in [Signal::INT, Signal::TERM] {
+        let mut child = rig
+            .command(["backup", "--stdin"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        pipe.write_all(&Random(3).bytes(30 << 20)).expect("written");
+        wait_until("a session", || {
+            std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
+        });
+        signal(&child, which);
+        std::thread::sleep(Duration::from_millis(300));
+        drop(pipe);
+        let ended = child.wait_with_output().expect("ends");
+        assert_eq!(
+            ended.status.code(),
+            Some(130),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
+        assert_eq!(
+            std::fs::read_dir(rig.repo().join("sessions"))
+                .expect("a folder")
+                .count(),
+            0
+        );
+    }
+    assert_eq!(rig.snapshots(), [kept]);
+    rig.run(["check", "--read-data"]).ends(0);
+    // What the interrupted ones stored is not stored again.
+    let mut child = rig
+        .command(["backup", "--stdin", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(&Random(3).bytes(30 << 20)).expect("written");
+    drop(pipe);
+    let ran: crate::rig::Ran = child.wait_with_output().expect("ends").into();
+    let summary = ran.ends(0).last();
+    assert!(
+        summary["data_added"].as_u64().expect("a number") < 20 << 20,
+        "{summary}"
+    );
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let rig = Rig::open();
+    let mut child = rig
+        .command(["backup", "--stdin"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let pipe = child.stdin.take().expect("a pipe");
+    wait_until("a session", || {
+        std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
+    });
+    signal(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().expect("ends").code(), Some(130));
+    drop(pipe);
+    rig.run(["check"]).ends(0);
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let rig = Rig::open();
+    for n in 0..3000 {
+        rig.write(
+            &format!("s/a-file-with-a-rather-long-name-that-fills-the-pipe-{n}"),
+            b"",
+        );
+    }
+    rig.write("s/big", &Random(4).bytes(3 << 20));
+    rig.backup("s");
+    let big = rig.path("s/big").display().to_string();
+    for args in [
+        &["ls", "latest"][..],
+        &["ls", "latest", "--json"],
+        &["find", "*"],
+        &["dump", "latest", &big],
+        &["dump", "latest", "/"],
+    ] {
+        let mut child = rig
+            .command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut first = Vec::new();
+        BufReader::with_capacity(64, child.stdout.take().expect("a pipe"))
+            .read_until(b'\n', &mut first)
+            .expect("read");
+        let ended = child.wait_with_output().expect("ends");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(
+            (ended.status.code(), err.as_ref()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! Two writers, a reader and a sweep at once on one repository, for some seconds.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::rig::{Files, Random, Rig, change, files, id_of, scale};
+
+#[test]
+fn two_writers_a_reader_and_a_sweep_at_once() {
+    let seed = Random::seeded("together").0;
+    let rig = Rig::open();
+    let acknowledged: Mutex<HashMap<String, (&str, Files)>> = Mutex::default();
+    let (ended, swept) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for (number, source) in ["w1", "w2"].into_iter().enumerate() {
+            let (rig, acknowledged, ended) = (&rig, &acknowledged, &ended);
+            scope.spawn(move || {
+                let mut random = Random(seed ^ number as u64);
+                while !ended.load(SeqCst) {
+                    change(&rig.path(source), &mut random);
+                    let ran = rig.run(["backup", source, "--json"]).ends(0);
+                    acknowledged
+                        .lock()
+                        .expect("unpoisoned")
+                        .insert(id_of(&ran), (source, files(&rig.path(source))));
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !ended.load(SeqCst) {
+                rig.run([
+                    "forget",
+                    "--keep-last",
+                    "2",
+                    "--prune",
+                    "--compact-below",
+                    "95%",
+                    "--wait",
+                    "1",
+                ])
+                .ends(0);
+                swept.fetch_add(1, SeqCst);
+            }
+        });
+        scope.spawn(|| {
+            while !ended.load(SeqCst) {
+                let ran = rig.run(["restore", "latest", "--target", "reader", "-q"]);
+                // 1: it was forgotten between being found and being read.
+                assert!(
+                    matches!(ran.code, Some(0 | 1)),
+                    "{:?}: {}",
+                    ran.code,
+                    ran.err
+                );
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(scale().div_ceil(2));
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        ended.store(true, SeqCst);
+    });
+    let acknowledged = acknowledged.into_inner().expect("unpoisoned");
+    println!(
+        "{} snapshots, {} sweeps",
+        acknowledged.len(),
+        swept.load(SeqCst)
+    );
+    rig.run(["check", "--read-data"]).ends(0);
+    let listed = rig.snapshots();
+    assert!(!listed.is_empty());
+    for id in &listed {
+        let (source, expected) = &acknowledged[id];
+        assert!(
+            rig.restored(id, source) == *expected,
+            "snapshot {id} of {source} differs"
+        );
+    }
+    rig.run(["prune"]).ends(0);
+    rig.run(["check", "--read-data"]).ends(0);
+}
