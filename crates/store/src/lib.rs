@@ -16,6 +16,7 @@ mod error;
 pub mod footer;
 pub mod ingested;
 mod keys;
+mod leftovers;
 mod mark;
 pub mod objects;
 pub mod pin;

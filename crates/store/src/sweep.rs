@@ -10,6 +10,7 @@ use onefold_io::{LockGuard, LockKind};
 
 use crate::container::{self, StreamKind};
 use crate::ingested::Ingested;
+use crate::leftovers;
 use crate::mark::{ContainerMarks, Marker, Marks};
 use crate::pin::{self, PinInfo};
 use crate::reader::{ChunkReader, Opened, read_footer};
@@ -103,6 +104,7 @@ impl Repository {
         observer: &mut dyn SweepObserver,
     ) -> Result<SweepReport> {
         let _lock = self.lock_sweep()?;
+        self.clear_after_the_dead(options)?;
         let session = self.session(SessionKind::Backup)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
         let verdict = sweep.judge(options, observer)?;
@@ -116,6 +118,16 @@ impl Repository {
         sweep.delete(list, observer)?;
         sweep.report.freed_bytes = sweep.report.freed_bytes.saturating_sub(written);
         Ok(sweep.report)
+    }
+
+    /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go when nobody lives.
+    fn clear_after_the_dead(&self, options: &SweepOptions) -> Result<()> {
+        let root = &*self.shared.root;
+        let unfinished = leftovers::list(root)?;
+        if pin::living(root)?.is_empty() && !options.dry_run {
+            leftovers::remove(root, &unfinished)?;
+        }
+        Ok(())
     }
 
     /// One sweep, check or repair that writes at a time.
