@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::compact;
 use super::log::LogSpan;
 use super::manifest::{FileId, Manifest, RunEntry};
 use super::run::RunReader;
@@ -31,7 +32,7 @@ const SMALL_LOG_PAGES: u32 = 256;
 /// A run is written anew when this share of what it speaks of is gone, in percent.
 const GONE_PERCENT: u64 = 30;
 
-/// Merges once where it is due. `false`: nothing was due, or somebody else merges.
+/// Does what is due, one thing at once: drops what retired containers leave, merges runs, compacts a log file. `false`: nothing was due, or somebody else merges.
 pub fn merge_once(shared: &Shared) -> Result<bool> {
     match shared.folder.try_merge_lock()? {
         Some(_merging) => merge_locked(shared),
@@ -46,6 +47,13 @@ pub fn merge_waiting(shared: &Shared) -> Result<bool> {
 }
 
 fn merge_locked(shared: &Shared) -> Result<bool> {
+    let retires = !shared.view().retired.is_empty();
+    Ok(retires && drop_retired(shared)?
+        || merge_runs(shared)?
+        || retires && compact::compact_locked(shared)?)
+}
+
+fn merge_runs(shared: &Shared) -> Result<bool> {
     let view = shared.refresh()?;
     let gone = gone_pages(&view)?;
     let Some(group) = choose(&view.manifest, &gone.pages) else {
@@ -95,10 +103,7 @@ fn merge_locked(shared: &Shared) -> Result<bool> {
 }
 
 /// Drops log files that speak of retired containers only, and forgets the retired that no log speaks of.
-pub fn drop_retired(shared: &Shared) -> Result<()> {
-    let Some(_merging) = shared.folder.try_merge_lock()? else {
-        return Ok(());
-    };
+fn drop_retired(shared: &Shared) -> Result<bool> {
     let view = shared.refresh()?;
     let gone = gone_pages(&view)?;
     let logs: HashSet<FileId> = gone
@@ -106,36 +111,40 @@ pub fn drop_retired(shared: &Shared) -> Result<()> {
         .iter()
         .map(|log| view.manifest.logs[*log].id)
         .collect();
-    if logs.is_empty() && gone.forgotten.is_empty() {
-        return Ok(());
-    }
+    let mut dropped = false;
     shared.folder.commit(|manifest| {
-        manifest.logs.retain(|log| !logs.contains(&log.id));
         // a log that came after the view may speak of them
-        if manifest.next_page == view.manifest.next_page {
+        let forgotten = manifest.next_page == view.manifest.next_page && !gone.forgotten.is_empty();
+        if forgotten {
             manifest
                 .retired
                 .retain(|container| !gone.forgotten.contains(container));
         }
-        Ok(true)
+        manifest.logs.retain(|log| !logs.contains(&log.id));
+        dropped = forgotten || !logs.is_empty();
+        Ok(dropped)
     })?;
-    shared.refresh()?;
-    shared
-        .folder
-        .remove(&logs.iter().map(|id| id.log_name()).collect::<Vec<_>>())
+    if dropped {
+        shared.refresh()?;
+        shared
+            .folder
+            .remove(&logs.iter().map(|id| id.log_name()).collect::<Vec<_>>())?;
+    }
+    Ok(dropped)
 }
 
 /// What of the log nobody can ask for any more.
-struct Gone {
+pub struct Gone {
     /// Ranges of log pages: retired as a whole, or their file was dropped.
-    pages: Vec<Range<u32>>,
+    pub pages: Vec<Range<u32>>,
     /// Log files all of whose pages are such, as places in the manifest.
-    logs: Vec<usize>,
+    pub logs: Vec<usize>,
     /// Retired containers that no page speaks of, those of `logs` not counted.
     forgotten: HashSet<ContainerId>,
 }
 
-fn gone_pages(view: &View) -> Result<Gone> {
+/// See [`Gone`].
+pub fn gone_pages(view: &View) -> Result<Gone> {
     let mut gone = Gone {
         pages: Vec::new(),
         logs: Vec::new(),

@@ -37,6 +37,7 @@
 mod arbitrary;
 mod bits;
 mod cache;
+mod compact;
 mod folder;
 mod fuse;
 mod log;
@@ -165,9 +166,6 @@ impl Strata {
         self.shared.refresh()?;
         self.tail.clear();
         self.retired.clear();
-        if retires {
-            merge::drop_retired(&self.shared)?;
-        }
         self.maintain()
     }
 
@@ -246,7 +244,6 @@ impl Strata {
         page: LogPage<'_>,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        let newer = view.run_of(number).map_or(0, |run| run + 1);
         let mut doubtful = Vec::new();
         let mut containers = Vec::new();
         for (key, said) in page.records() {
@@ -259,12 +256,11 @@ impl Strata {
                 Some(_) => continue,
                 None => {}
             }
-            let hash = run::hash_of(&key);
-            if view.is_dead(number) || view.runs[newer..].iter().any(|run| run.may_contain(hash)) {
+            if view.is_newest(number, run::hash_of(&key)) {
+                visit(key, Location { container })?;
+            } else {
                 doubtful.push((doubtful.len(), key));
                 containers.push(container);
-            } else {
-                visit(key, Location { container })?;
             }
         }
         let mut answers = vec![None; doubtful.len()];
@@ -326,6 +322,7 @@ impl ChunkIndex for Strata {
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let view = self.shared.view();
+        self.lookups.follow(&view.manifest);
         for (key, said) in self.tail.records() {
             if let Some(container) = said.filter(|container| !self.is_retired(&view, *container)) {
                 visit(*key, Location { container })?;

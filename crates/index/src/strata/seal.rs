@@ -84,6 +84,11 @@ pub fn seal<'a>(
 }
 
 impl Sealed {
+    /// The names of both files.
+    pub fn names(&self) -> Vec<String> {
+        vec![self.log.id.log_name(), self.run.id.run_name()]
+    }
+
     /// Gives the log its page numbers and names both in the manifest.
     pub fn enter(mut self, manifest: &mut Manifest) -> Result<()> {
         let first = manifest.next_page;

@@ -177,6 +177,12 @@ impl View {
             .is_none_or(|word| word >> (page % 64) & 1 == 1)
     }
 
+    /// Whether a record on `page` is the newest of `hash`, known without a read. `false`: it may be or not.
+    pub fn is_newest(&self, page: u32, hash: u64) -> bool {
+        let newer = self.run_of(page).map_or(0, |run| run + 1);
+        !self.is_dead(page) && !self.runs[newer..].iter().any(|run| run.may_contain(hash))
+    }
+
     /// RAM, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let runs: usize = self.runs.iter().map(|run| run.ram_bytes()).sum();

@@ -218,7 +218,7 @@ fn ram_conforms() {
 
 #[test]
 fn strata_conforms_merging_inline() {
-    for seed in 0..20 {
+    for seed in 0..10 {
         let dir = MemDir::new();
         conforms(seed, 3000, 100, true, &mut |opening| {
             vec![strata(&dir, 1 + opening % 2, 1 << 20, false)]
@@ -228,7 +228,7 @@ fn strata_conforms_merging_inline() {
 
 #[test]
 fn strata_conforms_merging_in_the_background() {
-    for seed in 100..110 {
+    for seed in 100..106 {
         let dir = MemDir::new();
         conforms(seed, 3000, 100, true, &mut |_| {
             vec![strata(&dir, 7, 1 << 20, true)]
@@ -238,7 +238,7 @@ fn strata_conforms_merging_in_the_background() {
 
 #[test]
 fn strata_conforms_with_several_openers_of_one_folder() {
-    for seed in 200..210 {
+    for seed in 200..206 {
         let dir = MemDir::new();
         conforms(seed, 2000, 60, true, &mut |_| {
             (0..3)

@@ -1,0 +1,58 @@
+//! What a sweep leaves of the index's files.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
+use onefold_io::MemDir;
+
+use crate::conformance::{key, options};
+
+/// Ten containers of a thousand chunks; seven are retired; some chunks of the others were superseded or removed before.
+#[test]
+fn log_files_of_retired_containers_give_back_their_space() {
+    let dir = MemDir::new();
+    let mut index = Strata::open(Arc::new(dir.clone()), options(1, 1 << 20)).expect("open");
+    let at = |container| Location {
+        container: ContainerId(container),
+    };
+    index
+        .insert(
+            &(0..10_000)
+                .map(|number| (key(number), at(number / 1000)))
+                .collect::<Vec<_>>(),
+        )
+        .expect("insert");
+    index.checkpoint().expect("checkpoint");
+    index
+        .insert(&[(key(7500), at(50)), (key(7501), at(6))])
+        .expect("insert");
+    index.remove(&[key(8500)]).expect("remove");
+    index.checkpoint().expect("checkpoint");
+    let before = index.stats().disk_bytes;
+    index
+        .retire(&(0..7).map(ContainerId).collect::<Vec<_>>())
+        .expect("retire");
+    index.checkpoint().expect("checkpoint");
+    index.merge_all().expect("merge");
+    let after = index.stats().disk_bytes;
+    assert!(after < before / 2, "{after} of {before} bytes");
+    for mut index in [
+        index,
+        Strata::open(Arc::new(dir), options(2, 1 << 20)).expect("open"),
+    ] {
+        let keys: Vec<Fingerprint> = (0..10_000).map(key).collect();
+        let mut found = vec![None; keys.len()];
+        index.lookup(&keys, &mut found).expect("lookup");
+        for (number, found) in (0u64..).zip(found) {
+            let expected = match number {
+                0..7000 | 8500 => None,
+                7500 => Some(at(50)),
+                // its newest location was retired: the older one is right again, or none
+                7501 => found.and(Some(at(7))),
+                _ => Some(at(number / 1000)),
+            };
+            assert_eq!(found, expected, "key {number}");
+        }
+    }
+}
