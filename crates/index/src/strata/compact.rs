@@ -11,10 +11,11 @@ use onefold_chunk::Fingerprint;
 
 use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
+use super::manifest::RUNS_MAX;
 use super::merge::gone_pages;
 use super::page::PAGE_BYTES;
 use super::run::hash_of;
-use super::seal;
+use super::seal::{self, Sealed};
 use super::shared::Shared;
 use super::view::{OpenLog, View};
 use crate::{IndexStats, Result};
@@ -48,40 +49,30 @@ pub fn compact_locked(shared: &Shared) -> Result<bool> {
     };
     let log = &view.logs[place];
     let met = view.manifest.runs.first().map_or(0, |run| run.end_page);
-    let Some(records) = live_records(shared, &view, log, log.entry.end_page() > met)? else {
+    let Some(sealed) = seal_live(shared, &view, log, log.entry.end_page() > met)? else {
         return Ok(false);
     };
-    let sealed = if records.is_empty() {
-        None
-    } else {
-        let bits = shared
-            .plan
-            .filter_bits(view.manifest.records(), records.len() as u64);
-        Some(seal::seal(
-            &shared.folder,
-            records.iter(),
-            shared.plan.partition_records,
-            bits,
-            &shared.written,
-        )?)
-    };
-    let names = sealed.as_ref().map_or(Vec::new(), |sealed| sealed.names());
     let before = view.manifest.next_page;
     let mut entered = false;
-    let commit = shared.folder.commit(|manifest| {
-        if manifest.next_page != before
+    shared.folder.commit(|manifest| {
+        let room = manifest.runs.len() + sealed.len() <= RUNS_MAX;
+        if !room
+            || manifest.next_page != before
             || !manifest.logs.iter().any(|other| other.id == log.entry.id)
         {
             return Ok(false);
         }
         manifest.logs.retain(|other| other.id != log.entry.id);
-        sealed.map_or(Ok(()), |sealed| sealed.enter(manifest))?;
+        sealed
+            .iter()
+            .try_for_each(|sealed| sealed.enter(manifest))?;
         entered = true;
         Ok(true)
-    });
-    commit?;
+    })?;
     if !entered {
-        shared.folder.remove(&names)?;
+        shared
+            .folder
+            .remove(&sealed.iter().flat_map(Sealed::names).collect::<Vec<_>>())?;
         return Ok(false);
     }
     shared.refresh()?;
@@ -89,18 +80,21 @@ pub fn compact_locked(shared: &Shared) -> Result<bool> {
     Ok(true)
 }
 
-/// The newest records of a log file whose container is not retired, and its removals where older records may still need them. `None` where
-/// the index is being closed.
-fn live_records(
+/// Seals the newest records of a log file whose container is not retired, and its removals where older records may still need them, a tail's
+/// worth at once. `None` where the index is being closed.
+fn seal_live(
     shared: &Shared,
     view: &View,
     log: &OpenLog,
     keep_removals: bool,
-) -> Result<Option<Vec<(Fingerprint, Said)>>> {
+) -> Result<Option<Vec<Sealed>>> {
     let mut lookups = Lookups::new(CACHE_BYTES);
-    let (mut live, mut buf, mut first) = (Vec::new(), Vec::new(), 0);
+    let (mut sealed, mut live, mut buf, mut first) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while first < log.entry.pages {
         if shared.stop.load(Ordering::Relaxed) {
+            shared
+                .folder
+                .remove(&sealed.iter().flat_map(Sealed::names).collect::<Vec<_>>())?;
             return Ok(None);
         }
         let pages = READ_PAGES.min(log.entry.pages - first);
@@ -125,8 +119,21 @@ fn live_records(
             );
         }
         first += pages;
+        if live.len() >= shared.plan.tail_records || first == log.entry.pages && !live.is_empty() {
+            let bits = shared
+                .plan
+                .filter_bits(view.manifest.records(), live.len() as u64);
+            sealed.push(seal::seal(
+                &shared.folder,
+                live.iter(),
+                shared.plan.partition_records,
+                bits,
+                &shared.written,
+            )?);
+            live.clear();
+        }
     }
-    Ok(Some(live))
+    Ok(Some(sealed))
 }
 
 /// Which of `records`, all of log page `number`, are the newest of their fingerprints.

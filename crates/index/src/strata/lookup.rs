@@ -27,8 +27,6 @@ const SHORT_STRIDE: usize = 8;
 const LOCALITY_MIN: f32 = 0.05;
 /// In a stream without locality one segment in this many sends a scout, to see whether it has come back.
 const LONELY_SCOUTS_EVERY: u32 = 4;
-/// The most runs a view may have: a bit each.
-pub const RUNS_MAX: usize = 128;
 
 /// What lookups keep from one to the next.
 pub struct Lookups {

@@ -13,6 +13,8 @@ pub const MANIFEST_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRMAN",
     version: 1,
 };
+/// The most runs: a lookup keeps a bit for each.
+pub const RUNS_MAX: usize = 128;
 /// Log pages are numbers of 31 bits: 270 G records.
 pub const LOG_PAGES_MAX: u32 = 1 << 31;
 
@@ -174,6 +176,12 @@ impl Manifest {
     }
 
     fn disorder(&self) -> Option<String> {
+        if self.runs.len() > RUNS_MAX {
+            return Some(format!(
+                "{} runs, expected at most {RUNS_MAX}",
+                self.runs.len()
+            ));
+        }
         let mut page = 0u64;
         for log in &self.logs {
             if u64::from(log.first_page) < page {

@@ -2,7 +2,7 @@
 //!
 //! Tiers: a run of n records is of tier log3(n); three runs of a tier, with all smaller newer ones, become one. Each record is so written
 //! log3(records / tail) times, some five times for 50 million, at some 10 bytes: with the log's 32 bytes, written once, that is a
-//! write amplification below 2. Always holds: only neighbours in age are merged, and the result takes their place; of records of one
+//! write amplification of some 2 (large log files are put together once). Always holds: only neighbours in age are merged, and the result takes their place; of records of one
 //! hash the newest stays, and the pages of the others are marked dead, because a cached page must not be believed on them.
 //! A removal is kept until it meets the oldest run.
 
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use super::compact;
 use super::log::LogSpan;
-use super::manifest::{FileId, Manifest, RunEntry};
+use super::manifest::{FileId, LogEntry, Manifest, RunEntry};
 use super::run::RunReader;
 use super::run_page::RunRecord;
 use super::run_writer::RunWriter;
@@ -29,6 +29,10 @@ const FAN_IN: usize = 3;
 const TIER_0_RECORDS: u64 = 2048;
 /// Log files below this many pages are put together when their runs are: 1 MiB.
 const SMALL_LOG_PAGES: u32 = 256;
+/// Log files below this many pages, 16 MiB, are put together once there are [`TAIL_LOGS`]: a billion records are then some hundred files.
+const TAIL_LOG_PAGES: u32 = 4096;
+/// So that each record of the log is written twice, not more often.
+const TAIL_LOGS: usize = 12;
 /// A run is written anew when this share of what it speaks of is gone, in percent.
 const GONE_PERCENT: u64 = 30;
 
@@ -388,35 +392,39 @@ fn small_logs(manifest: &Manifest, runs: &[RunEntry]) -> Option<Range<usize>> {
         runs.first().is_some_and(|run| page >= run.first_page)
             && runs.last().is_some_and(|run| page < run.end_page)
     };
-    let from = manifest
-        .logs
-        .iter()
-        .rposition(|log| !within(log.first_page) || log.pages >= SMALL_LOG_PAGES)
-        .map_or(0, |other| other + 1);
-    let logs = &manifest.logs[from..];
-    let adjacent = logs
-        .windows(2)
-        .all(|pair| pair[0].end_page() == pair[1].first_page);
-    (logs.len() >= FAN_IN && adjacent).then_some(from..manifest.logs.len())
+    let neighbours = |pages_max: u32, least: usize| {
+        let other = |log: &LogEntry| !within(log.first_page) || log.pages >= pages_max;
+        let from = manifest
+            .logs
+            .iter()
+            .rposition(other)
+            .map_or(0, |other| other + 1);
+        let logs = &manifest.logs[from..];
+        let adjacent = logs
+            .windows(2)
+            .all(|pair| pair[0].end_page() == pair[1].first_page);
+        (logs.len() >= least && adjacent).then_some(from..manifest.logs.len())
+    };
+    neighbours(TAIL_LOG_PAGES, TAIL_LOGS).or_else(|| neighbours(SMALL_LOG_PAGES, FAN_IN))
 }
 
-fn join_logs(
-    shared: &Shared,
-    view: &View,
-    logs: Range<usize>,
-) -> Result<super::manifest::LogEntry> {
+fn join_logs(shared: &Shared, view: &View, logs: Range<usize>) -> Result<LogEntry> {
     let first_page = view.manifest.logs[logs.start].first_page;
     let mut writer = LogWriter::new(shared.folder.create_log()?);
     let mut buf = Vec::new();
     for log in &view.logs[logs] {
-        super::log::read_pages(&*log.disk, &log.path, 0, log.entry.pages as usize, &mut buf)?;
-        writer.copy(&buf, log.entry.records)?;
+        for first in (0..log.entry.pages).step_by(SMALL_LOG_PAGES as usize) {
+            let pages = SMALL_LOG_PAGES.min(log.entry.pages - first);
+            super::log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
+            writer.copy(&buf)?;
+        }
+        writer.records += log.entry.records;
     }
     let joined = writer.finish()?;
     shared
         .written
         .fetch_add(joined.file_bytes, Ordering::Relaxed);
-    Ok(super::manifest::LogEntry {
+    Ok(LogEntry {
         first_page,
         ..joined
     })

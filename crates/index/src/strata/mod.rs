@@ -26,8 +26,8 @@
 //! each log page, 0.001 bytes a chunk.
 //!
 //! # I/O
-//! Absent: `2^-bits` reads a run. Present at random: one run page and one log page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log
-//! once, and 10 bytes of run for each tier that a record passes, log3(records / tail): a write amplification below 2 against
+//! Absent: `2^-bits` reads a run. Present at random: one run page and one log page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,
+//! twice, and 10 bytes of run for each tier that a record passes, log3(records / tail): a write amplification of about 2 against
 //! 52 bytes a record.
 //!
 //! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
@@ -66,7 +66,8 @@ pub use options::StrataOptions;
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use folder::Folder;
 use log::{LogPage, Said};
-use lookup::{Answer, Lookups, RUNS_MAX};
+use lookup::{Answer, Lookups};
+use manifest::RUNS_MAX;
 use options::Plan;
 use page::PAGE_BYTES;
 use shared::{Merger, Shared};
@@ -152,16 +153,25 @@ impl Strata {
         } else {
             None
         };
-        if sealed.is_some() || retires {
+        let mut entered = sealed.is_none() && !retires;
+        while !entered {
             let retired = &self.retired;
             self.shared.folder.commit(|manifest| {
+                if sealed.is_some() && manifest.runs.len() >= RUNS_MAX {
+                    return Ok(false);
+                }
                 manifest.retired.extend(retired);
                 manifest.retired.sort_unstable();
                 manifest.retired.dedup();
+                entered = true;
                 sealed
                     .map_or(Ok(()), |sealed| sealed.enter(manifest))
                     .map(|()| true)
             })?;
+            if !entered {
+                // many openers sealed faster than anybody merged
+                self.merge_all()?;
+            }
         }
         self.shared.refresh()?;
         self.tail.clear();

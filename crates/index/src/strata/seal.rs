@@ -28,6 +28,7 @@ pub const LOG_FRAME: FrameKind = FrameKind {
 const WRITE_PAGES: usize = 256;
 
 /// A log and a run that no manifest names yet.
+#[derive(Clone, Copy)]
 pub struct Sealed {
     log: LogEntry,
     run: RunEntry,
@@ -90,7 +91,7 @@ impl Sealed {
     }
 
     /// Gives the log its page numbers and names both in the manifest.
-    pub fn enter(mut self, manifest: &mut Manifest) -> Result<()> {
+    pub fn enter(&self, manifest: &mut Manifest) -> Result<()> {
         let first = manifest.next_page;
         if self.log.pages > LOG_PAGES_MAX - first {
             let what = format!(
@@ -102,12 +103,17 @@ impl Sealed {
                 what,
             });
         }
-        self.log.first_page = first;
-        self.run.first_page = first;
-        self.run.end_page = first + self.log.pages;
-        manifest.next_page = self.run.end_page;
-        manifest.logs.push(self.log);
-        manifest.runs.push(self.run);
+        let end_page = first + self.log.pages;
+        manifest.next_page = end_page;
+        manifest.logs.push(LogEntry {
+            first_page: first,
+            ..self.log
+        });
+        manifest.runs.push(RunEntry {
+            first_page: first,
+            end_page,
+            ..self.run
+        });
         Ok(())
     }
 }
@@ -133,7 +139,8 @@ pub struct LogWriter {
     packer: LogPacker,
     spans: Vec<LogSpan>,
     pages: u32,
-    records: u64,
+    /// Records; who copies pages adds theirs.
+    pub records: u64,
 }
 
 impl LogWriter {
@@ -160,12 +167,11 @@ impl LogWriter {
     }
 
     /// Adds pages as they are in another log file.
-    pub fn copy(&mut self, pages: &[u8], records: u64) -> Result<()> {
+    pub fn copy(&mut self, pages: &[u8]) -> Result<()> {
         self.packer.pages.extend_from_slice(pages);
         for (number, page) in (self.pages..).zip(self.packer.pages.chunks_exact_mut(PAGE_BYTES)) {
             seal_page(page, number);
         }
-        self.records += records;
         self.write()
     }
 
