@@ -6,3 +6,4 @@ mod costs;
 mod crash;
 mod filters;
 mod golden;
+mod sharing;
