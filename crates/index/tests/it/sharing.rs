@@ -55,7 +55,7 @@ fn check(index: &mut Strata, opener: u64, round: u64, until: u64) {
     let keys: Vec<Fingerprint> = (0..KEYS).map(|i| key(number(opener, round, i))).collect();
     let mut found = vec![None; keys.len()];
     index.lookup(&keys, &mut found).expect("lookup");
-    let retired = round % 5 == 0 && round + 4 <= until;
+    let retired = round.is_multiple_of(5) && round + 4 <= until;
     let expected = (!retired).then_some(Location {
         container: ContainerId(opener << 32 | round),
     });
