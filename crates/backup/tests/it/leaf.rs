@@ -1,1 +1,350 @@
 //! Leaves and recipes: round trip, golden bytes, and nothing but errors from damaged ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use onefold_backup::leaf::{self, Leaf, RecipeRef, recipe};
+use onefold_backup::{Content, Entry, Flags, Item, Kind, Owner, Time, path};
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ContainerId};
+use proptest::prelude::*;
+
+/// Chunks in RAM.
+#[derive(Default)]
+struct Chunks(HashMap<Fingerprint, Vec<u8>>);
+
+impl Chunks {
+    fn put(&mut self, bytes: Vec<u8>) -> ChunkRef {
+        let fingerprint = Fingerprint::of(&bytes);
+        let chunk = ChunkRef {
+            fingerprint,
+            container: ContainerId(77),
+            len: bytes.len() as u32,
+        };
+        self.0.insert(fingerprint, bytes);
+        chunk
+    }
+
+    /// Stores the leaf's recipe chunks and gives the leaf's bytes.
+    fn encode(&mut self, leaf: &mut Leaf) -> Vec<u8> {
+        let items: Vec<Item> = leaf.items().copied().collect();
+        leaf.recipes = recipe::groups(&items)
+            .into_iter()
+            .map(|group| RecipeRef {
+                chunk: self.put(recipe::encode(group, 0)),
+                items: group.len() as u32,
+            })
+            .collect();
+        leaf::encode(leaf)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> onefold_backup::Result<Leaf> {
+        leaf::decode(bytes, &mut |chunk| match self.0.get(&chunk.fingerprint) {
+            Some(bytes) => recipe::decode(bytes, 0),
+            None => Err(onefold_backup::Error::NotFound("a recipe chunk".into())),
+        })
+    }
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let chunk =
+        (any::<[u8; 32]>(), 0..4u64, 1..100_000u32).prop_map(|(fingerprint, container, len)| {
+            Item::Chunk {
+                chunk: ChunkRef {
+                    fingerprint: Fingerprint(fingerprint),
+                    container: ContainerId(container),
+                    len,
+                },
+                span: len.into(),
+            }
+        });
+    prop_oneof![9 => chunk, 1 => (1..u64::MAX / 1024).prop_map(|len| Item::Hole { len })]
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    (0..3u8, prop::collection::vec(item(), 0..40))
+        .prop_map(|(depth, items)| Content { depth, items })
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    (any::<i64>(), 0..1_000_000_000u32).prop_map(|(secs, nanos)| Time { secs, nanos })
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let what = (
+        1..8u8,
+        0..0o10000u16,
+        0..3u32,
+        time(),
+        time(),
+        any::<(u64, u64)>(),
+    );
+    let more = (
+        any::<u64>(),
+        prop::collection::vec(any::<u8>(), 0..9),
+        0..3usize,
+        0..4u8,
+        content(),
+    );
+    (what, more).prop_map(
+        |(
+            (kind, mode, uid, mtime, ctime, (inode, device)),
+            (links, bytes, xattrs, flags, content),
+        )| {
+            let kind = Kind::from_u8(kind).expect("1 to 7");
+            let mut entry = Entry::new(Vec::new(), kind);
+            (entry.mode, entry.mtime, entry.ctime) = (mode, mtime, ctime);
+            (entry.inode, entry.device, entry.links) = (inode, device, links);
+            entry.owner = Arc::new(Owner {
+                uid,
+                gid: uid * 7,
+                user: format!("user{uid}").into(),
+                group: "".into(),
+            });
+            entry.flags = Flags(flags);
+            entry.xattrs = Arc::new(vec![(b"user.x"[..].into(), bytes.clone().into()); xattrs]);
+            match kind {
+                Kind::File => {
+                    entry.size = content.items.iter().map(Item::span).sum();
+                    entry.content = content;
+                }
+                Kind::Symlink => entry.target = bytes,
+                Kind::CharDevice | Kind::BlockDevice => entry.rdev = inode ^ device,
+                _ => {}
+            }
+            entry
+        },
+    )
+}
+
+/// Leaves whose names and folders are in order.
+fn leaf() -> impl Strategy<Value = Leaf> {
+    let name = prop::collection::vec(prop_oneof![1..46u8, 48..=255u8], 1..6)
+        .prop_filter("no dots alone", |name| path::name_is_safe(name));
+    let entries = prop::collection::vec(
+        (prop::collection::vec(name.clone(), 0..3), name, entry()),
+        0..30,
+    );
+    entries.prop_map(|entries| {
+        let mut placed: Vec<(Vec<u8>, Entry)> = Vec::new();
+        for (folders, name, mut entry) in entries {
+            let folder = folders
+                .iter()
+                .fold(Vec::new(), |above, name| path::join(&above, name));
+            entry.name = name;
+            placed.push((folder, entry));
+        }
+        let key = |(folder, entry): &(Vec<u8>, Entry)| (folder.clone(), entry.name.clone());
+        placed.sort_by(|a, b| path::entry_order((&a.0, &a.1.name), (&b.0, &b.1.name)));
+        placed.dedup_by_key(|placed| key(placed));
+        let mut leaf = Leaf::default();
+        placed
+            .into_iter()
+            .for_each(|(folder, entry)| leaf.push(&folder, entry));
+        leaf
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_encoded_is_decoded(leaf in leaf()) {
+        let (mut leaf, mut chunks) = (leaf, Chunks::default());
+        let bytes = chunks.encode(&mut leaf);
+        prop_assert_eq!(&chunks.decode(&bytes).expect("decode"), &leaf);
+        let (bare, counts) = leaf::decode_bare(&bytes).expect("decode");
+        prop_assert_eq!(bare.recipes, leaf.recipes.clone());
+        prop_assert_eq!(counts.iter().sum::<u64>(), leaf.items().count() as u64);
+    }
+
+    #[test]
+    fn damaged_leaves_are_errors_or_leaves(leaf in leaf(), at in any::<prop::sample::Index>(), bit in 0..8u32, cut in any::<prop::sample::Index>()) {
+        let (mut leaf, mut chunks) = (leaf, Chunks::default());
+        let mut bytes = chunks.encode(&mut leaf);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        let _ = chunks.decode(&bytes);
+        bytes.truncate(cut.index(bytes.len()));
+        prop_assert!(chunks.decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_errors_or_recipes(bytes in prop::collection::vec(any::<u8>(), 0..200), depth in 0..9u8) {
+        let _ = recipe::decode(&bytes, depth);
+        let _ = leaf::decode_bare(&bytes);
+        let _ = onefold_backup::snapshot::Snapshot::decode(&bytes);
+        let _ = onefold_backup::snapshot::decode_table(&bytes);
+    }
+
+    #[test]
+    fn folders_are_ordered_component_by_component(a in "[a-c/-]{0,8}", b in "[a-c/-]{0,8}") {
+        let (a, b) = (path::clean(a.as_bytes()), path::clean(b.as_bytes()));
+        let parts = |path: &[u8]| path.split(|b| *b == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>();
+        prop_assert_eq!(path::order(&a, &b), parts(&a).cmp(&parts(&b)));
+    }
+}
+
+#[test]
+fn recipes_of_large_files_are_built_in_layers_and_come_back() {
+    let mut chunks = Chunks::default();
+    let mut builder = recipe::Builder::default();
+    let items: Vec<Item> = (0..100_000u64)
+        .map(|i| item_number(i, 1 + i as u32 % 9))
+        .collect();
+    for item in &items {
+        builder
+            .push(*item, &mut |bytes| Ok(chunks.put(bytes)))
+            .expect("push");
+    }
+    let content = builder
+        .finish(&mut |bytes| Ok(chunks.put(bytes)))
+        .expect("finish");
+    assert_eq!(content.depth, 2);
+    assert!(content.items.len() <= recipe::LEAF_ITEMS_MAX);
+    let mut found = content.items;
+    for depth in (0..content.depth).rev() {
+        let read = |item: &Item| {
+            recipe::decode(
+                &chunks.0[&item.chunk().expect("no hole").fingerprint],
+                depth,
+            )
+            .expect("decode")
+        };
+        found = found.iter().flat_map(read).collect();
+    }
+    assert!(found == items);
+}
+
+fn item_number(i: u64, len: u32) -> Item {
+    let chunk = ChunkRef {
+        fingerprint: Fingerprint::of(&i.to_le_bytes()),
+        container: ContainerId(i / 1000),
+        len,
+    };
+    Item::Chunk {
+        chunk,
+        span: len.into(),
+    }
+}
+
+/// The example of FORMAT.md, "Leaf" and "Recipe".
+#[test]
+fn golden_bytes() {
+    let mut leaf = Leaf::default();
+    let owner = Arc::new(Owner {
+        uid: 1000,
+        gid: 100,
+        user: "ann".into(),
+        group: "users".into(),
+    });
+    let entry = |name: &str, kind| {
+        let mut entry = Entry::new(name.into(), kind);
+        (entry.mode, entry.owner) = (0o644, owner.clone());
+        (entry.mtime, entry.ctime) = (
+            Time {
+                secs: 1000,
+                nanos: 5,
+            },
+            Time {
+                secs: 1000,
+                nanos: 5,
+            },
+        );
+        (entry.inode, entry.device) = (300, 1);
+        entry
+    };
+    let mut file = entry("notes", Kind::File);
+    let fingerprint = Fingerprint(std::array::from_fn(|i| i as u8));
+    let chunk = ChunkRef {
+        fingerprint,
+        container: ContainerId(0x0102_0304_0506_0708),
+        len: 9,
+    };
+    file.size = 9;
+    file.content.items = vec![Item::Chunk { chunk, span: 9 }];
+    leaf.push(b"/home", file);
+    let mut link = entry("notes.lnk", Kind::Symlink);
+    link.target = b"notes".to_vec();
+    leaf.push(b"/home", link);
+
+    let recipe = recipe::encode(&[Item::Chunk { chunk, span: 9 }], 0);
+    let golden_recipe = concat!(
+        "0100",
+        "01",
+        "01",
+        "0807060504030201",
+        "02",
+        "0109",
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+    );
+    assert_eq!(hex(&recipe), golden_recipe);
+
+    let fingerprint = Fingerprint([0xee; 32]);
+    let chunk = ChunkRef {
+        fingerprint,
+        container: ContainerId(9),
+        len: recipe.len() as u32,
+    };
+    leaf.recipes = vec![RecipeRef { chunk, items: 1 }];
+    let golden_leaf = [
+        "01",
+        "01",
+        "02", // version, ctime from mtime, entries
+        "01",
+        "00",
+        "052f686f6d65",
+        "02", // one folder, shares nothing, "/home", two entries
+        "01",
+        "e807",
+        "64",
+        "03616e6e",
+        "057573657273", // one owner
+        "00",           // no xattrs
+        "01",
+        "0900000000000000", // one container
+        "01",
+        "01",
+        "2f",
+        "01", // one recipe chunk: container 1, 47 bytes, 1 item
+        "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee",
+        "04",
+        "00050504", // name lengths: shares 0, 5 own; shares 5, 4 own
+        "09",
+        "6e6f7465732e6c6e6b", // names: "notes" ".lnk"
+        "04",
+        "a423a463", // kind × 4096 + mode
+        "02",
+        "0000", // owners
+        "01",
+        "09", // sizes, of files alone
+        "03",
+        "d00f00",
+        "02",
+        "0a00", // mtime: seconds, nanoseconds
+        "02",
+        "0000",
+        "02",
+        "0000", // ctime: as mtime
+        "03",
+        "d80400",
+        "02",
+        "0200", // inode, device
+        "02",
+        "0101", // links
+        "06",
+        "056e6f746573", // link targets, device numbers
+        "02",
+        "0000",
+        "02",
+        "0000", // xattrs, flags
+        "01",
+        "10",
+        "00", // shapes: one item at depth 0; no fingerprints here
+    ];
+    assert_eq!(hex(&leaf::encode(&leaf)), golden_leaf.concat());
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
