@@ -8,6 +8,7 @@
 //! written; a path that fails is reported and the rest goes on.
 
 mod apply;
+mod delete;
 mod plan;
 mod target;
 mod window;
@@ -20,7 +21,7 @@ use onefold_store::{Repository, SessionKind};
 use crate::exclude::Patterns;
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
-use crate::{Events, Progress, Result};
+use crate::{Error, Events, Progress, Result};
 
 use apply::Applier;
 use plan::Planner;
@@ -112,6 +113,11 @@ pub fn run(
     progress: &Progress,
     events: &dyn Events,
 ) -> Result<Summary> {
+    let is_partial = !options.include.is_empty() || !options.exclude.is_empty();
+    if options.delete && (is_partial || options.path.is_empty() && target == b"/") {
+        let why = "nothing is deleted where only a part of a folder is restored, or into /";
+        return Err(Error::Usage(why.into()));
+    }
     let session = repository.session(SessionKind::Read)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
@@ -122,6 +128,16 @@ pub fn run(
     } else {
         Some(Target::create(target)?)
     };
+    if let Some(target) = target.as_ref().filter(|_| options.delete) {
+        if planner.is_single_file() {
+            let why = "nothing is deleted where a single file is restored";
+            return Err(Error::Usage(why.into()));
+        }
+        // First, so that folders get their times when nothing changes in them any more.
+        let from = &options.path;
+        summary.deleted =
+            delete::delete_others(&tree, from, target, &mut reader, progress, events)?;
+    }
     let mut last = None;
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let Some(target) = &target else { continue };

@@ -135,6 +135,11 @@ impl<'a> Planner<'a> {
         self.unfinished.is_some()
     }
 
+    /// Whether what is asked for is no folder.
+    pub fn is_single_file(&self) -> bool {
+        self.single.is_some()
+    }
+
     fn is_below(&self, folder: &[u8], entry: &Entry) -> bool {
         match &self.single {
             Some(only) => folder == only && entry.name == path::split(&self.options.path).1,

@@ -114,3 +114,30 @@ pub fn clear(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
         other => other,
     }
 }
+/// Removes `name` in `dir` with everything below; never follows a link. Returns how many things were removed.
+pub fn remove_all(dir: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) => return Ok(1),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(e) => return Err(e),
+    }
+    let folder = rustix::fs::openat(dir, name, FOLDER, Mode::empty())?;
+    let mut removed = 1;
+    for below in names(&folder)? {
+        removed += remove_all(folder.as_fd(), &below)?;
+    }
+    rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?;
+    Ok(removed)
+}
+
+/// The names in a folder, in no order.
+pub fn names(folder: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if !matches!(&name[..], b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,74 @@
+//! Removing what is in restored folders of the target and not in the snapshot.
+//!
+//! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
+//! never removed.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+
+use onefold_store::ChunkReader;
+use rustix::io::Errno;
+
+use super::target::{Target, names, remove_all};
+use crate::tree::Tree;
+use crate::{Error, Events, Progress, Result, path};
+
+/// Removes from the target what the folder `from` of the snapshot and those below it do not have. Returns how much was removed; failures are told.
+pub fn delete_others(
+    tree: &Tree,
+    from: &[u8],
+    target: &Target,
+    reader: &mut ChunkReader,
+    progress: &Progress,
+    events: &dyn Events,
+) -> Result<u64> {
+    let mut removed = 0;
+    let mut clear = |folder: &[u8], known: &[Vec<u8>]| {
+        let place = &folder[from.len()..];
+        match clear_folder(target, place, known) {
+            Ok(n) => removed += n,
+            // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(e) => {
+                Progress::add(&progress.errors, 1);
+                events.error(place, &Error::io("clear", place, e));
+            }
+        }
+    };
+    let mut cursor = tree.cursor_at(from, b"");
+    let mut folder = from.to_vec();
+    let mut known: Vec<Vec<u8>> = Vec::new();
+    // Folders without entries have no run of their own: they are cleared as soon as they are known to be passed.
+    let mut empty: BTreeSet<Vec<u8>> = BTreeSet::new();
+    while let Some((at, entry)) = cursor.next(reader)? {
+        progress.check()?;
+        if !path::within(&at, from) {
+            break;
+        }
+        if at != folder {
+            clear(&folder, &known);
+            folder = at;
+            known.clear();
+            empty.remove(&folder);
+        }
+        if entry.is_dir() {
+            empty.insert(path::join(&folder, &entry.name));
+        }
+        known.push(entry.name);
+    }
+    clear(&folder, &known);
+    empty.iter().for_each(|folder| clear(folder, &[]));
+    Ok(removed)
+}
+
+/// `known` is sorted, as a snapshot's names are.
+fn clear_folder(target: &Target, folder: &[u8], known: &[Vec<u8>]) -> Result<u64, Errno> {
+    let dir = target.open_folder(folder)?;
+    let mut removed = 0;
+    for name in names(&dir)? {
+        if known.binary_search(&name).is_err() {
+            removed += remove_all(dir.as_fd(), &name)?;
+        }
+    }
+    Ok(removed)
+}

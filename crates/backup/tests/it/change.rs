@@ -1,0 +1,290 @@
+//! What a second backup reads, what is left out, and what cannot be read.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use onefold_backup::backup::{self, Input, Outcome};
+use onefold_backup::exclude::{CACHEDIR_SIGNATURE, Excludes, Patterns};
+use onefold_backup::{Progress, diff, list, roots, snapshots, tree::Tree};
+use onefold_store::{Repository, Roots, SessionKind};
+
+use crate::scene::{self, Log, back_up, bytes, every_kind, options};
+
+fn tree_of(repository: &Repository, outcome: &Outcome) -> Tree {
+    let session = repository.session(SessionKind::Read).expect("session");
+    let named = snapshots::load(repository, outcome.id.expect("id")).expect("load");
+    Tree::open(&named.snapshot, &mut session.reader().expect("reader")).expect("open")
+}
+
+fn names(repository: &Repository, outcome: &Outcome, below: &Path) -> Vec<String> {
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut names = Vec::new();
+    let visit = &mut |folder: &[u8], entry: &onefold_backup::Entry| {
+        let full = onefold_backup::path::join(folder, &entry.name);
+        names.push(String::from_utf8_lossy(&full[bytes(below).len() + 1..]).into_owned());
+        Ok(true)
+    };
+    list::list(
+        &tree_of(repository, outcome),
+        &mut session.reader().expect("reader"),
+        &bytes(below),
+        true,
+        visit,
+    )
+    .expect("list");
+    names
+}
+
+#[test]
+fn an_unchanged_tree_is_not_read_and_adds_nothing() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    every_kind(dir.path());
+    let repository = scene::repository();
+    let first = back_up(&repository, dir.path(), 1);
+    let second = back_up(&repository, dir.path(), 2);
+    let summary = second.snapshot.summary;
+    assert_eq!(
+        (
+            summary.bytes_read,
+            summary.files_new,
+            summary.files_changed,
+            summary.data_chunks
+        ),
+        (0, 0, 0, 0)
+    );
+    // The folder above is shared with other tests: its times may change, and one leaf with it.
+    assert!(summary.tree_chunks <= 1);
+    assert_eq!(summary.files_unmodified, first.snapshot.summary.files_new);
+    assert_eq!(second.snapshot.parent, first.id.map(|id| id.0));
+    let again = backup::Options {
+        force_reread: true,
+        ..options(3)
+    };
+    let third = backup::run(
+        &repository,
+        Input::Paths(vec![bytes(dir.path())]),
+        &again,
+        &Progress::default(),
+        &Log::default(),
+    )
+    .expect("backup");
+    assert_eq!(third.snapshot.summary.data_chunks, 0);
+    assert!(third.snapshot.summary.bytes_read > 3_000_000);
+}
+
+#[test]
+fn a_changed_file_is_read_and_told_by_diff() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    every_kind(dir.path());
+    let repository = scene::repository();
+    let first = back_up(&repository, dir.path(), 1);
+    fs::write(dir.path().join("a/b/c/many-0007"), b"other").expect("write");
+    fs::remove_file(dir.path().join("a/zero")).expect("remove");
+    fs::create_dir(dir.path().join("a/zero")).expect("dir");
+    fs::remove_file(dir.path().join("a/b/c/many-0008")).expect("remove");
+    fs::write(dir.path().join("a/b/fresh"), b"fresh").expect("write");
+    let second = back_up(&repository, dir.path(), 2);
+    assert_eq!(
+        (
+            second.snapshot.summary.files_changed,
+            second.snapshot.summary.files_new
+        ),
+        (1, 1)
+    );
+    assert_eq!(second.snapshot.summary.bytes_read, 10);
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut marks = Vec::new();
+    let tell = &mut |mark: diff::Mark,
+                     path: &[u8],
+                     _: Option<&onefold_backup::Entry>,
+                     _: Option<&onefold_backup::Entry>| {
+        marks.push(format!(
+            "{}{}",
+            mark.letter(),
+            String::from_utf8_lossy(&path[bytes(dir.path()).len()..])
+        ));
+    };
+    let trees = (
+        &tree_of(&repository, &first),
+        &tree_of(&repository, &second),
+    );
+    diff::diff(trees, &mut session.reader().expect("reader"), false, tell).expect("diff");
+    assert_eq!(
+        marks,
+        [
+            "T/a/zero",
+            "+/a/b/fresh",
+            "M/a/b/c/many-0007",
+            "-/a/b/c/many-0008"
+        ]
+    );
+}
+
+#[test]
+fn roots_give_every_chunk_that_a_snapshot_needs_and_seen_ones_once() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    every_kind(dir.path());
+    let repository = scene::repository();
+    let outcomes = [
+        back_up(&repository, dir.path(), 1),
+        back_up(&repository, dir.path(), 2),
+    ];
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let mut seen = std::collections::HashSet::new();
+    let mut counts = Vec::new();
+    for outcome in &outcomes {
+        let id = outcome.id.expect("id");
+        let root = repository.root(&id).expect("root");
+        let mut refs = std::collections::HashSet::new();
+        let visit = &mut |chunk: &onefold_store::ChunkRef| {
+            refs.insert(*chunk);
+            Ok(())
+        };
+        roots::SnapshotRoots
+            .for_each_ref(
+                &id,
+                &root,
+                &mut reader,
+                &mut |chunk| !seen.insert(*chunk),
+                visit,
+            )
+            .expect("refs");
+        counts.push(refs.len());
+    }
+    let stored = outcomes[0].snapshot.summary;
+    assert_eq!(counts[0] as u64, stored.data_chunks + stored.tree_chunks);
+    assert!(counts[1] < counts[0] / 10, "{counts:?}");
+}
+
+#[test]
+fn what_is_excluded_is_left_out() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let root = dir.path();
+    for folder in ["src", "target/debug", "cache", "kept", "marked"] {
+        fs::create_dir_all(root.join(folder)).expect("dirs");
+    }
+    for name in [
+        "src/a.rs",
+        "src/a.o",
+        "src/keep.o",
+        "target/debug/x",
+        "cache/blob",
+        "kept/.ignored",
+        "kept/b.tmp",
+        "kept/c",
+        "marked/d",
+        "big",
+    ] {
+        fs::write(root.join(name), name).expect("write");
+    }
+    fs::write(root.join("big"), vec![0; 5000]).expect("write");
+    fs::write(root.join("cache/CACHEDIR.TAG"), CACHEDIR_SIGNATURE).expect("write");
+    fs::write(root.join("marked/.nobackup"), "").expect("write");
+    fs::write(
+        root.join("kept/.onefoldignore"),
+        "# comment\n*.tmp\n/.ignored\n",
+    )
+    .expect("write");
+    let excludes = Excludes {
+        patterns: Patterns::new(["*.o", "!keep.o", "target/"]).expect("patterns"),
+        caches: true,
+        if_present: vec![(b".nobackup".to_vec(), None)],
+        ignore_files: vec![b".onefoldignore".to_vec()],
+        larger_than: Some(4096),
+    };
+    let repository = scene::repository();
+    let options = backup::Options {
+        excludes: Arc::new(excludes),
+        ..options(1)
+    };
+    let outcome = backup::run(
+        &repository,
+        Input::Paths(vec![bytes(root)]),
+        &options,
+        &Progress::default(),
+        &Log::default(),
+    )
+    .expect("backup");
+    assert_eq!(
+        names(&repository, &outcome, root),
+        [
+            "cache",
+            "kept",
+            "marked",
+            "src",
+            "cache/CACHEDIR.TAG",
+            "kept/.onefoldignore",
+            "kept/c",
+            "marked/.nobackup",
+            "src/a.rs",
+            "src/keep.o"
+        ]
+    );
+}
+
+#[test]
+fn a_source_that_is_missing_is_told_and_the_rest_is_kept() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    fs::write(dir.path().join("here"), "here").expect("write");
+    let repository = scene::repository();
+    let log = Log::default();
+    let sources = ["here", "missing"]
+        .map(|name| bytes(&dir.path().join(name)))
+        .to_vec();
+    let outcome = backup::run(
+        &repository,
+        Input::Paths(sources),
+        &options(1),
+        &Progress::default(),
+        &log,
+    )
+    .expect("backup");
+    assert_eq!(
+        (
+            outcome.snapshot.summary.errors,
+            outcome.snapshot.summary.files_new
+        ),
+        (1, 1)
+    );
+    assert!(log.errors.lock()[0].0.ends_with("/missing"));
+    let none = backup::run(
+        &repository,
+        Input::Paths(vec![bytes(&dir.path().join("nowhere"))]),
+        &options(2),
+        &Progress::default(),
+        &log,
+    );
+    assert!(none.is_err());
+}
+
+#[test]
+fn a_stream_becomes_a_file() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let content = scene::noise(9, 3_000_000);
+    let file = dir.path().join("stream");
+    fs::write(&file, &content).expect("write");
+    let repository = scene::repository();
+    let input = Input::Stream(
+        fs::File::open(&file).expect("open").into(),
+        b"/dumps/db.sql".to_vec(),
+    );
+    let outcome = backup::run(
+        &repository,
+        input,
+        &options(1),
+        &Progress::default(),
+        &Log::default(),
+    )
+    .expect("backup");
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let entry = tree_of(&repository, &outcome)
+        .entry(b"/dumps/db.sql", &mut reader)
+        .expect("entry")
+        .expect("there");
+    let mut out = Vec::new();
+    onefold_backup::dump::file(&entry, &mut reader, &mut out).expect("dump");
+    assert!(out == content);
+}
