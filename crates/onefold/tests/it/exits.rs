@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 
 use crate::rig::{Rig, program};
+
+/// Whom every Linux has, and who owns nothing.
+const NOBODY: u32 = 65_534;
 
 #[test]
 fn usage_is_2() {
@@ -56,17 +60,37 @@ fn some_sources_unreadable_is_3() {
     let ran = rig.run(["backup", "s", "missing"]).ends(3);
     assert!(ran.err.contains("missing"), "{}", ran.err);
     assert_eq!(rig.snapshots().len(), 1, "the rest is in a snapshot");
-    if !rustix::process::geteuid().is_root() {
-        rig.write("s/secret", b"x");
-        fs::set_permissions(rig.path("s/secret"), fs::Permissions::from_mode(0o0))
-            .expect("set the mode");
-        let ran = rig.run(["backup", "s"]).ends(3);
-        assert!(
-            ran.err.contains("secret") && ran.err.contains("Permission denied"),
-            "{}",
-            ran.err
-        );
-    }
+}
+
+/// root may read everything, so root runs the program as somebody else.
+#[test]
+fn a_file_without_read_permission_is_3() {
+    let rig = Rig::empty();
+    rig.write("s/good", b"x");
+    rig.write("s/secret", b"x");
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(rig.path(name), fs::Permissions::from_mode(mode)).expect("set a mode");
+    };
+    set_mode("s/secret", 0o000);
+    set_mode("", 0o777);
+    let as_nobody = |args: &[&str]| -> crate::rig::Ran {
+        let mut command = rig.command(args);
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().expect("runs").into()
+    };
+    let ran = as_nobody(&["backup", "--init", "--encryption", "none", "s"]).ends(3);
+    assert!(
+        ran.err.contains("secret") && ran.err.contains("Permission denied"),
+        "{}",
+        ran.err
+    );
+    let listed = as_nobody(&["ls", "latest"]).ends(0).out;
+    assert!(
+        listed.contains("s/good\n") && !listed.contains("secret"),
+        "{listed}"
+    );
 }
 
 #[test]
