@@ -313,7 +313,7 @@ fn write(
         links: HashMap::new(),
     };
     let done = std::thread::scope(|scope| {
-        start_readers(scope, repository, options, &buffers, &jobs)?;
+        start_readers(scope, repository, options, (&buffers, progress), &jobs)?;
         drop(jobs);
         match input {
             Input::Paths(_) => {
@@ -382,7 +382,7 @@ fn start_readers<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     repository: &Repository,
     options: &Options,
-    buffers: &'env Buffers,
+    (buffers, progress): (&'env Buffers, &'env Progress),
     jobs: &Receiver<Work>,
 ) -> Result<()> {
     let (hash, segments) = unbounded();
@@ -395,6 +395,7 @@ fn start_readers<'scope, 'env>(
             chunker: repository.chunker()?,
             fingerprinter: repository.fingerprinter(),
             buffers,
+            progress,
             hash: hash.clone(),
         };
         let jobs = jobs.clone();

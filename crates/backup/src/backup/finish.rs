@@ -203,6 +203,8 @@ impl<'a> Finisher<'a> {
                     return self.flush_if_full();
                 }
                 LargePart::End(Err(e)) => {
+                    // A wait that was given up is no fault of the stream.
+                    self.progress.check()?;
                     self.batch.notes.push(Note::Again);
                     self.unreadable(folder, &planned.entry.name, e);
                     return Ok(());

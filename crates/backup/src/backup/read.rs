@@ -4,15 +4,21 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use onefold_chunk::Chunker;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::meta::{Stat, xattrs_of};
-use crate::{Kind, Xattrs};
+use crate::{Kind, Progress, Xattrs};
+
+/// How often a stream that sends nothing is left to see whether the backup is still wanted.
+const STREAM_LOOK_NS: i64 = 100_000_000;
 
 /// A file open for reading.
-pub struct Source {
+pub struct Source<'a> {
     fd: OwnedFd,
+    /// Set for streams: their next bytes may never come, so that somebody must be able to end the wait.
+    cancel: Option<&'a Progress>,
     /// As it was when it was opened (or looked at, if nobody wrote since).
     pub stat: Stat,
     /// Its extended attributes.
@@ -20,7 +26,7 @@ pub struct Source {
 }
 
 /// Opens `name` in `dir`. `NXIO`: it is no regular file (any more).
-pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source, Errno> {
+pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
@@ -33,14 +39,20 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source, Errno> {
         return Err(Errno::NXIO);
     }
     let xattrs = xattrs_of(fd.as_fd())?;
-    Ok(Source { fd, stat, xattrs })
+    Ok(Source {
+        fd,
+        cancel: None,
+        stat,
+        xattrs,
+    })
 }
 
-impl Source {
-    /// A pipe or other stream, which becomes a file that looks like `stat`.
-    pub fn stream(fd: OwnedFd, stat: Stat) -> Self {
+impl<'a> Source<'a> {
+    /// A pipe or other stream, which becomes a file that looks like `stat`. Its reads end with `CANCELED` soon after `cancel` says so.
+    pub fn stream(fd: OwnedFd, stat: Stat, cancel: &'a Progress) -> Self {
         Self {
             fd,
+            cancel: Some(cancel),
             stat,
             xattrs: Xattrs::new(),
         }
@@ -71,6 +83,9 @@ impl Source {
 
     /// Reads on into `buf`; 0 at the end.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        if let Some(cancel) = self.cancel {
+            wait_for_bytes(self.fd.as_fd(), cancel)?;
+        }
         loop {
             match rustix::io::read(&self.fd, &mut *buf) {
                 Err(Errno::INTR) => {}
@@ -91,6 +106,25 @@ impl Source {
         rustix::fs::seek(&self.fd, SeekFrom::Start(start))?;
         Ok(Some(start..end))
     }
+}
+
+/// Waits until a read would not: bytes, an end or an error are there.
+fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
+    let look = Timespec {
+        tv_sec: 0,
+        tv_nsec: STREAM_LOOK_NS,
+    };
+    while !cancel.is_cancelled() {
+        match poll(
+            &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
+            Some(&look),
+        ) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Errno::CANCELED)
 }
 
 /// Cuts as much of `data` as is sure: all of it where the stream ends with it, else until less than a longest chunk is left.

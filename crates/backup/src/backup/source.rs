@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::read::{self, Source, cut};
-use crate::Xattrs;
 use crate::meta::Stat;
+use crate::{Progress, Xattrs};
 
 /// Small files up to this many bytes together make one job; larger ones stand alone.
 pub const JOB_BYTES: usize = 128 << 10;
@@ -195,6 +195,7 @@ pub struct Reader<'a> {
     pub chunker: Box<dyn Chunker>,
     pub fingerprinter: Fingerprinter,
     pub buffers: &'a Buffers,
+    pub progress: &'a Progress,
     pub hash: Sender<Hash>,
 }
 
@@ -219,7 +220,7 @@ impl Reader<'_> {
                     let _ = self.large(&dir, &name, &parts);
                 }
                 Work::Stream { fd, stat, parts } => {
-                    let _ = self.stream(Source::stream(fd, stat), &parts);
+                    let _ = self.stream(Source::stream(fd, stat, self.progress), &parts);
                 }
             }
         }

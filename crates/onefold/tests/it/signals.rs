@@ -76,6 +76,43 @@ fn a_signal_ends_a_backup_cleanly() {
     );
 }
 
+/// The other end of the pipe says nothing and does not close: a hung `pg_dump` must not make the backup one that only kill -9 ends.
+#[test]
+fn a_signal_ends_a_backup_whose_stream_is_silent() {
+    let rig = Rig::open();
+    for which in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut child = rig
+            .command(["backup", "--stdin"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        pipe.write_all(&Random(3).bytes(1 << 20)).expect("written");
+        wait_until("a session", || {
+            std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
+        });
+        signal(&child, which);
+        let since = Instant::now();
+        let code = loop {
+            if let Some(status) = child.try_wait().expect("waits") {
+                break status.code();
+            }
+            if since.elapsed() > Duration::from_secs(60) {
+                child.kill().expect("killed");
+                panic!("{which:?} did not end it");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        drop(pipe);
+        assert_eq!(code, Some(130));
+        let said = crate::rig::Ran::from(child.wait_with_output().expect("ends")).err;
+        assert!(!said.contains("error:"), "{said}");
+    }
+    assert!(rig.snapshots().is_empty());
+    rig.run(["check", "--read-data"]).ends(0);
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let rig = Rig::open();
