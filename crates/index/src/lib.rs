@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod chunk_index;
+mod chunkstash;
 mod error;
 pub mod filters;
 mod ram;
 mod strata;
 
 pub use chunk_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location};
+pub use chunkstash::{ChunkStash, ChunkStashOptions};
 pub use error::{Error, Result};
 pub use ram::RamIndex;
 pub use strata::{Strata, StrataOptions};

@@ -36,17 +36,17 @@
 #[cfg(test)]
 mod arbitrary;
 mod bits;
-mod cache;
+pub(crate) mod cache;
 mod compact;
 mod folder;
 mod fuse;
-mod log;
+pub(crate) mod log;
 mod lookup;
 mod manifest;
 mod merge;
 mod options;
-mod page;
-mod run;
+pub(crate) mod page;
+pub(crate) mod run;
 mod run_page;
 mod run_writer;
 mod seal;

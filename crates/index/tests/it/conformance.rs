@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::{ChunkIndex, ContainerId, Location, RamIndex, Strata, StrataOptions};
+use onefold_index::{
+    ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location, RamIndex, Strata,
+    StrataOptions,
+};
 use onefold_io::{Dir, MemDir};
 
 /// Splitmix64: all the randomness that tests need.
@@ -246,4 +249,46 @@ fn strata_conforms_with_several_openers_of_one_folder() {
                 .collect()
         });
     }
+}
+
+#[test]
+fn chunkstash_conforms() {
+    for seed in 300..306 {
+        let dir = MemDir::new();
+        conforms(seed, 3000, 100, true, &mut |_| {
+            let options = ChunkStashOptions {
+                ram_budget_bytes: 64 << 10,
+                sample: 1,
+            };
+            let dir: Arc<dyn Dir> = Arc::new(dir.clone());
+            vec![Box::new(ChunkStash::open(dir, options).expect("open"))]
+        });
+    }
+}
+
+/// Of a stream that comes again, a sample of a tenth finds nearly all: prefetch brings the others.
+#[test]
+fn a_sampled_chunkstash_finds_a_repeated_stream() {
+    let options = ChunkStashOptions {
+        ram_budget_bytes: 1 << 20,
+        sample: 10,
+    };
+    let mut index = ChunkStash::open(Arc::new(MemDir::new()), options).expect("open");
+    let entries: Vec<_> = (0..50_000)
+        .map(|number| {
+            (
+                key(number),
+                Location {
+                    container: ContainerId(number / 1000),
+                },
+            )
+        })
+        .collect();
+    index.insert(&entries).expect("insert");
+    index.checkpoint().expect("checkpoint");
+    let keys: Vec<Fingerprint> = entries.iter().map(|(key, _)| *key).collect();
+    let mut found = vec![None; keys.len()];
+    index.lookup(&keys, &mut found).expect("lookup");
+    let lost = found.iter().filter(|found| found.is_none()).count();
+    assert!(lost < 500, "{lost} of 50,000 were not found");
 }

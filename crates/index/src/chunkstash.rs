@@ -1,0 +1,441 @@
+//! `chunkstash`: a RAM table of compact signatures over a log on flash (Debnath, Sengupta, Li: "ChunkStash", 2010).
+//!
+//! ```text
+//! RAM    cuckoo table: 2-byte signature, 4-byte log page, 16 candidate slots a key │ write buffer │ prefetch cache
+//! flash  log: fingerprints in the order of the stream, with their containers
+//! ```
+//!
+//! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a signature lies in 16
+//! slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was made to
+//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all.
+//!
+//! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut off; a damaged
+//! page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers as runs of
+//! records instead of the paper's 1023 records of 64 bytes. One opener at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind};
+
+use crate::strata::cache::PageCache;
+use crate::strata::log::{LogPacker, LogPage, Said, read_pages};
+use crate::strata::page::PAGE_BYTES;
+use crate::strata::run::hash_of;
+use crate::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
+
+/// Candidate slots of a key, from two hashes.
+const CANDIDATES: u64 = 16;
+/// Keys that move to make room for one before the table counts as full.
+const MOVES_MAX: usize = 64;
+/// Pages that a hit prefetches: 64 KiB.
+const WINDOW_PAGES: u32 = 16;
+/// Records in the write buffer: the paper's container.
+const BUFFER_RECORDS: usize = 1023;
+const LOG: &str = "stash-log";
+const RETIRED: &str = "stash-retired";
+const RETIRED_FRAME: FrameKind = FrameKind {
+    magic: *b"OFSTASHR",
+    version: 1,
+};
+
+/// How a ChunkStash works.
+#[derive(Clone, Debug)]
+pub struct ChunkStashOptions {
+    /// All RAM: 80 % for the table, 15 % for the prefetch cache.
+    pub ram_budget_bytes: usize,
+    /// Every n-th inserted key has a slot; 1 for all.
+    pub sample: u32,
+}
+
+/// See the module.
+pub struct ChunkStash {
+    dir: Arc<dyn Dir>,
+    disk: Arc<dyn Disk>,
+    options: ChunkStashOptions,
+    table: Table,
+    pages: u32,
+    order: Vec<Fingerprint>,
+    buffer: HashMap<Fingerprint, Said>,
+    cache: PageCache,
+    retired: HashSet<ContainerId>,
+    inserted: u64,
+    stats: IndexStats,
+    _alone: Box<dyn LockGuard>,
+}
+
+/// The cuckoo table: signatures, and log pages plus one; 0 is an empty slot.
+struct Table {
+    signatures: Vec<u16>,
+    pages: Vec<u32>,
+}
+
+impl Table {
+    fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = usize> + use<> {
+        let word =
+            |at: usize| u64::from_le_bytes(key.0[at..at + 8].try_into().expect("eight bytes"));
+        let (start, step, slots) = (word(8), word(16) | 1, self.pages.len() as u128);
+        (0..CANDIDATES).map(move |i| {
+            ((u128::from(start.wrapping_add(i.wrapping_mul(step))) * slots) >> 64) as usize
+        })
+    }
+
+    fn signature(key: &Fingerprint) -> u16 {
+        u16::from_le_bytes([key.0[24], key.0[25]])
+    }
+
+    /// Slots that may be the key's.
+    fn matches(&self, key: &Fingerprint) -> impl Iterator<Item = usize> {
+        let signature = Table::signature(key);
+        self.candidates(key)
+            .filter(move |slot| self.pages[*slot] > 0 && self.signatures[*slot] == signature)
+    }
+
+    fn put(&mut self, slot: usize, key: &Fingerprint, page: u32) {
+        self.signatures[slot] = Table::signature(key);
+        self.pages[slot] = page + 1;
+    }
+}
+
+impl ChunkStash {
+    /// Opens the index in `dir`, or begins an empty one; reads the whole log once.
+    pub fn open(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<ChunkStash> {
+        let Some(alone) = dir.lock("stash-lock", LockKind::Exclusive)? else {
+            let what = "another opener has this ChunkStash".to_string();
+            return Err(Error::Io(onefold_io::Error {
+                op: "lock",
+                path: "stash-lock".to_string(),
+                offset: None,
+                kind: ErrorKind::Device,
+                what,
+                source: None,
+            }));
+        };
+        let disk = match dir.open_write(LOG) {
+            Err(error) if error.kind == ErrorKind::NotFound => dir.create(LOG)?,
+            other => other?,
+        };
+        dir.sync()?;
+        let slots = (options.ram_budget_bytes / 100 * 80 / 6).max(64);
+        let mut stash = ChunkStash {
+            table: Table {
+                signatures: vec![0; slots],
+                pages: vec![0; slots],
+            },
+            cache: PageCache::new(options.ram_budget_bytes / 100 * 15),
+            retired: read_retired(&*dir)?,
+            disk,
+            dir,
+            options,
+            pages: 0,
+            order: Vec::new(),
+            buffer: HashMap::new(),
+            inserted: 0,
+            stats: IndexStats::default(),
+            _alone: alone,
+        };
+        stash.rebuild()?;
+        Ok(stash)
+    }
+
+    fn rebuild(&mut self) -> Result<()> {
+        let there = (self.disk.len()? / PAGE_BYTES as u64).min(u64::from(u32::MAX - 1)) as u32;
+        let mut buf = vec![0; PAGE_BYTES];
+        let mut broken = None;
+        for page in 0..there {
+            self.disk
+                .read_at(&mut buf, u64::from(page) * PAGE_BYTES as u64)?;
+            match (LogPage::check(&buf, LOG, page), &broken) {
+                (Ok(good), None) => {
+                    self.pages = page + 1;
+                    for (key, _) in good.records() {
+                        self.enter(&key, page)?;
+                    }
+                }
+                (Ok(_), Some(first)) => {
+                    return Err(Error::damaged(
+                        LOG,
+                        u64::from(*first) * PAGE_BYTES as u64,
+                        format!("a damaged page before page {page}, which is whole"),
+                    ));
+                }
+                (Err(_), _) => broken = broken.or(Some(page)),
+            }
+        }
+        self.disk
+            .set_len(u64::from(self.pages) * PAGE_BYTES as u64)?;
+        Ok(())
+    }
+
+    /// Gives the key a slot that names `page`, in place of the one it has.
+    fn enter(&mut self, key: &Fingerprint, page: u32) -> Result<()> {
+        self.inserted += 1;
+        let own = self.slot_of(key)?;
+        if own.is_none()
+            && !self
+                .inserted
+                .is_multiple_of(u64::from(self.options.sample.max(1)))
+        {
+            return Ok(());
+        }
+        if let Some(slot) = own.or_else(|| {
+            self.table
+                .candidates(key)
+                .find(|slot| self.table.pages[*slot] == 0)
+        }) {
+            self.table.put(slot, key, page);
+            return Ok(());
+        }
+        let (mut key, mut page) = (*key, page);
+        for turn in 0..MOVES_MAX {
+            if let Some(free) = self
+                .table
+                .candidates(&key)
+                .find(|slot| self.table.pages[*slot] == 0)
+            {
+                self.table.put(free, &key, page);
+                return Ok(());
+            }
+            let slot = self
+                .table
+                .candidates(&key)
+                .nth(turn % CANDIDATES as usize)
+                .expect("a candidate");
+            let out = self.table.pages[slot] - 1;
+            let moved = self.key_in(slot, out)?;
+            self.table.put(slot, &key, page);
+            (key, page) = (moved, out);
+        }
+        let what = format!(
+            "{} slots are full after {} keys",
+            self.table.pages.len(),
+            self.inserted
+        );
+        Err(Error::Budget {
+            budget_bytes: self.options.ram_budget_bytes,
+            what,
+        })
+    }
+
+    /// The key of a slot, from the log: RAM holds its signature only.
+    fn key_in(&mut self, slot: usize, page: u32) -> Result<Fingerprint> {
+        let signature = self.table.signatures[slot];
+        self.fetch(page)?;
+        let keys: Vec<Fingerprint> = self.cache.page_of(page).map_or(Vec::new(), |page| {
+            page.records().map(|(key, _)| key).collect()
+        });
+        let own = |key: &&Fingerprint| {
+            Table::signature(key) == signature
+                && self.table.candidates(key).any(|other| other == slot)
+        };
+        keys.iter().find(own).copied().ok_or_else(|| {
+            Error::damaged(
+                LOG,
+                u64::from(page) * PAGE_BYTES as u64,
+                "no record for a slot of the table",
+            )
+        })
+    }
+
+    /// The slot that the key has, proven.
+    fn slot_of(&mut self, key: &Fingerprint) -> Result<Option<usize>> {
+        for slot in self.table.matches(key).collect::<Vec<_>>() {
+            let page = self.table.pages[slot] - 1;
+            self.fetch(page)?;
+            if self
+                .cache
+                .page_of(page)
+                .is_some_and(|page| page.find(key).is_some())
+            {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Brings log page `page`, and those behind it, into the cache.
+    fn fetch(&mut self, page: u32) -> Result<()> {
+        if self.cache.holds(page) {
+            return Ok(());
+        }
+        let pages = WINDOW_PAGES.min(self.pages.saturating_sub(page)).max(1);
+        let mut buf = Vec::new();
+        read_pages(&*self.disk, LOG, page, pages as usize, &mut buf)?;
+        self.stats.lookup_reads += 1;
+        // the one that was asked for last, so that a small cache still has it
+        for (number, bytes) in (page..page + pages).zip(buf.chunks_exact(PAGE_BYTES)).rev() {
+            self.cache.insert(number, bytes);
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, key: &Fingerprint) -> Result<Said> {
+        if let Some(said) = self.buffer.get(key) {
+            return Ok(*said);
+        }
+        let newest = self
+            .table
+            .matches(key)
+            .map(|slot| self.table.pages[slot] - 1)
+            .max();
+        if let Some((page, said)) = self
+            .cache
+            .get(key, hash_of(key))
+            .filter(|(page, _)| newest.is_none_or(|newest| newest <= *page))
+        {
+            debug_assert!(page < self.pages);
+            return Ok(said);
+        }
+        match self.slot_of(key)? {
+            Some(slot) => Ok(self
+                .cache
+                .page_of(self.table.pages[slot] - 1)
+                .and_then(|page| page.find(key))
+                .flatten()),
+            None => {
+                self.stats.false_reads += u64::from(newest.is_some());
+                Ok(None)
+            }
+        }
+    }
+
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if self.buffer.insert(*key, said).is_none() {
+            self.order.push(*key);
+        }
+        if self.order.len() >= BUFFER_RECORDS {
+            self.write_buffer()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Appends the write buffer to the log, durable after the next sync.
+    fn write_buffer(&mut self) -> Result<()> {
+        let mut packer = LogPacker::default();
+        packer.first = self.pages;
+        self.order
+            .iter()
+            .for_each(|key| packer.push(key, self.buffer[key]));
+        packer.close_page();
+        self.disk
+            .write_at(&packer.pages, u64::from(self.pages) * PAGE_BYTES as u64)?;
+        self.stats.bytes_written += packer.pages.len() as u64;
+        self.order.clear();
+        self.buffer.clear();
+        for bytes in packer.pages.chunks_exact(PAGE_BYTES) {
+            let page = self.pages;
+            self.pages += 1;
+            for (key, _) in LogPage::checked(bytes).records() {
+                self.enter(&key, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_retired(&self) -> Result<()> {
+        let mut containers: Vec<ContainerId> = self.retired.iter().copied().collect();
+        containers.sort_unstable();
+        let payload: Vec<u8> = containers
+            .iter()
+            .flat_map(|container| container.0.to_le_bytes())
+            .collect();
+        match self.dir.remove("stash-tmp") {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let disk = self.dir.create("stash-tmp")?;
+        disk.write_at(&encode_frame(RETIRED_FRAME, 0, &payload), 0)?;
+        disk.sync()?;
+        self.dir.rename("stash-tmp", RETIRED)?;
+        Ok(self.dir.sync()?)
+    }
+}
+
+fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
+    let disk = match dir.open(RETIRED) {
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(HashSet::new()),
+        other => other?,
+    };
+    let mut bytes = vec![0; disk.len()? as usize];
+    disk.read_at(&mut bytes, 0)?;
+    let frame = decode_frame(RETIRED_FRAME, &bytes, RETIRED, 0)?;
+    Ok(frame
+        .payload
+        .chunks_exact(8)
+        .map(|eight| ContainerId(u64::from_le_bytes(eight.try_into().expect("eight bytes"))))
+        .collect())
+}
+
+impl ChunkIndex for ChunkStash {
+    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+        for (key, slot) in keys.iter().zip(found) {
+            let container = self
+                .find(key)?
+                .filter(|container| !self.retired.contains(container));
+            *slot = container.map(|container| Location { container });
+            self.stats.hits += u64::from(slot.is_some());
+        }
+        self.stats.lookups += keys.len() as u64;
+        Ok(())
+    }
+
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
+        entries
+            .iter()
+            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
+    }
+
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.say(key, None))
+    }
+
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
+        self.retired.extend(containers);
+        self.write_retired()
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.write_buffer()?;
+        Ok(self.disk.sync()?)
+    }
+
+    fn iterate(
+        &mut self,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        self.write_buffer()?;
+        let mut buf = Vec::new();
+        for page in 0..self.pages {
+            read_pages(&*self.disk, LOG, page, 1, &mut buf)?;
+            for (key, said) in LogPage::checked(&buf).records() {
+                let is_newest = self
+                    .table
+                    .matches(&key)
+                    .any(|slot| self.table.pages[slot] == page + 1);
+                if let Some(container) =
+                    said.filter(|container| is_newest && !self.retired.contains(container))
+                {
+                    visit(key, Location { container })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        let buffer = self.buffer.capacity() * (size_of::<(Fingerprint, Said)>() + 1)
+            + self.order.capacity() * 32;
+        self.table.pages.len() * 6 + self.cache.ram_bytes() + buffer + self.retired.capacity() * 9
+    }
+
+    fn stats(&self) -> IndexStats {
+        IndexStats {
+            entries: self.inserted,
+            disk_bytes: u64::from(self.pages) * PAGE_BYTES as u64,
+            ..self.stats
+        }
+    }
+}
