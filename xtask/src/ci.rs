@@ -11,6 +11,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("diffutils", "diff"),
 ];
 
+/// For each fuzz target: some ten thousand inputs.
+const FUZZ_SECONDS: &str = "0.5";
+
 /// Installs the packages that are missing.
 pub fn install() -> Result<(), String> {
     let missing: Vec<_> = PACKAGES
@@ -38,7 +41,7 @@ pub fn install() -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests, documentation, licences.
+/// Format, clippy, tidy, tests, a short fuzz, documentation, licences.
 pub fn run() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&[
@@ -51,6 +54,7 @@ pub fn run() -> Result<(), String> {
     ])?;
     crate::tidy::run()?;
     cargo(&["test", "--workspace"])?;
+    fuzz(&["--seconds".into(), FUZZ_SECONDS.into()])?;
     step(
         "cargo doc",
         Command::new("cargo")
@@ -65,6 +69,13 @@ pub fn run() -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// One fuzz target per decoder, with `args` as `onefold-fuzz` takes them.
+pub fn fuzz(args: &[String]) -> Result<(), String> {
+    let mut all = vec!["run", "--quiet", "--package", "onefold-fuzz", "--"];
+    all.extend(args.iter().map(String::as_str));
+    cargo(&all)
 }
 
 /// Runs cargo and says so.

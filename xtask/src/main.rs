@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask ci | test | tidy | bench`. One file a task.
+//! Tasks of the project: `cargo xtask ci | test | fuzz | tidy | bench`. One file a task.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -21,6 +21,13 @@ enum Task {
     Ci,
     /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs.
     Test,
+    /// Mutates what every decoder reads, seeded: --seconds for each target, --seed, --only, --input FILE.
+    #[command(disable_help_flag = true)]
+    Fuzz {
+        /// Passed on.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Layers, sizes of files, words: what no compiler checks.
     Tidy,
     /// Measures, beside peers, in one run.
@@ -32,6 +39,7 @@ fn main() {
     let done = match Cli::parse().task {
         Task::Ci => ci::run(),
         Task::Test => ci::install().and_then(|()| ci::run()),
+        Task::Fuzz { args } => ci::fuzz(&args),
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench.run(),
     };

@@ -17,6 +17,10 @@ pub const MANIFEST_FRAME: FrameKind = FrameKind {
 pub const RUNS_MAX: usize = 128;
 /// Log pages are numbers of 31 bits: 270 G records.
 pub const LOG_PAGES_MAX: u32 = 1 << 31;
+/// No opener makes so many files; the next number fits 32 bits.
+const FILE_NUMBER_MAX: u32 = 1 << 31;
+/// What no log or run holds more of: 128 for each page there can be. Sums and products of it fit 64 bits.
+const RECORDS_MAX: u64 = (LOG_PAGES_MAX as u64) << 7;
 
 /// What makes the name of a log or run: who wrote it, and its how manieth it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -223,10 +227,13 @@ fn put_id(out: &mut Vec<u8>, id: FileId) {
 }
 
 fn read_id(reader: &mut ByteReader<'_>) -> Result<FileId> {
-    Ok(FileId {
-        unique: reader.u64()?,
-        number: reader.u32()?,
-    })
+    let (unique, number) = (reader.u64()?, reader.u32()?);
+    match number {
+        0..=FILE_NUMBER_MAX => Ok(FileId { unique, number }),
+        _ => Err(reader
+            .damaged(format!("file number {number}, at most {FILE_NUMBER_MAX}"))
+            .into()),
+    }
 }
 
 fn read_log(reader: &mut ByteReader<'_>) -> Result<LogEntry> {
@@ -235,9 +242,18 @@ fn read_log(reader: &mut ByteReader<'_>) -> Result<LogEntry> {
         id,
         first_page: reader.u32()?,
         pages: reader.u32()?,
-        records: reader.u64()?,
+        records: read_records(reader)?,
         file_bytes: reader.u64()?,
     })
+}
+
+fn read_records(reader: &mut ByteReader<'_>) -> Result<u64> {
+    match reader.u64()? {
+        records @ 0..=RECORDS_MAX => Ok(records),
+        records => Err(reader
+            .damaged(format!("{records} records, at most {RECORDS_MAX}"))
+            .into()),
+    }
 }
 
 fn read_run(reader: &mut ByteReader<'_>) -> Result<RunEntry> {
@@ -247,7 +263,7 @@ fn read_run(reader: &mut ByteReader<'_>) -> Result<RunEntry> {
         id,
         first_page,
         end_page,
-        records: reader.u64()?,
+        records: read_records(reader)?,
         footer_at: reader.u64()?,
         file_bytes: reader.u64()?,
     })

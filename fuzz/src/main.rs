@@ -1,0 +1,116 @@
+//! One fuzz target per decoder: seeded mutations of real bytes, on the stable toolchain. `cargo xtask fuzz` runs it.
+//!
+//! An input fails when the decoder panics, allocates far more than the input's length bears out, or takes long. The failing input is
+//! written to a file and its seed printed; the same seed repeats it. Frames are mutated within their checksum half of the time, since
+//! a checksum would stop all other mutations at the door.
+#![forbid(unsafe_code)]
+
+mod image;
+mod mutate;
+mod targets;
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use mutate::Mutator;
+use peak_alloc::PeakAlloc;
+use targets::Target;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// One input may take so long.
+const INPUT_MAX: Duration = Duration::from_secs(10);
+
+/// Mutates what the decoders read.
+#[derive(Parser)]
+struct Args {
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Seed of the mutations.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Targets whose names hold this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Run the input in this file once, through the targets that `--only` chooses.
+    #[arg(long)]
+    input: Option<PathBuf>,
+}
+
+fn main() {
+    let args = Args::parse();
+    let mut failed = 0;
+    for target in targets::all() {
+        if !target.name.contains(&args.only) {
+            continue;
+        }
+        let done = match &args.input {
+            Some(path) => std::fs::read(path)
+                .map_err(|error| error.to_string())
+                .and_then(|input| try_one(&target, &input)),
+            None => fuzz(&target, &args),
+        };
+        if let Err(error) = done {
+            println!("{}: {error}", target.name);
+            failed += 1;
+        }
+    }
+    std::process::exit(i32::from(failed > 0));
+}
+
+fn fuzz(target: &Target, args: &Args) -> Result<(), String> {
+    let start = Instant::now();
+    let mut mutator = Mutator::new(args.seed);
+    for seed in &target.seeds {
+        try_one(target, seed).map_err(|error| format!("an unchanged seed: {error}"))?;
+    }
+    let mut inputs = 0u64;
+    while start.elapsed().as_secs_f64() < args.seconds {
+        let input = mutator.mutate(&target.seeds);
+        try_one(target, &input).map_err(|error| {
+            let path = std::env::temp_dir().join(format!("fuzz-{}", target.name.replace('/', "-")));
+            let kept = std::fs::write(&path, &input);
+            format!(
+                "seed {}, input {inputs}, kept in {} ({kept:?}): {error}",
+                args.seed,
+                path.display()
+            )
+        })?;
+        inputs += 1;
+    }
+    println!(
+        "{:<28}{:>4} seeds {inputs:>9} inputs",
+        target.name,
+        target.seeds.len()
+    );
+    Ok(())
+}
+
+/// Runs the target on one input: what went wrong, if anything did. `Err` of the decoder is what it is for, not a failure.
+fn try_one(target: &Target, input: &[u8]) -> Result<(), String> {
+    let start = Instant::now();
+    ALLOCATOR.reset_peak_usage();
+    let before = ALLOCATOR.current_usage();
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    let allocated = ALLOCATOR.peak_usage().saturating_sub(before);
+    let allowed = target.base_bytes + input.len() * 512;
+    if let Err(panic) = ended {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
+        return Err(format!("panics: {}", text.unwrap_or_default()));
+    }
+    if allocated > allowed {
+        return Err(format!(
+            "allocates {allocated} bytes for an input of {}",
+            input.len()
+        ));
+    }
+    match start.elapsed() > INPUT_MAX {
+        true => Err(format!("takes {:?}", start.elapsed())),
+        false => Ok(()),
+    }
+}
