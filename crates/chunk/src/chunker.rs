@@ -22,3 +22,13 @@ pub trait Chunker: Send {
     /// (and, in a chunker that says so, on the chunks before), never on how much more than `max` bytes was given.
     fn cut(&mut self, data: &[u8]) -> usize;
 }
+
+impl<C: Chunker + ?Sized> Chunker for Box<C> {
+    fn limits(&self) -> Limits {
+        (**self).limits()
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        (**self).cut(data)
+    }
+}

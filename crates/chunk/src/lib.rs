@@ -1,11 +1,23 @@
 //! Chunkers, one algorithm a file, and [`Fingerprint`]. Pure: no I/O, no clock, no threads.
 
+pub mod ae;
 mod chunker;
+pub mod fastcdc;
 mod fingerprint;
 pub mod fixed;
+pub mod gear;
+mod gear_table;
+pub mod inc_k;
 mod names;
+mod odds;
+pub mod rabin;
+pub mod ram;
 pub mod sieve;
+mod stream;
+pub mod tttd;
+pub mod whole_file;
 
 pub use chunker::{Chunker, Limits};
 pub use fingerprint::Fingerprint;
 pub use names::{UnknownChunker, by_name, names};
+pub use stream::ChunkStream;

@@ -1,6 +1,12 @@
 //! Chunkers by name.
 
-use crate::{Chunker, fixed::Fixed, sieve::Sieve};
+use crate::{
+    Chunker, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK, rabin::Rabin,
+    ram::Ram, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
+};
+
+/// What `whole-file` holds at once; longer files are cut at this.
+const WHOLE_FILE_BYTES_MAX: usize = 1 << 30;
 
 /// No such chunker, or a mean it cannot have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,10 +22,22 @@ impl std::error::Error for UnknownChunker {}
 
 /// All names that [`by_name`] knows.
 pub fn names() -> &'static [&'static str] {
-    &["sieve", "fixed"]
+    &[
+        "sieve",
+        "fixed",
+        "whole-file",
+        "rabin",
+        "inc-k",
+        "gear",
+        "fastcdc",
+        "tttd",
+        "ae",
+        "ram",
+    ]
 }
 
-/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of those that can be keyed secret.
+/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` secret, and
+/// the others disregard it. `whole-file` disregards the mean.
 pub fn by_name(
     name: &str,
     mean: usize,
@@ -32,6 +50,14 @@ pub fn by_name(
     }
     match name {
         "fixed" => Ok(Box::new(Fixed::new(mean))),
+        "whole-file" => Ok(Box::new(WholeFile::new(WHOLE_FILE_BYTES_MAX))),
+        "rabin" => Ok(Box::new(Rabin::new(mean))),
+        "inc-k" => Ok(Box::new(IncK::new(mean))),
+        "gear" => Ok(Box::new(Gear::new(mean))),
+        "fastcdc" => Ok(Box::new(FastCdc::new(mean))),
+        "tttd" => Ok(Box::new(Tttd::new(mean))),
+        "ae" => Ok(Box::new(Ae::new(mean))),
+        "ram" => Ok(Box::new(Ram::new(mean))),
         "sieve" => Ok(match key {
             Some(key) => Box::new(Sieve::keyed(mean, key)),
             None => Box::new(Sieve::new(mean)),

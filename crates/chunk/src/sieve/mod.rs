@@ -8,9 +8,11 @@
 //!
 //! Every chunk thus ends at a place that the content alone determines, without a threshold that may fail to be met.
 //!
-//! **Worst case.** Crafted data can make every position a candidate: one strong hash a position. Cuts are then still at least `min` apart, and each
-//! chunk's search covers `max − min` positions, so at most `(max − min) / min` = 6 strong hashes are computed per byte of input.
-//! Data without candidates (zeros) costs the linear pass alone and is cut at `max`.
+//! **Worst case.** Crafted data can make every position a candidate. A chunk's search therefore ends at its [`CANDIDATES_MAX`]-th candidate, and
+//! the cut is the best of those: since no chunk is shorter than `min`, at most `CANDIDATES_MAX / min` strong hashes are computed per byte of input
+//! (one in four bytes at a mean of 8 KiB). A run of one byte value, whatever the value, has no candidates: the key has an even number of bits
+//! set, so the linear bits of such a run have even parity, and the constant has odd parity. Data without candidates costs the linear pass
+//! alone and is cut at `max`; cuts inside it are then not content-defined, but for the end of the run.
 //!
 //! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ) cut identically; the fastest that the CPU has is chosen at run time.
 
@@ -27,6 +29,8 @@ use strong::Strong;
 ///
 /// Fewer make the cut less free, more cost strong hashes; between 16 and 64 the dedup ratio does not change measurably.
 const CANDIDATES: f64 = 32.0;
+/// Candidates after which a search ends: sixteen times what random data has, so that only crafted or very periodic data is touched by it.
+pub const CANDIDATES_MAX: usize = 512;
 /// Bytes that the strong hash sees. No chunk is shorter than twice this, so a window never reaches before its chunk.
 const WINDOW: usize = 32;
 /// Positions that are searched at a time: bounds the list of candidates.
@@ -123,7 +127,7 @@ impl Sieve {
         })
     }
 
-    /// Appends every candidate cut length `l`, `from ≤ l < to`, to the list.
+    /// Lists the candidate cut lengths `l`, `from ≤ l < to`: all, or at least the first [`CANDIDATES_MAX`].
     fn find_candidates(&mut self, data: &[u8], from: usize, to: usize) {
         self.candidates.clear();
         // Position `t` is the last byte of a chunk of `t + 1` bytes.
@@ -151,9 +155,12 @@ impl Chunker for Sieve {
         let end = data.len().min(max);
         let (mut smallest, mut cut) = (u64::MAX, end);
         let mut from = min;
-        while from < end {
+        let mut left = CANDIDATES_MAX;
+        while from < end && left > 0 {
             let to = end.min(from + PIECE);
             self.find_candidates(data, from, to);
+            self.candidates.truncate(left);
+            left -= self.candidates.len();
             self.hashes.clear();
             self.strong
                 .hash_all(data, &self.candidates, &mut self.hashes);

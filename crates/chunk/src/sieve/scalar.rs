@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::CANDIDATES_MAX;
+
 /// The multiplier of the carry-less convolution: 2⁶⁴ divided by the golden ratio.
 pub const KEY: u64 = 0x9e37_79b9_7f4a_7c15;
 /// XORed to the linear bits, so that zeros, whose linear bits are zero, are no candidates.
@@ -35,7 +37,7 @@ pub fn bits_at(data: &[u8], t: usize) -> u8 {
     sum as u8 ^ NEVER_ZERO
 }
 
-/// Appends `t + 1` for every candidate position `t`; at least [`REACH`] bytes lie before the first.
+/// Appends `t + 1` for every candidate position `t` until [`CANDIDATES_MAX`] are listed; at least [`REACH`] bytes lie before the first.
 pub fn find(data: &[u8], positions: Range<usize>, mask: u8, found: &mut Vec<u32>) {
     let start = positions.start;
     let mut sum = 0u128;
@@ -48,6 +50,9 @@ pub fn find(data: &[u8], positions: Range<usize>, mask: u8, found: &mut Vec<u32>
         let bits = sum as u8 ^ NEVER_ZERO;
         if bits == 0 && before & mask == 0 {
             found.push((start + t + 1) as u32);
+            if found.len() >= CANDIDATES_MAX {
+                return;
+            }
         }
         before = bits;
     }

@@ -6,8 +6,8 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::Isa;
 use super::scalar::{self, KEY, NEVER_ZERO};
+use super::{CANDIDATES_MAX, Isa};
 
 /// Those that this CPU has, slowest first.
 pub fn available() -> Vec<Isa> {
@@ -64,7 +64,7 @@ fn carry_at(data: &[u8], t: usize, mask: u8) -> u64 {
 /// Bytes ahead that are asked for: the hardware's own prefetch stops at pages.
 const PREFETCH_BYTES: usize = 4096;
 
-/// Gives the first position that was not searched.
+/// Gives the first position that was not searched, or the end once [`CANDIDATES_MAX`] are listed.
 ///
 /// # Safety
 /// The CPU has these features; at least 16 bytes lie before `positions`, which lie within `data`.
@@ -106,6 +106,9 @@ unsafe fn find_512(data: &[u8], positions: Range<usize>, mask: u8, found: &mut V
         if first | second != 0 {
             push(first, t, found);
             push(second, t + 64, found);
+            if found.len() >= CANDIDATES_MAX {
+                return positions.end;
+            }
         }
         t += 128;
     }
@@ -153,6 +156,9 @@ unsafe fn find_256(data: &[u8], positions: Range<usize>, mask: u8, found: &mut V
         let candidates = (zero[0] | zero[1] << 32) & (masked << 1 | carry);
         carry = masked >> 63;
         push(candidates, t, found);
+        if found.len() >= CANDIDATES_MAX {
+            return positions.end;
+        }
         t += 64;
     }
     t
@@ -185,6 +191,9 @@ unsafe fn find_128(data: &[u8], positions: Range<usize>, mask: u8, found: &mut V
         let zero = _mm_movemask_epi8(_mm_cmpeq_epi8(bits, none)) as u64;
         let masked = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_and_si128(bits, masks), none)) as u64;
         push(zero & (masked << 1 | carry), t, found);
+        if found.len() >= CANDIDATES_MAX {
+            return positions.end;
+        }
         carry = masked >> 15 & 1;
         t += 16;
     }

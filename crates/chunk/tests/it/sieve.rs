@@ -1,30 +1,9 @@
 //! Sieve against a twin that is written for clarity, on every instruction set of this machine.
 
+use crate::{cuts, random};
 use onefold_chunk::Chunker;
-use onefold_chunk::sieve::{Isa, Sieve};
+use onefold_chunk::sieve::{CANDIDATES_MAX, Isa, Sieve};
 use proptest::prelude::*;
-
-fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut out = vec![0; len];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut out);
-    out
-}
-
-fn cuts(mut chunker: Sieve, data: &[u8]) -> Vec<usize> {
-    let mut lengths = Vec::new();
-    let mut at = 0;
-    while at < data.len() {
-        let length = chunker.cut(&data[at..]);
-        assert!(length > 0 && length <= chunker.limits().max);
-        assert!(length >= chunker.limits().min || at + length == data.len());
-        lengths.push(length);
-        at += length;
-    }
-    lengths
-}
 
 /// The linear bits at position `t` by polynomial arithmetic over GF(2), straight from the definition.
 fn naive_bits(data: &[u8], t: usize) -> u8 {
@@ -82,9 +61,30 @@ fn zeros_have_no_candidates_and_are_cut_at_the_limit() {
 }
 
 #[test]
-fn every_constant_byte_is_cut_within_the_limits() {
+fn no_run_of_one_byte_has_candidates() {
     for byte in 0..=255 {
-        cuts(Sieve::new(4096), &vec![byte; 100_000]);
+        assert_ne!(naive_bits(&[byte; 9], 8), 0, "a run of {byte}");
+    }
+}
+
+/// The shortest period of bytes that makes one position in two a candidate, found by search.
+fn dense_period() -> Vec<u8> {
+    (0..=u16::MAX)
+        .map(|pair| pair.to_le_bytes().repeat(8))
+        .find(|run| naive_bits(run, 9) == 0 || naive_bits(run, 10) == 0)
+        .expect("16 bits of choice against 8 bits of hash")
+}
+
+#[test]
+fn a_search_ends_at_the_largest_number_of_candidates() {
+    // At a mean of 2 KiB every candidate counts, whatever is before it.
+    let data: Vec<u8> = dense_period().into_iter().cycle().take(200_000).collect();
+    let chunker = Sieve::new(2048);
+    let min = chunker.limits().min;
+    for isa in Isa::available() {
+        for length in cuts(chunker.on(isa).expect("available"), &data) {
+            assert!(length <= min + 2 * CANDIDATES_MAX, "{length} on {isa:?}");
+        }
     }
 }
 

@@ -1,0 +1,107 @@
+//! Incremental Modulo-K (PRUNE, Min et al. 2010, §4.2): Rabin–Karp over 48 bytes with base 2⁸ modulo the Mersenne prime 2³¹ − 1.
+//!
+//! Two facts make it cheap. 2³¹ ≡ 1, so a number is reduced by adding its high bits to its low ones (eq. 4); and the oldest byte's weight
+//! 2⁸˙⁴⁸ = 2³⁸⁴ ≡ 2¹², so it leaves by a shift. The minimum is skipped before the signature starts.
+
+use crate::odds::{odds_for, usual_limits};
+use crate::{Chunker, Limits};
+
+/// Bytes in the window.
+pub const WINDOW: usize = 48;
+/// The modulus.
+pub const MODULUS: u64 = (1 << 31) - 1;
+/// XORed before a signature is compared: zeros have signature 0 and must not match.
+const PATTERN: u64 = 0x1e37_79b9;
+/// 384 mod 31: what the byte that leaves is shifted by.
+const LEAVING_SHIFT: u32 = (8 * WINDOW as u32) % 31;
+
+/// Content-defined chunks by Incremental Modulo-K.
+#[derive(Clone, Debug)]
+pub struct IncK {
+    limits: Limits,
+    threshold: u64,
+}
+
+impl IncK {
+    /// Chunks of `mean` bytes (at least 256) between a quarter and four times that.
+    pub fn new(mean: usize) -> Self {
+        let limits = usual_limits(mean);
+        Self::with_odds(limits, odds_for(limits))
+    }
+
+    /// The paper's form: a target pattern of `bits` bits between `min` and `max` bytes (2 KiB and 64 KiB there). The mean follows by eq. 2.
+    ///
+    /// # Panics
+    /// Unless `64 ≤ min < max` and `1 ≤ bits ≤ 30`.
+    pub fn with_pattern(min: usize, max: usize, bits: u32) -> Self {
+        assert!(64 <= min && min < max && (1..=30).contains(&bits));
+        let odds = (-f64::from(bits)).exp2();
+        let mean = crate::odds::mean_of(min, max, odds) as usize;
+        Self::with_odds(Limits { min, mean, max }, odds)
+    }
+
+    fn with_odds(limits: Limits, odds: f64) -> Self {
+        let threshold = (odds * 2f64.powi(31)) as u64;
+        Self { limits, threshold }
+    }
+}
+
+impl Chunker for IncK {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        let Limits { min, max, .. } = self.limits;
+        if data.len() <= min {
+            return data.len();
+        }
+        let end = data.len().min(max);
+        let mut signature = Signature::of(&data[min - WINDOW..min]);
+        for i in min..end {
+            signature.slide(data[i - WINDOW], data[i]);
+            if signature.value() ^ PATTERN < self.threshold {
+                return i + 1;
+            }
+        }
+        end
+    }
+}
+
+/// A window's signature as it slides, kept below 2³¹ + 2⁹: reduced fully only where it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Signature(u64);
+
+impl Signature {
+    /// The signature of `window`.
+    pub fn of(window: &[u8]) -> Self {
+        Self(
+            window
+                .iter()
+                .fold(0, |sum, byte| fold((sum << 8) + u64::from(*byte))),
+        )
+    }
+
+    /// Takes `oldest` out in front and appends `newest`.
+    #[inline(always)]
+    pub fn slide(&mut self, oldest: u8, newest: u8) {
+        let change = u64::from(newest) + MODULUS - (u64::from(oldest) << LEAVING_SHIFT);
+        self.0 = fold((self.0 << 8) + change);
+    }
+
+    /// The signature, `0..2³¹ − 1`.
+    #[inline(always)]
+    pub fn value(self) -> u64 {
+        if self.0 >= MODULUS {
+            self.0 - MODULUS
+        } else {
+            self.0
+        }
+    }
+}
+
+/// High bits added to low ones: the same modulo 2³¹ − 1.
+#[inline(always)]
+fn fold(value: u64) -> u64 {
+    (value & MODULUS) + (value >> 31)
+}

@@ -1,0 +1,124 @@
+//! Rabin fingerprints over a sliding window, as in LBFS (Muthitacharoen et al., 2001, §3.1): the remainder of 48 bytes, read as a polynomial over
+//! GF(2), modulo an irreducible polynomial of degree 53.
+
+use crate::odds::{odds_for, usual_limits};
+use crate::{Chunker, Limits};
+
+/// Bytes in the window.
+pub const WINDOW: usize = 48;
+/// Irreducible, of degree 53: a property that a test proves.
+pub const POLYNOMIAL: u64 = 0x003d_a335_8b4d_c173;
+const DEGREE: u32 = 53;
+/// XORed to the low 32 bits before they are compared: a run of zeros has fingerprint 0 and must not match.
+const PATTERN: u32 = 0x9e37_79b9;
+
+/// Content-defined chunks by Rabin fingerprint.
+#[derive(Clone, Debug)]
+pub struct Rabin {
+    limits: Limits,
+    threshold: u32,
+}
+
+impl Rabin {
+    /// Chunks of `mean` bytes (at least 256) between a quarter and four times that.
+    pub fn new(mean: usize) -> Self {
+        let limits = usual_limits(mean);
+        let threshold = (odds_for(limits) * 2f64.powi(32)) as u32;
+        Self { limits, threshold }
+    }
+}
+
+impl Chunker for Rabin {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        let Limits { min, max, .. } = self.limits;
+        if data.len() <= min {
+            return data.len();
+        }
+        let end = data.len().min(max);
+        let mut sum = Sum::of(&data[min - WINDOW..min]);
+        for i in min..end {
+            sum.slide(data[i - WINDOW], data[i]);
+            if sum.mark() < self.threshold {
+                return i + 1;
+            }
+        }
+        end
+    }
+}
+
+/// A window's fingerprint as it slides.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum(pub u64);
+
+impl Sum {
+    /// The fingerprint of `window`.
+    pub fn of(window: &[u8]) -> Self {
+        let mut sum = Self(0);
+        window.iter().for_each(|byte| sum.append(*byte));
+        sum
+    }
+
+    /// Takes `oldest` out in front and appends `newest`.
+    #[inline(always)]
+    pub fn slide(&mut self, oldest: u8, newest: u8) {
+        self.0 ^= LEAVING[oldest as usize];
+        self.append(newest);
+    }
+
+    /// 32 bits, uniform on random data, that are compared with a threshold.
+    #[inline(always)]
+    pub fn mark(self) -> u32 {
+        self.0 as u32 ^ PATTERN
+    }
+
+    #[inline(always)]
+    fn append(&mut self, byte: u8) {
+        let top = (self.0 >> (DEGREE - 8)) as usize & 0xff;
+        self.0 = ((self.0 << 8) | u64::from(byte)) ^ REDUCED[top];
+    }
+}
+
+/// `top · x⁵³`, with what it reduces to: XORing it clears the bits above the degree.
+const REDUCED: [u64; 256] = {
+    let mut table = [0u64; 256];
+    let mut top = 0;
+    while top < 256 {
+        let shifted = (top as u128) << DEGREE;
+        table[top] = (shifted ^ remainder(shifted) as u128) as u64;
+        top += 1;
+    }
+    table
+};
+
+/// What a byte contributes when it is the oldest of the window.
+const LEAVING: [u64; 256] = {
+    let mut table = [0u64; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut value = byte as u64;
+        let mut after = 1;
+        while after < WINDOW {
+            value = remainder((value as u128) << 8);
+            after += 1;
+        }
+        table[byte] = value;
+        byte += 1;
+    }
+    table
+};
+
+/// `value` modulo the polynomial, by long division.
+pub const fn remainder(mut value: u128) -> u64 {
+    let mut bit = 127;
+    while bit >= DEGREE {
+        if value >> bit & 1 == 1 {
+            value ^= (POLYNOMIAL as u128) << (bit - DEGREE);
+        }
+        bit -= 1;
+    }
+    value as u64
+}
