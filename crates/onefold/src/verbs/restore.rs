@@ -53,6 +53,10 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: When,
 
+    /// Remove from the restored folders of the target what is not in the snapshot
+    #[arg(long)]
+    pub delete: bool,
+
     /// Only say what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -136,6 +140,7 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
         exclude: patterns(&args.exclude, &args.iexclude)?,
         overwrite: args.overwrite.into(),
         dry_run: args.dry_run,
+        delete: args.delete,
         owners: defaults.owners && !args.no_owners,
         xattrs: !args.no_xattrs,
         ..defaults
@@ -161,6 +166,7 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
             "total_files": summary.files,
             "files_restored": restored,
             "files_skipped": summary.skipped,
+            "files_deleted": summary.deleted,
             "total_bytes": summary.bytes,
             "bytes_restored": summary.bytes,
             "error_count": summary.errors,
@@ -184,6 +190,12 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
         out.say(format_args!(
             "left {} as they were",
             many(summary.skipped, "file")
+        ))?;
+    }
+    if summary.deleted > 0 {
+        out.say(format_args!(
+            "removed {} from the target",
+            many(summary.deleted, "entry")
         ))?;
     }
     if summary.errors > 0 {

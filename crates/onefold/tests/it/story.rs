@@ -329,6 +329,9 @@ fn restore_goes_where_it_is_told() {
     rig.run(["restore", &spec, "--target", "t"]).ends(0);
     assert_eq!(std::fs::read(rig.path("t/a")).expect("a file"), b"new");
     assert!(rig.path("t/extra").exists());
+    rig.run(["restore", &spec, "--target", "t", "--delete"])
+        .ends(0);
+    assert_eq!(files(&rig.path("t")), files(&rig.path("s")));
     rig.run(["restore", &spec, "--target", "only", "--include", "b"])
         .ends(0);
     assert_eq!(files(&rig.path("only")).len(), 1);

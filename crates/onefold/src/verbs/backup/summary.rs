@@ -64,9 +64,10 @@ fn as_text(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> 
     ))?;
     let known = s.total_bytes_processed.saturating_sub(s.data_added);
     out.say(format_args!(
-        "known      {} were there already ({:.1} %)",
+        "dedup      {} need not be stored again ({:.1} %, {})",
         bytes(known),
-        human::percent(known, s.total_bytes_processed)
+        human::percent(known, s.total_bytes_processed),
+        human::ratio(s.total_bytes_processed, s.data_added)
     ))?;
     if s.errors > 0 {
         out.note(format_args!(
@@ -79,24 +80,34 @@ fn as_text(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> 
         None => out.say("nothing has changed: no snapshot was made"),
         Some(id) => {
             out.say(format_args!("snapshot   {} saved", short(id)))?;
-            next(&short(id), s.files_unmodified == 0, global, out)
+            next(&short(id), outcome.snapshot.parent.is_none(), global, out)
         }
     }
 }
 
-/// What to run next; longer after the first backup than after the hundredth.
+/// What to run next: said after a first backup, not after the hundredth.
 fn next(id: &str, is_first: bool, global: &Global, out: &Out) -> Result<()> {
+    if !is_first {
+        return Ok(());
+    }
     let repo = global.repo.as_ref().map_or(String::new(), |repo| {
-        format!("--repo {} ", quoted(&repo.to_string_lossy()))
+        format!(" --repo {}", quoted(&repo.to_string_lossy()))
     });
-    if is_first {
-        out.say(format_args!(
-            "next       onefold {repo}ls {id}                        what is in it"
-        ))?;
-        out.say(format_args!(
-            "           onefold {repo}restore {id} --target FOLDER   get it back"
-        ))?;
-        out.say(format_args!("           onefold {repo}check --read-data                proof that all of it can be read"))?;
+    // As it was called: it need not be on the PATH.
+    let program = std::env::args_os()
+        .next()
+        .unwrap_or_else(|| "onefold".into());
+    let start = format!("{}{repo}", quoted(&program.to_string_lossy()));
+    out.say("next:")?;
+    for (what, why) in [
+        (format!("ls {id}"), "what is in it"),
+        (format!("restore {id} --target FOLDER"), "get it back"),
+        (
+            "check --read-data".into(),
+            "prove that all of it can be read",
+        ),
+    ] {
+        out.say(format_args!("  {start} {what:34}  # {why}"))?;
     }
     Ok(())
 }
