@@ -3,5 +3,6 @@
 mod crash;
 mod damage;
 mod fixture;
+mod golden;
 mod round_trip;
 mod sweep;

@@ -1,0 +1,151 @@
+//! Golden repositories of every format version: bytes that were once written must read for ever, and are still written so.
+//!
+//! `ONEFOLD_BLESS=1 cargo test -p onefold-store golden` writes `testdata/` anew; only a new format version may need that.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_io::{Dir, MemDir};
+use onefold_store::{Compression, Encryption, Entropy, OpenOptions, Repository};
+
+use crate::fixture::{assert_sound, back_up, chunks, init, secret};
+
+struct Golden {
+    name: &'static str,
+    encryption: Encryption,
+    compression: Compression,
+    /// Another zstd may compress otherwise: then only reading is compared.
+    same_bytes: bool,
+}
+
+const GOLDEN: [Golden; 2] = [
+    Golden {
+        name: "v1-aes256gcm-raw",
+        encryption: Encryption::Aes256Gcm,
+        compression: Compression::Off,
+        same_bytes: true,
+    },
+    Golden {
+        name: "v1-none-zstd",
+        encryption: Encryption::None,
+        compression: Compression::Auto,
+        same_bytes: false,
+    },
+];
+
+fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
+}
+
+fn open(dir: &Arc<dyn Dir>, compression: Compression) -> Repository {
+    let options = OpenOptions {
+        threads: 1,
+        compression,
+        container_bytes: 4 << 10,
+        block_bytes: Some(2 << 10),
+        entropy: Entropy::seeded(3),
+        ..OpenOptions::default()
+    };
+    Repository::open(Arc::clone(dir), options, Some(&secret())).unwrap()
+}
+
+/// A repository made as the golden one was.
+fn make(golden: &Golden) -> Arc<dyn Dir> {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, golden.encryption).unwrap();
+    back_up(&open(&dir, golden.compression), &chunks(1, 12)).unwrap();
+    dir
+}
+
+/// All objects by path, but for what is no format of the store's.
+fn objects(dir: &dyn Dir, path: &str, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in dir.list().unwrap() {
+        let path = format!("{path}{}", entry.name);
+        if ["locks", "index", "scratch", "sessions"].contains(&path.as_str()) {
+            continue;
+        }
+        if entry.is_dir {
+            objects(
+                &*dir.open_subdir(&entry.name).unwrap(),
+                &format!("{path}/"),
+                found,
+            );
+        } else {
+            let mut bytes = vec![0; entry.len as usize];
+            dir.open(&entry.name)
+                .unwrap()
+                .read_at(&mut bytes, 0)
+                .unwrap();
+            found.insert(path, bytes);
+        }
+    }
+}
+
+fn on_disk(folder: &Path, path: &str, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in std::fs::read_dir(folder)
+        .expect("golden files are there")
+        .flatten()
+    {
+        let path = format!("{path}{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            on_disk(&entry.path(), &format!("{path}/"), found);
+        } else {
+            found.insert(path, std::fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+/// The golden objects in a folder in memory.
+fn load(objects: &BTreeMap<String, Vec<u8>>) -> Arc<dyn Dir> {
+    let root: Arc<dyn Dir> = Arc::new(MemDir::new());
+    for (path, bytes) in objects {
+        let mut dir = Arc::clone(&root);
+        let mut parts: Vec<_> = path.split('/').collect();
+        let name = parts.pop().unwrap();
+        for part in parts {
+            dir = dir.subdir(part).unwrap();
+        }
+        dir.create(name).unwrap().write_at(bytes, 0).unwrap();
+    }
+    root
+}
+
+#[test]
+fn golden_repositories_read_and_are_still_written_so() {
+    for golden in &GOLDEN {
+        let mut made = BTreeMap::new();
+        objects(&*make(golden), "", &mut made);
+        let folder = testdata().join(golden.name);
+        if std::env::var_os("ONEFOLD_BLESS").is_some() {
+            for (path, bytes) in &made {
+                let path = folder.join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, bytes).unwrap();
+            }
+        }
+        let mut kept = BTreeMap::new();
+        on_disk(&folder, "", &mut kept);
+        let repository = open(&load(&kept), golden.compression);
+        let roots: Vec<_> = repository
+            .roots()
+            .unwrap()
+            .into_iter()
+            .map(|root| (root, chunks(1, 12)))
+            .collect();
+        assert_eq!(roots.len(), 1, "{}", golden.name);
+        assert_sound(&repository, &roots, &golden.name);
+        if golden.same_bytes {
+            let differs: Vec<_> = made
+                .iter()
+                .filter(|(path, bytes)| kept.get(*path) != Some(bytes))
+                .map(|(path, _)| path)
+                .collect();
+            assert!(
+                differs.is_empty() && made.len() == kept.len(),
+                "{}: {differs:?} are written otherwise now",
+                golden.name
+            );
+        }
+    }
+}
