@@ -1,6 +1,6 @@
 //! The snapshots of a repository: list, find, group, tag, forget one.
 
-use onefold_store::{Repository, RootId};
+use onefold_store::{Repository, RootId, SessionKind};
 
 use crate::snapshot::{Snapshot, Table};
 use crate::{Error, Result};
@@ -114,7 +114,10 @@ pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Optio
     }
     snapshot.tags = tags;
     snapshot.original = snapshot.original.or(Some(id.0));
+    // In a session, so that no sweep takes the unfinished root for one of the dead.
+    let session = repository.session(SessionKind::Read)?;
     let new = repository.put_root(&snapshot.encode())?;
     repository.remove_root(&id)?;
+    session.finish()?;
     Ok(Some(new))
 }

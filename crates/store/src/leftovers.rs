@@ -1,40 +1,56 @@
-//! Unfinished containers of processes that died: temporary files that nobody will ever rename.
+//! Unfinished containers and roots of processes that died: temporary files that nobody will ever rename.
 //!
-//! Listed before the living sessions are: a file that was there then, while no session lives now, belongs to nobody.
+//! Listed before the living sessions are: a file that was there then, while no session lives now, belongs to nobody. So whoever writes a
+//! container or a root does it in a session.
+
+use std::sync::Arc;
 
 use onefold_io::{Dir, ErrorKind};
 
 use crate::Result;
 use crate::objects::TEMPORARY_PREFIX;
 
+/// Folders of a folder for each first byte.
 const CONTAINER_FOLDER: &str = "containers";
+const ROOT_FOLDER: &str = "snapshots";
 
-/// Folder and name of every unfinished container.
-pub(crate) fn list(root: &dyn Dir) -> Result<Vec<(String, String)>> {
+/// An unfinished file: its folder and its name.
+pub(crate) type Unfinished = (Arc<dyn Dir>, String);
+
+/// Every unfinished container and root.
+pub(crate) fn list(root: &dyn Dir) -> Result<Vec<Unfinished>> {
     let mut found = Vec::new();
-    let dir = match root.open_subdir(CONTAINER_FOLDER) {
-        Ok(dir) => dir,
-        Err(error) if error.kind == ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(error.into()),
+    if let Some(dir) = existing(root.open_subdir(ROOT_FOLDER))? {
+        list_folder(&dir, &mut found)?;
+    }
+    let Some(dir) = existing(root.open_subdir(CONTAINER_FOLDER))? else {
+        return Ok(found);
     };
     for folder in dir.list()?.into_iter().filter(|entry| entry.is_dir) {
-        for entry in dir.open_subdir(&folder.name)?.list()? {
-            if entry.name.starts_with(TEMPORARY_PREFIX) {
-                found.push((folder.name.clone(), entry.name));
-            }
-        }
+        list_folder(&dir.open_subdir(&folder.name)?, &mut found)?;
     }
     Ok(found)
 }
 
+fn list_folder(dir: &Arc<dyn Dir>, found: &mut Vec<Unfinished>) -> Result<()> {
+    let entries = dir.list()?.into_iter();
+    let unfinished = entries.filter(|entry| entry.name.starts_with(TEMPORARY_PREFIX));
+    found.extend(unfinished.map(|entry| (Arc::clone(dir), entry.name)));
+    Ok(())
+}
+
+fn existing<T>(opened: onefold_io::Result<T>) -> Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Removes them; what is gone already (it was finished meanwhile) is no error.
-pub(crate) fn remove(root: &dyn Dir, unfinished: &[(String, String)]) -> Result<()> {
-    for (folder, name) in unfinished {
-        let dir = root.open_subdir(CONTAINER_FOLDER)?.open_subdir(folder)?;
-        match dir.remove(name) {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+pub(crate) fn remove(unfinished: &[Unfinished]) -> Result<()> {
+    for (dir, name) in unfinished {
+        existing(dir.remove(name))?;
     }
     Ok(())
 }

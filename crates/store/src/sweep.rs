@@ -125,7 +125,7 @@ impl Repository {
         let root = &*self.shared.root;
         let unfinished = leftovers::list(root)?;
         if pin::living(root)?.is_empty() && !options.dry_run {
-            leftovers::remove(root, &unfinished)?;
+            leftovers::remove(&unfinished)?;
         }
         Ok(())
     }

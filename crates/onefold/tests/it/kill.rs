@@ -69,6 +69,20 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
     );
 }
 
+/// A death between writing a snapshot and naming it, without waiting for a kill that hits it.
+#[test]
+fn an_unfinished_snapshot_is_gone_after_a_prune() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    let kept = rig.backup("s");
+    rig.write("repo/snapshots/tmp-4295e9072cbb845b", b"half a snap");
+    rig.run(["prune", "--dry-run"]).ends(0);
+    assert!(rig.path("repo/snapshots/tmp-4295e9072cbb845b").exists());
+    rig.run(["prune"]).ends(0);
+    assert!(!rig.path("repo/snapshots/tmp-4295e9072cbb845b").exists());
+    assert_eq!(rig.snapshots(), [kept]);
+}
+
 fn killed_after(rig: &Rig, args: &[&str], after: Duration) -> Ran {
     let mut child = rig
         .command(args)
