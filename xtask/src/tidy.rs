@@ -41,6 +41,8 @@ pub fn run() -> Result<(), String> {
         check_source(&root, &path, &mut amiss);
     }
     check_formats(&root, &mut amiss);
+    check_dead_files(&root, &mut amiss);
+    check_places(&root, &mut amiss);
     check_links(&root, &mut amiss);
     if amiss.is_empty() {
         Ok(())
@@ -63,7 +65,7 @@ fn read(path: &Path) -> String {
 /// Rust files of the workspace.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask")];
+    let mut folders = vec![root.join("crates"), root.join("fuzz"), root.join("xtask")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -154,6 +156,7 @@ fn check_formats(root: &Path, amiss: &mut Vec<String>) {
     let format = read(&root.join("FORMAT.md"));
     for path in sources(root)
         .iter()
+        .filter(|path| path.starts_with(root.join("crates")))
         .filter(|path| path.components().any(|part| part.as_os_str() == "src"))
     {
         for (_, rest) in read(path)
@@ -167,6 +170,56 @@ fn check_formats(root: &Path, amiss: &mut Vec<String>) {
                     path.display()
                 ));
             }
+        }
+    }
+}
+
+/// Every source file is a module of its crate: some other file there says `mod` and its name.
+fn check_dead_files(root: &Path, amiss: &mut Vec<String>) {
+    let all = sources(root);
+    let package = |path: &Path| {
+        let parts = path.strip_prefix(root).unwrap_or(path).components();
+        parts.take(2).collect::<PathBuf>()
+    };
+    for path in &all {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = match &*stem {
+            "lib" | "main" | "build" => continue,
+            "mod" => path.parent().and_then(Path::file_name),
+            _ => path.file_stem(),
+        };
+        let name = name.unwrap_or_default().to_string_lossy();
+        let is_root = ["examples", "benches", "bin", "tests"].iter().any(|kind| {
+            let parent = path.parent().and_then(Path::file_name);
+            parent.is_some_and(|parent| parent == *kind)
+        });
+        let mut beside = all.iter().filter(|other| package(other) == package(path));
+        let line = format!("mod {name};");
+        if !is_root && !beside.any(|other| read(other).contains(&line)) {
+            let shown = path.strip_prefix(root).unwrap_or(path).display();
+            amiss.push(format!("{shown}: no file says `{line}`"));
+        }
+    }
+}
+
+/// The project speaks of itself: no paths of a workplace, and one word a thing.
+fn check_places(root: &Path, amiss: &mut Vec<String>) {
+    let documents = ["README.md", "ARCHITECTURE.md", "FORMAT.md", "CHANGELOG.md"];
+    let documents = documents.map(|name| root.join(name));
+    // Spelled apart, so that this file does not find itself.
+    let words = [
+        concat!("/wo", "rk/"),
+        concat!("/opt/pe", "ers"),
+        concat!("struct Bl", "ob"),
+        concat!("struct Sl", "ab"),
+        concat!("fn bl", "ob"),
+        concat!("fn sl", "ab"),
+    ];
+    for path in sources(root).iter().chain(&documents) {
+        let text = read(path);
+        for word in words.iter().filter(|word| text.contains(**word)) {
+            let shown = path.strip_prefix(root).unwrap_or(path).display();
+            amiss.push(format!("{shown}: holds \"{word}\""));
         }
     }
 }

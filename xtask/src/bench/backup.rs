@@ -58,6 +58,9 @@ pub struct BackupArgs {
     /// Where to write the table as Markdown.
     #[arg(long)]
     markdown: Option<PathBuf>,
+    /// Don't compare what was restored with its source.
+    #[arg(long)]
+    no_compare: bool,
     /// Build the sets, measure nothing.
     #[arg(long)]
     build_only: bool,
@@ -226,11 +229,12 @@ impl<'a> Bench<'a> {
             label: "first",
             source: set.tree.clone(),
         };
+        let compare = round == 0 && !self.args.no_compare;
         for (name, stage) in STAGES {
             if !tool.can(*stage) || (*stage != Stage::First && !self.stages.contains(stage)) {
                 continue;
             }
-            let taken = life.stage(name, *stage, &work.join("restored"), round == 0)?;
+            let taken = life.stage(name, *stage, &work.join("restored"), compare)?;
             let row = Row::new(
                 set.name,
                 tool.name,

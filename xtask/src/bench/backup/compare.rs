@@ -5,8 +5,11 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
 
 const BUFFER_BYTES: usize = 1 << 17;
+const THREADS: usize = 8;
 
 /// Where a tool that was told to restore `source` into `target` has put it: some keep the whole path, some its last name.
 pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
@@ -18,29 +21,76 @@ pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
         .unwrap_or_else(|| target.to_path_buf())
 }
 
-/// Errs with the first difference.
+/// Errs with one of the differences. Some folders at a time: a cold tree of small files is read as fast as the disk can.
 pub fn same_trees(one: &Path, other: &Path) -> Result<(), String> {
-    let mut folders = vec![PathBuf::new()];
-    let mut buffers = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
-    while let Some(folder) = folders.pop() {
-        let (here, there) = (names(&one.join(&folder))?, names(&other.join(&folder))?);
-        if let Some(name) = here
-            .iter()
-            .find(|name| there.binary_search(name).is_err())
-            .or(there.iter().find(|name| here.binary_search(name).is_err()))
-        {
-            return Err(format!("{}: only on one side", folder.join(name).display()));
+    let shared = Mutex::new(Shared {
+        folders: vec![PathBuf::new()],
+        busy: 0,
+        found: Ok(()),
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| work(one, other, &shared));
         }
-        for name in here {
-            let path = folder.join(name);
-            if same_entry(&one.join(&path), &other.join(&path), &mut buffers)
-                .map_err(|error| format!("{}: {error}", path.display()))?
-            {
-                folders.push(path);
-            }
+    });
+    shared.into_inner().expect("no thread panics").found
+}
+
+struct Shared {
+    folders: Vec<PathBuf>,
+    /// Threads that may still find folders.
+    busy: usize,
+    found: Result<(), String>,
+}
+
+fn work(one: &Path, other: &Path, shared: &Mutex<Shared>) {
+    let mut buffers = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
+    loop {
+        let mut held = shared.lock().expect("no thread panics");
+        if held.found.is_err() || (held.folders.is_empty() && held.busy == 0) {
+            return;
+        }
+        let Some(folder) = held.folders.pop() else {
+            drop(held);
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        held.busy += 1;
+        drop(held);
+        let compared = same_folder(one, other, &folder, &mut buffers);
+        let mut held = shared.lock().expect("no thread panics");
+        held.busy -= 1;
+        match compared {
+            Ok(mut folders) => held.folders.append(&mut folders),
+            Err(error) => held.found = Err(error),
         }
     }
-    Ok(())
+}
+
+/// The folders within, whose insides are still to be compared.
+fn same_folder(
+    one: &Path,
+    other: &Path,
+    folder: &Path,
+    buffers: &mut (Vec<u8>, Vec<u8>),
+) -> Result<Vec<PathBuf>, String> {
+    let (here, there) = (names(&one.join(folder))?, names(&other.join(folder))?);
+    let lacks = |names: &[OsString], name: &OsString| names.binary_search(name).is_err();
+    let alone = here.iter().find(|name| lacks(&there, name));
+    if let Some(name) = alone.or(there.iter().find(|name| lacks(&here, name))) {
+        let path = folder.join(name);
+        return Err(format!("{}: only on one side", path.display()));
+    }
+    let mut folders = Vec::new();
+    for name in here {
+        let path = folder.join(name);
+        if same_entry(&one.join(&path), &other.join(&path), buffers)
+            .map_err(|error| format!("{}: {error}", path.display()))?
+        {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
 }
 
 fn names(folder: &Path) -> Result<Vec<OsString>, String> {
