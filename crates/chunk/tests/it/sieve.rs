@@ -82,8 +82,10 @@ fn a_search_ends_at_the_largest_number_of_candidates() {
     let chunker = Sieve::new(2048);
     let min = chunker.limits().min;
     for isa in Isa::available() {
-        for length in cuts(chunker.on(isa).expect("available"), &data) {
-            assert!(length <= min + 2 * CANDIDATES_MAX, "{length} on {isa:?}");
+        let lengths = cuts(chunker.on(isa).expect("available"), &data);
+        // The end of the stream stays whole up to the mean.
+        for length in &lengths[..lengths.len() - 1] {
+            assert!(*length <= min + 2 * CANDIDATES_MAX, "{length} on {isa:?}");
         }
     }
 }
