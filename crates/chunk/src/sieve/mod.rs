@@ -3,13 +3,13 @@
 //! 1. *Linear bits.* Carry-less multiplication of the data by a 64-bit key gives, at every position, eight GF(2)-linear bits of the 9 bytes that
 //!    end there; vectors of 128 to 512 bits give 16 to 64 positions at once.
 //! 2. *Candidates.* A position is one where those bits, XOR a constant, are all zero, and some bits of the position before are zero too: one
-//!    position in 2⁸ to 2¹⁶, chosen so that a chunk has about [`CANDIDATES`] of them. A run of zeros has none.
+//!    position in 2⁸ to 2¹⁶, chosen so that a chunk has about 32 of them. A run of zeros has none.
 //! 3. *The cut* is after the candidate in `[min, max)` with the smallest strong hash (the first of equals); at `max` where there is none.
 //!    What is left of a stream when it is no longer than the mean stays whole.
 //!
 //! Every chunk thus ends at a place that the content alone determines, without a threshold that may fail to be met.
 //!
-//! **Worst case.** Crafted data can make every position a candidate. A chunk's search therefore ends at its [`CANDIDATES_MAX`]-th candidate, and
+//! **Worst case.** Crafted data can make every position a candidate. A chunk's search therefore ends at its `CANDIDATES_MAX`-th candidate, and
 //! the cut is the best of those: since no chunk is shorter than `min`, at most `CANDIDATES_MAX / min` strong hashes are computed per byte of input
 //! (one in four bytes at a mean of 8 KiB). A run of one byte value, whatever the value, has no candidates: the key has an even number of bits
 //! set, so the linear bits of such a run have even parity, and the constant has odd parity. Data without candidates costs the linear pass

@@ -62,15 +62,15 @@ pub struct Args {
     #[arg(long, value_name = "TAG[,TAG…]")]
     pub tag: Vec<String>,
 
-    /// Name of the host [default: this one's]
+    /// Name of the host (default: this one's)
     #[arg(short = 'H', long, value_name = "HOST")]
     pub host: Option<String>,
 
-    /// Time of the snapshot, such as "2026-02-03 04:05:06" [default: now]
+    /// Time of the snapshot, such as "2026-02-03 04:05:06" (default: now)
     #[arg(long, value_name = "TIME")]
     pub time: Option<String>,
 
-    /// The snapshot that tells what is unchanged [default: the last of the same host and paths]
+    /// The snapshot that tells what is unchanged (default: the last of the same host and paths)
     #[arg(long, value_name = "SNAPSHOT")]
     pub parent: Option<OsString>,
 

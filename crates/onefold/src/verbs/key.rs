@@ -55,7 +55,7 @@ pub struct New {
     #[arg(long, conflicts_with = "new_password_file")]
     pub new_insecure_no_password: bool,
 
-    /// Whom the key belongs to [default: user@host]
+    /// Whom the key belongs to (default: user@host)
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
 
