@@ -271,7 +271,8 @@ impl Sealing {
             return Ok(sealing);
         }
         let (job_sender, jobs) = bounded(threads);
-        let (finished_sender, finished) = bounded(1);
+        // None waits between: a container is 16 MiB.
+        let (finished_sender, finished) = bounded(0);
         for _ in 0..threads {
             let compressor = Compressor::new(session.options().compression, stream)?;
             let (jobs, finished) = (jobs.clone(), finished_sender.clone());
