@@ -25,7 +25,7 @@ use crate::{
 
 /// Writes of at least this many bytes go past the page cache.
 ///
-/// Measured on a virtual NVMe disk with ext4, 1 GiB as 16 MiB files that are each synced: 850–1250 MB/s and 0.1 s of CPU past the cache,
+/// Measured on a virtual NVMe disk with ext4, 1 GiB as 16 MiB files that are each synced: 830–950 MB/s and 0.1 s of CPU past the cache,
 /// 420–440 MB/s and 0.8 s through it, 250–400 MB/s with early `sync_file_range`. Containers and merged runs are written once, in
 /// large pieces, and synced at once: the cache would only be a detour.
 const DIRECT_WRITE_BYTES_MIN: usize = 256 << 10;
