@@ -1,8 +1,9 @@
-//! Tasks of the project: `cargo xtask ci | test | fuzz | tidy | bench`. One file a task.
+//! Tasks of the project: `cargo xtask ci | test | golden | fuzz | tidy | bench`. One file a task.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod ci;
+mod golden;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Compares what is written with the golden files, and FORMAT.md's examples with their bytes.
+    Golden {
+        /// Write golden files and examples anew: for a new format version.
+        #[arg(long)]
+        bless: bool,
+    },
     /// Layers, sizes of files, words: what no compiler checks.
     Tidy,
     /// Measures, beside peers, in one run.
@@ -40,6 +47,7 @@ fn main() {
         Task::Ci => ci::run(),
         Task::Test => ci::install().and_then(|()| ci::run()),
         Task::Fuzz { args } => ci::fuzz(&args),
+        Task::Golden { bless } => golden::run(bless),
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench.run(),
     };

@@ -51,14 +51,14 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in the workspace")
         .to_path_buf()
 }
 
-fn read(path: &Path) -> String {
+pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -151,27 +151,40 @@ fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
     }
 }
 
-/// Every magic in the code stands in FORMAT.md.
+/// Every magic in the code stands in FORMAT.md and in a golden file.
 fn check_formats(root: &Path, amiss: &mut Vec<String>) {
     let format = read(&root.join("FORMAT.md"));
-    for path in sources(root)
-        .iter()
-        .filter(|path| path.starts_with(root.join("crates")))
-        .filter(|path| path.components().any(|part| part.as_os_str() == "src"))
-    {
-        for (_, rest) in read(path)
-            .match_indices("magic: *b\"")
-            .map(|(at, found)| (at, read(path)[at + found.len()..].to_string()))
-        {
-            let magic = rest.split('"').next().unwrap_or_default().to_string();
-            if !format.contains(magic.trim_end_matches("\\0")) {
-                amiss.push(format!(
-                    "{}: the format \"{magic}\" is not in FORMAT.md",
-                    path.display()
-                ));
+    let magics = magics(root);
+    for (path, magic) in &magics {
+        let shown = magic.escape_ascii().to_string();
+        let known = shown.trim_end_matches("\\x00");
+        if !format.contains(known) {
+            amiss.push(format!("{}: {shown} is not in FORMAT.md", path.display()));
+        }
+    }
+    crate::golden::check(root, &magics, amiss);
+}
+
+/// What the code says frames and blocks begin with, and where it does.
+fn magics(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for path in sources(root) {
+        let shown = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
+        let is_ours = shown.starts_with("crates");
+        if !is_ours || !shown.components().any(|part| part.as_os_str() == "src") {
+            continue;
+        }
+        for prefix in ["1F", "OF"] {
+            for (at, start) in read(&path).match_indices(&format!("*b\"{prefix}")) {
+                let text = read(&path);
+                let literal = text[at + start.len() - prefix.len()..].split('"').next();
+                let literal = literal.unwrap_or_default();
+                let magic = literal.replace("\\0", "\0").replace("\\n", "\n");
+                found.push((shown.clone(), magic.into_bytes()));
             }
         }
     }
+    found
 }
 
 /// Every source file is a module of its crate: some other file there says `mod` and its name.

@@ -3,6 +3,7 @@
 mod change;
 mod crash;
 mod forget;
+mod golden;
 mod leaf;
 mod restore;
 mod roundtrip;

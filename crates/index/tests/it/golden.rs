@@ -1,11 +1,11 @@
 //! The files of format version 1, byte for byte: what is written today, and that yesterday's are still read.
 //!
-//! After a wanted change of the format: `ONEFOLD_GOLDEN=write cargo test -p onefold-index golden`, and a new version number.
+//! After a wanted change of the format: `cargo xtask golden --bless`, and a new version number.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
+use onefold_index::{ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location, Strata};
 use onefold_io::{Dir, MemDir};
 
 use crate::conformance::{key, options};
@@ -37,6 +37,50 @@ fn fill(dir: &MemDir) {
     index.checkpoint().expect("checkpoint");
 }
 
+fn stash(dir: &MemDir) -> ChunkStash {
+    let options = ChunkStashOptions {
+        ram_budget_bytes: 1 << 20,
+        sample: 1,
+    };
+    ChunkStash::open(Arc::new(dir.clone()), options).expect("open")
+}
+
+fn location(container: u64) -> Option<Location> {
+    let container = ContainerId(container);
+    Some(Location { container })
+}
+
+#[test]
+fn golden_chunkstash_is_still_written_so_and_read() {
+    let folder = folder().with_file_name("chunkstash-1");
+    let (made, kept) = (MemDir::new(), MemDir::new());
+    let mut index = stash(&made);
+    for (number, container) in [(0, 7), (1, 7), (2, 8)] {
+        let location = location(container).expect("some");
+        index.insert(&[(key(number), location)]).expect("insert");
+    }
+    index
+        .retire(&[ContainerId(7), ContainerId(3)])
+        .expect("retire");
+    index.checkpoint().expect("checkpoint");
+    for name in ["stash-log", "stash-retired"] {
+        let written = read(&made, name);
+        if std::env::var_os("ONEFOLD_BLESS").is_some() {
+            std::fs::create_dir_all(&folder).expect("create");
+            std::fs::write(folder.join(name), &written).expect("write");
+        }
+        let golden = std::fs::read(folder.join(name)).expect("golden file");
+        assert!(written == golden, "{name} differs");
+        let disk = kept.create(name).expect("create");
+        disk.write_at(&golden, 0).expect("write");
+    }
+    let mut found = [None; 3];
+    stash(&kept)
+        .lookup(&[key(0), key(2), key(9)], &mut found)
+        .expect("lookup");
+    assert_eq!(found, [None, location(8), None]);
+}
+
 fn read(dir: &dyn Dir, name: &str) -> Vec<u8> {
     let disk = dir.open(name).expect("open");
     let mut bytes = vec![0; disk.len().expect("len") as usize];
@@ -50,7 +94,7 @@ fn golden_files_are_still_written_so() {
     fill(&dir);
     for name in FILES {
         let written = read(&dir, name);
-        if std::env::var("ONEFOLD_GOLDEN").is_ok_and(|what| what == "write") {
+        if std::env::var_os("ONEFOLD_BLESS").is_some() {
             std::fs::create_dir_all(folder()).expect("create");
             std::fs::write(folder().join(name), &written).expect("write");
         }

@@ -1,13 +1,18 @@
 //! Golden repositories of every format version: bytes that were once written must read for ever, and are still written so.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p onefold-store golden` writes `testdata/` anew; only a new format version may need that.
+//! `cargo xtask golden --bless` writes `testdata/` anew; only a new format version may need that. FORMAT.md shows bytes of these files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onefold_index::ContainerId;
 use onefold_io::{Dir, MemDir};
-use onefold_store::{Compression, Encryption, Entropy, OpenOptions, Repository};
+use onefold_store::condemned;
+use onefold_store::ingested::{self, Ingested};
+use onefold_store::objects::{LocalObjects, ObjectStore};
+use onefold_store::pin::{PIN_FOLDER, Pin};
+use onefold_store::{Compression, Encryption, Entropy, OpenOptions, PinInfo, Repository};
 
 use crate::fixture::{assert_sound, back_up, chunks, init, secret};
 
@@ -17,22 +22,37 @@ struct Golden {
     compression: Compression,
     /// Another zstd may compress otherwise: then only reading is compared.
     same_bytes: bool,
+    data: fn() -> Vec<Vec<u8>>,
 }
 
-const GOLDEN: [Golden; 2] = [
+const GOLDEN: [Golden; 3] = [
     Golden {
         name: "v1-aes256gcm-raw",
         encryption: Encryption::Aes256Gcm,
         compression: Compression::Off,
         same_bytes: true,
+        data: some,
     },
     Golden {
         name: "v1-none-zstd",
         encryption: Encryption::None,
         compression: Compression::Auto,
         same_bytes: false,
+        data: some,
+    },
+    // Small enough to be shown whole.
+    Golden {
+        name: "v1-none-tiny",
+        encryption: Encryption::None,
+        compression: Compression::Off,
+        same_bytes: true,
+        data: || vec![b"every byte once\n".to_vec()],
     },
 ];
+
+fn some() -> Vec<Vec<u8>> {
+    chunks(1, 12)
+}
 
 fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
@@ -54,7 +74,7 @@ fn open(dir: &Arc<dyn Dir>, compression: Compression) -> Repository {
 fn make(golden: &Golden) -> Arc<dyn Dir> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     init(&dir, golden.encryption).unwrap();
-    back_up(&open(&dir, golden.compression), &chunks(1, 12)).unwrap();
+    back_up(&open(&dir, golden.compression), &(golden.data)()).unwrap();
     dir
 }
 
@@ -96,6 +116,18 @@ fn on_disk(folder: &Path, path: &str, found: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
+/// Writes the files anew if that is asked for.
+fn bless(folder: &Path, made: &BTreeMap<String, Vec<u8>>) {
+    if std::env::var_os("ONEFOLD_BLESS").is_none() {
+        return;
+    }
+    for (path, bytes) in made {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
 /// The golden objects in a folder in memory.
 fn load(objects: &BTreeMap<String, Vec<u8>>) -> Arc<dyn Dir> {
     let root: Arc<dyn Dir> = Arc::new(MemDir::new());
@@ -117,13 +149,7 @@ fn golden_repositories_read_and_are_still_written_so() {
         let mut made = BTreeMap::new();
         objects(&*make(golden), "", &mut made);
         let folder = testdata().join(golden.name);
-        if std::env::var_os("ONEFOLD_BLESS").is_some() {
-            for (path, bytes) in &made {
-                let path = folder.join(path);
-                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                std::fs::write(path, bytes).unwrap();
-            }
-        }
+        bless(&folder, &made);
         let mut kept = BTreeMap::new();
         on_disk(&folder, "", &mut kept);
         let repository = open(&load(&kept), golden.compression);
@@ -131,7 +157,7 @@ fn golden_repositories_read_and_are_still_written_so() {
             .roots()
             .unwrap()
             .into_iter()
-            .map(|root| (root, chunks(1, 12)))
+            .map(|root| (root, (golden.data)()))
             .collect();
         assert_eq!(roots.len(), 1, "{}", golden.name);
         assert_sound(&repository, &roots, &golden.name);
@@ -148,4 +174,49 @@ fn golden_repositories_read_and_are_still_written_so() {
             );
         }
     }
+}
+
+/// What lives only while something runs: a session's file, the sweep's list, the index's.
+fn passing() -> BTreeMap<String, Vec<u8>> {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    let objects = LocalObjects::new(Arc::clone(&dir), Entropy::seeded(1));
+    let mut made = BTreeMap::new();
+    condemned::write(&objects, &[ContainerId(0xfe), ContainerId(0x0102)]).unwrap();
+    let bytes = objects.get(condemned::CONDEMNED_OBJECT).unwrap();
+    made.insert("condemned".into(), bytes);
+    let list = Ingested::new(Arc::clone(&dir));
+    list.add(&[ContainerId(0x0102)]).unwrap();
+    list.add(&[ContainerId(0xfe), ContainerId(0xfd)]).unwrap();
+    made.insert("ingested".into(), objects.get("ingested").unwrap());
+    let pin = Pin::set(&*dir, &info(), &Entropy::seeded(1)).unwrap();
+    let bytes = objects.get(&format!("{PIN_FOLDER}/{}", pin.name()));
+    made.insert("session".into(), bytes.unwrap());
+    made
+}
+
+fn info() -> PinInfo {
+    PinInfo {
+        process: 300,
+        host: "there".into(),
+        activity: "a backup".into(),
+    }
+}
+
+#[test]
+fn golden_passing_files_read_and_are_still_written_so() {
+    let folder = testdata().join("v1-passing");
+    let made = passing();
+    bless(&folder, &made);
+    let mut kept = BTreeMap::new();
+    on_disk(&folder, "", &mut kept);
+    assert_eq!(made, kept);
+    let ids = |ids: &[u64]| ids.iter().copied().map(ContainerId).collect::<Vec<_>>();
+    let condemned = condemned::decode(&kept["condemned"]).unwrap();
+    assert_eq!(condemned, ids(&[0xfe, 0x0102]));
+    let (ingested, _) = ingested::decode(&kept["ingested"]);
+    assert_eq!(ingested, ids(&[0x0102, 0xfe, 0xfd]));
+    assert_eq!(
+        PinInfo::decode(&kept["session"], "session").unwrap(),
+        info()
+    );
 }
