@@ -54,21 +54,22 @@ impl<C: Chunker> ChunkStream<C> {
                 self.waiting.drain(..length);
             }
         }
-        while piece.len() - taken >= max {
-            let length = self.chunker.cut(&piece[taken..]);
-            chunk(&piece[taken..taken + length]);
-            taken += length;
-        }
-        self.waiting.extend_from_slice(&piece[taken..]);
+        let rest = &piece[taken..];
+        let covered = self.cut_all(rest, false, chunk);
+        self.waiting.extend_from_slice(&rest[covered..]);
     }
 
     /// Ends the stream and gives its last chunks.
-    pub fn finish(mut self, mut chunk: impl FnMut(&[u8])) {
-        let mut rest = &self.waiting[..];
-        while !rest.is_empty() {
-            let (first, after) = rest.split_at(self.chunker.cut(rest));
-            chunk(first);
-            rest = after;
-        }
+    pub fn finish(mut self, chunk: impl FnMut(&[u8])) {
+        let rest = std::mem::take(&mut self.waiting);
+        self.cut_all(&rest, true, chunk);
+    }
+
+    fn cut_all(&mut self, data: &[u8], ends: bool, mut chunk: impl FnMut(&[u8])) -> usize {
+        let mut at = 0;
+        self.chunker.cuts(data, ends, &mut |length| {
+            chunk(&data[at..at + length]);
+            at += length;
+        })
     }
 }

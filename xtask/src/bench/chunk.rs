@@ -161,12 +161,9 @@ fn collect(folder: &Path, files: &mut Vec<Vec<u8>>, left: &mut usize) -> std::io
     Ok(())
 }
 
-fn count(chunker: &mut dyn Chunker, mut data: &[u8]) -> usize {
+fn count(chunker: &mut dyn Chunker, data: &[u8]) -> usize {
     let mut chunks = 0;
-    while !data.is_empty() {
-        data = &data[chunker.cut(data)..];
-        chunks += 1;
-    }
+    chunker.cuts(data, true, &mut |_| chunks += 1);
     chunks
 }
 

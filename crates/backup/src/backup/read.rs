@@ -130,12 +130,5 @@ fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
 /// Cuts as much of `data` as is sure: all of it where the stream ends with it, else until less than a longest chunk is left.
 /// Appends the chunks' lengths; returns how many bytes they cover.
 pub fn cut(chunker: &mut dyn Chunker, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
-    let longest = chunker.limits().max;
-    let mut at = 0;
-    while at < data.len() && (ends || data.len() - at >= longest) {
-        let len = chunker.cut(&data[at..]);
-        lengths.push(len as u32);
-        at += len;
-    }
-    at
+    chunker.cuts(data, ends, &mut |len| lengths.push(len as u32))
 }

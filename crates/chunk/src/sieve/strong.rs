@@ -35,18 +35,12 @@ impl Strong {
         ))
     }
 
-    /// Appends the hash of the window that ends at each of `lengths`, all of them at least a window long.
-    pub fn hash_all(&self, data: &[u8], lengths: &[u32], hashes: &mut Vec<u64>) {
-        let window = |length: &u32| -> &[u8; WINDOW] {
-            data[..*length as usize].last_chunk().expect("a window")
-        };
+    /// Appends the hash of the window that ends at each of `ends`, all of them at least a window long.
+    pub fn hash_all(&self, data: &[u8], ends: impl Iterator<Item = usize>, hashes: &mut Vec<u64>) {
+        let windows = ends.map(|end| data[..end].last_chunk::<WINDOW>().expect("a window"));
         match self {
-            Self::Fold => hashes.extend(lengths.iter().map(|length| fold_window(window(length)))),
-            Self::Aes(cipher) => {
-                for some in lengths.chunks(LANES) {
-                    mac_all(cipher, some.len(), |i| window(&some[i]), hashes);
-                }
-            }
+            Self::Fold => hashes.extend(windows.map(fold_window)),
+            Self::Aes(cipher) => mac_all(cipher, windows, hashes),
         }
     }
 }
@@ -68,26 +62,33 @@ fn fold(a: u64, b: u64) -> u64 {
 
 fn mac_all<'a>(
     cipher: &Aes128,
-    count: usize,
-    window: impl Fn(usize) -> &'a [u8; WINDOW],
+    mut windows: impl Iterator<Item = &'a [u8; WINDOW]>,
     hashes: &mut Vec<u64>,
 ) {
-    let mut blocks = [Block::<Aes128>::default(); LANES];
-    let blocks = &mut blocks[..count];
-    for (i, block) in blocks.iter_mut().enumerate() {
-        block.copy_from_slice(&window(i)[..16]);
+    loop {
+        let mut firsts = [Block::<Aes128>::default(); LANES];
+        let mut seconds = [0u128; LANES];
+        let mut count = 0;
+        for ((first, second), window) in firsts.iter_mut().zip(&mut seconds).zip(&mut windows) {
+            let (one, two) = window.split_at(16);
+            first.copy_from_slice(one);
+            *second = u128::from_le_bytes(two.try_into().expect("16 bytes"));
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let blocks = &mut firsts[..count];
+        cipher.encrypt_blocks(blocks);
+        for (block, second) in blocks.iter_mut().zip(seconds) {
+            let mixed = u128::from_le_bytes((*block).into()) ^ second;
+            block.copy_from_slice(&mixed.to_le_bytes());
+        }
+        cipher.encrypt_blocks(blocks);
+        hashes.extend(
+            blocks
+                .iter()
+                .map(|block| u64::from_le_bytes(block[..8].try_into().expect("eight bytes"))),
+        );
     }
-    cipher.encrypt_blocks(blocks);
-    for (i, block) in blocks.iter_mut().enumerate() {
-        block
-            .iter_mut()
-            .zip(&window(i)[16..])
-            .for_each(|(mixed, byte)| *mixed ^= byte);
-    }
-    cipher.encrypt_blocks(blocks);
-    hashes.extend(
-        blocks
-            .iter()
-            .map(|block| u64::from_le_bytes(block[..8].try_into().expect("eight bytes"))),
-    );
 }

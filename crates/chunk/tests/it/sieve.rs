@@ -1,13 +1,13 @@
 //! Sieve against a twin that is written for clarity, on every instruction set of this machine.
 
 use crate::{cuts, random};
-use onefold_chunk::Chunker;
 use onefold_chunk::sieve::{CANDIDATES_MAX, Isa, Sieve};
+use onefold_chunk::{Chunker, Limits};
 use proptest::prelude::*;
 
 /// The linear bits at position `t` by polynomial arithmetic over GF(2), straight from the definition.
 fn naive_bits(data: &[u8], t: usize) -> u8 {
-    const KEY: u64 = 0x9e37_79b9_7f4a_7c15;
+    const KEY: u64 = 0x100d_02c0_a068_1601;
     let mut out = 0u8;
     for back in 0..9 {
         for bit in 0..8 {
@@ -128,7 +128,66 @@ fn known_cuts_stay_as_they_are() {
     );
 }
 
+/// The unkeyed strong hash, straight from the definition.
+fn naive_fold(window: &[u8]) -> u64 {
+    const PI: [u64; 5] = [
+        0x243f_6a88_85a3_08d3,
+        0x1319_8a2e_0370_7344,
+        0xa409_3822_299f_31d0,
+        0x082e_fa98_ec4e_6c89,
+        0x4528_21e6_38d0_1377,
+    ];
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        (product ^ product >> 64) as u64
+    };
+    let word =
+        |i: usize| PI[i] ^ (0..8).fold(0, |w, k| w | u64::from(window[8 * i + k]) << (8 * k));
+    let mixed = fold(word(0), word(1)).rotate_left(29) ^ fold(word(2), word(3));
+    fold(mixed ^ PI[0], PI[4])
+}
+
+/// Unkeyed cuts by the definition alone: every chunk searched anew, position by position. `mask`: see [`mask_for`].
+fn naive_cuts(data: &[u8], limits: Limits, mask: u8) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let mut start = 0;
+    while start < data.len() {
+        let rest = &data[start..];
+        let end = rest.len().min(limits.max);
+        let candidates = (limits.min..end)
+            .filter(|l| naive_bits(rest, l - 1) == 0 && naive_bits(rest, l - 2) & mask == 0)
+            .take(CANDIDATES_MAX);
+        let best = candidates.min_by_key(|l| naive_fold(&rest[l - 32..*l]));
+        let whole = rest.len() <= limits.mean;
+        lengths.push(if whole {
+            rest.len()
+        } else {
+            best.unwrap_or(end)
+        });
+        start += lengths.last().expect("just pushed");
+    }
+    lengths
+}
+
+/// Bits of the position before that must be zero: so many that the range has about 32 candidates.
+fn mask_for(limits: Limits) -> u8 {
+    let extra = ((limits.max - limits.min) as f64 / 32.0 / 256.0)
+        .log2()
+        .round();
+    ((1u32 << extra.clamp(0.0, 8.0) as u32) - 1) as u8
+}
+
+fn all_at_once(mut chunker: Sieve, data: &[u8]) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let covered = chunker.cuts(data, true, &mut |length| lengths.push(length));
+    assert_eq!(covered, data.len());
+    lengths
+}
+
 fn assert_all_alike(data: &[u8], mean: usize) {
+    let limits = Sieve::new(mean).limits();
+    let expected = naive_cuts(data, limits, mask_for(limits));
+    assert_eq!(all_at_once(Sieve::new(mean), data), expected);
     for chunker in [Sieve::new(mean), Sieve::keyed(mean, &[3; 32])] {
         let expected = cuts(chunker.on(Isa::Scalar).expect("always there"), data);
         for isa in Isa::available() {
@@ -137,6 +196,8 @@ fn assert_all_alike(data: &[u8], mean: usize) {
                 expected,
                 "{isa:?}"
             );
+            let chunker = chunker.on(isa).expect("available");
+            assert_eq!(all_at_once(chunker, data), expected, "at once, {isa:?}");
         }
     }
 }
@@ -149,6 +210,28 @@ proptest! {
         let mut data = random(seed, len);
         data.iter_mut().for_each(|byte| *byte %= alphabet);
         assert_all_alike(&data, mean);
+    }
+
+    #[test]
+    fn dense_candidates_are_cut_alike(seed: u64, pieces in proptest::collection::vec((0usize..3000, 0usize..9000), 1..12), mean in 256usize..9000) {
+        let dense = dense_period();
+        let mut data = Vec::new();
+        for (i, (some, many)) in pieces.into_iter().enumerate() {
+            data.extend(random(seed ^ i as u64, some));
+            data.extend(dense.iter().cycle().take(many));
+        }
+        assert_all_alike(&data, mean);
+    }
+
+    #[test]
+    fn a_prefix_is_cut_as_far_as_is_certain(seed: u64, len in 0usize..200_000) {
+        let data = random(seed, len);
+        let mut chunker = Sieve::new(4096);
+        let mut lengths = Vec::new();
+        let covered = chunker.cuts(&data, false, &mut |length| lengths.push(length));
+        prop_assert_eq!(covered, lengths.iter().sum::<usize>());
+        prop_assert!(data.len() - covered < chunker.limits().max);
+        prop_assert_eq!(&lengths[..], &all_at_once(chunker, &data)[..lengths.len()]);
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! Where the candidates are: the linear pass, on the best instruction set of the CPU.
+
+use super::linear;
+
+/// How the linear bits are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isa {
+    /// Eight positions at a time in a 64-bit register; everywhere.
+    Scalar,
+    /// 128 bits at a time.
+    Pclmul,
+    /// 256 bits at a time.
+    Avx2,
+    /// 512 bits at a time.
+    Avx512,
+}
+
+impl Isa {
+    /// Those that this CPU has, slowest first.
+    pub fn available() -> Vec<Self> {
+        let mut found = vec![Self::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        found.extend(super::x86::available());
+        found
+    }
+}
+
+/// The positions to search, `from..to`, and which linear bits of the position before must be zero.
+#[derive(Clone, Copy)]
+pub struct Area {
+    pub from: usize,
+    pub to: usize,
+    pub mask: u8,
+}
+
+/// Candidates that a scan gives at most, but for those of the last [`STEP`] positions.
+pub const FOUND_MAX: usize = 128;
+/// Positions that a scan searches at a time.
+pub const STEP: usize = 128;
+
+/// Candidate positions, ascending, and room for those of one step more than [`FOUND_MAX`].
+#[derive(Clone)]
+pub struct Found {
+    pub(super) positions: Box<[u32; FOUND_MAX + STEP]>,
+    pub(super) base: usize,
+    pub(super) count: usize,
+}
+
+impl Found {
+    /// None yet.
+    pub fn new() -> Self {
+        Self {
+            positions: Box::new([0; FOUND_MAX + STEP]),
+            base: 0,
+            count: 0,
+        }
+    }
+
+    /// The positions, in order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        let found = &self.positions[..self.count];
+        found.iter().map(|position| self.base + *position as usize)
+    }
+
+    pub(super) fn push(&mut self, position: usize) {
+        self.positions[self.count] = (position - self.base) as u32;
+        self.count += 1;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= FOUND_MAX
+    }
+}
+
+/// Lists the candidate positions of `area` and gives the first position not searched: `area.to`, or less where [`FOUND_MAX`] were found.
+///
+/// At least 16 bytes lie before `area`, it lies within `data`, and it is shorter than 4 GiB. `isa` is one of those available: `Sieve` has it from nowhere else.
+pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
+    (found.base, found.count) = (area.from, 0);
+    assert!(2 * linear::REACH <= area.from && area.from <= area.to && area.to <= data.len());
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 | Isa::Avx2 | Isa::Pclmul => super::x86::scan(isa, data, area, found),
+        _ => linear::scan(data, area, found),
+    }
+}

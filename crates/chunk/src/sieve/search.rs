@@ -1,0 +1,125 @@
+//! The cuts among the candidates: a search that goes on where the search of the chunk before ended.
+
+use super::CANDIDATES_MAX;
+use super::scan::{self, Area, Found, Isa, STEP};
+use super::strong::Strong;
+use crate::Limits;
+
+/// What finds candidates and rates them: all that depends on content, none of which depends on where chunks begin.
+#[derive(Clone)]
+pub struct Scanner {
+    pub isa: Isa,
+    /// Linear bits of the position before a candidate that are zero.
+    pub mask: u8,
+    pub strong: Strong,
+    pub found: Found,
+    pub hashes: Vec<u64>,
+}
+
+/// A place to cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Where the chunk would end, in bytes from the begin of the data.
+    pub end: usize,
+    /// Its strong hash: the smallest wins.
+    pub hash: u64,
+}
+
+impl Scanner {
+    /// Appends candidates whose `end` is `from` or more, and gives the end from which on it has not searched: `to`, more where `data` goes on
+    /// (the next search is glad of them), or less where there are many.
+    pub fn scan(
+        &mut self,
+        data: &[u8],
+        from: usize,
+        to: usize,
+        candidates: &mut Vec<Candidate>,
+    ) -> usize {
+        // Whole steps, if there is enough data. The last byte of a chunk is the position before its end.
+        let to = data.len().min(from + (to - from).next_multiple_of(STEP));
+        let area = Area {
+            from: from - 1,
+            to: to - 1,
+            mask: self.mask,
+        };
+        let done = scan::scan(self.isa, data, area, &mut self.found) + 1;
+        self.hashes.clear();
+        self.strong
+            .hash_all(data, self.found.iter().map(|t| t + 1), &mut self.hashes);
+        let rated = self.found.iter().zip(&self.hashes);
+        candidates.extend(rated.map(|(t, hash)| Candidate {
+            end: t + 1,
+            hash: *hash,
+        }));
+        done
+    }
+}
+
+/// How far the search in one buffer has come.
+///
+/// Searches of neighbouring chunks overlap: the range of the next begins `min` behind a cut, which lies anywhere in the range of this. What was
+/// found stays in a list, so that every byte is scanned at most once, and every candidate rated once.
+#[derive(Clone, Default)]
+pub struct Search {
+    candidates: Vec<Candidate>,
+    /// Candidates in front that no later chunk can end at.
+    passed: usize,
+    /// The end from which on nothing was searched.
+    searched: usize,
+}
+
+impl Search {
+    /// Begins at the front of another buffer.
+    pub fn restart(&mut self) {
+        self.candidates.clear();
+        (self.passed, self.searched) = (0, 0);
+    }
+
+    /// The end of the chunk that begins at `start`. `start` only grows between restarts, `data` stays.
+    pub fn end(
+        &mut self,
+        scanner: &mut Scanner,
+        data: &[u8],
+        start: usize,
+        limits: Limits,
+    ) -> usize {
+        let from = start + limits.min;
+        let to = data.len().min(start + limits.max);
+        self.pass(from);
+        while self.searched < to && self.candidates.len() - self.passed < CANDIDATES_MAX {
+            self.searched = scanner.scan(data, self.searched, to, &mut self.candidates);
+        }
+        let mut best = Candidate {
+            end: to,
+            hash: u64::MAX,
+        };
+        for candidate in self.candidates[self.passed..].iter().take(CANDIDATES_MAX) {
+            if candidate.end >= to {
+                break;
+            }
+            if candidate.hash < best.hash {
+                best = *candidate;
+            }
+        }
+        best.end
+    }
+
+    /// Forgets what lies before `from`.
+    fn pass(&mut self, from: usize) {
+        while self
+            .candidates
+            .get(self.passed)
+            .is_some_and(|candidate| candidate.end < from)
+        {
+            self.passed += 1;
+        }
+        if self.passed >= PASSED_MAX {
+            self.candidates.drain(..self.passed);
+            self.passed = 0;
+        }
+        self.searched = self.searched.max(from);
+    }
+}
+
+/// Candidates that are carried along though passed: moving the others up is not worth it for less.
+const PASSED_MAX: usize = 1024;
