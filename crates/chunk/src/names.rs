@@ -2,7 +2,7 @@
 
 use crate::{
     Chunker, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK, rabin::Rabin,
-    ram::Ram, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
+    ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
 };
 
 /// What `whole-file` holds at once; longer files are cut at this.
@@ -33,6 +33,7 @@ pub fn names() -> &'static [&'static str] {
         "tttd",
         "ae",
         "ram",
+        "seqcdc",
     ]
 }
 
@@ -58,6 +59,7 @@ pub fn by_name(
         "tttd" => Ok(Box::new(Tttd::new(mean))),
         "ae" => Ok(Box::new(Ae::new(mean))),
         "ram" => Ok(Box::new(Ram::new(mean))),
+        "seqcdc" => Ok(Box::new(SeqCdc::new(mean))),
         "sieve" => Ok(match key {
             Some(key) => Box::new(Sieve::keyed(mean, key)),
             None => Box::new(Sieve::new(mean)),

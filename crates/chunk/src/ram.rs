@@ -1,19 +1,38 @@
 //! Rapid Asymmetric Maximum (Widodo et al., 2017, §3): a cut is after the first byte behind a fixed window that is no smaller than the largest byte in it.
 //!
-//! Both steps work on whole blocks of bytes without a branch a byte, which compilers turn into vector instructions. [`Ram::scalar`] goes byte by
-//! byte and cuts identically.
+//! Both steps run on vectors of bytes (see [`Isa`]); [`Ram::on`] chooses how, and [`Isa::Scalar`] goes byte by byte. All cut identically. Nothing is
+//! larger than 255, so the vectors leave the rest of a window unread once they have met one: data that compresses badly is cut in a fraction
+//! of the time that reading it takes.
+//!
+//! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 3.5 GB/s byte by byte, 30 GB/s with any vectors; of bytes that are
+//! never 255, 22 GB/s, which is what memory gives, and 80 GB/s out of the cache.
+//!
+//! *Faults known of public versions, not copied:* one gives the position of the byte that it found as the length, so the byte that decided lies
+//! outside of the chunk (and is the first of the next one's window); and it takes `mean − 256` as the window whatever the mean, which
+//! is right for random data only where a window is sure to hold a 255: here the window is solved for.
 
+pub use crate::simd::Isa;
+use crate::simd::Simd;
 use crate::{Chunker, Limits};
 
-/// Bytes that are compared at once.
-const BLOCK: usize = 64;
+/// Most searches behind the window end within so many bytes.
+const PREFETCH_BYTES: usize = 512;
 
 /// Content-defined chunks by Rapid Asymmetric Maximum.
+///
+/// ```
+/// use onefold_chunk::{Chunker, ram::Ram};
+///
+/// let data = vec![7; 100_000];
+/// let mut ram = Ram::new(8192);
+/// // All bytes are the largest: the cut is right behind the window.
+/// assert_eq!(ram.cut(&data), ram.limits().min);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Ram {
     limits: Limits,
     window: usize,
-    is_scalar: bool,
+    simd: Simd,
 }
 
 impl Ram {
@@ -29,16 +48,17 @@ impl Ram {
         Self {
             limits,
             window,
-            is_scalar: false,
+            simd: Simd::best(),
         }
     }
 
-    /// The same cuts, found byte by byte.
-    pub fn scalar(mean: usize) -> Self {
-        Self {
-            is_scalar: true,
-            ..Self::new(mean)
-        }
+    /// The same chunker computing in another way, for tests and measurements; `None` where the CPU has not got it.
+    pub fn on(&self, isa: Isa) -> Option<Self> {
+        let simd = Simd::on(isa)?;
+        Some(Self {
+            simd,
+            ..self.clone()
+        })
     }
 }
 
@@ -53,36 +73,12 @@ impl Chunker for Ram {
             return data.len();
         }
         let (window, after) = data.split_at(self.window);
-        let found = if self.is_scalar {
-            let largest = window.iter().fold(0, |largest, byte| {
-                if *byte > largest {
-                    std::hint::black_box(*byte)
-                } else {
-                    largest
-                }
-            });
-            after.iter().position(|byte| *byte >= largest)
-        } else {
-            let largest = window.iter().copied().max().unwrap_or(0);
-            position_from(after, largest)
-        };
+        self.simd
+            .prefetch(data, self.window..self.window + PREFETCH_BYTES);
+        let largest = self.simd.largest(window);
+        let found = self.simd.position_from(after, largest);
         found.map_or(data.len(), |at| self.window + at + 1)
     }
-}
-
-/// The first byte that is at least `least`.
-fn position_from(data: &[u8], least: u8) -> Option<usize> {
-    let (blocks, rest) = data.as_chunks::<BLOCK>();
-    let has =
-        |block: &[u8; BLOCK]| block.iter().fold(0, |largest, byte| (*byte).max(largest)) >= least;
-    let whole = blocks.iter().position(has).unwrap_or(blocks.len());
-    let tail = if whole < blocks.len() {
-        &blocks[whole][..]
-    } else {
-        rest
-    };
-    let at = tail.iter().position(|byte| *byte >= least)?;
-    Some(whole * BLOCK + at)
 }
 
 /// The window for a mean: the mean less the bytes until the largest byte of a window is met again.

@@ -7,6 +7,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use onefold_chunk::ae::{self as simd, Ae};
+use onefold_chunk::ram::Ram;
+use onefold_chunk::seqcdc::SeqCdc;
 use onefold_chunk::sieve::{Isa, Sieve};
 use onefold_chunk::{Chunker, Fingerprint, Limits, by_name, names};
 
@@ -57,6 +60,12 @@ fn contestants(mean: usize) -> Result<Vec<Contestant>, String> {
     });
     let mut all: Vec<_> = sieves.collect();
     all.push(("sieve keyed".into(), Box::new(Sieve::keyed(mean, &[7; 32]))));
+    let scalar = [
+        byte_by_byte("ram", Ram::new(mean).on(simd::Isa::Scalar)),
+        byte_by_byte("ae", Ae::new(mean).on(simd::Isa::Scalar)),
+        byte_by_byte("seqcdc", SeqCdc::new(mean).on(simd::Isa::Scalar)),
+    ];
+    all.extend(scalar.into_iter().flatten());
     for name in names() {
         if !["sieve", "whole-file"].contains(name) {
             let chunker = by_name(name, mean, None).map_err(|error| error.to_string())?;
@@ -66,6 +75,13 @@ fn contestants(mean: usize) -> Result<Vec<Contestant>, String> {
     all.push((PEER.into(), Box::new(FastCdcCrate::new(mean))));
     let named = |(name, chunker)| Contestant { name, chunker };
     Ok(all.into_iter().map(named).collect())
+}
+
+fn byte_by_byte<C: Chunker + 'static>(
+    name: &str,
+    chunker: Option<C>,
+) -> Option<(String, Box<dyn Chunker>)> {
+    Some((format!("{name} Scalar"), Box::new(chunker?)))
 }
 
 fn speed(args: &ChunkArgs) -> Result<(), String> {
@@ -115,10 +131,8 @@ fn ratio(args: &ChunkArgs) -> Result<(), String> {
         "chunker", "DER", "mean", "unique"
     );
     for mut contestant in contestants(args.mean)? {
-        if contestant.name.starts_with("sieve ")
-            && contestant.name != "sieve Scalar"
-            && contestant.name != "sieve keyed"
-        {
+        let is_variant = contestant.name.contains(' ') && contestant.name != PEER;
+        if is_variant && !["sieve Scalar", "sieve keyed"].contains(&&*contestant.name) {
             continue; // They cut alike.
         }
         let mut unique = HashMap::new();

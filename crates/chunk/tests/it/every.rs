@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{cuts, random};
-use onefold_chunk::{Chunker, by_name, names, ram::Ram};
+use onefold_chunk::{Chunker, by_name, names};
 use proptest::prelude::*;
 
 fn named(name: &str, mean: usize) -> Box<dyn Chunker> {
@@ -15,7 +15,7 @@ fn means_are_what_was_asked_for() {
     let data = random(1, 48 << 20);
     // Masks of whole bits cannot give any mean, so `fastcdc` is not here.
     for name in [
-        "sieve", "rabin", "inc-k", "gear", "tttd", "ae", "ram", "fixed",
+        "sieve", "rabin", "inc-k", "gear", "tttd", "ae", "ram", "seqcdc", "fixed",
     ] {
         for mean in [2048, 8192] {
             let found = data.len() as f64 / cuts(named(name, mean), &data).len() as f64;
@@ -77,12 +77,5 @@ proptest! {
             let lengths = cuts(named(name, mean), &data);
             prop_assert_eq!(lengths.iter().sum::<usize>(), data.len());
         }
-    }
-
-    #[test]
-    fn ram_by_blocks_cuts_as_ram_by_bytes(seed: u64, len in 0usize..60_000, mean in 512usize..9000, alphabet in 1u8..=255) {
-        let mut data = random(seed, len);
-        data.iter_mut().for_each(|byte| *byte %= alphabet);
-        prop_assert_eq!(cuts(Ram::new(mean), &data), cuts(Ram::scalar(mean), &data));
     }
 }

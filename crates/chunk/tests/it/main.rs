@@ -4,6 +4,7 @@ mod every;
 mod fastcdc;
 mod sieve;
 mod signatures;
+mod simd;
 mod stream;
 
 use onefold_chunk::Chunker;

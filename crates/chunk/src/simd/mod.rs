@@ -1,0 +1,130 @@
+//! The searches of the chunkers that compare bytes instead of hashing them, many bytes at a time.
+//!
+//! [`Simd`] is the only way in: one exists only for an instruction set that this CPU has, so its methods are safe. Every search gives on every
+//! instruction set what the loop over single bytes gives; `Scalar` is that loop, and the tests hold the others against it. The idea of finding
+//! extrema with packed maxima instead of byte by byte is VectorCDC's (Udayashankar et al., FAST 2025, §4).
+
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::ops::Range;
+
+/// How bytes are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isa {
+    /// One byte after the other; everywhere.
+    Scalar,
+    /// 16 bytes at a time.
+    Sse2,
+    /// 32 bytes at a time, with BMI2.
+    Avx2,
+    /// 64 bytes at a time, with BMI2.
+    Avx512,
+}
+
+impl Isa {
+    /// Those that this CPU has, slowest first.
+    pub fn available() -> Vec<Self> {
+        let mut found = vec![Self::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        found.extend(x86::available());
+        found
+    }
+}
+
+/// The searches, on an instruction set that this CPU has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Simd(Isa);
+
+/// What a search for monotone sequences carries from byte to byte (see [`crate::seqcdc`]).
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Slopes {
+    /// Whether each of the latest steps that were not level went up, the latest lowest.
+    pub ups: u64,
+    /// Steps down since the last skip.
+    pub downs: u32,
+}
+
+/// Where a search for monotone sequences stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// At the position of the last step of a sequence.
+    Sequence(usize),
+    /// At the position of the step down that is one too many.
+    Downs(usize),
+    /// Nowhere.
+    Nothing,
+}
+
+impl Simd {
+    /// The fastest that this CPU has.
+    pub fn best() -> Self {
+        Self(Isa::available().pop().expect("scalar is always there"))
+    }
+
+    /// That on `isa`, where the CPU has it.
+    pub fn on(isa: Isa) -> Option<Self> {
+        Isa::available().contains(&isa).then_some(Self(isa))
+    }
+
+    /// The largest byte, 0 of none. Ends at the first 255: nothing is larger.
+    pub fn largest(self, data: &[u8]) -> u8 {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 != Isa::Scalar {
+            return x86::largest(self.0, data);
+        }
+        scalar::largest(data)
+    }
+
+    /// The first byte that is at least `least`.
+    pub fn position_from(self, data: &[u8], least: u8) -> Option<usize> {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 != Isa::Scalar {
+            return x86::position_from(self.0, data, least);
+        }
+        scalar::position_from(data, least)
+    }
+
+    /// The first position whose eight bytes, as a big-endian number, are more than `than`. The last seven positions are not looked at.
+    pub fn position_above(self, data: &[u8], than: u64) -> Option<usize> {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 != Isa::Scalar {
+            return x86::position_above(self.0, data, than);
+        }
+        scalar::position_above(data, than, 0)
+    }
+
+    /// Goes on from the step to `data[from]`, `from ≥ 1`, until `length` steps up in succession, or the `trigger`-th step down. Level steps do
+    /// not count. `length` is 1 to 16, `trigger` more than `slopes.downs`.
+    pub fn slopes(
+        self,
+        data: &[u8],
+        from: usize,
+        slopes: &mut Slopes,
+        length: u32,
+        trigger: u32,
+    ) -> Found {
+        #[cfg(target_arch = "x86_64")]
+        if matches!(self.0, Isa::Avx2 | Isa::Avx512) {
+            return x86::slopes(self.0, data, from, slopes, length, trigger);
+        }
+        scalar::slopes(data, from, slopes, length, trigger)
+    }
+
+    /// Asks for the bytes of `range`, which are wanted soon; it may reach beyond the end.
+    pub fn prefetch(self, data: &[u8], range: Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 != Isa::Scalar {
+            x86::prefetch(data, range.clone());
+        }
+        let _ = (data, range);
+    }
+}
+
+/// The eight bytes from `at` on as a big-endian number.
+pub(crate) fn value_at(data: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(data[at..at + 8].try_into().expect("eight bytes"))
+}
