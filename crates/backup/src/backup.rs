@@ -133,13 +133,14 @@ impl Default for Options {
 /// What a backup made.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The snapshot's name; `None` where nothing changed and none was wanted.
+    /// The snapshot's name; `None` where nothing changed and none was wanted, and after a dry run.
     pub id: Option<RootId>,
     /// The snapshot, without its table of leaves.
     pub snapshot: Snapshot,
 }
 
-/// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept.
+/// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A repository opened for
+/// a dry run stays as it is.
 ///
 /// Errors: the repository failed, no source exists, or `progress` was cancelled.
 pub fn run(
@@ -149,11 +150,24 @@ pub fn run(
     progress: &Progress,
     events: &dyn Events,
 ) -> Result<Outcome> {
+    run_if(repository, input, options, progress, events, || Ok(()))
+}
+
+/// The same, but the snapshot is made only if `is_whole` agrees when all of the input is stored: what feeds a stream may have failed.
+pub fn run_if(
+    repository: &Repository,
+    input: Input,
+    options: &Options,
+    progress: &Progress,
+    events: &dyn Events,
+    is_whole: impl FnOnce() -> Result<()>,
+) -> Result<Outcome> {
     let paths = match &input {
         Input::Paths(paths) => sources(paths)?,
         Input::Stream(_, path) => vec![path::clean(path)],
     };
     let session = repository.session(SessionKind::Backup)?;
+    session.count_stored(Arc::clone(&progress.bytes_stored));
     let parent = find_parent(repository, &paths, options, events)?;
     let started = (options.clock)();
     let written = write(
@@ -166,7 +180,7 @@ pub fn run(
         progress,
         events,
     );
-    let (table, mut summary) = match written {
+    let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {
             session.finish()?;
@@ -185,7 +199,8 @@ pub fn run(
         table,
         options,
     );
-    let id = if unchanged && options.skip_if_unchanged {
+    let is_superfluous = unchanged && options.skip_if_unchanged;
+    let id = if is_superfluous || repository.options().dry_run {
         None
     } else {
         Some(repository.put_root(&snapshot.encode())?)

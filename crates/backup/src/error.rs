@@ -30,6 +30,9 @@ pub enum Error {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// What fed the backup failed, so there is no whole input.
+    #[error("{0}: no snapshot was made")]
+    HalfInput(String),
     /// The caller's cancellation flag was raised.
     #[error("interrupted")]
     Cancelled,

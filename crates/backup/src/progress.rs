@@ -1,5 +1,6 @@
 //! What a running verb tells its caller: counters to poll, events to print, and the flag that ends it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
@@ -25,6 +26,8 @@ pub struct Progress {
     pub bytes_moved: AtomicU64,
     /// Bytes of new chunks, before compression.
     pub bytes_new: AtomicU64,
+    /// Bytes of the containers stored for them; the store adds to it.
+    pub bytes_stored: Arc<AtomicU64>,
     /// Paths that failed.
     pub errors: AtomicU64,
     /// What is being done now.

@@ -139,7 +139,9 @@ impl<'a> Meter<'a> {
             elapsed: now - self.started,
             totals: self.totals(),
             moved_per_s: rates.moved.at(now, self.progress.bytes_moved.load(Relaxed)),
-            stored_per_s: rates.stored.at(now, self.progress.bytes_new.load(Relaxed)),
+            stored_per_s: rates
+                .stored
+                .at(now, self.progress.bytes_stored.load(Relaxed)),
         }
     }
 

@@ -80,18 +80,21 @@ fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
 /// # Errors
 /// Those of [`place`] and [`Repository::open`]; [`Error::NoPassword`].
 pub fn open(global: &Global, activity: &str) -> Result<Repository> {
-    open_at(global, &place(global)?, activity)
+    open_at(global, &place(global)?, activity, false)
 }
 
-/// As [`open`], at a place that is known.
-pub fn open_at(global: &Global, place: &Path, activity: &str) -> Result<Repository> {
+/// As [`open`], at a place that is known; for a dry run nothing will be stored.
+pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> Result<Repository> {
     let dir = open_folder(place)?;
     let named = |error| match error {
         StoreError::NoRepository { .. } => Error::NoRepository(place.display().to_string()),
         error => error.into(),
     };
     let config = Repository::config_at(&dir).map_err(named)?;
-    let options = options(global, activity);
+    let options = OpenOptions {
+        dry_run,
+        ..options(global, activity)
+    };
     if config.encryption == Encryption::None {
         return Ok(Repository::open(dir, options, None)?);
     }

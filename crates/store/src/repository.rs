@@ -80,6 +80,8 @@ pub struct OpenOptions {
     pub pin: PinInfo,
     /// Names and salts.
     pub entropy: Entropy,
+    /// Chunks are looked up, compressed and counted, but no container is stored. Costs some 20 bytes of RAM for each new chunk.
+    pub dry_run: bool,
 }
 
 impl Default for OpenOptions {
@@ -92,6 +94,7 @@ impl Default for OpenOptions {
             block_bytes: None,
             pin: PinInfo::default(),
             entropy: Entropy::system(),
+            dry_run: false,
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Always holds: a session refers only to containers that existed after it became visible and were not condemned then.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location};
@@ -56,6 +57,11 @@ impl Session {
         self.state.may_refer_to(chunk.container).unwrap_or(false)
     }
 
+    /// Bytes of containers are added to `counter` as soon as they are stored. Asked for once a session.
+    pub fn count_stored(&self, counter: Arc<AtomicU64>) {
+        let _ = self.state.counter.set(counter);
+    }
+
     /// Where these chunks can be found now, as far as the index knows: for references whose containers are gone.
     pub fn relocate(&self, keys: &[Fingerprint], found: &mut [Option<ContainerId>]) -> Result<()> {
         let mut locations = vec![None; keys.len()];
@@ -88,6 +94,9 @@ pub struct SessionState {
     newer: Mutex<HashSet<ContainerId>>,
     pending: Mutex<HashMap<Fingerprint, ContainerId>>,
     told: Mutex<HashSet<ContainerId>>,
+    /// In a dry run: what would be stored by now, by the first eight bytes of its fingerprint.
+    imagined: Mutex<HashSet<u64>>,
+    counter: OnceLock<Arc<AtomicU64>>,
     _pin: Option<Pin>,
 }
 
@@ -105,6 +114,8 @@ impl SessionState {
             newer: Mutex::default(),
             pending: Mutex::default(),
             told: Mutex::default(),
+            imagined: Mutex::default(),
+            counter: OnceLock::new(),
             _pin: pin,
         }
     }
@@ -164,7 +175,31 @@ impl SessionState {
     }
 
     pub(crate) fn pending(&self, fingerprint: &Fingerprint) -> Option<ContainerId> {
-        self.pending.lock().get(fingerprint).copied()
+        let pending = self.pending.lock().get(fingerprint).copied();
+        pending.or_else(|| self.imagined(fingerprint))
+    }
+
+    pub(crate) fn stored(&self, bytes: u64) {
+        if let Some(counter) = self.counter.get() {
+            counter.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    fn imagined(&self, fingerprint: &Fingerprint) -> Option<ContainerId> {
+        if !self.options().dry_run {
+            return None;
+        }
+        let known = self.imagined.lock().contains(&fingerprint.prefix());
+        known.then_some(ContainerId(0))
+    }
+
+    /// Takes note of a container that would be stored now.
+    pub(crate) fn imagine(&self, table: &Table) {
+        let (mut imagined, mut pending) = (self.imagined.lock(), self.pending.lock());
+        for (fingerprint, _) in &table.chunks {
+            imagined.insert(fingerprint.prefix());
+            pending.remove(fingerprint);
+        }
     }
 
     /// Whether this very session has stored the chunk.

@@ -378,13 +378,21 @@ fn store_container(
     whole: Finished,
     stored: &Mutex<(u64, u64)>,
 ) -> Result<()> {
-    session.objects().put_if_absent(
-        &container::object_name(whole.id),
-        &[&whole.bytes, &whole.tail],
-    )?;
+    let dry_run = session.options().dry_run;
+    if !dry_run {
+        let name = container::object_name(whole.id);
+        let parts: [&[u8]; 2] = [&whole.bytes, &whole.tail];
+        session.objects().put_if_absent(&name, &parts)?;
+    }
+    let bytes = (whole.bytes.len() + whole.tail.len()) as u64;
+    session.stored(bytes);
     let mut sums = stored.lock();
-    sums.0 += (whole.bytes.len() + whole.tail.len()) as u64;
+    sums.0 += bytes;
     sums.1 += 1;
     drop(sums);
+    if dry_run {
+        session.imagine(&whole.table);
+        return Ok(());
+    }
     session.tell_index(whole.id, &whole.table)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
@@ -284,6 +285,8 @@ impl<'a> Finisher<'a> {
             self.budget.free(budget_bytes);
         }
         Progress::add(&self.progress.bytes_moved, batch.bytes as u64);
+        let new_bytes = self.writer.stats().new_bytes + self.metadata.new_bytes();
+        self.progress.bytes_new.store(new_bytes, Relaxed);
         self.summary.bytes_read += batch.bytes as u64;
         let mut refs = refs.into_iter();
         batch

@@ -116,6 +116,11 @@ impl MetadataStream {
         Ok(())
     }
 
+    /// Bytes of new chunks so far, before compression.
+    pub fn new_bytes(&self) -> u64 {
+        self.writer.stats().new_bytes
+    }
+
     /// Everything durable; where the leaves are.
     pub fn finish(mut self) -> Result<(Table, WriteStats)> {
         if let Some(leaf) = self.cutter.finish() {

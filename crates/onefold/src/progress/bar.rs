@@ -109,7 +109,7 @@ fn line(state: &State, progress: &Progress) -> String {
     };
     line += &match state.doing {
         Doing::Backup => format!(
-            "  read {}/s  new {}/s",
+            "  read {}/s  stored {}/s",
             human::bytes(state.moved_per_s),
             human::bytes(state.stored_per_s)
         ),

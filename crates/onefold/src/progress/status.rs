@@ -20,7 +20,7 @@ pub struct State {
     pub totals: Option<(u64, u64)>,
     /// Bytes read (backup) or written (restore) per second.
     pub moved_per_s: u64,
-    /// Bytes of new chunks per second, before compression.
+    /// Bytes of containers stored per second.
     pub stored_per_s: u64,
 }
 
@@ -69,12 +69,17 @@ pub fn json(state: &State, progress: &Progress) -> Value {
             status["files_done"] = json!(files);
             status["bytes_done"] = json!(bytes);
             status["bytes_read"] = json!(progress.bytes_moved.load(Relaxed));
+            status["bytes_read_per_second"] = json!(state.moved_per_s);
+            status["bytes_new"] = json!(progress.bytes_new.load(Relaxed));
+            status["bytes_stored"] = json!(progress.bytes_stored.load(Relaxed));
+            status["bytes_stored_per_second"] = json!(state.stored_per_s);
             status["error_count"] = json!(progress.errors.load(Relaxed));
             status["current_files"] = json!([paths::json(&progress.current.lock())]);
         }
         Doing::Restore => {
             status["files_restored"] = json!(files);
             status["bytes_restored"] = json!(bytes);
+            status["bytes_restored_per_second"] = json!(state.moved_per_s);
         }
     }
     status

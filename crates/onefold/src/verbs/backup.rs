@@ -5,16 +5,16 @@ mod summary;
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use onefold_backup::backup::{self, Input, Options, Outcome, Parent};
+use onefold_backup::backup::{self, Input, Options, Parent};
 use onefold_backup::exclude::Excludes;
 use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Kind, Time};
 use onefold_store::{Repository, Secret};
+use sources::Feed;
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
@@ -90,6 +90,10 @@ pub struct Args {
     #[arg(long)]
     pub skip_if_unchanged: bool,
 
+    /// Only say what would be stored: nothing is
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
     /// Do not count the files first: no percentage, no time left
     #[arg(long)]
     pub no_scan: bool,
@@ -149,7 +153,7 @@ pub struct LeaveOut {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
-    let (input, child) = sources::input(args)?;
+    let (input, mut command) = sources::input(args)?;
     let (excludes, words) = sources::excludes(&args.leave_out, &input, &place, out)?;
     let repository = open(args, global, &place, out)?;
     let options = options(args, global, &repository, excludes, words)?;
@@ -160,14 +164,15 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             if !args.no_scan && (out.bar || out.json) {
                 start_scan(scope, &input, &options, &meter.expected, &ended);
             }
-            let done = backup::run(&repository, input, &options, &meter.progress, &meter);
+            let ended_well = || command.as_mut().map_or(Ok(()), Feed::ended_well);
+            let progress = &meter.progress;
+            let done = backup::run_if(&repository, input, &options, progress, &meter, ended_well);
             ended.store(true, Relaxed);
             done
         })
     });
     let outcome = done?;
-    end_command(child, &repository, &outcome)?;
-    summary::print(&outcome, meter.elapsed(), global, out)?;
+    summary::print(&outcome, meter.elapsed(), args.dry_run, global, out)?;
     Ok(if outcome.snapshot.summary.errors > 0 {
         Exit::Incomplete
     } else {
@@ -179,7 +184,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Repository> {
     let activity = "a backup";
     if repository::exists(place)? {
-        return repository::open_at(global, place, activity);
+        return repository::open_at(global, place, activity, args.dry_run);
+    }
+    if args.dry_run {
+        return Err(Error::NoRepository(place.display().to_string()));
     }
     let is_wanted =
         args.init || (repository::on_terminal() && !args.stdin && repository::offer(place)?);
@@ -263,23 +271,4 @@ fn start_scan<'scope, 'env>(
         }
         expected.known.store(true, Relaxed);
     });
-}
-
-/// Waits for the command whose output was stored; if it failed, half an output is no backup, and the snapshot goes.
-fn end_command(child: Option<Child>, repository: &Repository, outcome: &Outcome) -> Result<()> {
-    let Some(mut child) = child else {
-        return Ok(());
-    };
-    let status = child
-        .wait()
-        .map_err(|e| Error::io("wait for the command", e))?;
-    if status.success() {
-        return Ok(());
-    }
-    if let Some(id) = &outcome.id {
-        repository.remove_root(id)?;
-    }
-    Err(Error::Failed(format!(
-        "the command ended with {status}: no snapshot was made"
-    )))
 }

@@ -1,8 +1,11 @@
 //! JSON lines parse, and have restic's fields, so that front ends port.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use crate::rig::Rig;
+use crate::rig::{Random, Rig};
 
 #[track_caller]
 fn has(value: &Value, fields: &[&str]) {
@@ -250,4 +253,40 @@ fn quiet_says_nothing() {
         let ran = rig.run(args).ends(0);
         assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""), "{args:?}");
     }
+}
+
+#[test]
+fn a_status_tells_what_is_read_and_what_is_stored() {
+    let rig = Rig::open();
+    let mut child = rig
+        .command(["backup", "--stdin", "--json"])
+        .env("ONEFOLD_PROGRESS_FPS", "60")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stream = child.stdin.take().expect("a pipe");
+    // Half of it compresses away.
+    let mut data = Random(9).bytes(24 << 20);
+    data.resize(48 << 20, 7);
+    stream.write_all(&data).expect("written");
+    // The stream goes on until a container is stored and said to be.
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut all =
+        lines.map(|line| -> Value { serde_json::from_str(&line.expect("a line")).expect("JSON") });
+    let stored = |line: &Value| line["bytes_stored"].as_u64().unwrap_or(0);
+    let status = all.find(|line| stored(line) > 0).expect("a status");
+    for field in [
+        "bytes_read",
+        "bytes_new",
+        "bytes_read_per_second",
+        "bytes_stored_per_second",
+    ] {
+        assert!(status[field].as_u64().expect("a number") > 0, "{status}");
+    }
+    drop(stream);
+    let summary = all.last().expect("a summary");
+    assert!(child.wait().expect("ends").success());
+    let packed = summary["data_added_packed"].as_u64().expect("a number");
+    assert!(stored(&status) <= packed && packed < 26 << 20, "{summary}");
 }

@@ -353,3 +353,92 @@ fn completions_and_pages_are_written() {
     rig.run(["man", "pages"]).ends(0);
     assert!(rig.path("pages/onefold.1").exists() && rig.path("pages/onefold-backup.1").exists());
 }
+
+#[test]
+fn a_dry_run_says_what_would_be_stored_and_stores_nothing() {
+    let rig = Rig::open();
+    rig.write("s/a", &crate::rig::Random(3).bytes(3_000_000));
+    rig.write("s/same", &std::fs::read(rig.path("s/a")).expect("a file"));
+    let before = files(&rig.repo());
+    let dry = rig
+        .run(["backup", "s", "--dry-run", "--json"])
+        .ends(0)
+        .last();
+    let text = rig.run(["backup", "s", "-n"]).ends(0).out;
+    assert!(text.contains("nothing was stored"), "{text}");
+    let left = |files: crate::rig::Files| -> Vec<_> {
+        let is_kept = |name: &std::path::PathBuf| !name.starts_with("index");
+        files
+            .into_iter()
+            .filter(|(name, _)| is_kept(name))
+            .collect()
+    };
+    assert_eq!(left(files(&rig.repo())), left(before));
+    assert!(rig.snapshots().is_empty());
+    let real = rig.run(["backup", "s", "--json"]).ends(0).last();
+    assert_eq!(dry["dry_run"], true);
+    assert!(dry["snapshot_id"].is_null() && real["dry_run"].is_null());
+    for field in [
+        "files_new",
+        "data_blobs",
+        "data_added",
+        "total_bytes_processed",
+    ] {
+        assert_eq!(dry[field], real[field], "{field}");
+    }
+    let stored = |value: &serde_json::Value| value["data_added_packed"].as_u64().expect("a number");
+    assert!(stored(&dry).abs_diff(stored(&real)) < 100, "{dry}\n{real}");
+    // Afterwards nothing is new.
+    let again = rig
+        .run(["backup", "s", "-n", "-f", "--json"])
+        .ends(0)
+        .last();
+    assert_eq!(again["data_blobs"], 0);
+    Rig::empty().run(["backup", ".", "--init", "-n"]).ends(10);
+}
+
+#[test]
+fn a_command_that_fails_makes_no_snapshot_at_any_moment() {
+    let rig = Rig::open();
+    let ran = rig
+        .run([
+            "backup",
+            "--stdin-from-command",
+            "--",
+            "sh",
+            "-c",
+            "echo half; exit 7",
+        ])
+        .ends(1);
+    assert!(ran.err.contains("exit status: 7"), "{}", ran.err);
+    rig.run(["backup", "--stdin-from-command", "--", "no-such-program"])
+        .ends(1);
+    rig.run(["backup", "--stdin-from-command"]).ends(2);
+    rig.run([
+        "backup",
+        "--stdin-from-command",
+        "--",
+        "sh",
+        "-c",
+        "kill -9 $$",
+    ])
+    .ends(1);
+    assert!(rig.snapshots().is_empty());
+    // A long output of a command that ends well.
+    rig.run([
+        "backup",
+        "--stdin-from-command",
+        "--stdin-filename",
+        "zeros",
+        "--",
+        "head",
+        "-c",
+        "5000000",
+        "/dev/zero",
+    ])
+    .ends(0);
+    assert_eq!(
+        rig.run(["dump", "latest", "zeros"]).ends(0).out.len(),
+        5_000_000
+    );
+}

@@ -17,18 +17,41 @@ use crate::out::Out;
 use crate::password::PASSWORD_ENV;
 use crate::paths;
 
+/// A command whose output is backed up. It ends with the backup.
+pub struct Feed {
+    child: Child,
+    words: String,
+}
+
+impl Feed {
+    /// Waits for its end; half an output is no backup.
+    pub fn ended_well(&mut self) -> onefold_backup::Result<()> {
+        let why = match self.child.wait() {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => format!("the command \"{}\" ended with {status}", self.words),
+            Err(error) => format!("wait for the command \"{}\": {error}", self.words),
+        };
+        Err(onefold_backup::Error::HalfInput(why))
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        // After its end, both do nothing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// The sources, and the command that feeds them if there is one.
-pub fn input(args: &Args) -> Result<(Input, Option<Child>)> {
+pub fn input(args: &Args) -> Result<(Input, Option<Feed>)> {
     let name = || paths::inside(&args.stdin_filename);
     if args.stdin_from_command {
-        let (mut child, out) = start(&args.paths)?;
-        return match name().is_empty() {
-            true => {
-                let _ = child.kill();
-                Err(Error::Usage("--stdin-filename is empty".into()))
-            }
-            false => Ok((Input::Stream(out, name()), Some(child))),
-        };
+        if name().is_empty() {
+            return Err(Error::Usage("--stdin-filename is empty".into()));
+        }
+        let (feed, out) = start(&args.paths)?;
+        return Ok((Input::Stream(out, name()), Some(feed)));
     }
     if args.stdin {
         if !args.paths.is_empty() {
@@ -59,7 +82,7 @@ pub fn input(args: &Args) -> Result<(Input, Option<Child>)> {
     Ok((Input::Paths(sources), None))
 }
 
-fn start(command: &[OsString]) -> Result<(Child, OwnedFd)> {
+fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
     let [program, args @ ..] = command else {
         return Err(Error::Usage("--stdin-from-command needs a command: onefold backup --stdin-from-command -- pg_dump …".into()));
     };
@@ -74,7 +97,8 @@ fn start(command: &[OsString]) -> Result<(Child, OwnedFd)> {
         .stdout
         .take()
         .ok_or_else(|| Error::Failed("the command has no output".into()))?;
-    Ok((child, out.into()))
+    let words = program.to_string_lossy().into_owned();
+    Ok((Feed { child, words }, out.into()))
 }
 
 fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {

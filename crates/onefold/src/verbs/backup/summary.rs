@@ -12,18 +12,27 @@ use crate::json::SnapshotSummary;
 use crate::out::Out;
 use crate::select::short;
 
-pub fn print(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> Result<()> {
+pub fn print(
+    outcome: &Outcome,
+    elapsed: Duration,
+    dry_run: bool,
+    global: &Global,
+    out: &Out,
+) -> Result<()> {
     if out.json {
-        as_json(outcome, elapsed, out)
+        as_json(outcome, elapsed, dry_run, out)
     } else {
-        as_text(outcome, elapsed, global, out)
+        as_text(outcome, elapsed, dry_run, global, out)
     }
 }
 
-fn as_json(outcome: &Outcome, elapsed: Duration, out: &Out) -> Result<()> {
+fn as_json(outcome: &Outcome, elapsed: Duration, dry_run: bool, out: &Out) -> Result<()> {
     let summary = &outcome.snapshot.summary;
     let mut value = json!(SnapshotSummary::from(summary));
     value["message_type"] = json!("summary");
+    if dry_run {
+        value["dry_run"] = json!(true);
+    }
     value["total_duration"] = json!(elapsed.as_secs_f64());
     value["bytes_read"] = json!(summary.bytes_read);
     value["error_count"] = json!(summary.errors);
@@ -33,7 +42,13 @@ fn as_json(outcome: &Outcome, elapsed: Duration, out: &Out) -> Result<()> {
     out.json(&value)
 }
 
-fn as_text(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> Result<()> {
+fn as_text(
+    outcome: &Outcome,
+    elapsed: Duration,
+    dry_run: bool,
+    global: &Global,
+    out: &Out,
+) -> Result<()> {
     let s = &outcome.snapshot.summary;
     let secs = elapsed.as_secs_f64().max(1e-9);
     let rate = bytes((s.total_bytes_processed as f64 / secs) as u64);
@@ -56,9 +71,14 @@ fn as_text(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> 
         count(s.dirs_unmodified)
     ))?;
     out.say(format_args!(
-        "new        {} in {}, stored as {} (compressed {})",
+        "new        {} in {}, {} {} (compressed {})",
         bytes(s.data_added),
         many(s.data_chunks + s.tree_chunks, "chunk"),
+        if dry_run {
+            "would be stored as"
+        } else {
+            "stored as"
+        },
         bytes(s.data_added_packed),
         human::ratio(s.data_added, s.data_added_packed)
     ))?;
@@ -77,6 +97,7 @@ fn as_text(outcome: &Outcome, elapsed: Duration, global: &Global, out: &Out) -> 
         ));
     }
     match &outcome.id {
+        None if dry_run => out.say("dry run: nothing was stored and no snapshot was made"),
         None => out.say("nothing has changed: no snapshot was made"),
         Some(id) => {
             out.say(format_args!("snapshot   {} saved", short(id)))?;
