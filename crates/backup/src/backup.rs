@@ -21,6 +21,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use onefold_chunk::Chunker;
+use onefold_chunk::tar::Tar;
+pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, Session, SessionKind, StreamKind};
 
 use crate::exclude::Excludes;
@@ -85,6 +88,8 @@ pub struct Options {
     pub ignore_ctime: bool,
     /// A new inode number alone does not make a file changed.
     pub ignore_inode: bool,
+    /// Which streams are cut as a tar, at their members; `None`: none.
+    pub tars: Option<Tars>,
     /// Make no new snapshot where nothing changed.
     pub skip_if_unchanged: bool,
     /// The snapshot's tags.
@@ -118,6 +123,7 @@ impl Default for Options {
             force_reread: false,
             ignore_ctime: false,
             ignore_inode: false,
+            tars: Some(Tars::Magic),
             skip_if_unchanged: false,
             tags: Vec::new(),
             host: String::new(),
@@ -328,7 +334,24 @@ fn write(
         links: HashMap::new(),
     };
     let done = std::thread::scope(|scope| {
-        start_readers(scope, repository, options, (&buffers, progress), &jobs)?;
+        let tars = match &input {
+            Input::Paths(_) => None,
+            Input::Stream(..) => options.tars,
+        };
+        let chunker = || -> Result<Box<dyn Chunker>> {
+            let chunker = repository.chunker()?;
+            Ok(match tars {
+                Some(tars) => Box::new(Tar::new(chunker, tars)),
+                None => chunker,
+            })
+        };
+        start_readers(
+            scope,
+            repository,
+            options,
+            (&buffers, progress),
+            (&jobs, &chunker),
+        )?;
         drop(jobs);
         match input {
             Input::Paths(_) => {
@@ -393,12 +416,15 @@ fn open_parent(
         .ok()
 }
 
+/// Makes a chunker for a thread.
+type NewChunker<'a> = dyn Fn() -> Result<Box<dyn Chunker>> + 'a;
+
 fn start_readers<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     repository: &Repository,
     options: &Options,
     (buffers, progress): (&'env Buffers, &'env Progress),
-    jobs: &Receiver<Work>,
+    (jobs, chunker): (&Receiver<Work>, &NewChunker<'_>),
 ) -> Result<()> {
     let (hash, segments) = unbounded();
     for _ in 0..options.hashers.max(1) {
@@ -407,7 +433,7 @@ fn start_readers<'scope, 'env>(
     }
     for _ in 0..options.readers.max(1) {
         let reader = Reader {
-            chunker: repository.chunker()?,
+            chunker: chunker()?,
             fingerprinter: repository.fingerprinter(),
             buffers,
             progress,

@@ -16,6 +16,7 @@ pub mod seqcdc;
 pub mod sieve;
 mod simd;
 mod stream;
+pub mod tar;
 pub mod tttd;
 pub mod whole_file;
 

@@ -6,6 +6,7 @@ mod sieve;
 mod signatures;
 mod simd;
 mod stream;
+mod tar;
 
 use onefold_chunk::Chunker;
 

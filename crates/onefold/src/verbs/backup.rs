@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use onefold_backup::backup::{self, Input, Options, Parent};
+use onefold_backup::backup::{self, Input, Options, Parent, Tars};
 use onefold_backup::exclude::Excludes;
 use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
@@ -54,6 +54,15 @@ pub struct Args {
     /// Name of that file in the snapshot
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     pub stdin_filename: OsString,
+
+    /// Take the stream for a tar even if it is of a kind that does not say so: cut at its members, so that files stored already are found in it. Without
+    /// this, streams that begin as a POSIX or GNU tar are
+    #[arg(long)]
+    pub tar_aware: bool,
+
+    /// Take no stream for a tar
+    #[arg(long, conflicts_with = "tar_aware")]
+    pub no_tar_aware: bool,
 
     #[command(flatten)]
     pub leave_out: LeaveOut,
@@ -226,6 +235,11 @@ fn options(
         force_reread: args.force,
         ignore_ctime: args.ignore_ctime,
         ignore_inode: args.ignore_inode,
+        tars: match (args.tar_aware, args.no_tar_aware) {
+            (true, _) => Some(Tars::Checksum),
+            (_, true) => None,
+            _ => defaults.tars,
+        },
         skip_if_unchanged: args.skip_if_unchanged,
         tags: args.tag.iter().flat_map(|list| tag_list(list)).collect(),
         host: args.host.clone().unwrap_or_else(machine::host),

@@ -11,5 +11,6 @@ mod kill;
 mod rig;
 mod signals;
 mod story;
+mod tar;
 mod terminal;
 mod together;

@@ -1,0 +1,97 @@
+//! One header block of a tar: what kind of member follows, and how long it is.
+
+use super::{BLOCK, Tars};
+
+/// What follows a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follows {
+    /// Content of a file, of this length unless a pax record says otherwise.
+    Content(u64),
+    /// The same, behind further blocks that tell where its holes are.
+    SparseMap(u64),
+    /// The records of a pax header for the next member.
+    PaxRecords(u64),
+    /// Other data about members: long names, global records, lists of folders.
+    About(u64),
+    /// Nothing.
+    Nothing,
+}
+
+/// Reads a block where a header is expected; `None` if it is neither a header nor zeros, as at the end of an archive.
+pub fn read(block: &[u8; BLOCK]) -> Option<Follows> {
+    if block.iter().all(|byte| *byte == 0) {
+        return Some(Follows::Nothing);
+    }
+    if !has_right_checksum(block) {
+        return None;
+    }
+    let size = number(&block[124..136])?;
+    Some(match block[156] {
+        // Links, devices, folders, pipes and labels have no content, whatever their size says.
+        b'1'..=b'6' | b'V' => Follows::Nothing,
+        b'x' | b'X' => Follows::PaxRecords(size),
+        b'g' | b'L' | b'K' | b'N' | b'D' => Follows::About(size),
+        b'S' if block[482] != 0 => Follows::SparseMap(size),
+        _ => Follows::Content(size),
+    })
+}
+
+/// Whether a stream that begins with this block is taken for a tar.
+pub fn begins(block: &[u8; BLOCK], tars: Tars) -> bool {
+    let has_magic = &block[257..262] == b"ustar" && matches!(block[262], 0 | b' ');
+    has_right_checksum(block) && (has_magic || tars == Tars::Checksum)
+}
+
+/// The sum of all bytes, those of the checksum itself counted as spaces. Some old programs added signed bytes.
+fn has_right_checksum(block: &[u8; BLOCK]) -> bool {
+    let Some(expected) = number(&block[148..156]) else {
+        return false;
+    };
+    let (before, after) = (&block[..148], &block[156..]);
+    let bytes = || before.iter().chain(after);
+    let spaces = 8 * i64::from(b' ');
+    let unsigned: i64 = bytes().map(|byte| i64::from(*byte)).sum();
+    let signed: i64 = bytes().map(|byte| i64::from(*byte as i8)).sum();
+    i64::try_from(expected).is_ok_and(|sum| sum == spaces + unsigned || sum == spaces + signed)
+}
+
+/// A number in octal digits between spaces and zeros, or in base 256 where the first bit is set.
+fn number(field: &[u8]) -> Option<u64> {
+    if field[0] & 0x80 != 0 {
+        let mut bytes = field[1..].iter();
+        // Negative numbers begin with another byte.
+        let number = bytes.try_fold(0u64, |number, byte| {
+            Some(number.checked_mul(256)? | u64::from(*byte))
+        });
+        return number.filter(|_| field[0] == 0x80);
+    }
+    let mut digits = field
+        .iter()
+        .skip_while(|byte| **byte == b' ')
+        .take_while(|byte| !matches!(**byte, 0 | b' '));
+    digits.try_fold(0u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 8)?;
+        number.checked_mul(8)?.checked_add(u64::from(digit))
+    })
+}
+
+/// The `size` that pax records give, if they do: the last of several. A record is `LENGTH KEY=VALUE\n`, its length counting all of it.
+pub fn pax_size(mut records: &[u8]) -> Option<u64> {
+    let mut size = None;
+    while let Some((length, _)) = split_at_byte(records, b' ') {
+        let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
+        let record = records.get(..length)?;
+        let (_, pair) = split_at_byte(record, b' ')?;
+        if let Some(value) = pair.strip_prefix(b"size=") {
+            let digits = value.strip_suffix(b"\n")?;
+            size = std::str::from_utf8(digits).ok()?.parse().ok();
+        }
+        records = &records[length..];
+    }
+    size
+}
+
+fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|found| *found == byte)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}

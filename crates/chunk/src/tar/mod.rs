@@ -1,0 +1,149 @@
+//! Tar streams cut at their members: an archive of files that are stored already, or of last week's files, is found again piece by piece.
+//!
+//! [`Tar`] wraps another chunker. The content of every member is cut as that chunker cuts a stream of its own, from the member's first byte to its last, so
+//! the chunks are those of the file itself. What lies between contents (the zeros that fill up a member's last block, headers, long names, pax
+//! records, members without content) stands apart: one chunk from content to content as a rule, which is the same in the next archive if the
+//! files on both sides are.
+//!
+//! ```text
+//! ┌ header ┬ pax records ┬ header ┐┌ content ··· ┐┌ padding ┬ header ┐┌ content ·
+//!   └── one chunk (inner where long) ┘ └ inner's ┘  └── one chunk ──┘
+//! ```
+//!
+//! Understood are v7, ustar, pax and GNU headers, sizes in octal and in base 256, pax `size` records, GNU long names, and archives one behind the other. Old
+//! GNU sparse members and unknown types are taken as content of their size. Nothing here is trusted: where a header is expected and its
+//! checksum does not hold, all that follows is cut by the wrapped chunker as if there were no tar; the worst that a malformed or
+//! hostile archive can do is to have its cuts placed badly.
+//!
+//! **Downside.** A header costs a chunk of at least 512 bytes, so an archive of tiny files has about twice the chunks of the files themselves.
+
+mod header;
+mod walk;
+
+use crate::{Chunker, Limits};
+
+use walk::{At, Walk};
+
+/// Bytes of a block of a tar: headers are one, contents are filled up to the next.
+pub const BLOCK: usize = 512;
+
+/// Which streams are taken for a tar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tars {
+    /// Those whose first header says so: its magic is that of POSIX or GNU.
+    Magic,
+    /// Those whose first header has a right checksum: older ones, too.
+    Checksum,
+}
+
+/// Cuts a tar stream at its members, and other streams as `C` does. See the module.
+///
+/// It stands for one stream: its cuts depend on the chunks before.
+///
+/// ```
+/// use onefold_chunk::{ChunkStream, sieve::Sieve, tar::{Tar, Tars}};
+///
+/// # let mut header = [0; 512];
+/// # header[124..136].copy_from_slice(b"00000000005\0"); // size: 5 bytes
+/// # header[257..263].copy_from_slice(b"ustar\0");
+/// # let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
+/// # header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+/// # header[155] = b' ';
+/// let mut archive = header.to_vec(); // of a file of five bytes
+/// archive.extend(b"hello");
+/// archive.extend([0; 507 + 1024]);
+///
+/// let mut chunks = Vec::new();
+/// let mut stream = ChunkStream::new(Tar::new(Sieve::new(8192), Tars::Magic));
+/// stream.feed(&archive, |chunk| chunks.push(chunk.to_vec()));
+/// stream.finish(|chunk| chunks.push(chunk.to_vec()));
+/// assert_eq!(chunks[1], b"hello");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tar<C> {
+    inner: C,
+    walk: Walk,
+}
+
+impl<C: Chunker> Tar<C> {
+    /// For a stream of which nothing has come yet.
+    pub fn new(inner: C, tars: Tars) -> Self {
+        Self {
+            inner,
+            walk: Walk::new(tars),
+        }
+    }
+
+    /// The length of the chunk of what is no content, which `data` begins with.
+    fn cut_between(&mut self, data: &[u8]) -> usize {
+        let data = &data[..data.len().min(self.inner.limits().max)];
+        let mut ahead = self.walk.clone();
+        let run = ahead.advance(data);
+        let length = self.inner.cut(&data[..run]);
+        if length == run {
+            self.walk = ahead;
+        } else {
+            self.walk.advance(&data[..length]);
+        }
+        length
+    }
+}
+
+impl<C: Chunker> Chunker for Tar<C> {
+    /// Those of the wrapped chunker, but any chunk may be short.
+    fn limits(&self) -> Limits {
+        Limits {
+            min: 1,
+            ..self.inner.limits()
+        }
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        loop {
+            let length = match self.walk.at() {
+                At::Between => self.cut_between(data),
+                At::Content(left) => {
+                    let length = self.inner.cut(content(data, left));
+                    self.walk.skip_content(length as u64);
+                    length
+                }
+                At::Lost => self.inner.cut(data),
+            };
+            // Nothing lies between where the walk is lost at once: then it is told so now.
+            if length > 0 || data.is_empty() {
+                return length;
+            }
+        }
+    }
+
+    fn cuts(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
+        let max = self.limits().max;
+        let mut at = 0;
+        while at < data.len() && (ends || data.len() - at >= max) {
+            let rest = &data[at..];
+            at += match self.walk.at() {
+                At::Between => {
+                    let length = self.cut_between(rest);
+                    if length > 0 {
+                        chunk(length);
+                    }
+                    length
+                }
+                At::Content(left) => {
+                    let part = content(rest, left);
+                    let is_whole = part.len() as u64 == left;
+                    let covered = self.inner.cuts(part, ends || is_whole, chunk);
+                    self.walk.skip_content(covered as u64);
+                    covered
+                }
+                At::Lost => self.inner.cuts(rest, ends, chunk),
+            };
+        }
+        at
+    }
+}
+
+/// What of `data` belongs to a content of which `left` bytes are to come.
+fn content(data: &[u8], left: u64) -> &[u8] {
+    &data[..data.len().min(usize::try_from(left).unwrap_or(usize::MAX))]
+}

@@ -1,0 +1,173 @@
+//! Where in a tar a stream is: the headers are read as they pass, in pieces of any size.
+
+use super::header::{self, Follows};
+use super::{BLOCK, Tars};
+
+/// Pax records of more bytes than this are not looked at; the size in the header counts then.
+const PAX_BYTES_MAX: u64 = 64 << 10;
+
+/// Where a stream is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// Between contents.
+    Between,
+    /// In a content of which so many bytes, at least one, are to come.
+    Content(u64),
+    /// Behind something that is no tar.
+    Lost,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// The first header of the stream.
+    First(Tars),
+    /// A header, or zeros at the end of an archive.
+    Header,
+    /// A block of a sparse map, before content of this length.
+    SparseMap(u64),
+    /// Pax records: this many bytes, then zeros to the next block.
+    PaxRecords(u64),
+    /// Bytes up to the next header.
+    Skip(u64),
+    /// A content: bytes to come, and zeros behind them.
+    Content(u64, u64),
+    Lost,
+}
+
+/// A place in a tar.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    part: Part,
+    /// What came of a header or of pax records.
+    seen: Vec<u8>,
+    /// What pax records say of the next member's size.
+    size: Option<u64>,
+}
+
+impl Walk {
+    /// Before the first byte.
+    pub fn new(tars: Tars) -> Self {
+        Self {
+            part: Part::First(tars),
+            seen: Vec::new(),
+            size: None,
+        }
+    }
+
+    pub fn at(&self) -> At {
+        match self.part {
+            Part::Content(left, _) => At::Content(left),
+            Part::Lost => At::Lost,
+            _ => At::Between,
+        }
+    }
+
+    /// Goes on by `length` bytes of the content that it is in.
+    pub fn skip_content(&mut self, length: u64) {
+        if let Part::Content(left, zeros) = self.part {
+            self.part = match left.saturating_sub(length) {
+                0 => skip(zeros),
+                left => Part::Content(left, zeros),
+            };
+        }
+    }
+
+    /// Goes on to where a content or something else than a tar begins, or to the end of `data`. Gives how many bytes that are.
+    ///
+    /// What is no header is not gone over, unless it came in several pieces: those before the last are gone over then.
+    pub fn advance(&mut self, data: &[u8]) -> usize {
+        let mut at = 0;
+        while at < data.len() && self.at() == At::Between {
+            at += self.step(&data[at..]);
+        }
+        at
+    }
+
+    fn step(&mut self, data: &[u8]) -> usize {
+        match self.part {
+            Part::Skip(left) => {
+                let length = shorter(data, left);
+                self.part = skip(left - length as u64);
+                length
+            }
+            Part::PaxRecords(bytes) => self.pax_records(data, bytes),
+            _ => self.block(data),
+        }
+    }
+
+    fn pax_records(&mut self, data: &[u8], bytes: u64) -> usize {
+        let left = bytes - self.seen.len() as u64;
+        let length = shorter(data, left);
+        self.seen.extend_from_slice(&data[..length]);
+        if length as u64 == left {
+            self.size = header::pax_size(&self.seen);
+            self.seen.clear();
+            self.part = skip(padding(bytes));
+        }
+        length
+    }
+
+    fn block(&mut self, data: &[u8]) -> usize {
+        let length = shorter(data, (BLOCK - self.seen.len()) as u64);
+        self.seen.extend_from_slice(&data[..length]);
+        let Ok(block) = <[u8; BLOCK]>::try_from(&self.seen[..]) else {
+            return length;
+        };
+        self.seen.clear();
+        let follows = match self.part {
+            Part::First(tars) if !header::begins(&block, tars) => None,
+            Part::SparseMap(size) if block[504] != 0 => Some(Follows::SparseMap(size)),
+            Part::SparseMap(size) => Some(Follows::Content(size)),
+            _ => header::read(&block),
+        };
+        let Some(follows) = follows else {
+            self.part = Part::Lost;
+            return 0;
+        };
+        self.part = self.part_of(follows);
+        length
+    }
+
+    fn part_of(&mut self, follows: Follows) -> Part {
+        match follows {
+            Follows::PaxRecords(bytes) if (1..=PAX_BYTES_MAX).contains(&bytes) => {
+                Part::PaxRecords(bytes)
+            }
+            Follows::PaxRecords(bytes) | Follows::About(bytes) => {
+                match bytes.checked_add(padding(bytes)) {
+                    Some(all) => skip(all),
+                    None => Part::Lost,
+                }
+            }
+            Follows::SparseMap(size) => Part::SparseMap(size),
+            Follows::Content(size) => {
+                let size = self.size.take().unwrap_or(size);
+                match size {
+                    0 => Part::Header,
+                    _ => Part::Content(size, padding(size)),
+                }
+            }
+            Follows::Nothing => {
+                self.size = None;
+                Part::Header
+            }
+        }
+    }
+}
+
+/// Zeros behind `bytes` up to the next block.
+fn padding(bytes: u64) -> u64 {
+    bytes.wrapping_neg() % BLOCK as u64
+}
+
+fn skip(bytes: u64) -> Part {
+    match bytes {
+        0 => Part::Header,
+        _ => Part::Skip(bytes),
+    }
+}
+
+fn shorter(data: &[u8], length: u64) -> usize {
+    data.len()
+        .min(usize::try_from(length).unwrap_or(usize::MAX))
+}
