@@ -11,10 +11,37 @@ pub struct Limits {
     pub max: usize,
 }
 
+/// What is known of a stream before it is cut.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Hints<'a> {
+    /// What follows the last dot of its file's name, in any case; `None`: it has no name, or no dot.
+    pub extension: Option<&'a [u8]>,
+    /// Its first bytes: some thousand, or all.
+    pub head: &'a [u8],
+}
+
+impl<'a> Hints<'a> {
+    /// For a file of this name that begins with `head`.
+    pub fn of(name: &'a [u8], head: &'a [u8]) -> Self {
+        let dot = name.iter().rposition(|byte| *byte == b'.');
+        // A dot in front hides a file and begins no extension.
+        let extension = dot.filter(|dot| *dot > 0).map(|dot| &name[dot + 1..]);
+        Self { extension, head }
+    }
+}
+
 /// Cuts a stream into chunks.
 pub trait Chunker: Send {
     /// The lengths this chunker promises.
     fn limits(&self) -> Limits;
+
+    /// A stream begins of which this is known. Chunkers that look at nothing but the bytes of a chunk need not be told.
+    fn begin(&mut self, _hints: &Hints<'_>) {}
+
+    /// Whether the chunks of the stream that began are worth compressing, as far as is known without trying.
+    fn is_compressible(&self) -> bool {
+        true
+    }
 
     /// The length of the chunk that starts at `data[0]`: `1..=data.len()`, or 0 if `data` is empty.
     ///
@@ -49,5 +76,13 @@ impl<C: Chunker + ?Sized> Chunker for Box<C> {
 
     fn cuts(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
         (**self).cuts(data, ends, chunk)
+    }
+
+    fn begin(&mut self, hints: &Hints<'_>) {
+        (**self).begin(hints);
+    }
+
+    fn is_compressible(&self) -> bool {
+        (**self).is_compressible()
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod ae;
 mod chunker;
+pub mod context;
 pub mod fastcdc;
 mod fingerprint;
 pub mod fixed;
@@ -20,7 +21,7 @@ pub mod tar;
 pub mod tttd;
 pub mod whole_file;
 
-pub use chunker::{Chunker, Limits};
+pub use chunker::{Chunker, Hints, Limits};
 pub use fingerprint::Fingerprint;
 pub use names::{UnknownChunker, by_name, names};
 pub use stream::ChunkStream;

@@ -1,8 +1,10 @@
 //! Chunkers by name.
 
+use std::sync::Arc;
+
 use crate::{
-    Chunker, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK, rabin::Rabin,
-    ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
+    Chunker, ae::Ae, context::Context, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK,
+    rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
 };
 
 /// What `whole-file` holds at once; longer files are cut at this.
@@ -34,10 +36,11 @@ pub fn names() -> &'static [&'static str] {
         "ae",
         "ram",
         "seqcdc",
+        "context",
     ]
 }
 
-/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` secret, and
+/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` (and of `context` where it uses that) secret, and
 /// the others disregard it. `whole-file` disregards the mean.
 pub fn by_name(
     name: &str,
@@ -60,6 +63,7 @@ pub fn by_name(
         "ae" => Ok(Box::new(Ae::new(mean))),
         "ram" => Ok(Box::new(Ram::new(mean))),
         "seqcdc" => Ok(Box::new(SeqCdc::new(mean))),
+        "context" => Ok(Box::new(Context::new(mean, key, Arc::default()))),
         "sieve" => Ok(match key {
             Some(key) => Box::new(Sieve::keyed(mean, key)),
             None => Box::new(Sieve::new(mean)),

@@ -20,7 +20,7 @@
 mod header;
 mod walk;
 
-use crate::{Chunker, Limits};
+use crate::{Chunker, Hints, Limits};
 
 use walk::{At, Walk};
 
@@ -38,7 +38,7 @@ pub enum Tars {
 
 /// Cuts a tar stream at its members, and other streams as `C` does. See the module.
 ///
-/// It stands for one stream: its cuts depend on the chunks before.
+/// It is in one stream at a time: its cuts depend on the chunks before, from [`Chunker::begin`] on.
 ///
 /// ```
 /// use onefold_chunk::{ChunkStream, sieve::Sieve, tar::{Tar, Tars}};
@@ -62,6 +62,7 @@ pub enum Tars {
 #[derive(Clone, Debug)]
 pub struct Tar<C> {
     inner: C,
+    tars: Tars,
     walk: Walk,
 }
 
@@ -70,6 +71,7 @@ impl<C: Chunker> Tar<C> {
     pub fn new(inner: C, tars: Tars) -> Self {
         Self {
             inner,
+            tars,
             walk: Walk::new(tars),
         }
     }
@@ -96,6 +98,15 @@ impl<C: Chunker> Chunker for Tar<C> {
             min: 1,
             ..self.inner.limits()
         }
+    }
+
+    fn begin(&mut self, hints: &Hints<'_>) {
+        self.walk = Walk::new(self.tars);
+        self.inner.begin(hints);
+    }
+
+    fn is_compressible(&self) -> bool {
+        self.inner.is_compressible()
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {

@@ -1,5 +1,6 @@
 //! Tests of the chunkers.
 
+mod context;
 mod every;
 mod fastcdc;
 mod sieve;
