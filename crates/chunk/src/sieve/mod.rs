@@ -59,6 +59,8 @@ use strong::Strong;
 const CANDIDATES: f64 = 16.0;
 /// Candidates after which a search ends: over twenty times what random data has, so that only crafted or very periodic data is touched by it.
 pub const CANDIDATES_MAX: usize = 512;
+/// Bytes that are scanned at a time where many chunks are cut at once: strong hashes are faster the more of them are computed together.
+const AHEAD: usize = 64 * 1024;
 /// Bytes that the strong hash sees. No chunk is shorter than twice this, so a window never reaches before its chunk.
 const WINDOW: usize = 32;
 /// `min` and `max` for chunks of `mean` bytes.
@@ -114,6 +116,7 @@ impl Sieve {
                 isa,
                 mask: ((1u32 << extra) - 1) as u8,
                 strong,
+                ahead: 0,
                 found: Found::new(),
                 hashes: Vec::new(),
             },
@@ -145,11 +148,13 @@ impl Chunker for Sieve {
 
     fn cut(&mut self, data: &[u8]) -> usize {
         self.search.restart();
+        self.scanner.ahead = 0;
         self.end(data, 0)
     }
 
     fn cuts(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
         self.search.restart();
+        self.scanner.ahead = AHEAD;
         let mut start = 0;
         while start < data.len() && (ends || data.len() - start >= self.limits.max) {
             let end = self.end(data, start);

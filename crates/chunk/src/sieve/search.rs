@@ -12,6 +12,8 @@ pub struct Scanner {
     /// Linear bits of the position before a candidate that are zero.
     pub mask: u8,
     pub strong: Strong,
+    /// Bytes to scan at least at a time.
+    pub ahead: usize,
     pub found: Found,
     pub hashes: Vec<u64>,
 }
@@ -35,8 +37,9 @@ impl Scanner {
         to: usize,
         candidates: &mut Vec<Candidate>,
     ) -> usize {
-        // Whole steps, if there is enough data. The last byte of a chunk is the position before its end.
-        let to = data.len().min(from + (to - from).next_multiple_of(STEP));
+        // Whole steps, and many, if there is enough data. The last byte of a chunk is the position before its end.
+        let ahead = to.max(from + self.ahead);
+        let to = data.len().min(from + (ahead - from).next_multiple_of(STEP));
         let area = Area {
             from: from - 1,
             to: to - 1,
