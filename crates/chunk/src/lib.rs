@@ -22,6 +22,6 @@ pub mod tttd;
 pub mod whole_file;
 
 pub use chunker::{Chunker, Hints, Limits};
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, fingerprints};
 pub use names::{UnknownChunker, by_name, names};
 pub use stream::ChunkStream;

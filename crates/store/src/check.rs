@@ -243,22 +243,14 @@ impl Check<'_> {
                     .for_each(|(fingerprint, _)| self.note_bad(opened, *fingerprint));
                 continue;
             };
-            let mut at = 0;
-            for (expected, len) in chunks {
-                let found = self
-                    .repository
-                    .fingerprinter()
-                    .fingerprint(&raw[at..at + *len as usize]);
-                at += *len as usize;
+            let numbers = block.first_chunk..block.first_chunk + block.chunks;
+            let slices = opened.chunks_of(numbers.clone(), &raw);
+            let found = self.repository.fingerprinter().fingerprints(slices);
+            for (number, found) in numbers.zip(found) {
                 self.report.chunks_read += 1;
-                if found != *expected {
-                    let object = container::object_name(opened.header.id);
-                    self.note(Error::damaged(
-                        object,
-                        Some(block.offset),
-                        format!("fingerprint {found}, expected {expected}"),
-                    ));
-                    self.note_bad(opened, *expected);
+                if let Err(damage) = opened.confirm(number, &found) {
+                    self.note(damage);
+                    self.note_bad(opened, opened.table.chunks[number as usize].0);
                 }
             }
         }

@@ -122,6 +122,11 @@ impl Fingerprinter {
             None => Fingerprint::of(data),
         }
     }
+
+    /// The fingerprints of chunks, in order: much faster than one after the other.
+    pub fn fingerprints<'a>(&self, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Fingerprint> {
+        onefold_chunk::fingerprints(self.0.as_ref(), chunks)
+    }
 }
 
 /// Seals numbered messages under one key that belongs to them alone.

@@ -116,6 +116,45 @@ impl Opened {
         block.offset..block.offset + BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len)
     }
 
+    /// The bytes of `wanted`, chunks of one block in order, in its raw bytes.
+    pub(crate) fn chunks_of<'a>(
+        &self,
+        wanted: impl IntoIterator<Item = u32>,
+        raw: &'a [u8],
+    ) -> Vec<&'a [u8]> {
+        let mut walked: Option<(u32, usize)> = None;
+        let mut slices = Vec::new();
+        for chunk in wanted {
+            let (mut next, mut at) = walked
+                .unwrap_or_else(|| (self.table.blocks[self.table.block_of(chunk)].first_chunk, 0));
+            while next < chunk {
+                at += self.table.chunks[next as usize].1 as usize;
+                next += 1;
+            }
+            slices.push(&raw[at..at + self.table.chunks[chunk as usize].1 as usize]);
+            walked = Some((next, at));
+        }
+        slices
+    }
+
+    /// That a chunk's content has the fingerprint that the table says.
+    ///
+    /// # Errors
+    /// `Damaged`, with both.
+    pub(crate) fn confirm(&self, chunk: u32, found: &Fingerprint) -> Result<()> {
+        let expected = self.table.chunks[chunk as usize].0;
+        if *found == expected {
+            return Ok(());
+        }
+        let object = format!("{}, chunk {chunk}", container::object_name(self.header.id));
+        let offset = self.table.blocks[self.table.block_of(chunk)].offset;
+        Err(Error::damaged(
+            object,
+            Some(offset),
+            format!("fingerprint {found}, expected {expected}"),
+        ))
+    }
+
     /// Where a chunk lies in its block's raw bytes.
     fn chunk_range(&self, chunk: u32) -> Range<usize> {
         let block = &self.table.blocks[self.table.block_of(chunk)];
@@ -276,31 +315,29 @@ impl ChunkReader {
                 let range = opened.block_range(number);
                 let slice = &stored[(range.start - base) as usize..(range.end - base) as usize];
                 let raw = opened.decode_block(number, slice, &mut self.zstd)?;
-                self.visit_chunks(&opened, number, own, &raw, visit)?;
+                self.visit_chunks(&opened, own, &raw, visit)?;
             }
         }
         Ok(missing)
     }
 
-    /// Walks the block once, so that a chunk's place need not be summed up anew for each.
+    /// Verifies the block's wanted chunks `own` together, and shows them.
     fn visit_chunks(
         &self,
         opened: &Opened,
-        number: usize,
         own: &[u32],
         raw: &[u8],
         visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let block = &opened.table.blocks[number];
-        let (mut at, mut own) = (0, own.iter().peekable());
-        for chunk in block.first_chunk..block.first_chunk + block.chunks {
-            let (fingerprint, len) = &opened.table.chunks[chunk as usize];
-            let data = &raw[at..at + *len as usize];
-            at += data.len();
-            if own.next_if(|wanted| **wanted == chunk).is_some() {
-                self.verify(opened, chunk, data)?;
-                visit(fingerprint, data)?;
-            }
+        let chunks = opened.chunks_of(own.iter().copied(), raw);
+        let found = self
+            .shared
+            .keys
+            .fingerprinter()
+            .fingerprints(chunks.iter().copied());
+        for ((chunk, data), found) in own.iter().zip(chunks).zip(found) {
+            opened.confirm(*chunk, &found)?;
+            visit(&found, data)?;
         }
         Ok(())
     }
@@ -334,26 +371,9 @@ impl ChunkReader {
             range: opened.chunk_range(chunk),
             block,
         };
-        self.verify(&opened, chunk, &data)?;
+        let found = self.shared.keys.fingerprinter().fingerprint(&data);
+        opened.confirm(chunk, &found)?;
         Ok(Some(data))
-    }
-
-    fn verify(&self, opened: &Opened, chunk: u32, data: &[u8]) -> Result<()> {
-        let expected = opened.table.chunks[chunk as usize].0;
-        let found = self.shared.keys.fingerprinter().fingerprint(data);
-        if found == expected {
-            return Ok(());
-        }
-        let object = format!(
-            "{}, chunk {chunk}",
-            container::object_name(opened.header.id)
-        );
-        let offset = opened.table.blocks[opened.table.block_of(chunk)].offset;
-        Err(Error::damaged(
-            object,
-            Some(offset),
-            format!("fingerprint {found}, expected {expected}"),
-        ))
     }
 
     /// A container's descriptors.

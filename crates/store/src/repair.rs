@@ -112,23 +112,13 @@ impl Repository {
         let opened = crate::reader::Opened::read(&self.shared, id)?;
         for (number, block) in opened.table.blocks.iter().enumerate() {
             let raw = self.read_block(&opened, number, zstd)?;
-            let mut at = 0;
-            for (expected, len) in
-                &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize]
-            {
-                let found = self
-                    .fingerprinter()
-                    .fingerprint(&raw[at..at + *len as usize]);
-                at += *len as usize;
-                if found != *expected {
-                    let what = format!("fingerprint {found}, expected {expected}");
-                    return Err(crate::Error::damaged(
-                        container::object_name(id),
-                        Some(block.offset),
-                        what,
-                    ));
-                }
-            }
+            let numbers = block.first_chunk..block.first_chunk + block.chunks;
+            let found = self
+                .fingerprinter()
+                .fingerprints(opened.chunks_of(numbers.clone(), &raw));
+            numbers
+                .zip(found)
+                .try_for_each(|(number, found)| opened.confirm(number, &found))?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::budget::Budget;
 use super::metadata::MetadataStream;
 use super::plan::{ContentFrom, Job, LinkKey, Planned, Step};
-use super::source::{Buffers, FileEnd, LargePart, Part, Segment, SmallDone};
+use super::source::{Buffers, FileEnd, LargePart, Part, Segment};
 use crate::leaf::recipe::Builder;
 use crate::meta::Owners;
 use crate::snapshot::Summary;
@@ -130,8 +130,8 @@ impl<'a> Finisher<'a> {
 
     fn entries(&mut self, folder: &Arc<[u8]>, entries: Vec<Planned>, job: Job) -> Result<()> {
         self.progress.current.lock().clone_from(&folder.to_vec());
-        let mut files = match job {
-            Job::None => Vec::new().into_iter(),
+        let (mut files, mut fingerprints) = match job {
+            Job::None => (Vec::new().into_iter(), Vec::new().into_iter()),
             Job::Large(parts) => {
                 for planned in entries {
                     self.large(folder, planned, &parts)?;
@@ -139,9 +139,9 @@ impl<'a> Finisher<'a> {
                 return Ok(());
             }
             Job::Small { done, budget_bytes } => {
-                let SmallDone { buffer, files } = done.recv().map_err(|_| self.reader_died())?;
-                self.batch.buffers.push((buffer, budget_bytes));
-                files.into_iter()
+                let done = done.recv().map_err(|_| self.reader_died())?;
+                self.batch.buffers.push((done.buffer, budget_bytes));
+                (done.files.into_iter(), done.fingerprints.into_iter())
             }
         };
         let (buffer, mut at) = (self.batch.buffers.len().saturating_sub(1), 0);
@@ -157,7 +157,9 @@ impl<'a> Finisher<'a> {
                 Ok(file) => {
                     for part in file.parts {
                         match part {
-                            Part::Chunk(fingerprint, len) => {
+                            Part::Chunk(len) => {
+                                let fingerprint =
+                                    fingerprints.next().ok_or_else(|| self.reader_died())?;
                                 self.chunk(fingerprint, buffer, at, len as usize);
                                 at += len as usize;
                             }

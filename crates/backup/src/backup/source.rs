@@ -34,7 +34,7 @@ const GROWN_BYTES_MAX: usize = 64 << 20;
 /// What follows in a file's content.
 pub enum Part {
     /// A chunk: the next `len` bytes of the buffer.
-    Chunk(Fingerprint, u32),
+    Chunk(u32),
     /// A hole of this length.
     Hole(u64),
 }
@@ -59,6 +59,8 @@ pub struct SmallFile {
 pub struct SmallDone {
     pub buffer: Vec<u8>,
     pub files: Vec<Result<SmallFile, Errno>>,
+    /// Those of all chunks, in order.
+    pub fingerprints: Vec<Fingerprint>,
 }
 
 /// Chunks of a large file's segment: they fill the buffer from its start.
@@ -178,16 +180,20 @@ pub fn hash_segments(work: &Receiver<Hash>, fingerprinter: &Fingerprinter) {
         done,
     } in work
     {
-        let mut at = 0;
-        let chunks = lengths.iter().map(|&len| {
-            let chunk = &buffer[at..at + len as usize];
-            at += len as usize;
-            (fingerprinter.fingerprint(chunk), len)
-        });
-        let chunks = chunks.collect();
+        let found = fingerprinter.fingerprints(pieces(&buffer, lengths.iter().copied()));
+        let chunks = found.into_iter().zip(lengths).collect();
         // Whoever waited for it gave up: so does this.
         let _ = done.send(Segment { buffer, chunks });
     }
+}
+
+/// The chunks of these lengths that fill `buffer` from its start.
+fn pieces(mut buffer: &[u8], lengths: impl Iterator<Item = u32>) -> impl Iterator<Item = &[u8]> {
+    lengths.map(move |len| {
+        let (piece, rest) = buffer.split_at(len as usize);
+        buffer = rest;
+        piece
+    })
 }
 
 /// A reader thread.
@@ -237,8 +243,21 @@ impl Reader<'_> {
                 file
             })
         });
-        let files = files.collect();
-        SmallDone { buffer, files }
+        let files: Vec<Result<SmallFile, Errno>> = files.collect();
+        let lengths = files
+            .iter()
+            .flatten()
+            .flat_map(|file| &file.parts)
+            .filter_map(|part| match part {
+                Part::Chunk(len) => Some(*len),
+                Part::Hole(_) => None,
+            });
+        let fingerprints = self.fingerprinter.fingerprints(pieces(&buffer, lengths));
+        SmallDone {
+            buffer,
+            files,
+            fingerprints,
+        }
     }
 
     fn small_file(
@@ -284,7 +303,7 @@ impl Reader<'_> {
             // Files of /proc say that they are empty, and are not.
             let end = if size == 0 { buffer.len() } else { at + size };
             let used = fill(source, &mut buffer[at..end])?;
-            self.cut_and_hash(&buffer[at..at + used], &mut parts);
+            self.cut(&buffer[at..at + used], &mut parts);
             return Ok((parts, used));
         }
         let (mut used, mut offset) = (0, 0);
@@ -295,7 +314,7 @@ impl Reader<'_> {
             push_hole(&mut parts, data.start - offset);
             let want = data.end.min(size as u64) - data.start;
             let got = fill(source, &mut buffer[at + used..at + used + want as usize])?;
-            self.cut_and_hash(&buffer[at + used..at + used + got], &mut parts);
+            self.cut(&buffer[at + used..at + used + got], &mut parts);
             used += got;
             offset = data.start + got as u64;
             if (got as u64) < want {
@@ -306,15 +325,10 @@ impl Reader<'_> {
         Ok((parts, used))
     }
 
-    fn cut_and_hash(&mut self, data: &[u8], parts: &mut Vec<Part>) {
+    fn cut(&mut self, data: &[u8], parts: &mut Vec<Part>) {
         let mut lengths = Vec::new();
         cut(&mut *self.chunker, data, true, &mut lengths);
-        let mut at = 0;
-        for len in lengths {
-            let chunk = &data[at..at + len as usize];
-            parts.push(Part::Chunk(self.fingerprinter.fingerprint(chunk), len));
-            at += len as usize;
-        }
+        parts.extend(lengths.into_iter().map(Part::Chunk));
     }
 
     fn large(

@@ -3,6 +3,7 @@
 mod context;
 mod every;
 mod fastcdc;
+mod fingerprint;
 mod sieve;
 mod signatures;
 mod simd;

@@ -1,6 +1,10 @@
 //! The name of a chunk: 32 bytes of a collision-resistant hash of its content.
 
+mod many;
+
 use std::fmt;
+
+pub use many::fingerprints;
 
 /// A chunk's fingerprint: a value. Which hash made it, keyed or not, is the repository's choice.
 ///

@@ -1,0 +1,239 @@
+//! Fingerprints of many chunks at once, as fast as BLAKE3 is on long input.
+//!
+//! BLAKE3 cuts its input into leaves of 1 KiB and hashes up to sixteen of them side by side; a chunk of some KiB leaves most of those lanes empty.
+//! Here leaf number *i* of all chunks goes through the lanes together, and so do their parents, level by level. The results are BLAKE3's own, bit
+//! by bit (a test compares them for all shapes of chunk). Measured on chunks of 2 to 14 KiB: 1.7 times as fast as one after the other.
+//!
+//! This leans on `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore pinned.
+
+use blake3::platform::Platform;
+use blake3::{BLOCK_LEN, CHUNK_LEN, IncrementCounter, OUT_LEN};
+
+use super::Fingerprint;
+
+const LEAF_START: u8 = 1;
+const LEAF_END: u8 = 2;
+const PARENT: u8 = 4;
+const ROOT: u8 = 8;
+const KEYED: u8 = 16;
+/// BLAKE3's initial value: that of SHA-256.
+const IV: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
+type Cv = [u8; OUT_LEN];
+
+/// A chunk on its way: its leaves' chaining values are `cvs[first..first + count]`, and become fewer level by level.
+struct Message<'a> {
+    data: &'a [u8],
+    first: usize,
+    count: usize,
+    number: usize,
+}
+
+impl Message<'_> {
+    fn whole_leaves(&self) -> usize {
+        self.data.len() / CHUNK_LEN
+    }
+}
+
+/// How a node of the tree is computed.
+struct Node {
+    platform: Platform,
+    key: [u32; 8],
+    mode: u8,
+}
+
+impl Node {
+    /// Parents of pairs of chaining values.
+    fn join(&self, root: u8, pairs: &[&[u8; BLOCK_LEN]], out: &mut [u8]) {
+        let flags = self.mode | PARENT | root;
+        self.platform
+            .hash_many(pairs, &self.key, 0, IncrementCounter::No, flags, 0, 0, out);
+    }
+
+    /// Whole leaves, all number `i` of their chunk.
+    fn leaves(&self, i: usize, leaves: &[&[u8; CHUNK_LEN]], out: &mut [u8]) {
+        let (start, end) = (LEAF_START, LEAF_END);
+        let no = IncrementCounter::No;
+        self.platform
+            .hash_many(leaves, &self.key, i as u64, no, self.mode, start, end, out);
+    }
+}
+
+struct Lanes {
+    node: Node,
+    cvs: Vec<Cv>,
+    out: Vec<u8>,
+}
+
+/// Fingerprints of chunks, in order: each as [`Fingerprint::keyed`] or, without a key, [`Fingerprint::of`] gives it.
+///
+/// Some hundred chunks at a time fill all lanes and are still in the processor's cache.
+pub fn fingerprints<'a>(
+    key: Option<&[u8; 32]>,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<Fingerprint> {
+    let mut out = Vec::new();
+    let mut leaves = 0;
+    let mut messages = Vec::new();
+    for chunk in chunks {
+        if chunk.len() <= CHUNK_LEN {
+            out.push(match key {
+                Some(key) => Fingerprint::keyed(key, chunk),
+                None => Fingerprint::of(chunk),
+            });
+            continue;
+        }
+        let count = chunk.len().div_ceil(CHUNK_LEN);
+        messages.push(Message {
+            data: chunk,
+            first: leaves,
+            count,
+            number: out.len(),
+        });
+        leaves += count;
+        out.push(Fingerprint([0; OUT_LEN]));
+    }
+    // Longest first: those with a leaf number i stand in front.
+    messages.sort_by_key(|message| std::cmp::Reverse(message.data.len()));
+    let mut lanes = Lanes::new(key, leaves, messages.len());
+    lanes.whole_leaves(&messages);
+    lanes.ragged_leaves(&messages);
+    lanes.parents(&mut messages);
+    lanes.roots(&messages, &mut out);
+    out
+}
+
+impl Lanes {
+    fn new(key: Option<&[u8; 32]>, leaves: usize, messages: usize) -> Self {
+        let words = |key: &[u8; 32]| {
+            std::array::from_fn(|i| {
+                u32::from_le_bytes(key[4 * i..][..4].try_into().expect("four bytes"))
+            })
+        };
+        Self {
+            node: Node {
+                platform: Platform::detect(),
+                key: key.map_or(IV, words),
+                mode: if key.is_some() { KEYED } else { 0 },
+            },
+            cvs: vec![[0; OUT_LEN]; leaves],
+            out: vec![0; messages.max(leaves / 2) * OUT_LEN],
+        }
+    }
+
+    fn whole_leaves(&mut self, messages: &[Message<'_>]) {
+        let mut inputs: Vec<&[u8; CHUNK_LEN]> = Vec::with_capacity(messages.len());
+        for i in 0..messages.first().map_or(0, Message::whole_leaves) {
+            let live = messages.partition_point(|message| message.whole_leaves() > i);
+            inputs.clear();
+            inputs.extend(
+                messages[..live]
+                    .iter()
+                    .map(|message| &message.data.as_chunks().0[i]),
+            );
+            self.node.leaves(i, &inputs, &mut self.out);
+            for (message, cv) in messages.iter().zip(self.out.as_chunks().0).take(live) {
+                self.cvs[message.first + i] = *cv;
+            }
+        }
+    }
+
+    /// The last leaves that are no whole KiB: block by block, all messages in step, so that the processor may overlap them.
+    fn ragged_leaves(&mut self, messages: &[Message<'_>]) {
+        let mut ragged: Vec<(&Message<'_>, &[u8], [u32; 8])> = messages
+            .iter()
+            .map(|message| {
+                (
+                    message,
+                    message.data.as_chunks::<CHUNK_LEN>().1,
+                    self.node.key,
+                )
+            })
+            .filter(|(_, rest, _)| !rest.is_empty())
+            .collect();
+        for step in 0..CHUNK_LEN / BLOCK_LEN {
+            let start = if step == 0 { LEAF_START } else { 0 };
+            for (message, rest, cv) in &mut ragged {
+                let (block, end) = match rest.get(step * BLOCK_LEN..) {
+                    None | Some([]) => continue,
+                    Some(left) if left.len() > BLOCK_LEN => (&left[..BLOCK_LEN], 0),
+                    Some(last) => (last, LEAF_END),
+                };
+                let mut padded = [0; BLOCK_LEN];
+                padded[..block.len()].copy_from_slice(block);
+                self.node.platform.compress_in_place(
+                    cv,
+                    &padded,
+                    block.len() as u8,
+                    message.whole_leaves() as u64,
+                    self.node.mode | start | end,
+                );
+            }
+        }
+        for (message, _, cv) in &ragged {
+            let last = &mut self.cvs[message.first + message.count - 1];
+            for (bytes, word) in last.as_chunks_mut().0.iter_mut().zip(cv) {
+                *bytes = word.to_le_bytes();
+            }
+        }
+    }
+
+    /// Joins neighbours, level by level, until each message has two chaining values; one without a neighbour goes up as it is.
+    fn parents(&mut self, messages: &mut [Message<'_>]) {
+        loop {
+            let live = messages.partition_point(|message| message.count > 2);
+            if live == 0 {
+                return;
+            }
+            let pairs =
+                |message: &Message<'_>| message.first..message.first + message.count / 2 * 2;
+            let inputs: Vec<&[u8; BLOCK_LEN]> = messages[..live]
+                .iter()
+                .flat_map(|message| {
+                    self.cvs[pairs(message)]
+                        .as_flattened()
+                        .as_chunks::<BLOCK_LEN>()
+                        .0
+                })
+                .collect();
+            self.node.join(0, &inputs, &mut self.out);
+            let mut joined = self.out.as_chunks().0.iter();
+            for message in &mut messages[..live] {
+                let cvs = &mut self.cvs[message.first..][..message.count];
+                let halves = message.count / 2;
+                for (cv, joined) in cvs.iter_mut().zip(joined.by_ref().take(halves)) {
+                    *cv = *joined;
+                }
+                if message.count % 2 == 1 {
+                    cvs[halves] = cvs[message.count - 1];
+                }
+                message.count = message.count.div_ceil(2);
+            }
+        }
+    }
+
+    fn roots(&mut self, messages: &[Message<'_>], out: &mut [Fingerprint]) {
+        let inputs: Vec<&[u8; BLOCK_LEN]> = messages
+            .iter()
+            .flat_map(|message| {
+                self.cvs[message.first..][..2]
+                    .as_flattened()
+                    .as_chunks::<BLOCK_LEN>()
+                    .0
+            })
+            .collect();
+        self.node.join(ROOT, &inputs, &mut self.out);
+        for (message, root) in messages.iter().zip(self.out.as_chunks().0) {
+            out[message.number] = Fingerprint(*root);
+        }
+    }
+}
