@@ -57,30 +57,25 @@ pub fn chunk_lengths(raw: &[u8], object: &str, offset: u64) -> Result<Vec<u32>> 
     Ok(lens)
 }
 
-/// A block's header and its stored bytes: `coded` sealed in place.
+/// Seals a block's coded bytes in place, which makes them its stored ones; gives its header.
 pub fn encode_block(
     id: ContainerId,
     number: u32,
     codec: Codec,
-    coded: Vec<u8>,
+    body: &mut Vec<u8>,
     raw_len: u32,
     sealer: &Sealer,
-) -> ([u8; BLOCK_HEADER_BYTES], Vec<u8>) {
-    let mut body = coded;
-    sealer.seal(
-        number,
-        &block_identity(id, number, codec, raw_len),
-        &mut body,
-    );
+) -> [u8; BLOCK_HEADER_BYTES] {
+    sealer.seal(number, &block_identity(id, number, codec, raw_len), body);
     let mut header = [0; BLOCK_HEADER_BYTES];
     header[..4].copy_from_slice(&BLOCK_MAGIC);
     header[4..8].copy_from_slice(&number.to_le_bytes());
     header[8] = codec.code();
     header[12..16].copy_from_slice(&raw_len.to_le_bytes());
     header[16..20].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    let crc = block_checksum(&header[..20], &body);
+    let crc = block_checksum(&header[..20], body);
     header[20..].copy_from_slice(&crc.to_le_bytes());
-    (header, body)
+    header
 }
 
 fn block_checksum(header: &[u8], body: &[u8]) -> u64 {

@@ -54,15 +54,14 @@ pub struct Finished {
 }
 
 impl Building {
-    /// Begins a container under a random name.
-    pub fn begin(stream: StreamKind, target_bytes: usize, keys: &Keys, entropy: &Entropy) -> Self {
+    /// Begins a container under a random name, in `bytes`, an empty buffer.
+    pub fn begin(stream: StreamKind, mut bytes: Vec<u8>, keys: &Keys, entropy: &Entropy) -> Self {
         let header = Header {
             id: ContainerId(entropy.u64()),
             stream,
             salt: entropy.bytes(),
         };
         let sealer = keys.container_sealer(&header.salt);
-        let mut bytes = Vec::with_capacity(target_bytes + target_bytes / 16);
         bytes.extend_from_slice(&header.encode());
         Self {
             header,
@@ -85,31 +84,33 @@ impl Building {
         self.stored_bytes.load(Ordering::Relaxed)
     }
 
-    /// Compresses and seals block `number` and puts it in place. Gives the whole container where that was the last one missing.
+    /// Compresses and seals block `number` and puts it in place; what is left in `raw` is of no use but for its room.
+    /// Gives the whole container where that was the last one missing.
     pub fn add(
         &self,
         number: u32,
-        mut raw: Vec<u8>,
+        raw: &mut Vec<u8>,
         chunks: ChunkList,
         compressor: &mut Compressor,
     ) -> Option<Finished> {
-        append_chunk_lengths(&mut raw, &chunks);
+        append_chunk_lengths(raw, &chunks);
         let raw_len = raw.len() as u32;
-        let (codec, coded) = compressor.encode(raw);
-        let (header, body) =
-            block::encode_block(self.id(), number, codec, coded, raw_len, &self.sealer);
+        let codec = compressor.encode(raw);
+        let header = block::encode_block(self.id(), number, codec, raw, raw_len, &self.sealer);
         self.stored_bytes
-            .fetch_add((BLOCK_HEADER_BYTES + body.len()) as u64, Ordering::Relaxed);
+            .fetch_add((BLOCK_HEADER_BYTES + raw.len()) as u64, Ordering::Relaxed);
         let mut state = self.state.lock();
-        state.waiting.insert(
-            number,
-            SealedBlock {
+        if state.next() == number {
+            state.place(&header, raw, &chunks);
+            state.settle();
+        } else {
+            let block = SealedBlock {
                 header,
-                body,
+                body: raw.clone(),
                 chunks,
-            },
-        );
-        state.settle();
+            };
+            state.waiting.insert(number, block);
+        }
         self.finish_if_whole(&mut state)
     }
 
@@ -121,7 +122,7 @@ impl Building {
     }
 
     fn finish_if_whole(&self, state: &mut State) -> Option<Finished> {
-        if state.blocks != Some(state.table.blocks.len() as u32) {
+        if state.blocks != Some(state.next()) {
             return None;
         }
         let State { bytes, table, .. } = std::mem::take(state);
@@ -136,16 +137,22 @@ impl Building {
 }
 
 impl State {
+    /// The number of the block whose turn it is.
+    fn next(&self) -> u32 {
+        self.table.blocks.len() as u32
+    }
+
     /// Moves the blocks whose turn has come to their place.
     fn settle(&mut self) {
-        while let Some(block) = self.waiting.remove(&(self.table.blocks.len() as u32)) {
-            self.table.push_block(
-                self.bytes.len() as u64,
-                block.body.len() as u32,
-                &block.chunks,
-            );
-            self.bytes.extend_from_slice(&block.header);
-            self.bytes.extend_from_slice(&block.body);
+        while let Some(block) = self.waiting.remove(&self.next()) {
+            self.place(&block.header, &block.body, &block.chunks);
         }
+    }
+
+    fn place(&mut self, header: &[u8], body: &[u8], chunks: &[(Fingerprint, u32)]) {
+        self.table
+            .push_block(self.bytes.len() as u64, body.len() as u32, chunks);
+        self.bytes.extend_from_slice(header);
+        self.bytes.extend_from_slice(body);
     }
 }

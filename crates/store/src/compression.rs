@@ -110,6 +110,7 @@ pub struct Compressor {
     zstd: Option<zstd::bulk::Compressor<'static>>,
     probe: Option<zstd::bulk::Compressor<'static>>,
     scratch: Vec<u8>,
+    coded: Vec<u8>,
 }
 
 /// A block whose samples shrink by less than 1/32 is stored raw without trying the rest.
@@ -136,23 +137,25 @@ impl Compressor {
             zstd,
             probe,
             scratch: Vec::new(),
+            coded: Vec::new(),
         })
     }
 
-    /// `raw` coded, by whichever codec is smaller.
-    pub fn encode(&mut self, raw: Vec<u8>) -> (Codec, Vec<u8>) {
-        if self.zstd.is_none() || raw.len() < 64 || !self.may_shrink(&raw) {
-            return (Codec::Raw, raw);
+    /// `raw` coded in place, by whichever codec is smaller; the other buffer is kept for the next block.
+    pub fn encode(&mut self, raw: &mut Vec<u8>) -> Codec {
+        if self.zstd.is_none() || raw.len() < 64 || !self.may_shrink(raw) {
+            return Codec::Raw;
         }
         let zstd = self.zstd.as_mut().expect("checked above");
-        let mut coded =
-            Vec::with_capacity(zstd::zstd_safe::compress_bound(raw.len()) + crate::keys::TAG_BYTES);
-        match zstd.compress_to_buffer(&raw, &mut coded) {
-            Ok(_) if coded.len() < raw.len() - raw.len() / 64 => {
-                coded.shrink_to(coded.len() + crate::keys::TAG_BYTES);
-                (Codec::Zstd, coded)
+        self.coded.clear();
+        self.coded
+            .reserve(zstd::zstd_safe::compress_bound(raw.len()) + crate::keys::TAG_BYTES);
+        match zstd.compress_to_buffer(&raw[..], &mut self.coded) {
+            Ok(_) if self.coded.len() < raw.len() - raw.len() / 64 => {
+                std::mem::swap(raw, &mut self.coded);
+                Codec::Zstd
             }
-            _ => (Codec::Raw, raw),
+            _ => Codec::Raw,
         }
     }
 

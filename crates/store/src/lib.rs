@@ -24,6 +24,7 @@ mod reader;
 mod repair;
 mod repository;
 mod roots;
+mod sealing;
 mod secrets;
 mod session;
 pub mod slots;

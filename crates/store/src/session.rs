@@ -135,14 +135,9 @@ impl SessionState {
             .unwrap_or(options.compression.block_bytes(stream))
     }
 
-    pub(crate) fn begin_container(&self, stream: StreamKind) -> Building {
+    pub(crate) fn begin_container(&self, stream: StreamKind, bytes: Vec<u8>) -> Building {
         let keys: &Keys = &self.shared.keys;
-        Building::begin(
-            stream,
-            self.options().container_bytes,
-            keys,
-            &self.options().entropy,
-        )
+        Building::begin(stream, bytes, keys, &self.options().entropy)
     }
 
     pub(crate) fn lookup(

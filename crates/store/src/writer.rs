@@ -1,21 +1,18 @@
 //! Writing chunks: duplicates are dropped, new chunks gathered into blocks, blocks into containers.
 //!
 //! Always holds: the index is told of a container only when it is durable; a chunk that is neither in the index nor durable is in the
-//! session's `pending`, so that its next occurrence refers to it. Every queue is bounded.
+//! session's `pending`, so that its next occurrence refers to it.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
-use parking_lot::Mutex;
 
-use crate::building::{Building, ChunkList, Finished};
-use crate::compression::Compressor;
-use crate::container::{self, StreamKind};
+use crate::building::{Building, ChunkList};
+use crate::container::StreamKind;
+use crate::sealing::{BlockJob, Sealing};
 use crate::session::SessionState;
-use crate::{ChunkRef, Error, Result};
+use crate::{ChunkRef, Result};
 
 /// What a writer did. Bytes are of chunks, before compression; `stored_bytes` is what containers took on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -176,16 +173,16 @@ impl ChunkWriter {
         }
         let session = &self.session;
         let stream = self.stream;
+        let spares = &self.sealing.spares;
         let open = self.container.get_or_insert_with(|| OpenContainer {
-            building: Arc::new(session.begin_container(stream)),
+            building: Arc::new(session.begin_container(stream, spares.container())),
             blocks: 0,
             raw_bytes: 0,
         });
         let id = open.building.id();
         open.raw_bytes += data.len() as u64;
         if self.raw.capacity() == 0 {
-            // Room for the chunk lengths and the seal, so that they are added without a copy.
-            self.raw.reserve(block_bytes + 16 * 1024);
+            self.raw = spares.block();
         }
         self.raw.extend_from_slice(data);
         self.chunks.push((fingerprint, data.len() as u32));
@@ -227,172 +224,4 @@ impl ChunkWriter {
             None => Ok(()),
         }
     }
-}
-
-#[derive(Default)]
-enum Failure {
-    #[default]
-    None,
-    Fresh(Error),
-    Told,
-}
-
-struct BlockJob {
-    building: Arc<Building>,
-    number: u32,
-    raw: Vec<u8>,
-    chunks: ChunkList,
-}
-
-/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it runs inline.
-struct Sealing {
-    session: Arc<SessionState>,
-    stored: Arc<Mutex<(u64, u64)>>,
-    failure: Arc<Mutex<Failure>>,
-    inline: Option<Compressor>,
-    jobs: Option<Sender<BlockJob>>,
-    finished: Option<Sender<Finished>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Sealing {
-    fn start(session: &Arc<SessionState>, stream: StreamKind, threads: usize) -> Result<Self> {
-        let mut sealing = Self {
-            session: Arc::clone(session),
-            stored: Arc::default(),
-            failure: Arc::default(),
-            inline: None,
-            jobs: None,
-            finished: None,
-            threads: Vec::new(),
-        };
-        if threads <= 1 {
-            sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
-            return Ok(sealing);
-        }
-        let (job_sender, jobs) = bounded(threads);
-        // None waits between: a container is 16 MiB.
-        let (finished_sender, finished) = bounded(0);
-        for _ in 0..threads {
-            let compressor = Compressor::new(session.options().compression, stream)?;
-            let (jobs, finished) = (jobs.clone(), finished_sender.clone());
-            sealing.threads.push(std::thread::spawn(move || {
-                seal_blocks(&jobs, &finished, compressor)
-            }));
-        }
-        let (session, stored, failure) = (
-            Arc::clone(session),
-            Arc::clone(&sealing.stored),
-            Arc::clone(&sealing.failure),
-        );
-        sealing.threads.push(std::thread::spawn(move || {
-            store_containers(&finished, &session, &stored, &failure)
-        }));
-        sealing.jobs = Some(job_sender);
-        sealing.finished = Some(finished_sender);
-        Ok(sealing)
-    }
-
-    fn add(&mut self, job: BlockJob) -> Result<()> {
-        if let Some(compressor) = &mut self.inline {
-            return match job
-                .building
-                .add(job.number, job.raw, job.chunks, compressor)
-            {
-                Some(finished) => self.store(finished),
-                None => Ok(()),
-            };
-        }
-        let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
-        debug_assert!(sent.is_some(), "not after finish");
-        self.failed()
-    }
-
-    fn store(&mut self, finished: Finished) -> Result<()> {
-        match &self.finished {
-            Some(sender) => {
-                let _ = sender.send(finished);
-                self.failed()
-            }
-            None => store_container(&self.session, finished, &self.stored),
-        }
-    }
-
-    /// Once anything has failed, everything fails; the first caller hears why.
-    fn failed(&self) -> Result<()> {
-        let mut failure = self.failure.lock();
-        match std::mem::replace(&mut *failure, Failure::Told) {
-            Failure::None => {
-                *failure = Failure::None;
-                Ok(())
-            }
-            Failure::Fresh(error) => Err(error),
-            Failure::Told => Err(Error::Option("an earlier write failed".into())),
-        }
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        (self.jobs, self.finished) = (None, None);
-        for thread in self.threads.drain(..) {
-            thread
-                .join()
-                .map_err(|_| Error::Option("a sealing thread panicked".into()))?;
-        }
-        self.failed()
-    }
-}
-
-fn seal_blocks(jobs: &Receiver<BlockJob>, finished: &Sender<Finished>, mut compressor: Compressor) {
-    for job in jobs {
-        if let Some(whole) = job
-            .building
-            .add(job.number, job.raw, job.chunks, &mut compressor)
-            && finished.send(whole).is_err()
-        {
-            return;
-        }
-    }
-}
-
-/// Stores containers until there are no more; after a failure it only empties the queue, so that nobody waits for ever.
-fn store_containers(
-    finished: &Receiver<Finished>,
-    session: &SessionState,
-    stored: &Mutex<(u64, u64)>,
-    failure: &Mutex<Failure>,
-) {
-    let mut broken = false;
-    for whole in finished {
-        if broken {
-            continue;
-        }
-        if let Err(error) = store_container(session, whole, stored) {
-            broken = true;
-            *failure.lock() = Failure::Fresh(error);
-        }
-    }
-}
-
-fn store_container(
-    session: &SessionState,
-    whole: Finished,
-    stored: &Mutex<(u64, u64)>,
-) -> Result<()> {
-    let dry_run = session.options().dry_run;
-    if !dry_run {
-        let name = container::object_name(whole.id);
-        let parts: [&[u8]; 2] = [&whole.bytes, &whole.tail];
-        session.objects().put_if_absent(&name, &parts)?;
-    }
-    let bytes = (whole.bytes.len() + whole.tail.len()) as u64;
-    session.stored(bytes);
-    let mut sums = stored.lock();
-    sums.0 += bytes;
-    sums.1 += 1;
-    drop(sums);
-    if dry_run {
-        session.imagine(&whole.table);
-        return Ok(());
-    }
-    session.tell_index(whole.id, &whole.table)
 }

@@ -1,0 +1,255 @@
+//! What happens behind a writer: blocks are compressed and sealed, whole containers stored and made known to the index.
+//!
+//! Always holds: every queue is bounded; after a failure the queues are emptied, so that nobody waits for ever; buffers go round.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use crate::building::{Building, ChunkList, Finished};
+use crate::compression::Compressor;
+use crate::container::{self, StreamKind};
+use crate::session::SessionState;
+use crate::{Error, Result};
+
+#[derive(Default)]
+enum Failure {
+    #[default]
+    None,
+    Fresh(Error),
+    Told,
+}
+
+/// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
+#[derive(Clone)]
+pub struct Spares {
+    blocks: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
+    containers: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
+    block_bytes: usize,
+    container_bytes: usize,
+}
+
+impl Spares {
+    fn new(session: &SessionState, stream: StreamKind, threads: usize) -> Self {
+        // Room for the chunk lengths and the seal, so that they are added without a copy.
+        let block_bytes = session.block_bytes(stream) + 16 * 1024;
+        Self {
+            blocks: bounded(2 * threads + 1),
+            containers: bounded(1),
+            block_bytes,
+            // A container is seen to be full when it is; blocks that are under way still come.
+            container_bytes: session.options().container_bytes + (2 * threads + 2) * block_bytes,
+        }
+    }
+
+    /// An empty buffer for a block's raw bytes.
+    pub fn block(&self) -> Vec<u8> {
+        let spare = self.blocks.1.try_recv();
+        spare.unwrap_or_else(|_| Vec::with_capacity(self.block_bytes))
+    }
+
+    /// An empty buffer for a container.
+    pub fn container(&self) -> Vec<u8> {
+        let spare = self.containers.1.try_recv();
+        spare.unwrap_or_else(|_| Vec::with_capacity(self.container_bytes))
+    }
+
+    /// Keeps a block's buffer, unless there are enough.
+    fn keep_block(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        drop(self.blocks.0.try_send(buffer));
+    }
+
+    fn keep_container(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        drop(self.containers.0.try_send(buffer));
+    }
+}
+
+/// A block to compress and seal.
+pub struct BlockJob {
+    pub building: Arc<Building>,
+    pub number: u32,
+    pub raw: Vec<u8>,
+    pub chunks: ChunkList,
+}
+
+/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it runs inline.
+pub struct Sealing {
+    session: Arc<SessionState>,
+    /// Bytes stored so far, and containers.
+    pub stored: Arc<Mutex<(u64, u64)>>,
+    pub spares: Spares,
+    failure: Arc<Mutex<Failure>>,
+    inline: Option<Compressor>,
+    jobs: Option<Sender<BlockJob>>,
+    finished: Option<Sender<Finished>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Sealing {
+    pub fn start(session: &Arc<SessionState>, stream: StreamKind, threads: usize) -> Result<Self> {
+        let mut sealing = Self {
+            session: Arc::clone(session),
+            stored: Arc::default(),
+            failure: Arc::default(),
+            spares: Spares::new(session, stream, threads),
+            inline: None,
+            jobs: None,
+            finished: None,
+            threads: Vec::new(),
+        };
+        if threads <= 1 {
+            sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
+            return Ok(sealing);
+        }
+        let (job_sender, jobs) = bounded(threads);
+        // None waits between: a container is 16 MiB.
+        let (finished_sender, finished) = bounded(0);
+        for _ in 0..threads {
+            let compressor = Compressor::new(session.options().compression, stream)?;
+            let (jobs, finished) = (jobs.clone(), finished_sender.clone());
+            let spares = sealing.spares.clone();
+            sealing.threads.push(std::thread::spawn(move || {
+                seal_blocks(&jobs, &finished, &spares, compressor)
+            }));
+        }
+        let (session, stored, failure) = (
+            Arc::clone(session),
+            Arc::clone(&sealing.stored),
+            Arc::clone(&sealing.failure),
+        );
+        let spares = sealing.spares.clone();
+        sealing.threads.push(std::thread::spawn(move || {
+            store_containers(&finished, &session, &spares, &stored, &failure)
+        }));
+        sealing.jobs = Some(job_sender);
+        sealing.finished = Some(finished_sender);
+        Ok(sealing)
+    }
+
+    pub fn add(&mut self, job: BlockJob) -> Result<()> {
+        if let Some(compressor) = &mut self.inline {
+            return match job.seal(compressor, &self.spares) {
+                Some(finished) => self.store(finished),
+                None => Ok(()),
+            };
+        }
+        let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
+        debug_assert!(sent.is_some(), "not after finish");
+        self.failed()
+    }
+
+    pub fn store(&mut self, finished: Finished) -> Result<()> {
+        match &self.finished {
+            Some(sender) => {
+                let _ = sender.send(finished);
+                self.failed()
+            }
+            None => {
+                let buffer = store_container(&self.session, finished, &self.stored)?;
+                self.spares.keep_container(buffer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Once anything has failed, everything fails; the first caller hears why.
+    pub fn failed(&self) -> Result<()> {
+        let mut failure = self.failure.lock();
+        match std::mem::replace(&mut *failure, Failure::Told) {
+            Failure::None => {
+                *failure = Failure::None;
+                Ok(())
+            }
+            Failure::Fresh(error) => Err(error),
+            Failure::Told => Err(Error::Option("an earlier write failed".into())),
+        }
+    }
+
+    pub fn finish(&mut self) -> Result<()> {
+        (self.jobs, self.finished) = (None, None);
+        for thread in self.threads.drain(..) {
+            thread
+                .join()
+                .map_err(|_| Error::Option("a sealing thread panicked".into()))?;
+        }
+        self.failed()
+    }
+}
+
+impl BlockJob {
+    fn seal(mut self, compressor: &mut Compressor, spares: &Spares) -> Option<Finished> {
+        let whole = self
+            .building
+            .add(self.number, &mut self.raw, self.chunks, compressor);
+        spares.keep_block(self.raw);
+        whole
+    }
+}
+
+fn seal_blocks(
+    jobs: &Receiver<BlockJob>,
+    finished: &Sender<Finished>,
+    spares: &Spares,
+    mut compressor: Compressor,
+) {
+    for job in jobs {
+        if let Some(whole) = job.seal(&mut compressor, spares)
+            && finished.send(whole).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Stores containers until there are no more; after a failure it only empties the queue, so that nobody waits for ever.
+fn store_containers(
+    finished: &Receiver<Finished>,
+    session: &SessionState,
+    spares: &Spares,
+    stored: &Mutex<(u64, u64)>,
+    failure: &Mutex<Failure>,
+) {
+    let mut broken = false;
+    for whole in finished {
+        if broken {
+            continue;
+        }
+        match store_container(session, whole, stored) {
+            Ok(buffer) => spares.keep_container(buffer),
+            Err(error) => {
+                broken = true;
+                *failure.lock() = Failure::Fresh(error);
+            }
+        }
+    }
+}
+
+/// Gives the buffer back.
+fn store_container(
+    session: &SessionState,
+    whole: Finished,
+    stored: &Mutex<(u64, u64)>,
+) -> Result<Vec<u8>> {
+    let dry_run = session.options().dry_run;
+    if !dry_run {
+        let name = container::object_name(whole.id);
+        let parts: [&[u8]; 2] = [&whole.bytes, &whole.tail];
+        session.objects().put_if_absent(&name, &parts)?;
+    }
+    let bytes = (whole.bytes.len() + whole.tail.len()) as u64;
+    session.stored(bytes);
+    let mut sums = stored.lock();
+    sums.0 += bytes;
+    sums.1 += 1;
+    drop(sums);
+    if dry_run {
+        session.imagine(&whole.table);
+        return Ok(whole.bytes);
+    }
+    session.tell_index(whole.id, &whole.table)?;
+    Ok(whole.bytes)
+}
