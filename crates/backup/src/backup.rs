@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use onefold_chunk::Chunker;
+pub use onefold_chunk::context::Rules;
 use onefold_chunk::tar::Tar;
 pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, Session, SessionKind, StreamKind};
@@ -90,6 +91,8 @@ pub struct Options {
     pub ignore_inode: bool,
     /// Which streams are cut as a tar, at their members; `None`: none.
     pub tars: Option<Tars>,
+    /// What is right for which type of files, where the repository's chunker goes by types; `None`: its own table.
+    pub chunk_rules: Option<Arc<Rules>>,
     /// Make no new snapshot where nothing changed.
     pub skip_if_unchanged: bool,
     /// The snapshot's tags.
@@ -124,6 +127,7 @@ impl Default for Options {
             ignore_ctime: false,
             ignore_inode: false,
             tars: Some(Tars::Magic),
+            chunk_rules: None,
             skip_if_unchanged: false,
             tags: Vec::new(),
             host: String::new(),
@@ -339,7 +343,10 @@ fn write(
             Input::Stream(..) => options.tars,
         };
         let chunker = || -> Result<Box<dyn Chunker>> {
-            let chunker = repository.chunker()?;
+            let chunker = match &options.chunk_rules {
+                Some(rules) => repository.context_chunker(rules)?,
+                None => repository.chunker()?,
+            };
             Ok(match tars {
                 Some(tars) => Box::new(Tar::new(chunker, tars)),
                 None => chunker,
@@ -438,6 +445,7 @@ fn start_readers<'scope, 'env>(
             buffers,
             progress,
             hash: hash.clone(),
+            begins: None,
         };
         let jobs = jobs.clone();
         scope.spawn(move || reader.run(&jobs));
@@ -502,6 +510,7 @@ fn stream_steps(
     let (parts, receiver) = large_channel();
     let _ = work.send(Work::Stream {
         fd,
+        name: name.to_vec(),
         stat: stat(Kind::File, 0o644),
         parts,
     });

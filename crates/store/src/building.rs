@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
-use crate::compression::Compressor;
+use crate::compression::{Codec, Compressor};
 use crate::container::{Header, StreamKind, Table};
 use crate::entropy::Entropy;
 use crate::footer;
@@ -84,18 +84,21 @@ impl Building {
         self.stored_bytes.load(Ordering::Relaxed)
     }
 
-    /// Compresses and seals block `number` and puts it in place; what is left in `raw` is of no use but for its room.
-    /// Gives the whole container where that was the last one missing.
+    /// Compresses (unless there is nothing to do it with) and seals block `number` and puts it in place; what is left in `raw` is of no use but for
+    /// its room. Gives the whole container where that was the last one missing.
     pub fn add(
         &self,
         number: u32,
         raw: &mut Vec<u8>,
         chunks: ChunkList,
-        compressor: &mut Compressor,
+        compressor: Option<&mut Compressor>,
     ) -> Option<Finished> {
         append_chunk_lengths(raw, &chunks);
         let raw_len = raw.len() as u32;
-        let codec = compressor.encode(raw);
+        let codec = match compressor {
+            Some(compressor) => compressor.encode(raw),
+            None => Codec::Raw,
+        };
         let header = block::encode_block(self.id(), number, codec, raw, raw_len, &self.sealer);
         self.stored_bytes
             .fetch_add((BLOCK_HEADER_BYTES + raw.len()) as u64, Ordering::Relaxed);

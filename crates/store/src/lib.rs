@@ -46,6 +46,7 @@ pub use reader::{ChunkData, ChunkReader};
 pub use repair::RepairReport;
 pub use repository::{InitOptions, OpenOptions, Repository};
 pub use roots::{RootId, Roots};
+pub use sealing::Packing;
 pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};
 pub use slots::KdfCost;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onefold_chunk::Chunker;
+use onefold_chunk::context::{Context, Rules};
 use onefold_index::{ChunkIndex, ContainerId, RamIndex, Strata, StrataOptions};
 use onefold_io::{Dir, ErrorKind};
 use parking_lot::Mutex;
@@ -238,6 +239,23 @@ impl Repository {
     /// A chunker of file contents.
     pub fn chunker(&self) -> Result<Box<dyn Chunker>> {
         self.shared.config.chunker(self.shared.keys.chunker_key())
+    }
+
+    /// The same with rules for types of files.
+    ///
+    /// # Errors
+    /// The repository's chunker does not go by types.
+    pub fn context_chunker(&self, rules: &Arc<Rules>) -> Result<Box<dyn Chunker>> {
+        let config = &self.shared.config;
+        if config.chunker != "context" {
+            return Err(Error::Option(format!(
+                "rules are for the chunker \"context\"; this repository's is \"{}\"",
+                config.chunker
+            )));
+        }
+        let (mean, key) = (config.chunk_bytes_mean as usize, &self.shared.keys);
+        let chunker = Context::new(mean, key.chunker_key(), Arc::clone(rules));
+        Ok(Box::new(chunker))
     }
 
     /// The chunker of the metadata stream.

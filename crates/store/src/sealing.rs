@@ -40,7 +40,7 @@ impl Spares {
             containers: bounded(1),
             block_bytes,
             // A container is seen to be full when it is; blocks that are under way still come.
-            container_bytes: session.options().container_bytes + (2 * threads + 2) * block_bytes,
+            container_bytes: session.options().container_bytes + (2 * threads + 3) * block_bytes,
         }
     }
 
@@ -68,12 +68,22 @@ impl Spares {
     }
 }
 
+/// Whether chunks are worth compressing; those that are not lie in blocks of their own, which are stored as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Packing {
+    /// They are, as far as is known.
+    Compress,
+    /// They are not: no time is spent on trying.
+    AsIs,
+}
+
 /// A block to compress and seal.
 pub struct BlockJob {
     pub building: Arc<Building>,
     pub number: u32,
     pub raw: Vec<u8>,
     pub chunks: ChunkList,
+    pub packing: Packing,
 }
 
 /// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it runs inline.
@@ -182,6 +192,10 @@ impl Sealing {
 
 impl BlockJob {
     fn seal(mut self, compressor: &mut Compressor, spares: &Spares) -> Option<Finished> {
+        let compressor = match self.packing {
+            Packing::Compress => Some(compressor),
+            Packing::AsIs => None,
+        };
         let whole = self
             .building
             .add(self.number, &mut self.raw, self.chunks, compressor);

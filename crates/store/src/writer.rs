@@ -10,7 +10,7 @@ use onefold_index::{ContainerId, Location};
 
 use crate::building::{Building, ChunkList};
 use crate::container::StreamKind;
-use crate::sealing::{BlockJob, Sealing};
+use crate::sealing::{BlockJob, Packing, Sealing};
 use crate::session::SessionState;
 use crate::{ChunkRef, Result};
 
@@ -35,14 +35,20 @@ pub struct WriteStats {
 pub struct ChunkWriter {
     session: Arc<SessionState>,
     stream: StreamKind,
-    raw: Vec<u8>,
-    chunks: ChunkList,
+    /// What is to be compressed, and what is not.
+    open: [OpenBlock; 2],
     container: Option<OpenContainer>,
     sealing: Sealing,
     stats: WriteStats,
     keys: Vec<Fingerprint>,
     found: Vec<Option<Location>>,
     early: Vec<Option<ContainerId>>,
+}
+
+#[derive(Default)]
+struct OpenBlock {
+    raw: Vec<u8>,
+    chunks: ChunkList,
 }
 
 struct OpenContainer {
@@ -66,8 +72,7 @@ impl ChunkWriter {
         Ok(Self {
             session,
             stream,
-            raw: Vec::new(),
-            chunks: Vec::new(),
+            open: Default::default(),
             container: None,
             sealing,
             stats: WriteStats::default(),
@@ -86,12 +91,25 @@ impl ChunkWriter {
         chunks: &[(Fingerprint, &[u8])],
         refs: &mut Vec<ChunkRef>,
     ) -> Result<()> {
+        self.write_packed(chunks, &|_| Packing::Compress, refs)
+    }
+
+    /// The same, with `packing` telling how the chunk at an index of `chunks` is to be stored.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_packed(
+        &mut self,
+        chunks: &[(Fingerprint, &[u8])],
+        packing: &dyn Fn(usize) -> Packing,
+        refs: &mut Vec<ChunkRef>,
+    ) -> Result<()> {
         self.sealing.failed()?;
         self.look_up(chunks)?;
         for (i, (fingerprint, data)) in chunks.iter().enumerate() {
             let container = match self.known(i, fingerprint)? {
                 Some(container) => container,
-                None => self.append(*fingerprint, data)?,
+                None => self.append(*fingerprint, data, packing(i))?,
             };
             self.stats.chunks += 1;
             self.stats.bytes += data.len() as u64;
@@ -109,7 +127,7 @@ impl ChunkWriter {
     pub(crate) fn write_again(&mut self, fingerprint: Fingerprint, data: &[u8]) -> Result<()> {
         self.sealing.failed()?;
         if !self.session.has_stored(&fingerprint)? {
-            self.append(fingerprint, data)?;
+            self.append(fingerprint, data, Packing::Compress)?;
         }
         Ok(())
     }
@@ -126,7 +144,6 @@ impl ChunkWriter {
 
     /// Seals what is open and returns once every chunk written is durable and known to the index.
     pub fn finish(mut self) -> Result<WriteStats> {
-        self.close_block()?;
         self.close_container()?;
         self.sealing.finish()?;
         Ok(self.stats())
@@ -158,17 +175,22 @@ impl ChunkWriter {
     }
 
     /// Adds a new chunk to the open block of the open container.
-    fn append(&mut self, fingerprint: Fingerprint, data: &[u8]) -> Result<ContainerId> {
+    fn append(
+        &mut self,
+        fingerprint: Fingerprint,
+        data: &[u8],
+        packing: Packing,
+    ) -> Result<ContainerId> {
         let block_bytes = self.session.block_bytes(self.stream);
-        if !self.raw.is_empty() && self.raw.len() + data.len() > block_bytes {
-            self.close_block()?;
+        let used = self.open[packing as usize].raw.len();
+        if used > 0 && used + data.len() > block_bytes {
+            self.close_block(packing)?;
         }
         if self
             .container
             .as_ref()
             .is_some_and(|open| self.is_full(open))
         {
-            self.close_block()?;
             self.close_container()?;
         }
         let session = &self.session;
@@ -181,11 +203,12 @@ impl ChunkWriter {
         });
         let id = open.building.id();
         open.raw_bytes += data.len() as u64;
-        if self.raw.capacity() == 0 {
-            self.raw = spares.block();
+        let block = &mut self.open[packing as usize];
+        if block.raw.capacity() == 0 {
+            block.raw = spares.block();
         }
-        self.raw.extend_from_slice(data);
-        self.chunks.push((fingerprint, data.len() as u32));
+        block.raw.extend_from_slice(data);
+        block.chunks.push((fingerprint, data.len() as u32));
         self.session.set_pending(fingerprint, id);
         self.stats.new_chunks += 1;
         self.stats.new_bytes += data.len() as u64;
@@ -197,8 +220,9 @@ impl ChunkWriter {
         open.building.stored_bytes() >= target || open.raw_bytes >= target * RAW_PER_TARGET_MAX
     }
 
-    fn close_block(&mut self) -> Result<()> {
-        if self.chunks.is_empty() {
+    fn close_block(&mut self, packing: Packing) -> Result<()> {
+        let block = &mut self.open[packing as usize];
+        if block.chunks.is_empty() {
             return Ok(());
         }
         let open = self
@@ -208,14 +232,18 @@ impl ChunkWriter {
         let job = BlockJob {
             building: Arc::clone(&open.building),
             number: open.blocks,
-            raw: std::mem::take(&mut self.raw),
-            chunks: std::mem::take(&mut self.chunks),
+            raw: std::mem::take(&mut block.raw),
+            chunks: std::mem::take(&mut block.chunks),
+            packing,
         };
         open.blocks += 1;
         self.sealing.add(job)
     }
 
+    /// Closes what is open, if anything is.
     fn close_container(&mut self) -> Result<()> {
+        self.close_block(Packing::Compress)?;
+        self.close_block(Packing::AsIs)?;
         match self.container.take() {
             Some(open) => match open.building.close(open.blocks) {
                 Some(finished) => self.sealing.store(finished),

@@ -4,12 +4,13 @@
 //! is noted beside them, so that entries reach the metadata stream in order and complete.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkRef, ChunkWriter};
+use onefold_store::{ChunkRef, ChunkWriter, Packing};
 use rustix::io::Errno;
 
 use super::budget::Budget;
@@ -47,8 +48,8 @@ enum Note {
 struct Chunk {
     fingerprint: Fingerprint,
     buffer: usize,
-    start: usize,
-    len: usize,
+    bytes: Range<usize>,
+    packing: Packing,
 }
 
 /// The content of a file with several names.
@@ -160,7 +161,8 @@ impl<'a> Finisher<'a> {
                             Part::Chunk(len) => {
                                 let fingerprint =
                                     fingerprints.next().ok_or_else(|| self.reader_died())?;
-                                self.chunk(fingerprint, buffer, at, len as usize);
+                                let bytes = at..at + len as usize;
+                                self.chunk(fingerprint, buffer, bytes, file.packing);
                                 at += len as usize;
                             }
                             Part::Hole(len) => self.batch.notes.push(Note::Hole(len)),
@@ -188,12 +190,16 @@ impl<'a> Finisher<'a> {
                 LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
                 LargePart::Again => self.batch.notes.push(Note::Again),
                 LargePart::Segment(segment) => {
-                    let Segment { buffer, chunks } =
-                        segment.recv().map_err(|_| self.reader_died())?;
+                    let Segment {
+                        buffer,
+                        packing,
+                        chunks,
+                    } = segment.recv().map_err(|_| self.reader_died())?;
                     self.batch.buffers.push((buffer, 0));
                     let mut at = 0;
                     for (fingerprint, len) in chunks {
-                        self.chunk(fingerprint, self.batch.buffers.len() - 1, at, len as usize);
+                        let bytes = at..at + len as usize;
+                        self.chunk(fingerprint, self.batch.buffers.len() - 1, bytes, packing);
                         at += len as usize;
                     }
                     self.flush_if_full()?;
@@ -229,14 +235,20 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    fn chunk(&mut self, fingerprint: Fingerprint, buffer: usize, start: usize, len: usize) {
+    fn chunk(
+        &mut self,
+        fingerprint: Fingerprint,
+        buffer: usize,
+        bytes: Range<usize>,
+        packing: Packing,
+    ) {
+        self.batch.bytes += bytes.len();
         self.batch.chunks.push(Chunk {
             fingerprint,
             buffer,
-            start,
-            len,
+            bytes,
+            packing,
         });
-        self.batch.bytes += len;
         match self.batch.notes.last_mut() {
             Some(Note::Chunks(n)) => *n += 1,
             _ => self.batch.notes.push(Note::Chunks(1)),
@@ -274,13 +286,14 @@ impl<'a> Finisher<'a> {
         let batch = std::mem::take(&mut self.batch);
         let mut refs = Vec::with_capacity(batch.chunks.len());
         if !batch.chunks.is_empty() {
-            let bytes = |c: &Chunk| &batch.buffers[c.buffer].0[c.start..c.start + c.len];
+            let bytes = |c: &Chunk| &batch.buffers[c.buffer].0[c.bytes.clone()];
             let chunks: Vec<(Fingerprint, &[u8])> = batch
                 .chunks
                 .iter()
                 .map(|c| (c.fingerprint, bytes(c)))
                 .collect();
-            self.writer.write(&chunks, &mut refs)?;
+            let packing = |i: usize| batch.chunks[i].packing;
+            self.writer.write_packed(&chunks, &packing, &mut refs)?;
         }
         for (buffer, budget_bytes) in batch.buffers {
             self.buffers.put(buffer);

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use onefold_chunk::{Chunker, Fingerprint};
-use onefold_store::Fingerprinter;
+use onefold_chunk::{Chunker, Fingerprint, Hints};
+use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -52,6 +52,7 @@ pub struct FileEnd {
 /// A small file's content: parts whose chunks lie one after the other in the job's buffer.
 pub struct SmallFile {
     pub end: FileEnd,
+    pub packing: Packing,
     pub parts: Vec<Part>,
 }
 
@@ -66,6 +67,7 @@ pub struct SmallDone {
 /// Chunks of a large file's segment: they fill the buffer from its start.
 pub struct Segment {
     pub buffer: Vec<u8>,
+    pub packing: Packing,
     pub chunks: Vec<(Fingerprint, u32)>,
 }
 
@@ -99,6 +101,7 @@ pub enum Work {
     /// A stream, read to its end; it becomes a file that looks like `stat`.
     Stream {
         fd: OwnedFd,
+        name: Vec<u8>,
         stat: Stat,
         parts: Sender<LargePart>,
     },
@@ -117,6 +120,7 @@ pub fn large_channel() -> (Sender<LargePart>, Receiver<LargePart>) {
 /// A segment to fingerprint.
 pub struct Hash {
     buffer: Vec<u8>,
+    packing: Packing,
     lengths: Vec<u32>,
     done: Sender<Segment>,
 }
@@ -176,6 +180,7 @@ impl Buffers {
 pub fn hash_segments(work: &Receiver<Hash>, fingerprinter: &Fingerprinter) {
     for Hash {
         buffer,
+        packing,
         lengths,
         done,
     } in work
@@ -183,7 +188,11 @@ pub fn hash_segments(work: &Receiver<Hash>, fingerprinter: &Fingerprinter) {
         let found = fingerprinter.fingerprints(pieces(&buffer, lengths.iter().copied()));
         let chunks = found.into_iter().zip(lengths).collect();
         // Whoever waited for it gave up: so does this.
-        let _ = done.send(Segment { buffer, chunks });
+        let _ = done.send(Segment {
+            buffer,
+            packing,
+            chunks,
+        });
     }
 }
 
@@ -203,6 +212,8 @@ pub struct Reader<'a> {
     pub buffers: &'a Buffers,
     pub progress: &'a Progress,
     pub hash: Sender<Hash>,
+    /// The name of a file of which nothing has been cut yet.
+    pub begins: Option<Vec<u8>>,
 }
 
 /// Nobody takes what this thread reads: the backup has ended.
@@ -225,7 +236,13 @@ impl Reader<'_> {
                 Work::Large { dir, name, parts } => {
                     let _ = self.large(&dir, &name, &parts);
                 }
-                Work::Stream { fd, stat, parts } => {
+                Work::Stream {
+                    fd,
+                    name,
+                    stat,
+                    parts,
+                } => {
+                    self.begins = Some(name);
                     let _ = self.stream(Source::stream(fd, stat, self.progress), &parts);
                 }
             }
@@ -237,7 +254,7 @@ impl Reader<'_> {
         let mut used = 0;
         let files = names.iter().map(|name| {
             let file = read::open(dir.as_fd(), name)
-                .and_then(|source| self.small_file(source, &mut buffer, used));
+                .and_then(|source| self.small_file((name, source), &mut buffer, used));
             file.map(|(file, more)| {
                 used += more;
                 file
@@ -262,14 +279,16 @@ impl Reader<'_> {
 
     fn small_file(
         &mut self,
-        mut source: Source,
+        (name, mut source): (&[u8], Source),
         buffer: &mut Vec<u8>,
         at: usize,
     ) -> Result<(SmallFile, usize), Errno> {
+        self.begins = Some(name.to_vec());
         let mut read = self.small_content(&source, buffer, at)?;
         let mut changed = source.changed()?;
         if changed {
             source.look_again()?;
+            self.begins = Some(name.to_vec());
             read = self.small_content(&source, buffer, at)?;
             changed = source.changed()?;
         }
@@ -281,6 +300,7 @@ impl Reader<'_> {
                     xattrs: source.xattrs,
                     changed,
                 },
+                packing: self.packing(),
                 parts,
             },
             used,
@@ -327,8 +347,23 @@ impl Reader<'_> {
 
     fn cut(&mut self, data: &[u8], parts: &mut Vec<Part>) {
         let mut lengths = Vec::new();
-        cut(&mut *self.chunker, data, true, &mut lengths);
+        self.cut_on(data, true, &mut lengths);
         parts.extend(lengths.into_iter().map(Part::Chunk));
+    }
+
+    /// As [`cut`]; tells the chunker before of a file that begins here.
+    fn cut_on(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
+        if let Some(name) = self.begins.take() {
+            self.chunker.begin(&Hints::of(&name, data));
+        }
+        cut(&mut *self.chunker, data, ends, lengths)
+    }
+
+    fn packing(&self) -> Packing {
+        match self.chunker.is_compressible() {
+            true => Packing::Compress,
+            false => Packing::AsIs,
+        }
     }
 
     fn large(
@@ -338,7 +373,7 @@ impl Reader<'_> {
         parts: &Sender<LargePart>,
     ) -> Result<(), Abandoned> {
         let end = match read::open(dir.as_fd(), name) {
-            Ok(source) => self.large_file(source, parts)?,
+            Ok(source) => self.large_file(name, source, parts)?,
             Err(e) => Err(e),
         };
         parts.send(LargePart::End(end)).map_err(|_| Abandoned)
@@ -356,15 +391,18 @@ impl Reader<'_> {
 
     fn large_file(
         &mut self,
+        name: &[u8],
         mut source: Source,
         parts: &Sender<LargePart>,
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
+        self.begins = Some(name.to_vec());
         let mut result = self
             .large_content(&source, parts)?
             .and_then(|()| source.changed());
         if result == Ok(true) {
             parts.send(LargePart::Again).map_err(|_| Abandoned)?;
+            self.begins = Some(name.to_vec());
             result = match source.look_again() {
                 Ok(()) => self
                     .large_content(&source, parts)?
@@ -432,7 +470,7 @@ impl Reader<'_> {
             let ends = filled < room || read == len;
             let used = carried.len() + filled;
             let mut lengths = Vec::new();
-            let covered = cut(&mut *self.chunker, &buffer[..used], ends, &mut lengths);
+            let covered = self.cut_on(&buffer[..used], ends, &mut lengths);
             carried.clear();
             carried.extend_from_slice(&buffer[covered..used]);
             let (done, segment) = slot();
@@ -442,6 +480,7 @@ impl Reader<'_> {
             self.hash
                 .send(Hash {
                     buffer,
+                    packing: self.packing(),
                     lengths,
                     done,
                 })

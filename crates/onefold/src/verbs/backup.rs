@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use onefold_backup::backup::{self, Input, Options, Parent, Tars};
+use onefold_backup::backup::{self, Input, Options, Parent, Rules, Tars};
 use onefold_backup::exclude::Excludes;
 use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
@@ -63,6 +63,10 @@ pub struct Args {
     /// Take no stream for a tar
     #[arg(long, conflicts_with = "tar_aware")]
     pub no_tar_aware: bool,
+
+    /// How types of files are cut, where the repository's chunker is "context": lines of content|fixed|whole|tar compress|as-is EXTENSION…
+    #[arg(long, value_name = "FILE")]
+    pub chunk_rules: Option<OsString>,
 
     #[command(flatten)]
     pub leave_out: LeaveOut,
@@ -235,6 +239,7 @@ fn options(
         force_reread: args.force,
         ignore_ctime: args.ignore_ctime,
         ignore_inode: args.ignore_inode,
+        chunk_rules: args.chunk_rules.as_ref().map(chunk_rules).transpose()?,
         tars: match (args.tar_aware, args.no_tar_aware) {
             (true, _) => Some(Tars::Checksum),
             (_, true) => None,
@@ -250,6 +255,13 @@ fn options(
         clock: when::now,
         ..defaults
     })
+}
+
+fn chunk_rules(file: &OsString) -> Result<Arc<Rules>> {
+    let name = Path::new(file).display();
+    let text = std::fs::read_to_string(file).map_err(|e| Error::io(format!("read {name}"), e))?;
+    let rules = Rules::with(&text).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
+    Ok(Arc::new(rules))
 }
 
 /// Counts what is to come, beside the backup, for the percentage and the time left. Ends when the backup does.

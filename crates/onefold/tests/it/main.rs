@@ -3,6 +3,7 @@
 //! `ONEFOLD_TEST_SCALE` (default 10) says how often the loops repeat: kills, and seconds of many processes at once. Seeds are printed.
 #![forbid(unsafe_code)]
 
+mod context;
 mod exits;
 mod full;
 mod input;

@@ -6,7 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_store::{
     CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, InitOptions,
-    KdfCost, OpenOptions, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
+    KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
     SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats,
 };
 
@@ -54,6 +54,15 @@ pub fn chunks(seed: u64, count: usize) -> Vec<Vec<u8>> {
 
 /// Writes a stream of chunks in a session of its own and puts a root for it.
 pub fn back_up(repository: &Repository, chunks: &[Vec<u8>]) -> Result<(RootId, WriteStats)> {
+    back_up_packed(repository, chunks, &|_| Packing::Compress)
+}
+
+/// The same, with a packing for each chunk of a segment of fifty.
+pub fn back_up_packed(
+    repository: &Repository,
+    chunks: &[Vec<u8>],
+    packing: &dyn Fn(usize) -> Packing,
+) -> Result<(RootId, WriteStats)> {
     let session = repository.session(SessionKind::Backup)?;
     let mut writer = session.writer(StreamKind::Data)?;
     let mut refs = Vec::new();
@@ -62,7 +71,7 @@ pub fn back_up(repository: &Repository, chunks: &[Vec<u8>]) -> Result<(RootId, W
             .iter()
             .map(|data| (repository.fingerprinter().fingerprint(data), &data[..]))
             .collect();
-        writer.write(&named, &mut refs)?;
+        writer.write_packed(&named, packing, &mut refs)?;
     }
     let stats = writer.finish()?;
     let root = repository.put_root(&encode_root(&refs))?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir};
-use onefold_store::{Encryption, Error, Repository, Secret};
+use onefold_store::{Encryption, Error, Packing, Repository, Secret};
 
-use crate::fixture::{assert_sound, back_up, chunks, init, open};
+use crate::fixture::{assert_sound, back_up, back_up_packed, chunks, init, open};
 
 #[test]
 fn written_chunks_come_back_with_any_number_of_threads() {
@@ -26,6 +26,30 @@ fn written_chunks_come_back_with_any_number_of_threads() {
             );
         }
     }
+}
+
+#[test]
+fn chunks_that_are_not_to_be_compressed_lie_beside_those_that_are() {
+    // All shrink to a quarter.
+    let data: Vec<Vec<u8>> = (0..400).flat_map(|i| chunks(i, 1)).collect();
+    let stored = |packing: &dyn Fn(usize) -> Packing| {
+        let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+        init(&dir, Encryption::Aes256Gcm).unwrap();
+        let repository = open(&dir, 2, 1).unwrap();
+        let (root, stats) = back_up_packed(&repository, &data, packing).unwrap();
+        assert_sound(&repository, &[(root, data.clone())], &"packed");
+        stats.stored_bytes
+    };
+    let compressed = stored(&|_| Packing::Compress);
+    let as_is = stored(&|_| Packing::AsIs);
+    let mixed = stored(&|i| match i % 2 {
+        0 => Packing::Compress,
+        _ => Packing::AsIs,
+    });
+    let raw: u64 = data.iter().map(|chunk| chunk.len() as u64).sum();
+    assert!(as_is > raw && compressed < raw / 2, "{as_is} {compressed}");
+    let middle = (as_is + compressed) / 2;
+    assert!(mixed.abs_diff(middle) < raw / 10, "{mixed} {middle}");
 }
 
 #[test]
