@@ -12,7 +12,7 @@ use clap::Subcommand;
 pub enum Bench {
     /// Onefold and other backup programs on the same data: wall, CPU, peak RSS, repository size, stage by stage.
     Backup(backup::BackupArgs),
-    /// Chunkers: speed on random data beside the `fastcdc` crate, dedup ratio on folders that are given.
+    /// Chunkers at equal real means, beside the `fastcdc` and `mothcdc` crates: speed, cost of an edit, sizes, dedup ratio on folders.
     Chunk(chunk::ChunkArgs),
     /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
     Index(index::IndexArgs),

@@ -1,0 +1,223 @@
+//! Who takes part: all chunkers of ours, and those of other crates behind the same seam.
+
+use mothcdc::mincdc::{MinCdcHash4, SliceChunker};
+use onefold_chunk::fastcdc::FastCdc;
+use onefold_chunk::sieve::{Isa, Sieve};
+use onefold_chunk::{Chunker, Limits, by_name, names};
+
+/// A chunker that can be made for any mean.
+pub struct Contestant {
+    pub name: String,
+    /// Cuts like no other contestant; the instruction sets of `sieve` cut alike.
+    pub distinct: bool,
+    make: Box<dyn Fn(usize) -> Box<dyn Chunker> + Sync>,
+}
+
+/// The peer that others are measured against.
+pub const PEER: &str = "fastcdc crate v2020";
+
+/// All of ours but `whole-file`, `sieve` on every instruction set and keyed, and the crates last.
+pub fn all() -> Vec<Contestant> {
+    let mut all = Vec::new();
+    let mut add = |name: String, distinct, make: Box<dyn Fn(usize) -> Box<dyn Chunker> + Sync>| {
+        all.push(Contestant {
+            name,
+            distinct,
+            make,
+        });
+    };
+    let best = Isa::available().pop();
+    for isa in Isa::available() {
+        let make = move |mean| -> Box<dyn Chunker> {
+            Box::new(Sieve::new(mean).on(isa).expect("one of those available"))
+        };
+        let distinct = Some(isa) == best;
+        let name = if distinct { "sieve" } else { "sieve on" };
+        add(format!("{name} {isa:?}"), distinct, Box::new(make));
+    }
+    let keyed = |mean| -> Box<dyn Chunker> { Box::new(Sieve::keyed(mean, &[7; 32])) };
+    add("sieve keyed".into(), true, Box::new(keyed));
+    for name in names() {
+        if !["sieve", "whole-file", "fastcdc"].contains(name) {
+            let make = |mean| by_name(name, mean, None).expect("a name of the list");
+            add((*name).into(), true, Box::new(make));
+        }
+    }
+    let fastcdc = |mean| -> Box<dyn Chunker> {
+        let Limits { min, mean, max } = fastcdc_sizes(mean);
+        Box::new(FastCdc::with(min, mean, max, 1))
+    };
+    add("fastcdc".into(), true, Box::new(fastcdc));
+    add(
+        "mothcdc crate".into(),
+        true,
+        Box::new(|mean| Box::new(MothCrate::new(mean))),
+    );
+    add(
+        PEER.into(),
+        true,
+        Box::new(|mean| Box::new(FastCdcCrate::new(mean))),
+    );
+    all
+}
+
+/// Means that every chunker can be asked for.
+const ASKED_MIN: f64 = 256.0;
+const ASKED_MAX: f64 = (4 << 20) as f64;
+
+/// A mean that was asked for, and what came of it.
+pub struct Tried<T> {
+    pub asked: f64,
+    pub mean: f64,
+    pub outcome: T,
+}
+
+impl Contestant {
+    /// The chunker that is asked for this mean.
+    pub fn chunker(&self, asked: f64) -> Box<dyn Chunker> {
+        (self.make)(asked.clamp(ASKED_MIN, ASKED_MAX) as usize)
+    }
+
+    /// Two tries whose means are close to `target` below and above it. Either is missing where no mean that can be asked for gives it.
+    ///
+    /// `attempt` gives the mean that came out, and whatever else.
+    pub fn around<T>(
+        &self,
+        target: f64,
+        mut attempt: impl FnMut(&mut dyn Chunker) -> (f64, T),
+    ) -> (Option<Tried<T>>, Option<Tried<T>>) {
+        let (mut below, mut above) = (None::<Tried<T>>, None::<Tried<T>>);
+        let mut asked = target;
+        for _ in 0..TRIES {
+            let (mean, outcome) = attempt(&mut *self.chunker(asked));
+            let tried = Tried {
+                asked,
+                mean,
+                outcome,
+            };
+            if mean < target {
+                below = Some(tried);
+            } else {
+                above = Some(tried);
+            }
+            asked = match (&below, &above) {
+                (Some(low), Some(high)) if high.mean / low.mean < NEAR => break,
+                (Some(low), Some(high)) if high.asked / low.asked < SAME => break,
+                (Some(low), Some(high)) => (low.asked * high.asked).sqrt(),
+                (Some(low), None) => low.asked * (target / low.mean) * PAST,
+                (None, Some(high)) => high.asked * (target / high.mean) / PAST,
+                (None, None) => break,
+            };
+            if !(ASKED_MIN..=ASKED_MAX).contains(&asked) {
+                break;
+            }
+        }
+        (below, above)
+    }
+
+    /// What to ask for so that chunks of `data` are as near to `target` as can be.
+    pub fn asked_for(&self, target: f64, data: &[u8]) -> f64 {
+        let (below, above) = self.around(target, |chunker| {
+            (data.len() as f64 / count(chunker, data) as f64, ())
+        });
+        let off = |tried: &Tried<()>| (tried.mean / target).ln().abs();
+        let both = below.into_iter().chain(above);
+        both.min_by(|a, b| off(a).total_cmp(&off(b)))
+            .map_or(target, |tried| tried.asked)
+    }
+}
+
+const TRIES: usize = 12;
+/// Means so close that interpolating between them is sound.
+const NEAR: f64 = 1.012;
+/// Means asked for so close that no other lies between.
+const SAME: f64 = 1.003;
+/// So far beyond where the target is expected.
+const PAST: f64 = 1.004;
+
+/// How many chunks `data` has.
+pub fn count(chunker: &mut dyn Chunker, data: &[u8]) -> usize {
+    let mut chunks = 0;
+    chunker.cuts(data, true, &mut |_| chunks += 1);
+    chunks
+}
+
+/// Sizes for FastCDC. Its masks have whole bits, the nearest to its `mean`, so that the mean of its chunks leaps where their number changes: from
+/// 1.08 to 1.44 times what it was asked for. Behind each leap, for the first third of an octave, only `min` grows to its usual quarter, which makes
+/// most of the means between possible.
+fn fastcdc_sizes(asked: usize) -> Limits {
+    let octaves = (asked as f64).log2() + 0.5;
+    let (bits, share) = (octaves.floor() - 0.5, octaves.fract());
+    let grown = (share * 3.0).min(1.0);
+    let mean = (bits + ((share - 1.0 / 3.0) * 1.5).max(0.0)).exp2().ceil();
+    let min = mean / 4.0 * (0.25 + 0.75 * grown);
+    let even = |size: f64| (size as usize).next_multiple_of(2);
+    Limits {
+        min: even(min).max(64),
+        mean: even(mean).max(256),
+        max: even(4.0 * mean).max(1024),
+    }
+}
+
+/// `fastcdc::v2020` with the parameters that our own `fastcdc` has.
+struct FastCdcCrate {
+    limits: Limits,
+    masks: (u64, u64),
+}
+
+impl FastCdcCrate {
+    fn new(asked: usize) -> Self {
+        let limits = fastcdc_sizes(asked);
+        let level = fastcdc::v2020::Normalization::Level1;
+        let masks = fastcdc::v2020::select_masks(limits.mean, level);
+        Self { limits, masks }
+    }
+}
+
+impl Chunker for FastCdcCrate {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        let (Limits { min, mean, max }, (small, large)) = (self.limits, self.masks);
+        fastcdc::v2020::cut(data, min, mean, max, small, large, small << 1, large << 1).1
+    }
+}
+
+/// MinCDC as `mothcdc` has it, between half and one and a half times the mean as it recommends. Its layer that joins equal neighbours is left out: it
+/// changes records, not chunks.
+struct MothCrate {
+    limits: Limits,
+}
+
+impl MothCrate {
+    fn new(mean: usize) -> Self {
+        let limits = Limits {
+            min: mean / 2,
+            mean,
+            max: mean + mean / 2,
+        };
+        Self { limits }
+    }
+
+    fn over<'a>(&self, data: &'a [u8]) -> SliceChunker<'a, MinCdcHash4> {
+        SliceChunker::new(data, self.limits.min, self.limits.max, MinCdcHash4::new())
+    }
+}
+
+impl Chunker for MothCrate {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        self.over(data).next().map_or(0, |chunk| chunk.len())
+    }
+
+    fn cuts(&mut self, data: &[u8], _ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
+        // The benchmark gives whole streams alone.
+        self.over(data).for_each(|next| chunk(next.len()));
+        data.len()
+    }
+}
