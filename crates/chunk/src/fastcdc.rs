@@ -10,6 +10,17 @@ use crate::{Chunker, Limits};
 ///
 /// The mean of the chunks is not quite the size asked for: masks have whole bits (so the size counts as its nearest power of two), and the
 /// minimum and the normalisation shift it.
+///
+/// ```
+/// use onefold_chunk::{Chunks, fastcdc::FastCdc};
+///
+/// let old: Vec<u8> = (0..200_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let new = [b"in front", &old[..]].concat();
+/// let chunks = |data| Chunks::new(FastCdc::new(8192), data).collect::<std::collections::HashSet<&[u8]>>();
+/// let (before, after) = (chunks(&old[..]), chunks(&new[..]));
+/// // All but the first few chunks are found again.
+/// assert!(after.difference(&before).count() < 5);
+/// ```
 #[derive(Clone, Debug)]
 pub struct FastCdc {
     limits: Limits,

@@ -3,6 +3,13 @@
 use crate::{Chunker, Limits};
 
 /// Cuts every `bytes` bytes, whatever the content.
+///
+/// ```
+/// use onefold_chunk::{Chunks, fixed::Fixed};
+///
+/// let lengths: Vec<_> = Chunks::new(Fixed::new(4096), &[7; 10_000]).map(<[u8]>::len).collect();
+/// assert_eq!(lengths, [4096, 4096, 1808]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed {
     bytes: usize,

@@ -7,6 +7,17 @@ use crate::{Chunker, Limits};
 /// Content-defined chunks by the Gear hash of the last 64 bytes, `min` skipped first.
 ///
 /// The threshold is compared with the whole word, whose high bits depend on all 64 bytes, so that any mean can be had.
+///
+/// ```
+/// use onefold_chunk::{Chunks, gear::Gear};
+///
+/// let old: Vec<u8> = (0..200_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let new = [b"in front", &old[..]].concat();
+/// let chunks = |data| Chunks::new(Gear::new(8192), data).collect::<std::collections::HashSet<&[u8]>>();
+/// let (before, after) = (chunks(&old[..]), chunks(&new[..]));
+/// // All but the first few chunks are found again.
+/// assert!(after.difference(&before).count() < 5);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Gear {
     limits: Limits,

@@ -16,6 +16,17 @@ const PATTERN: u64 = 0x1e37_79b9;
 const LEAVING_SHIFT: u32 = (8 * WINDOW as u32) % 31;
 
 /// Content-defined chunks by Incremental Modulo-K.
+///
+/// ```
+/// use onefold_chunk::{Chunks, inc_k::IncK};
+///
+/// let old: Vec<u8> = (0..200_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let new = [b"in front", &old[..]].concat();
+/// let chunks = |data| Chunks::new(IncK::new(8192), data).collect::<std::collections::HashSet<&[u8]>>();
+/// let (before, after) = (chunks(&old[..]), chunks(&new[..]));
+/// // All but the first few chunks are found again.
+/// assert!(after.difference(&before).count() < 5);
+/// ```
 #[derive(Clone, Debug)]
 pub struct IncK {
     limits: Limits,

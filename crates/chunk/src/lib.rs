@@ -24,4 +24,4 @@ pub mod whole_file;
 pub use chunker::{Chunker, Hints, Limits};
 pub use fingerprint::{Fingerprint, fingerprints};
 pub use names::{UnknownChunker, by_name, names};
-pub use stream::ChunkStream;
+pub use stream::{ChunkStream, Chunks};

@@ -13,6 +13,17 @@ const DEGREE: u32 = 53;
 const PATTERN: u32 = 0x9e37_79b9;
 
 /// Content-defined chunks by Rabin fingerprint.
+///
+/// ```
+/// use onefold_chunk::{Chunks, rabin::Rabin};
+///
+/// let old: Vec<u8> = (0..200_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let new = [b"in front", &old[..]].concat();
+/// let chunks = |data| Chunks::new(Rabin::new(8192), data).collect::<std::collections::HashSet<&[u8]>>();
+/// let (before, after) = (chunks(&old[..]), chunks(&new[..]));
+/// // All but the first few chunks are found again.
+/// assert!(after.difference(&before).count() < 5);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rabin {
     limits: Limits,

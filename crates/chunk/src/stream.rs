@@ -1,10 +1,17 @@
-//! Chunks of a stream that comes in pieces.
+//! Chunks of a stream: of one that comes in pieces, and of one that lies in memory.
 
 use crate::Chunker;
 
+/// Bytes that are gathered beyond the longest chunk before they are cut: a chunker that looks ahead is quick on many chunks at once, and what
+/// is left over is moved to the front less often.
+const GATHERED_BYTES_MIN: usize = 128 << 10;
+const GATHERED_BYTES_MAX: usize = 1 << 20;
+
 /// Feeds pieces of any size to a chunker and gives the chunks, which are the same however the stream was split into pieces.
 ///
-/// Memory: at most `limits().max` bytes, and none is copied that need not wait for the next piece.
+/// Small pieces are gathered, so a chunk may be given some pieces after it is certain; pieces longer than what is gathered are cut where they
+/// lie, and no byte of them is copied that need not wait for the next piece. Memory: the longest chunk, and as much again, at least 128 KiB and at
+/// most 1 MiB.
 ///
 /// ```
 /// use onefold_chunk::{ChunkStream, sieve::Sieve};
@@ -31,45 +38,93 @@ impl<C: Chunker> ChunkStream<C> {
         }
     }
 
-    /// Takes the next piece and gives each chunk that is certain by now, in order.
+    /// Takes the next piece and gives chunks that are certain by now, in order.
     pub fn feed(&mut self, piece: &[u8], mut chunk: impl FnMut(&[u8])) {
         let max = self.chunker.limits().max;
-        let mut taken = 0;
+        let enough = max.saturating_add(max.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX));
+        let mut rest = piece;
         while !self.waiting.is_empty() {
-            let missing = max.saturating_sub(self.waiting.len());
-            let more = missing.min(piece.len() - taken);
-            self.waiting.extend_from_slice(&piece[taken..taken + more]);
-            taken += more;
-            if self.waiting.len() < max {
+            // Where the piece is long, no more of it is copied than the first chunk may need.
+            let wanted = if rest.len() >= enough { max } else { enough };
+            let missing = wanted.saturating_sub(self.waiting.len());
+            let (more, after) = rest.split_at(missing.min(rest.len()));
+            self.waiting.extend_from_slice(more);
+            if self.waiting.len() < wanted {
                 return;
             }
-            let length = self.chunker.cut(&self.waiting);
-            chunk(&self.waiting[..length]);
-            let left = self.waiting.len() - length;
-            if left <= taken {
+            let covered = cut_all(&mut self.chunker, &self.waiting, false, &mut chunk);
+            let left = self.waiting.len() - covered;
+            if left <= more.len() {
                 // What is left lies in this piece too: go on there, without copies.
-                taken -= left;
+                rest = &rest[more.len() - left..];
                 self.waiting.clear();
-            } else {
-                self.waiting.drain(..length);
+                break;
             }
+            rest = after;
+            self.waiting.drain(..covered);
         }
-        let rest = &piece[taken..];
-        let covered = self.cut_all(rest, false, chunk);
+        let covered = match rest.len() >= enough {
+            true => cut_all(&mut self.chunker, rest, false, &mut chunk),
+            false => 0,
+        };
         self.waiting.extend_from_slice(&rest[covered..]);
     }
 
     /// Ends the stream and gives its last chunks.
-    pub fn finish(mut self, chunk: impl FnMut(&[u8])) {
-        let rest = std::mem::take(&mut self.waiting);
-        self.cut_all(&rest, true, chunk);
-    }
-
-    fn cut_all(&mut self, data: &[u8], ends: bool, mut chunk: impl FnMut(&[u8])) -> usize {
-        let mut at = 0;
-        self.chunker.cuts(data, ends, &mut |length| {
-            chunk(&data[at..at + length]);
-            at += length;
-        })
+    pub fn finish(mut self, mut chunk: impl FnMut(&[u8])) {
+        cut_all(&mut self.chunker, &self.waiting, true, &mut chunk);
     }
 }
+
+/// Gives all chunks of `data` that are certain, or all where the stream `ends`, and how many bytes they cover.
+fn cut_all(
+    chunker: &mut impl Chunker,
+    data: &[u8],
+    ends: bool,
+    chunk: &mut impl FnMut(&[u8]),
+) -> usize {
+    let mut at = 0;
+    chunker.cuts(data, ends, &mut |length| {
+        chunk(&data[at..at + length]);
+        at += length;
+    })
+}
+
+/// The chunks of a stream that lies in memory, one after the other. Nothing is copied.
+///
+/// ```
+/// use onefold_chunk::{Chunks, seqcdc::SeqCdc};
+///
+/// let data = vec![0; 40_000];
+/// let lengths: Vec<_> = Chunks::new(SeqCdc::new(8192), &data).map(<[u8]>::len).collect();
+/// assert_eq!(lengths, [16_384, 16_384, 7232]);
+/// ```
+pub struct Chunks<'a, C> {
+    chunker: C,
+    rest: &'a [u8],
+}
+
+impl<'a, C: Chunker> Chunks<'a, C> {
+    /// All of `data`, from its beginning.
+    pub fn new(chunker: C, data: &'a [u8]) -> Self {
+        Self {
+            chunker,
+            rest: data,
+        }
+    }
+}
+
+impl<'a, C: Chunker> Iterator for Chunks<'a, C> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (chunk, rest) = self.rest.split_at(self.chunker.cut(self.rest));
+        self.rest = rest;
+        Some(chunk)
+    }
+}
+
+impl<C: Chunker> std::iter::FusedIterator for Chunks<'_, C> {}

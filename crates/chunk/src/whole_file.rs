@@ -3,6 +3,12 @@
 use crate::{Chunker, Limits};
 
 /// One chunk a stream, up to `bytes_max`: what file-level deduplication sees.
+///
+/// ```
+/// use onefold_chunk::{Chunks, whole_file::WholeFile};
+///
+/// assert_eq!(Chunks::new(WholeFile::new(1 << 20), &[7; 10_000]).count(), 1);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct WholeFile {
     bytes_max: usize,

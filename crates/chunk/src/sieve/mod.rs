@@ -83,6 +83,17 @@ const MIN_PER_MIDDLE: f64 = 0.5;
 const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
 
 /// The content-defined chunker that Onefold uses by default. See the module.
+///
+/// ```
+/// use onefold_chunk::{Chunks, sieve::Sieve};
+///
+/// let old: Vec<u8> = (0..200_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let new = [b"in front", &old[..]].concat();
+/// let chunks = |data| Chunks::new(Sieve::new(8192), data).collect::<std::collections::HashSet<&[u8]>>();
+/// let (before, after) = (chunks(&old[..]), chunks(&new[..]));
+/// // All but the first few chunks are found again.
+/// assert!(after.difference(&before).count() < 5);
+/// ```
 #[derive(Clone)]
 pub struct Sieve {
     limits: Limits,
