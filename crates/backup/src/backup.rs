@@ -89,7 +89,7 @@ pub struct Options {
     pub ignore_ctime: bool,
     /// A new inode number alone does not make a file changed.
     pub ignore_inode: bool,
-    /// Which streams are cut as a tar, at their members; `None`: none.
+    /// Which files and streams are cut as a tar, at their members; `None`: none.
     pub tars: Option<Tars>,
     /// What is right for which type of files, where the repository's chunker goes by types; `None`: its own table.
     pub chunk_rules: Option<Arc<Rules>>,
@@ -338,10 +338,10 @@ fn write(
         links: HashMap::new(),
     };
     let done = std::thread::scope(|scope| {
-        let tars = match &input {
-            Input::Paths(_) => None,
-            Input::Stream(..) => options.tars,
-        };
+        // A chunker that goes by types knows a tar itself.
+        let tars = options
+            .tars
+            .filter(|_| repository.config().chunker != "context");
         let chunker = || -> Result<Box<dyn Chunker>> {
             let chunker = match &options.chunk_rules {
                 Some(rules) => repository.context_chunker(rules)?,

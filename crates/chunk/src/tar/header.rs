@@ -39,7 +39,7 @@ pub fn read(block: &[u8; BLOCK]) -> Option<Follows> {
 /// Whether a stream that begins with this block is taken for a tar.
 pub fn begins(block: &[u8; BLOCK], tars: Tars) -> bool {
     let has_magic = &block[257..262] == b"ustar" && matches!(block[262], 0 | b' ');
-    has_right_checksum(block) && (has_magic || tars == Tars::Checksum)
+    (has_magic || tars == Tars::Checksum) && has_right_checksum(block)
 }
 
 /// The sum of all bytes, those of the checksum itself counted as spaces. Some old programs added signed bytes.

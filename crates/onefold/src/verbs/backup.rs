@@ -55,12 +55,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     pub stdin_filename: OsString,
 
-    /// Take the stream for a tar even if it is of a kind that does not say so: cut at its members, so that files stored already are found in it. Without
-    /// this, streams that begin as a POSIX or GNU tar are
+    /// Take what begins as an old tar for one, too. A tar is cut at its members, so that files stored already are found in it; without
+    /// this, only what begins as a POSIX or GNU tar is
     #[arg(long)]
     pub tar_aware: bool,
 
-    /// Take no stream for a tar
+    /// Take nothing for a tar
     #[arg(long, conflicts_with = "tar_aware")]
     pub no_tar_aware: bool,
 

@@ -52,6 +52,26 @@ fn a_tar_of_stored_files_adds_little_but_its_headers() {
 }
 
 #[test]
+fn archives_that_are_files_are_known_too() {
+    let rig = folder();
+    rig.backup("s");
+    let status = std::process::Command::new("tar")
+        .current_dir(rig.path(""))
+        .args(["-c", "-f", "a.tar", "s"])
+        .status();
+    assert!(status.expect("tar runs").success());
+    let added = |how: &[&str]| {
+        let args = ["backup", "a.tar", "--json", "--force"];
+        let ran = rig.run(args.iter().chain(how)).ends(0).last();
+        ran["data_added"].as_u64().expect("a number")
+    };
+    let refused = added(&["--no-tar-aware"]);
+    assert!(refused > 400_000, "{refused} bytes added");
+    let known = added(&[]);
+    assert!(known < 120_000, "{known} bytes added");
+}
+
+#[test]
 fn whether_a_stream_is_a_tar_can_be_said() {
     let rig = folder();
     rig.backup("s");
