@@ -16,7 +16,8 @@
 //! hostile archive can do is to have its cuts placed badly.
 //!
 //! Measured (means of 8 KiB): of a tar of 240 MB whose 23,416 files are stored already, 11.7 % is new (its headers, which compress well) instead of
-//! 69.4 %; of the next version's tar 14.5 % instead of 54.2 %. 10.9 GB/s instead of 17.9.
+//! 69.4 %; of the next version's tar 14.5 % instead of 54.2 %. 10.9 GB/s instead of 17.9. A repository of four
+//! versions' archives, 825 MiB, takes 49 MB instead of 71.
 //!
 //! **Downside.** A header costs a chunk of at least 512 bytes, so an archive of tiny files has about twice the chunks of the files themselves.
 
