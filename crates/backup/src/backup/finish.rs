@@ -193,10 +193,10 @@ impl<'a> Finisher<'a> {
                     let Segment {
                         buffer,
                         packing,
+                        start: mut at,
                         chunks,
                     } = segment.recv().map_err(|_| self.reader_died())?;
                     self.batch.buffers.push((buffer, 0));
-                    let mut at = 0;
                     for (fingerprint, len) in chunks {
                         let bytes = at..at + len as usize;
                         self.chunk(fingerprint, self.batch.buffers.len() - 1, bytes, packing);

@@ -5,6 +5,7 @@
 //! keeps all cores busy. Who waits for whom: a reader of a large file waits until the store has taken its earlier segments; the store waits for
 //! readers and fingerprinters; fingerprinters wait for nobody. So nothing waits in a circle.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::read::{self, Source, cut};
+use super::read::{self, PAGE_BYTES, Source, cut};
 use crate::meta::Stat;
 use crate::{Progress, Xattrs};
 
@@ -64,10 +65,11 @@ pub struct SmallDone {
     pub fingerprints: Vec<Fingerprint>,
 }
 
-/// Chunks of a large file's segment: they fill the buffer from its start.
+/// Chunks of a large file's segment: they fill the buffer from `start` on.
 pub struct Segment {
     pub buffer: Vec<u8>,
     pub packing: Packing,
+    pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
 }
 
@@ -121,6 +123,7 @@ pub fn large_channel() -> (Sender<LargePart>, Receiver<LargePart>) {
 pub struct Hash {
     buffer: Vec<u8>,
     packing: Packing,
+    start: usize,
     lengths: Vec<u32>,
     done: Sender<Segment>,
 }
@@ -130,6 +133,7 @@ pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
     large: Mutex<Vec<Vec<u8>>>,
     large_bytes: usize,
+    carried_bytes_max: usize,
 }
 
 impl Buffers {
@@ -138,7 +142,8 @@ impl Buffers {
         Self {
             small: Mutex::default(),
             large: Mutex::default(),
-            large_bytes: SEGMENT_BYTES + chunk_bytes_max,
+            large_bytes: SEGMENT_BYTES + chunk_bytes_max + PAGE_BYTES,
+            carried_bytes_max: chunk_bytes_max,
         }
     }
 
@@ -166,6 +171,12 @@ impl Buffers {
         pooled.unwrap_or_else(|| vec![0; size])
     }
 
+    /// Where in a large buffer a segment is read to: at a page's start, with room before it for the end of the segment before.
+    fn segment_start(&self, buffer: &[u8]) -> usize {
+        let place = buffer.as_ptr().addr() + self.carried_bytes_max;
+        self.carried_bytes_max + place.next_multiple_of(PAGE_BYTES) - place
+    }
+
     /// Takes a buffer back.
     pub fn put(&self, buffer: Vec<u8>) {
         match buffer.len() {
@@ -181,16 +192,18 @@ pub fn hash_segments(work: &Receiver<Hash>, fingerprinter: &Fingerprinter) {
     for Hash {
         buffer,
         packing,
+        start,
         lengths,
         done,
     } in work
     {
-        let found = fingerprinter.fingerprints(pieces(&buffer, lengths.iter().copied()));
+        let found = fingerprinter.fingerprints(pieces(&buffer[start..], lengths.iter().copied()));
         let chunks = found.into_iter().zip(lengths).collect();
         // Whoever waited for it gave up: so does this.
         let _ = done.send(Segment {
             buffer,
             packing,
+            start,
             chunks,
         });
     }
@@ -380,7 +393,7 @@ impl Reader<'_> {
     }
 
     fn stream(&mut self, source: Source, parts: &Sender<LargePart>) -> Result<(), Abandoned> {
-        let end = self.extent(&source, u64::MAX, parts)?;
+        let end = self.extent(&source, 0..u64::MAX, parts)?;
         let end = end.map(|_| FileEnd {
             stat: source.stat,
             xattrs: Xattrs::new(),
@@ -424,7 +437,7 @@ impl Reader<'_> {
     ) -> Result<Result<(), Errno>, Abandoned> {
         let size = source.stat.size;
         if !source.may_have_holes() {
-            return Ok(self.extent(source, size, parts)?.map(drop));
+            return Ok(self.extent(source, 0..size, parts)?.map(drop));
         }
         let mut offset = 0;
         loop {
@@ -439,40 +452,41 @@ impl Reader<'_> {
                     .map_err(|_| Abandoned)?;
             }
             let Some(data) = data else { return Ok(Ok(())) };
-            let want = data.end.min(size) - data.start;
-            match self.extent(source, want, parts)? {
-                Ok(got) if got == want => offset = data.start + got,
+            let end = data.end.min(size);
+            match self.extent(source, data.start..end, parts)? {
+                Ok(got) if got == end => offset = end,
                 Ok(_) => return Ok(Ok(())),
                 Err(e) => return Ok(Err(e)),
             }
         }
     }
 
-    /// Sends up to `len` bytes from where the file stands, in segments; gives how many there were.
+    /// Sends this range of the file, in segments; gives where it really ended.
     fn extent(
         &mut self,
         source: &Source,
-        len: u64,
+        range: Range<u64>,
         parts: &Sender<LargePart>,
     ) -> Result<Result<u64, Errno>, Abandoned> {
         let mut carried: Vec<u8> = Vec::new();
-        let mut read = 0;
+        let mut at = range.start;
         loop {
             let mut buffer = self.buffers.get(self.buffers.large_bytes);
-            buffer[..carried.len()].copy_from_slice(&carried);
-            let room =
-                (buffer.len() - carried.len()).min((len - read).try_into().unwrap_or(usize::MAX));
-            let filled = match fill(source, &mut buffer[carried.len()..carried.len() + room]) {
+            let fresh = self.buffers.segment_start(&buffer);
+            let start = fresh - carried.len();
+            buffer[start..fresh].copy_from_slice(&carried);
+            let want = SEGMENT_BYTES.min((range.end - at).try_into().unwrap_or(SEGMENT_BYTES));
+            let filled = match source.fill(&mut buffer[fresh..], want, at) {
                 Ok(filled) => filled,
                 Err(e) => return Ok(Err(e)),
             };
-            read += filled as u64;
-            let ends = filled < room || read == len;
-            let used = carried.len() + filled;
+            at += filled as u64;
+            let ends = filled < want || at == range.end;
+            let data = &buffer[start..fresh + filled];
             let mut lengths = Vec::new();
-            let covered = self.cut_on(&buffer[..used], ends, &mut lengths);
+            let covered = self.cut_on(data, ends, &mut lengths);
             carried.clear();
-            carried.extend_from_slice(&buffer[covered..used]);
+            carried.extend_from_slice(&data[covered..]);
             let (done, segment) = slot();
             parts
                 .send(LargePart::Segment(segment))
@@ -481,12 +495,13 @@ impl Reader<'_> {
                 .send(Hash {
                     buffer,
                     packing: self.packing(),
+                    start,
                     lengths,
                     done,
                 })
                 .map_err(|_| Abandoned)?;
             if ends {
-                return Ok(Ok(read));
+                return Ok(Ok(at));
             }
         }
     }

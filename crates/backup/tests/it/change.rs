@@ -1,6 +1,7 @@
 //! What a second backup reads, what is left out, and what cannot be read.
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -287,4 +288,37 @@ fn a_stream_becomes_a_file() {
     let mut out = Vec::new();
     onefold_backup::dump::file(&entry, &mut reader, &mut out).expect("dump");
     assert!(out == content);
+}
+
+#[test]
+fn a_cold_large_file_is_read_past_the_page_cache_and_cut_alike() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("large");
+    fs::write(&path, scene::noise(5, (5 << 20) + 1234)).expect("write");
+    let file = fs::File::open(&path).expect("open");
+    file.sync_all().expect("sync");
+    let cached = || onefold_io::cached_bytes(file.as_fd(), 0, 5 << 20);
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("drop");
+    let was_dropped = cached() == Some(0);
+    let again = backup::Options {
+        force_reread: true,
+        ..options(2)
+    };
+    let input = Input::Paths(vec![bytes(dir.path())]);
+    let second = backup::run(
+        &repository,
+        input,
+        &again,
+        &Progress::default(),
+        &Log::default(),
+    )
+    .expect("backup");
+    assert_eq!(second.snapshot.summary.data_chunks, 0);
+    assert_eq!(second.snapshot.summary.bytes_read, (5 << 20) + 1234);
+    // Where the file system has reads past the cache, and the kernel tells what is in it.
+    if was_dropped {
+        assert_eq!(cached(), Some(0));
+    }
 }

@@ -1,0 +1,40 @@
+//! What the kernel holds of a file in RAM: `cachestat`, Linux 6.5.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The call's number, the same on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
+const PAGE_BYTES: u64 = 4096;
+
+#[repr(C)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Counts {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// About how many bytes of `len` from `offset` on are in the page cache, in whole pages; `None` where the kernel does not tell.
+pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
+    let range = Range { offset, len };
+    let mut counts = Counts::default();
+    // SAFETY: both are what the call expects (linux/mman.h), live across it, and nothing else is touched.
+    let done = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            &raw const range,
+            &raw mut counts,
+            0,
+        )
+    };
+    (done == 0).then_some(counts.cached * PAGE_BYTES)
+}
