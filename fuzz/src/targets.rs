@@ -1,6 +1,7 @@
 //! All targets: a decoder, seeds that it takes, and what it may allocate beyond its input.
 
 mod backup;
+mod chunk;
 mod index;
 mod io;
 mod store;
@@ -38,6 +39,7 @@ impl Target {
 pub fn all() -> Vec<Target> {
     let all: Vec<Target> = [
         io::targets(),
+        chunk::targets(),
         index::targets(),
         store::targets(),
         backup::targets(),

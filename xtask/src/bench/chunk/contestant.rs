@@ -1,14 +1,17 @@
 //! Who takes part: all chunkers of ours, and those of other crates behind the same seam.
 
 use mothcdc::mincdc::{MinCdcHash4, SliceChunker};
+use onefold_chunk::ae::{Ae, Isa::Scalar};
 use onefold_chunk::fastcdc::FastCdc;
+use onefold_chunk::ram::Ram;
+use onefold_chunk::seqcdc::SeqCdc;
 use onefold_chunk::sieve::{Isa, Sieve};
 use onefold_chunk::{Chunker, Limits, by_name, names};
 
 /// A chunker that can be made for any mean.
 pub struct Contestant {
     pub name: String,
-    /// Cuts like no other contestant; the instruction sets of `sieve` cut alike.
+    /// Cuts like no other contestant; the instruction sets of one chunker cut alike.
     pub distinct: bool,
     make: Box<dyn Fn(usize) -> Box<dyn Chunker> + Sync>,
 }
@@ -16,7 +19,7 @@ pub struct Contestant {
 /// The peer that others are measured against.
 pub const PEER: &str = "fastcdc crate v2020";
 
-/// All of ours but `whole-file`, `sieve` on every instruction set and keyed, and the crates last.
+/// All of ours but `whole-file`, `sieve` on every instruction set and keyed, others byte by byte, and the crates last.
 pub fn all() -> Vec<Contestant> {
     let mut all = Vec::new();
     let mut add = |name: String, distinct, make: Box<dyn Fn(usize) -> Box<dyn Chunker> + Sync>| {
@@ -38,11 +41,21 @@ pub fn all() -> Vec<Contestant> {
     let keyed = |mean| -> Box<dyn Chunker> { Box::new(Sieve::keyed(mean, &[7; 32])) };
     add("sieve keyed".into(), true, Box::new(keyed));
     for name in names() {
-        if !["sieve", "whole-file", "fastcdc"].contains(name) {
+        // Without names of files `context` cuts as `sieve`.
+        if !["sieve", "whole-file", "fastcdc", "context"].contains(name) {
             let make = |mean| by_name(name, mean, None).expect("a name of the list");
             add((*name).into(), true, Box::new(make));
         }
     }
+    let scalar =
+        |mean| -> Box<dyn Chunker> { Box::new(Ram::new(mean).on(Scalar).expect("everywhere")) };
+    add("ram Scalar".into(), false, Box::new(scalar));
+    let scalar =
+        |mean| -> Box<dyn Chunker> { Box::new(Ae::new(mean).on(Scalar).expect("everywhere")) };
+    add("ae Scalar".into(), false, Box::new(scalar));
+    let scalar =
+        |mean| -> Box<dyn Chunker> { Box::new(SeqCdc::new(mean).on(Scalar).expect("everywhere")) };
+    add("seqcdc Scalar".into(), false, Box::new(scalar));
     let fastcdc = |mean| -> Box<dyn Chunker> {
         let Limits { min, mean, max } = fastcdc_sizes(mean);
         Box::new(FastCdc::with(min, mean, max, 1))
