@@ -40,6 +40,7 @@
 mod linear;
 mod scan;
 mod search;
+mod split;
 mod strong;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -47,9 +48,10 @@ mod x86;
 use crate::{Chunker, Limits};
 
 pub use scan::Isa;
+pub use split::Candidates;
 
 use scan::Found;
-use search::{Scanner, Search};
+use search::{Candidate, Scanner, Search};
 use strong::Strong;
 
 /// Candidates between `min` and `max`, on average over random data, as near as powers of two allow.
@@ -142,13 +144,37 @@ impl Sieve {
         Isa::available().contains(&isa).then_some(other)
     }
 
-    /// The end of the chunk that begins at `start`; `start` only grows between restarts of the search.
-    fn end(&mut self, data: &[u8], start: usize) -> usize {
+    /// The end of the chunk that begins at `start`; `start` only grows between restarts of the search. `more` as in [`Search::end`].
+    fn end(
+        &mut self,
+        data: &[u8],
+        start: usize,
+        more: &mut impl FnMut(&mut Scanner, usize, usize, &mut Vec<Candidate>) -> usize,
+    ) -> usize {
         // So little is left only where the stream ends. See *The end* above.
         if data.len() - start < self.limits.max {
             return data.len();
         }
-        self.search.end(&mut self.scanner, data, start, self.limits)
+        let mut more = |from, to, found: &mut _| more(&mut self.scanner, from, to, found);
+        self.search.end(start, self.limits, &mut more)
+    }
+
+    fn cuts_with(
+        &mut self,
+        data: &[u8],
+        ends: bool,
+        chunk: &mut dyn FnMut(usize),
+        mut more: impl FnMut(&mut Scanner, usize, usize, &mut Vec<Candidate>) -> usize,
+    ) -> usize {
+        self.search.restart();
+        self.scanner.ahead = AHEAD;
+        let mut start = 0;
+        while start < data.len() && (ends || data.len() - start >= self.limits.max) {
+            let end = self.end(data, start, &mut more);
+            chunk(end - start);
+            start = end;
+        }
+        start
     }
 }
 
@@ -160,18 +186,14 @@ impl Chunker for Sieve {
     fn cut(&mut self, data: &[u8]) -> usize {
         self.search.restart();
         self.scanner.ahead = 0;
-        self.end(data, 0)
+        self.end(data, 0, &mut |scanner, from, to, found| {
+            scanner.scan(data, from, to, found)
+        })
     }
 
     fn cuts(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
-        self.search.restart();
-        self.scanner.ahead = AHEAD;
-        let mut start = 0;
-        while start < data.len() && (ends || data.len() - start >= self.limits.max) {
-            let end = self.end(data, start);
-            chunk(end - start);
-            start = end;
-        }
-        start
+        self.cuts_with(data, ends, chunk, |scanner, from, to, found| {
+            scanner.scan(data, from, to, found)
+        })
     }
 }

@@ -78,19 +78,19 @@ impl Search {
         (self.passed, self.searched) = (0, 0);
     }
 
-    /// The end of the chunk that begins at `start`. `start` only grows between restarts, `data` stays.
+    /// The end of the chunk that begins at `start`, at least `limits.max` before the end of the buffer. `start` only grows between restarts.
+    ///
+    /// `more` is as [`Scanner::scan`]: appends candidates from the one end on, towards the other, and gives the end it came to.
     pub fn end(
         &mut self,
-        scanner: &mut Scanner,
-        data: &[u8],
         start: usize,
         limits: Limits,
+        more: &mut impl FnMut(usize, usize, &mut Vec<Candidate>) -> usize,
     ) -> usize {
-        let from = start + limits.min;
-        let to = data.len().min(start + limits.max);
+        let (from, to) = (start + limits.min, start + limits.max);
         self.pass(from);
         while self.searched < to && self.candidates.len() - self.passed < CANDIDATES_MAX {
-            self.searched = scanner.scan(data, self.searched, to, &mut self.candidates);
+            self.searched = more(self.searched, to, &mut self.candidates);
         }
         let mut best = Candidate {
             end: to,

@@ -203,7 +203,7 @@ fn assert_all_alike(data: &[u8], mean: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn every_instruction_set_cuts_alike(seed: u64, len in 0usize..300_000, mean in 256usize..40_000, alphabet in 1u8..=255) {
@@ -221,6 +221,36 @@ proptest! {
             data.extend(dense.iter().cycle().take(many));
         }
         assert_all_alike(&data, mean);
+    }
+
+    #[test]
+    fn pieces_searched_apart_are_cut_alike(
+        seed: u64,
+        lengths in proptest::collection::vec((0usize..60_000, any::<bool>(), any::<bool>()), 1..8),
+        mean in 256usize..20_000,
+        keyed: bool,
+    ) {
+        let dense = dense_period();
+        let (mut data, mut splits) = (Vec::new(), vec![]);
+        for (i, (length, crafted, listed)) in lengths.into_iter().enumerate() {
+            let begin = data.len();
+            match crafted {
+                true => data.extend(dense.iter().cycle().take(length)),
+                false => data.extend(random(seed ^ i as u64, length)),
+            }
+            // Pieces may lie apart: the rest is searched when cuts are made.
+            if listed {
+                splits.push(begin..data.len());
+            }
+        }
+        let mut sieve = if keyed { Sieve::keyed(mean, &[5; 32]) } else { Sieve::new(mean) };
+        let pieces: Vec<_> = splits.into_iter().map(|piece| sieve.candidates(&data, piece)).collect();
+        for ends in [false, true] {
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            let covered = sieve.cuts(&data, ends, &mut |length| expected.push(length));
+            let by_pieces = sieve.cuts_from(&data, &pieces, ends, &mut |length| found.push(length));
+            prop_assert_eq!((covered, &expected), (by_pieces, &found));
+        }
     }
 
     #[test]
