@@ -175,7 +175,7 @@ impl Bench<'_> {
             ""
         );
         println!(
-            "{:<34}{:>14.1}{:>12}{:>12}  ≤ 54",
+            "{:<34}{:>14.1}{:>12}{:>12}  ≤ 60",
             "bytes on disk a key",
             stats.disk_bytes as f64 * each,
             "",

@@ -148,6 +148,11 @@ impl LogPacker {
         self.fingerprints.extend_from_slice(&key.0);
     }
 
+    /// The place in its page of the span that the last record belongs to.
+    pub fn last_span(&self) -> usize {
+        self.spans.len().saturating_sub(1)
+    }
+
     /// Completes the last page.
     pub fn close_page(&mut self) {
         if self.fingerprints.is_empty() {
@@ -168,32 +173,6 @@ impl LogPacker {
         self.pages.resize(start + PAGE_BYTES, 0);
         let page = self.first + (start / PAGE_BYTES) as u32;
         seal_page(&mut self.pages[start..], page);
-    }
-}
-
-/// Which pages of a log file speak of a container: the footer of the file, from which a retired container's pages are known without
-/// reading them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogSpan {
-    /// What its records say.
-    pub said: Said,
-    /// The first page, within the file.
-    pub first: u32,
-    /// The last page.
-    pub last: u32,
-}
-
-/// Adds the spans of a page to those of the pages before.
-pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
-    for (said, _) in page.spans() {
-        match spans.last_mut() {
-            Some(last) if last.said == said => last.last = number,
-            _ => spans.push(LogSpan {
-                said,
-                first: number,
-                last: number,
-            }),
-        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Lookups, a segment of a stream at a time.
 //!
 //! The order for each key: tail; then the prefetch cache, whose answer stands if no newer run may hold the key; then every run whose filter
-//! says "maybe", newest first, one page read each; then the log page that a run's record names, which proves the fingerprint.
+//! says "maybe", newest first, one page read each. A run's record proves the fingerprint by 128 bits and tells log page and span,
+//! which the view turns into the container; the log itself is read for locality, and where a page has too many spans.
 //!
 //! Reads are in waves. The first wave resolves one key in 64 and reads 64 KiB of the log for each: where the stream repeats an
 //! earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for short repeats. The last
-//! takes the rest at once, so that the device sees a deep queue. A stream without locality skips the second wave and seldom sends one scout.
+//! takes the rest at once, so that the device sees a deep queue, and reads no log. A stream without locality has the last wave only; that
+//! it has come back is seen without a read, by neighbouring keys that runs find on neighbouring log pages.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::{Disk, ReadFrom, read_across};
@@ -15,7 +17,7 @@ use super::log::{LogPage, Said};
 use super::manifest::Manifest;
 use super::page::PAGE_BYTES;
 use super::run::hash_of;
-use super::run_page::{Asked, RunPage};
+use super::run_page::{Asked, RunPage, proof_of};
 use super::view::{OpenLog, View};
 use crate::{ContainerId, IndexStats, Result};
 
@@ -25,16 +27,14 @@ const SCOUT_STRIDE: usize = 64;
 const SHORT_STRIDE: usize = 8;
 /// Below this share of keys that a wave's pages resolved, the stream counts as one without locality.
 const LOCALITY_MIN: f32 = 0.05;
-/// In a stream without locality one segment in this many sends a scout, to see whether it has come back.
-const LONELY_SCOUTS_EVERY: u32 = 4;
+/// So few keys say nothing of a stream's locality.
+const TELLING_KEYS: usize = 16;
 
 /// What lookups keep from one to the next.
 pub struct Lookups {
     /// The prefetch cache.
     pub cache: PageCache,
     locality: f32,
-    /// Segments that needed reads.
-    segments: u32,
     buf: Vec<u8>,
     /// Which index the cached pages are of, and how new.
     born: u64,
@@ -79,6 +79,8 @@ struct Reference {
     asking: usize,
     run: usize,
     page: u32,
+    /// What the record says; `None` where only the log page can tell.
+    said: Option<Said>,
 }
 
 impl Lookups {
@@ -87,7 +89,6 @@ impl Lookups {
         Lookups {
             cache: PageCache::new(cache_bytes),
             locality: 1.0,
-            segments: 0,
             buf: Vec::new(),
             born: 0,
             generation: 0,
@@ -140,16 +141,28 @@ impl Lookups {
         if first == 0 {
             return Ok(());
         }
-        let lonely = self.locality < LOCALITY_MIN;
-        let stride = if lonely { usize::MAX } else { SCOUT_STRIDE };
-        self.segments = self.segments.wrapping_add(1);
-        if !lonely || self.segments.is_multiple_of(LONELY_SCOUTS_EVERY) {
-            self.wave(view, &mut asking, stride, WINDOW_PAGES, found, stats)?;
+        if self.locality >= LOCALITY_MIN {
+            self.wave(view, &mut asking, SCOUT_STRIDE, WINDOW_PAGES, found, stats)?;
+            if asking.len() > SHORT_STRIDE {
+                self.wave(view, &mut asking, SHORT_STRIDE, 1, found, stats)?;
+            }
+            self.wave(view, &mut asking, 1, 0, found, stats)
+        } else {
+            let references = self.read(view, &asking, 0, found, stats)?;
+            self.sense(&references);
+            Ok(())
         }
-        if !lonely && asking.len() > SHORT_STRIDE {
-            self.wave(view, &mut asking, SHORT_STRIDE, 1, found, stats)?;
+    }
+
+    /// Whether a stream without locality has found it again: its keys lie near each other in the log.
+    fn sense(&mut self, references: &[Reference]) {
+        if references.len() >= TELLING_KEYS {
+            let near = references
+                .windows(2)
+                .filter(|pair| pair[0].page.abs_diff(pair[1].page) < WINDOW_PAGES)
+                .count();
+            self.locality = self.locality * 0.5 + near as f32 / references.len() as f32 * 0.5;
         }
-        self.wave(view, &mut asking, 1, 1, found, stats)
     }
 
     /// Resolves every `stride`th key by reads, then asks the cache again for the others.
@@ -200,7 +213,8 @@ impl Lookups {
         }
     }
 
-    /// Reads the run pages of all `asking`, then the log pages that they name, newest first until one proves the key.
+    /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and where one does not tell the
+    /// container, its page. Gives the newest reference of each key.
     fn read(
         &mut self,
         view: &View,
@@ -208,7 +222,7 @@ impl Lookups {
         window: u32,
         found: &mut [Option<Answer>],
         stats: &mut IndexStats,
-    ) -> Result<()> {
+    ) -> Result<Vec<Reference>> {
         let mut references = self.read_runs(view, asking, stats)?;
         // newest first; one of each key a round, so that a round's reads go out together
         references
@@ -216,10 +230,9 @@ impl Lookups {
         asking
             .iter()
             .for_each(|asked| found[asked.place] = asked.cached);
-        let mut round: Vec<Reference> = Vec::new();
-        let mut done = vec![false; asking.len()];
+        let mut newest = Vec::new();
         while !references.is_empty() {
-            round.clear();
+            let mut round: Vec<Reference> = Vec::with_capacity(references.len());
             let mut later = Vec::new();
             for reference in references.drain(..) {
                 match round.last() {
@@ -227,28 +240,49 @@ impl Lookups {
                     _ => round.push(reference),
                 }
             }
-            self.read_logs(view, &round, window, stats)?;
+            let wanted = round
+                .iter()
+                .filter(|reference| window > 0 || reference.said.is_none());
+            self.read_logs(view, wanted, window.max(1), stats)?;
+            let mut open = Vec::new();
             for reference in &round {
-                let asked = &asking[reference.asking];
-                let said = self.proof(view, reference.page, asked.key)?;
-                done[reference.asking] = match said {
-                    Some(Some(container)) if view.retired.contains(&container) => false,
-                    Some(said) => {
-                        found[asked.place] = said.map(|container| Answer {
-                            container,
-                            page: reference.page,
-                        });
-                        true
-                    }
-                    None => false,
-                };
+                if !self.answer(view, &asking[reference.asking], reference, found)? {
+                    open.push(reference.asking);
+                }
             }
-            references = later
-                .into_iter()
-                .filter(|reference| !done[reference.asking])
-                .collect();
+            // a key whose newest record counts for nothing is asked for in older runs
+            later.retain(|reference| open.binary_search(&reference.asking).is_ok());
+            references = later;
+            if newest.is_empty() {
+                newest = round;
+            }
         }
-        Ok(())
+        Ok(newest)
+    }
+
+    /// Enters what a record says of its key; `false` where it counts for nothing.
+    fn answer(
+        &mut self,
+        view: &View,
+        asked: &Asking<'_>,
+        reference: &Reference,
+        found: &mut [Option<Answer>],
+    ) -> Result<bool> {
+        let said = match reference.said {
+            None => self.proof(view, reference.page, asked.key)?,
+            known => known,
+        };
+        Ok(match said {
+            Some(Some(container)) if view.retired.contains(&container) => false,
+            Some(said) => {
+                found[asked.place] = said.map(|container| Answer {
+                    container,
+                    page: reference.page,
+                });
+                true
+            }
+            None => false,
+        })
     }
 
     /// Asks every run that may hold a key, all in one batch; a page that overflowed sends to the next.
@@ -286,15 +320,16 @@ impl Lookups {
                 match RunPage::check(bytes, &view.runs[step.run].path, step.page)?
                     .ask(asking[step.asking].hash)
                 {
-                    Asked::Found(record) => {
+                    Asked::Found(record) if record.proof == proof_of(asking[step.asking].key) => {
                         let page = view.manifest.runs[step.run]
                             .first_page
                             .saturating_add(record.page);
                         // the log file of a record may have been dropped, with all it said
-                        references.extend(view.log_of(page).map(|_| Reference {
+                        references.extend(view.log_of(page).map(|log| Reference {
                             asking: step.asking,
                             run: step.run,
                             page,
+                            said: log.said(page, &record),
                         }));
                     }
                     Asked::Next if step.page < step.last => next.push(Step {
@@ -309,16 +344,15 @@ impl Lookups {
         Ok(references)
     }
 
-    /// Brings the log pages of a round into the cache, `window` pages from each, in one batch; what two windows share is read once.
-    fn read_logs(
+    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; what two windows share is read once.
+    fn read_logs<'a>(
         &mut self,
         view: &View,
-        round: &[Reference],
+        round: impl Iterator<Item = &'a Reference>,
         window: u32,
         stats: &mut IndexStats,
     ) -> Result<()> {
         let mut firsts: Vec<u32> = round
-            .iter()
             .map(|reference| reference.page)
             .filter(|page| !self.cache.holds(*page))
             .collect();
@@ -344,6 +378,9 @@ impl Lookups {
                 (end - from) as usize,
             )
         });
+        if spans.is_empty() {
+            return Ok(());
+        }
         let pages = read_pages(wanted, &mut self.buf)?;
         stats.lookup_reads += spans.len() as u64;
         let numbers = spans

@@ -1,9 +1,10 @@
 //! Merging: neighbouring runs of one size become one, and what nobody can ask for any more is dropped.
 //!
-//! Tiers: a run of n records is of tier log3(n); three runs of a tier, with all smaller newer ones, become one. Each record is so written
-//! log3(records / tail) times, some five times for 50 million, at some 10 bytes: with the log's 32 bytes, written once, that is a
-//! write amplification of some 2 (large log files are put together once). Always holds: only neighbours in age are merged, and the result takes their place; of records of one
-//! hash the newest stays, and the pages of the others are marked dead, because a cached page must not be believed on them.
+//! Tiers: a run of n records is of tier log6(n); six runs of a tier, with all smaller newer ones, become one. Each record is so written
+//! log6(records / tail) + 1 times, some three and a half times for 50 million, at some 20 bytes: with the log's 32 bytes, written twice (small log
+//! files are put together once), that is 2.6 times the 52 bytes of a record. Fewer runs a merge would mean fewer filters to ask
+//! and more bytes to write: three would make 3.3 of it. Always holds: only neighbours in age are merged, and the result takes their
+//! place; of records of one hash the newest stays, and the pages of the others are marked dead, because a cached page must not be believed on them.
 //! A removal is kept until it meets the oldest run.
 
 use std::cmp::Reverse;
@@ -13,22 +14,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::compact;
-use super::log::LogSpan;
 use super::manifest::{FileId, LogEntry, Manifest, RunEntry};
 use super::run::RunReader;
 use super::run_page::RunRecord;
 use super::run_writer::RunWriter;
-use super::seal::{LogWriter, read_spans};
+use super::seal::LogWriter;
 use super::shared::Shared;
+use super::spans::{LogSpan, read_spans};
 use super::view::View;
 use crate::{ContainerId, Result};
 
 /// Runs of a tier that are merged.
-const FAN_IN: usize = 3;
+const FAN_IN: usize = 6;
 /// All below this many records are of one tier.
 const TIER_0_RECORDS: u64 = 2048;
-/// Log files below this many pages are put together when their runs are: 1 MiB.
+/// Log files below this many pages are put together when their runs are, if there are [`SMALL_LOGS`]: 1 MiB.
 const SMALL_LOG_PAGES: u32 = 256;
+const SMALL_LOGS: usize = 3;
 /// Log files below this many pages, 16 MiB, are put together once there are [`TAIL_LOGS`]: a billion records are then some hundred files.
 const TAIL_LOG_PAGES: u32 = 4096;
 /// So that each record of the log is written twice, not more often.
@@ -164,7 +166,7 @@ pub fn gone_pages(view: &View) -> Result<Gone> {
         if view.retired.is_empty() {
             continue;
         }
-        let spans = read_spans(log)?;
+        let spans = read_spans(&log.entry, &log.path, &*log.disk)?;
         let is_live = |span: &&LogSpan| match span.said {
             Some(container) => !view.retired.contains(&container),
             None => end > met,
@@ -261,7 +263,7 @@ fn write_merged(
         let stays = sources
             .same
             .iter()
-            .position(|record| !is_gone(first_page + record.page));
+            .position(|record| !is_gone(first_page.saturating_add(record.page)));
         let others = (0..)
             .zip(&sources.same)
             .filter(|(place, _)| Some(*place) != stays);
@@ -279,7 +281,7 @@ fn write_merged(
     }
     dead.sort_unstable();
     dead.dedup();
-    dead.retain(|page| !is_gone(first_page + page));
+    dead.retain(|page| !is_gone(first_page.saturating_add(*page)));
     let written = writer.finish(&dead)?;
     shared
         .written
@@ -302,7 +304,7 @@ fn inherited_dead(view: &View, group: Range<usize>, first_page: u32) -> Vec<u32>
         .flat_map(|(entry, run)| {
             run.dead_pages
                 .iter()
-                .map(move |page| entry.first_page - first_page + page)
+                .map(move |page| (entry.first_page - first_page).saturating_add(*page))
         })
         .collect()
 }
@@ -323,8 +325,7 @@ struct Sources {
 struct Head {
     hash: u64,
     source: Reverse<usize>,
-    page: u32,
-    removed: bool,
+    record: RunRecord,
 }
 
 impl Sources {
@@ -361,11 +362,7 @@ impl Sources {
             .filter(|Reverse(head)| head.hash == hash)
         {
             self.heads.pop();
-            self.same.push(RunRecord {
-                hash,
-                page: head.page,
-                removed: head.removed,
-            });
+            self.same.push(head.record);
             self.pull(head.source.0)?;
         }
         self.taken += 1;
@@ -373,13 +370,12 @@ impl Sources {
     }
 
     fn pull(&mut self, source: usize) -> Result<()> {
-        if let Some(record) = self.readers[source].next()? {
-            let page = record.page.saturating_add(self.shifts[source]);
+        if let Some(mut record) = self.readers[source].next()? {
+            record.page = record.page.saturating_add(self.shifts[source]);
             self.heads.push(Reverse(Head {
                 hash: record.hash,
                 source: Reverse(source),
-                page,
-                removed: record.removed,
+                record,
             }));
         }
         Ok(())
@@ -405,7 +401,7 @@ fn small_logs(manifest: &Manifest, runs: &[RunEntry]) -> Option<Range<usize>> {
             .all(|pair| pair[0].end_page() == pair[1].first_page);
         (logs.len() >= least && adjacent).then_some(from..manifest.logs.len())
     };
-    neighbours(TAIL_LOG_PAGES, TAIL_LOGS).or_else(|| neighbours(SMALL_LOG_PAGES, FAN_IN))
+    neighbours(TAIL_LOG_PAGES, TAIL_LOGS).or_else(|| neighbours(SMALL_LOG_PAGES, SMALL_LOGS))
 }
 
 fn join_logs(shared: &Shared, view: &View, logs: Range<usize>) -> Result<LogEntry> {

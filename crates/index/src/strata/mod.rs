@@ -2,32 +2,34 @@
 //!
 //! ```text
 //! insert ─▶ tail (RAM) ─seal─▶ log file:  fingerprints in the order of insertion, containers as runs of records
-//!                              run:       56 bits of each fingerprint, sorted ─▶ its log page; merged in tiers
+//!                              run:       128 bits of each fingerprint, sorted ─▶ its log page and span; merged in tiers
 //!                              filter:    a fuse filter for each partition of a run, in RAM
-//! lookup ─▶ tail ─▶ prefetch cache ─▶ filters ─▶ one page of a run ─▶ one page of the log, which proves it, or 64 KiB of it
+//! lookup ─▶ tail ─▶ prefetch cache ─▶ filters ─▶ one page of a run, which proves it ─▶ where keys repeat a stream, 64 KiB of the log
 //! ```
 //!
 //! The log keeps the locality of the stream: who finds one fingerprint of a stream has the next two thousand in the cache. Runs find
-//! any fingerprint with one read, because its page is computed from its hash. Filters spare that read for what is absent.
+//! any fingerprint with one read, because its page is computed from its hash, and the containers of the log's pages are few enough for RAM. Filters spare
+//! that read for what is absent.
 //!
 //! # Always holds
 //! - What `checkpoint` returned from survives any crash; of later changes all or nothing.
-//! - A hit was compared with the full fingerprint. The newest location wins, except that of a retired container, which counts for nothing: then
+//! - A hit agrees with the fingerprint in its first 128 bits at least: no two chunks of a repository do by chance (2^-128 a pair), and without the key of
+//!   the fingerprints none can be made. Where fingerprints have no key, making two takes 2^64 work, and hurts who stores both. The newest location wins, except that of a retired container, which counts for nothing: then
 //!   an older one may be found.
 //! - Files are immutable but for the manifest. Any number of processes share a folder; each sees what others checkpointed
 //!   once it checkpoints or refreshes.
 //! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that was read.
 //!
 //! # RAM
-//! The budget B is divided once: tail 14 % (60 bytes a record), prefetch cache 10 %, filters 55 %, a partition in the making 13 %, read buffers 4 %.
+//! The budget B is divided once: tail 14 % (60 bytes a record), prefetch cache 10 %, filters 55 %, spans 2 %, a partition in the making 13 %, read buffers 4 %.
 //! Filters take `records × bits × 1.15 … 1.18 / 8` bytes; `bits` is what fits, 2 to 16 for the largest run and one more for each
 //! halving: at 1 billion chunks 1.15 GB for 8 bits, 0.58 GB for 4. Where 2 bits for the largest run don't fit, it goes without
-//! and costs a page read a lookup. Besides: 48 bytes for each partition of some 100,000 records, 100 for each log file, and a bit for
+//! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 48 bytes for each partition of some 100,000 records, 100 for each log file, and a bit for
 //! each log page, 0.001 bytes a chunk.
 //!
 //! # I/O
-//! Absent: `2^-bits` reads a run. Present at random: one run page and one log page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,
-//! twice, and 10 bytes of run for each tier that a record passes, log3(records / tail): a write amplification of about 2 against
+//! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,
+//! twice, and 20 bytes of run for each tier that a record passes, log6(records / tail) + 1: a write amplification of about 2.5 against
 //! 52 bytes a record.
 //!
 //! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
@@ -51,6 +53,7 @@ mod run_page;
 mod run_writer;
 mod seal;
 mod shared;
+mod spans;
 mod tail;
 mod view;
 

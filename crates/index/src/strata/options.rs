@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// The least budget: a small tail, a small cache and the buffers of one merge.
 pub const RAM_BUDGET_BYTES_MIN: usize = 1 << 20;
 /// RAM a record of the partition that is being written: the record, its packed form, and the making of its filter.
-const PARTITION_RECORD_BYTES: usize = 64;
+const PARTITION_RECORD_BYTES: usize = 84;
 /// Bits of filter in RAM for a bit a cell and key: fuse filters of partitions of some 100 thousand keys take 1.18 cells a key.
 const CELLS_A_KEY_PERCENT: u64 = 119;
 /// What a run's filter is written with at least.
@@ -49,6 +49,8 @@ pub struct Plan {
     pub cache_bytes: usize,
     /// All filters: 55 %.
     pub filter_bytes: usize,
+    /// The spans of log files, all that fit: 2 %.
+    pub span_bytes: usize,
     /// Records in a partition that a merge writes: 13 % for making it.
     pub partition_records: usize,
     /// Keys that are looked up at once, each with a page to read into: 4 %.
@@ -69,6 +71,7 @@ impl Plan {
             tail_records: percent(14) / TAIL_RECORD_BYTES,
             cache_bytes: percent(10).max(CACHE_PAGE_BYTES * 2),
             filter_bytes: percent(55),
+            span_bytes: percent(2),
             partition_records: percent(13) / PARTITION_RECORD_BYTES,
             batch_keys: (percent(4) / 4096).clamp(16, 1024),
         })

@@ -1,7 +1,10 @@
-//! A page of a run: some 500 pairs of a hash and what the log says of it, sorted by hash, in packed bits.
+//! A page of a run: some 240 records, each a hash, a proof and where the log speaks of it, sorted by hash, in packed bits.
 //!
+//! Hash and proof are the first 16 bytes of the fingerprint: who finds both here needs no other page to know that it is the one.
 //! Always holds: hashes rise strictly within a page and from page to page. A page that had no room for all hashes that belong to it has
 //! the overflow flag, and the next page begins with the rest.
+
+use onefold_chunk::Fingerprint;
 
 use super::bits;
 use super::page::{PAGE_BYTES, check_page, seal_page};
@@ -11,6 +14,19 @@ use crate::{Error, Result};
 const HEADER_BYTES: usize = 24;
 const OVERFLOW: u8 = 1;
 
+/// Bytes of a fingerprint behind its hash that a run keeps: with the hash they are its first 16.
+pub const PROOF_BYTES: usize = 9;
+/// Bits of a value besides the log page: the span and whether it is a removal.
+const VALUE_FLAG_BITS: u32 = 3;
+/// The place of a span that is too far behind in its log page: that page must be read to know the container.
+pub const SPAN_UNKNOWN: u8 = 3;
+
+/// The proof of a fingerprint: its bytes behind the hash.
+#[inline]
+pub fn proof_of(key: &Fingerprint) -> [u8; PROOF_BYTES] {
+    key.0[7..16].try_into().expect("nine bytes")
+}
+
 /// A record of a run: a hash of [`HASH_BITS`](super::run::HASH_BITS) bits, and where in the log its fingerprint stands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RunRecord {
@@ -18,8 +34,12 @@ pub struct RunRecord {
     pub hash: u64,
     /// The log page, counted from the first that the run speaks of.
     pub page: u32,
+    /// Which of the page's spans it belongs to, [`SPAN_UNKNOWN`] for the fourth and all behind it.
+    pub span: u8,
     /// That record removes the fingerprint.
     pub removed: bool,
+    /// More of the fingerprint, see [`proof_of`].
+    pub proof: [u8; PROOF_BYTES],
 }
 
 /// What a page knows of a hash.
@@ -38,14 +58,20 @@ pub enum Asked {
 pub struct Packing {
     /// Bits for a hash less the first hash of its page.
     pub rest_bits: u32,
-    /// Bits for the page and the removed bit.
+    /// Bits for the page, the span and the removed bit.
     pub value_bits: u32,
+}
+
+/// The bits of a value where log pages are below `log_pages`.
+pub fn value_bits(log_pages: u32) -> u32 {
+    bits::width_of(u64::from(log_pages.max(1) - 1)) + VALUE_FLAG_BITS
 }
 
 impl Packing {
     /// How many records fit into a page.
     pub fn records_a_page(&self) -> usize {
-        ((PAGE_BYTES - HEADER_BYTES) * 8 - 7) / (self.rest_bits + self.value_bits) as usize
+        ((PAGE_BYTES - HEADER_BYTES) * 8 - 14)
+            / (self.rest_bits as usize + self.value_bits as usize + PROOF_BYTES * 8)
     }
 
     /// Whether a page that begins with `base` can say `hash`.
@@ -66,13 +92,26 @@ impl Packing {
         page[20] = if overflow { OVERFLOW } else { 0 };
         let (rests, values) = (self.rest_bits as usize, self.value_bits as usize);
         let body = &mut page[HEADER_BYTES..];
-        let values_at = (records.len() * rests).div_ceil(8) * 8;
+        let (values_at, proofs_at) = self.places(records.len());
         for (i, record) in records.iter().enumerate() {
             bits::put(body, i * rests, self.rest_bits, record.hash - base);
-            let value = u64::from(record.page) << 1 | u64::from(record.removed);
-            bits::put(body, values_at + i * values, self.value_bits, value);
+            let value = u64::from(record.page) << VALUE_FLAG_BITS
+                | u64::from(record.span) << 1
+                | u64::from(record.removed);
+            bits::put(body, values_at * 8 + i * values, self.value_bits, value);
+            let at = proofs_at + i * PROOF_BYTES;
+            body[at..at + PROOF_BYTES].copy_from_slice(&record.proof);
         }
         seal_page(page, number);
+    }
+
+    /// The bytes of the body where the values and the proofs of `records` records begin.
+    fn places(&self, records: usize) -> (usize, usize) {
+        let values_at = (records * self.rest_bits as usize).div_ceil(8);
+        (
+            values_at,
+            values_at + (records * self.value_bits as usize).div_ceil(8),
+        )
     }
 }
 
@@ -96,7 +135,7 @@ impl<'a> RunPage<'a> {
             value_bits: bytes[19].into(),
         };
         let sane = (1..=bits::WIDTH_MAX).contains(&packing.rest_bits)
-            && (1..=32).contains(&packing.value_bits);
+            && (VALUE_FLAG_BITS..=31 + VALUE_FLAG_BITS).contains(&packing.value_bits);
         if !sane || len > packing.records_a_page() {
             let what = format!(
                 "run page with {len} records of {} + {} bits",
@@ -125,16 +164,21 @@ impl<'a> RunPage<'a> {
 
     /// Record `i`.
     pub fn record(&self, i: usize) -> RunRecord {
-        let values_at = (self.len * self.packing.rest_bits as usize).div_ceil(8) * 8;
+        let (values_at, proofs_at) = self.packing.places(self.len);
         let value = bits::get(
             self.body,
-            values_at + i * self.packing.value_bits as usize,
+            values_at * 8 + i * self.packing.value_bits as usize,
             self.packing.value_bits,
         );
+        let at = proofs_at + i * PROOF_BYTES;
         RunRecord {
             hash: self.hash(i),
-            page: (value >> 1) as u32,
+            page: (value >> VALUE_FLAG_BITS) as u32,
+            span: (value >> 1) as u8 & 3,
             removed: value & 1 == 1,
+            proof: self.body[at..at + PROOF_BYTES]
+                .try_into()
+                .expect("nine bytes"),
         }
     }
 

@@ -11,7 +11,7 @@ use super::bits;
 use super::fuse::Fuse;
 use super::page::PAGE_BYTES;
 use super::run::{HASH_BITS, Partition, RUN_FRAME, encode_partition, home_page};
-use super::run_page::{Packing, RunRecord};
+use super::run_page::{Packing, RunRecord, value_bits};
 use crate::Result;
 
 /// How full pages are made, in percent: at 94 % one key in some hundred overflows, and finds itself on the next page.
@@ -57,7 +57,7 @@ impl RunWriter {
         RunWriter {
             disk,
             partitions_log2: partitions.trailing_zeros() as u8,
-            value_bits: bits::width_of(u64::from(log_pages.max(1) - 1)) + 1,
+            value_bits: value_bits(log_pages),
             filter_bits,
             partitions: Vec::new(),
             pending: Vec::new(),

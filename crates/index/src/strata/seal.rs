@@ -6,24 +6,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onefold_chunk::Fingerprint;
-use onefold_io::frame::{FrameKind, encode_frame, read_frame};
-use onefold_io::varint::ByteReader;
 
 use super::folder::{Folder, NewFile};
-use super::log::{LogPacker, LogPage, LogSpan, Said, extend_spans};
+use super::log::{LogPacker, LogPage, Said};
 use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
-use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length, seal_page};
+use super::page::{PAGE_BYTES, seal_page};
 use super::run::hash_of;
-use super::run_page::RunRecord;
+use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
 use super::run_writer::{RunFile, RunWriter};
-use super::view::OpenLog;
-use crate::{ContainerId, Error, Result};
+use super::spans::{LogSpan, encode_spans, extend_spans};
+use crate::{Error, Result};
 
-/// The footer of a log file.
-pub const LOG_FRAME: FrameKind = FrameKind {
-    magic: *b"OFSTRLOG",
-    version: 1,
-};
 /// Log pages that are written at once: 1 MiB.
 const WRITE_PAGES: usize = 256;
 
@@ -45,11 +38,13 @@ pub fn seal<'a>(
     let mut log = LogWriter::new(folder.create_log()?);
     let mut of_run = Vec::new();
     for (key, said) in records {
-        let page = log.push(key, *said)?;
+        let (page, span) = log.push(key, *said)?;
         of_run.push(RunRecord {
             hash: hash_of(key),
             page,
+            span: span.min(usize::from(SPAN_UNKNOWN)) as u8,
             removed: said.is_none(),
+            proof: proof_of(key),
         });
     }
     let log = log.finish()?;
@@ -155,15 +150,16 @@ impl LogWriter {
         }
     }
 
-    /// Adds a record and tells its page.
-    pub fn push(&mut self, key: &Fingerprint, said: Said) -> Result<u32> {
+    /// Adds a record and tells its page, and the place of its span there.
+    pub fn push(&mut self, key: &Fingerprint, said: Said) -> Result<(u32, usize)> {
         self.packer.push(key, said);
+        let span = self.packer.last_span();
         self.records += 1;
         let page = self.pages + (self.packer.pages.len() / PAGE_BYTES) as u32;
         if self.packer.pages.len() >= WRITE_PAGES * PAGE_BYTES {
             self.write()?;
         }
-        Ok(page)
+        Ok((page, span))
     }
 
     /// Adds pages as they are in another log file.
@@ -179,16 +175,7 @@ impl LogWriter {
     pub fn finish(mut self) -> Result<LogEntry> {
         self.packer.close_page();
         self.write()?;
-        let mut payload = self.records.to_le_bytes().to_vec();
-        payload.extend_from_slice(&self.pages.to_le_bytes());
-        payload.extend_from_slice(&(self.spans.len() as u32).to_le_bytes());
-        for span in &self.spans {
-            payload.push(u8::from(span.said.is_none()));
-            payload.extend_from_slice(&span.said.map_or(0, |container| container.0).to_le_bytes());
-            payload.extend_from_slice(&span.first.to_le_bytes());
-            payload.extend_from_slice(&span.last.to_le_bytes());
-        }
-        let footer = encode_frame(LOG_FRAME, 0, &payload);
+        let footer = encode_spans(self.records, self.pages, &self.spans);
         let footer_at = u64::from(self.pages) * PAGE_BYTES as u64;
         self.file.disk.write_at(&footer, footer_at)?;
         self.file.disk.sync()?;
@@ -213,40 +200,4 @@ impl LogWriter {
         self.packer.first = self.pages;
         Ok(())
     }
-}
-
-/// Which pages of a log speak of which container.
-pub fn read_spans(log: &OpenLog) -> Result<Vec<LogSpan>> {
-    let footer_at = u64::from(log.entry.pages) * PAGE_BYTES as u64;
-    check_length(&*log.disk, &log.path, log.entry.file_bytes)?;
-    let (_, payload) = read_frame(
-        &*log.disk,
-        LOG_FRAME,
-        footer_at,
-        FOOTER_BYTES_MAX,
-        &log.path,
-    )?;
-    let mut reader = ByteReader::new(&payload, &log.path, footer_at);
-    let (records, pages, spans) = (reader.u64()?, reader.u32()?, reader.u32()?);
-    if records != log.entry.records || pages != log.entry.pages {
-        return Err(reader
-            .damaged(format!(
-                "{records} records on {pages} pages, expected {} on {}",
-                log.entry.records, log.entry.pages
-            ))
-            .into());
-    }
-    let span = |reader: &mut ByteReader<'_>| -> Result<LogSpan> {
-        let (removed, container) = (reader.u8()? != 0, ContainerId(reader.u64()?));
-        Ok(LogSpan {
-            said: (!removed).then_some(container),
-            first: reader.u32()?,
-            last: reader.u32()?,
-        })
-    };
-    let spans = (0..spans)
-        .map(|_| span(&mut reader))
-        .collect::<Result<Vec<_>>>()?;
-    reader.end()?;
-    Ok(spans)
 }

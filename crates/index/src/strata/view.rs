@@ -6,9 +6,13 @@ use std::sync::Arc;
 use onefold_io::Disk;
 
 use super::folder::Folder;
+use super::log::Said;
 use super::manifest::{LogEntry, Manifest};
 use super::options::Plan;
+use super::page::PAGE_BYTES;
 use super::run::Run;
+use super::run_page::RunRecord;
+use super::spans::{SpanTable, read_spans};
 use crate::{ContainerId, Error, Result};
 
 /// How often a manifest is read again because a file that it named was gone: each time somebody else has committed in between.
@@ -22,6 +26,43 @@ pub struct OpenLog {
     pub path: String,
     /// The file.
     pub disk: Arc<dyn Disk>,
+    /// Its spans; none where they had no room in RAM.
+    pub spans: SpanTable,
+}
+
+impl OpenLog {
+    /// Reads the spans, if they fit into `span_room` bytes: a footer is always larger than they.
+    fn new(
+        entry: LogEntry,
+        path: String,
+        disk: Arc<dyn Disk>,
+        span_room: usize,
+    ) -> Result<OpenLog> {
+        let footer = entry
+            .file_bytes
+            .saturating_sub(u64::from(entry.pages) * PAGE_BYTES as u64);
+        let spans = if footer <= span_room as u64 {
+            SpanTable::new(&read_spans(&entry, &path, &*disk)?)
+        } else {
+            SpanTable::default()
+        };
+        Ok(OpenLog {
+            entry,
+            path,
+            disk,
+            spans,
+        })
+    }
+
+    /// What a run's record of log page `page` says; `None` where the page must be read to know it.
+    pub fn said(&self, page: u32, record: &RunRecord) -> Option<Said> {
+        if record.removed {
+            return Some(None);
+        }
+        self.spans
+            .container(page - self.entry.first_page, record.span)
+            .map(Some)
+    }
 }
 
 /// See the module.
@@ -72,20 +113,18 @@ impl View {
             .iter()
             .map(|log| (log.path.as_str(), log))
             .collect();
+        let mut span_room = plan.span_bytes;
         for entry in &manifest.logs {
             let path = entry.id.log_name();
-            let disk = match old_logs.get(path.as_str()) {
-                Some(log) => Arc::clone(&log.disk),
-                None => match folder.open_file(&path)? {
-                    Some(disk) => disk,
+            let log = match old_logs.get(path.as_str()) {
+                Some(log) if log.entry == *entry => Arc::clone(log),
+                _ => match folder.open_file(&path)? {
+                    Some(disk) => Arc::new(OpenLog::new(*entry, path, disk, span_room)?),
                     None => return Ok(Err(path)),
                 },
             };
-            logs.push(Arc::new(OpenLog {
-                entry: *entry,
-                path,
-                disk,
-            }));
+            span_room = span_room.saturating_sub(log.spans.ram_bytes());
+            logs.push(log);
         }
         let bits = plan.allot(
             &manifest
@@ -186,7 +225,8 @@ impl View {
     /// RAM, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let runs: usize = self.runs.iter().map(|run| run.ram_bytes()).sum();
-        let logs = self.logs.len() * (size_of::<OpenLog>() + size_of::<LogEntry>() + 64);
+        let spans: usize = self.logs.iter().map(|log| log.spans.ram_bytes()).sum();
+        let logs = spans + self.logs.len() * (size_of::<OpenLog>() + size_of::<LogEntry>() + 64);
         runs + logs
             + self.dead.capacity() * 8
             + (self.retired.capacity() + self.manifest.retired.capacity()) * 9

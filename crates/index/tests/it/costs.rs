@@ -51,8 +51,8 @@ fn lookups_cost_the_reads_that_the_design_promises() {
     let stream = reads(&mut index, &counters, 0..KEYS);
     let absent = reads(&mut index, &counters, KEYS..2 * KEYS);
     assert!(
-        at_random < 2.1,
-        "{at_random} reads a key at random: one of a run, one of the log"
+        at_random < 1.1,
+        "{at_random} reads a key at random: one of a run, none of the log"
     );
     assert!(stream < 0.02, "{stream} reads a key in stream order");
     assert!(absent < 0.02, "{absent} reads an absent key");
@@ -60,7 +60,7 @@ fn lookups_cost_the_reads_that_the_design_promises() {
     let amplification = stats.bytes_written as f64 / (KEYS * 52) as f64;
     assert!(amplification < 3.0, "write amplification {amplification}");
     let each = stats.disk_bytes as f64 / KEYS as f64;
-    assert!(each < 54.0, "{each} bytes on disk a key");
+    assert!(each < 60.0, "{each} bytes on disk a key");
     assert!(
         index.ram_bytes() <= 2 << 20,
         "{} bytes of RAM",

@@ -1,0 +1,167 @@
+//! Spans: which pages of a log file speak of which container. The footer of the file.
+//!
+//! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them in RAM, 16 bytes each. There
+//! they turn what a run says of a fingerprint into its container, without a read of the log. Always holds: the spans of
+//! a page stand in the order of its records, and no two neighbours say the same.
+
+use onefold_io::Disk;
+use onefold_io::frame::{FrameKind, encode_frame, read_frame};
+use onefold_io::varint::ByteReader;
+
+use super::log::{LogPage, Said};
+use super::manifest::LogEntry;
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::run_page::SPAN_UNKNOWN;
+use crate::{ContainerId, Result};
+
+/// The footer of a log file.
+pub const LOG_FRAME: FrameKind = FrameKind {
+    magic: *b"OFSTRLOG",
+    version: 1,
+};
+
+/// Neighbouring records that say the same, by the pages that they stand on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSpan {
+    /// What its records say.
+    pub said: Said,
+    /// The first page, within the file.
+    pub first: u32,
+    /// The last page.
+    pub last: u32,
+}
+
+/// Adds the spans of a page to those of the pages before.
+pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
+    for (said, _) in page.spans() {
+        match spans.last_mut() {
+            Some(last) if last.said == said => last.last = number,
+            _ => spans.push(LogSpan {
+                said,
+                first: number,
+                last: number,
+            }),
+        }
+    }
+}
+
+/// The footer of a log file.
+pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
+    let mut payload = records.to_le_bytes().to_vec();
+    payload.extend_from_slice(&pages.to_le_bytes());
+    payload.extend_from_slice(&(spans.len() as u32).to_le_bytes());
+    for span in spans {
+        payload.push(u8::from(span.said.is_none()));
+        payload.extend_from_slice(&span.said.map_or(0, |container| container.0).to_le_bytes());
+        payload.extend_from_slice(&span.first.to_le_bytes());
+        payload.extend_from_slice(&span.last.to_le_bytes());
+    }
+    encode_frame(LOG_FRAME, 0, &payload)
+}
+
+/// Reads the footer of a log file.
+pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<LogSpan>> {
+    let footer_at = u64::from(entry.pages) * PAGE_BYTES as u64;
+    check_length(disk, path, entry.file_bytes)?;
+    let (_, payload) = read_frame(disk, LOG_FRAME, footer_at, FOOTER_BYTES_MAX, path)?;
+    let mut reader = ByteReader::new(&payload, path, footer_at);
+    let (records, pages, spans) = (reader.u64()?, reader.u32()?, reader.u32()?);
+    if records != entry.records || pages != entry.pages {
+        return Err(reader
+            .damaged(format!(
+                "{records} records on {pages} pages, expected {} on {}",
+                entry.records, entry.pages
+            ))
+            .into());
+    }
+    let span = |reader: &mut ByteReader<'_>| -> Result<LogSpan> {
+        let (removed, container) = (reader.u8()? != 0, ContainerId(reader.u64()?));
+        Ok(LogSpan {
+            said: (!removed).then_some(container),
+            first: reader.u32()?,
+            last: reader.u32()?,
+        })
+    };
+    let spans = (0..spans)
+        .map(|_| span(&mut reader))
+        .collect::<Result<Vec<_>>>()?;
+    reader.end()?;
+    Ok(spans)
+}
+
+/// The spans of a log file in RAM.
+#[derive(Default)]
+pub struct SpanTable {
+    /// The last page of each, rising.
+    last: Box<[u32]>,
+    /// What each says; 0 for removals, which no run asks for.
+    containers: Box<[ContainerId]>,
+}
+
+impl SpanTable {
+    /// RAM for `spans` spans, in bytes.
+    pub const fn ram(spans: usize) -> usize {
+        spans * (size_of::<u32>() + size_of::<ContainerId>())
+    }
+
+    /// Of spans as a footer has them.
+    pub fn new(spans: &[LogSpan]) -> SpanTable {
+        SpanTable {
+            last: spans.iter().map(|span| span.last).collect(),
+            containers: spans
+                .iter()
+                .map(|span| span.said.unwrap_or(ContainerId(0)))
+                .collect(),
+        }
+    }
+
+    /// The container of the records in span `span` of page `page`, which is counted within the file; `None` where only the page can tell.
+    pub fn container(&self, page: u32, span: u8) -> Option<ContainerId> {
+        if span >= SPAN_UNKNOWN {
+            return None;
+        }
+        let first = self.last.partition_point(|last| *last < page);
+        self.containers.get(first + usize::from(span)).copied()
+    }
+
+    /// RAM, in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        SpanTable::ram(self.last.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_and_a_place_in_it_give_the_container() {
+        let said = |container| Some(ContainerId(container));
+        let span = |said, first, last| LogSpan { said, first, last };
+        let spans = [
+            span(said(1), 0, 2),
+            span(said(2), 2, 2),
+            span(None, 2, 2),
+            span(said(1), 2, 2),
+            span(said(3), 3, 9),
+        ];
+        let table = SpanTable::new(&spans);
+        for (page, place, container) in [
+            (0, 0, 1),
+            (1, 0, 1),
+            (2, 0, 1),
+            (2, 1, 2),
+            (3, 0, 3),
+            (9, 0, 3),
+        ] {
+            assert_eq!(
+                table.container(page, place),
+                said(container),
+                "{page}, {place}"
+            );
+        }
+        for (page, place) in [(2, SPAN_UNKNOWN), (10, 0), (9, 1)] {
+            assert_eq!(table.container(page, place), None, "{page}, {place}");
+        }
+    }
+}
