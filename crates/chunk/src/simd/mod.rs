@@ -1,9 +1,10 @@
 //! The searches of the chunkers that compare bytes instead of hashing them, many bytes at a time.
 //!
 //! [`Simd`] is the only way in: one exists only for an instruction set that this CPU has, so its methods are safe. Every search gives on every
-//! instruction set what the loop over single bytes gives; `Scalar` is that loop, and the tests hold the others against it. The idea of finding
+//! instruction set what the loop over single bytes gives; [`Isa::Scalar`] is that loop, and the tests hold the others against it. The idea of finding
 //! extrema with packed maxima instead of byte by byte is VectorCDC's (Udayashankar et al., FAST 2025, §4).
 
+mod blocks;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod vector;
@@ -17,6 +18,8 @@ use std::ops::Range;
 pub enum Isa {
     /// One byte after the other; everywhere.
     Scalar,
+    /// 64 bytes at a time without instructions of their own, which compilers make vectors of; everywhere.
+    Blocks,
     /// 16 bytes at a time.
     Sse2,
     /// 32 bytes at a time, with BMI2.
@@ -28,10 +31,14 @@ pub enum Isa {
 impl Isa {
     /// Those that this CPU has, slowest first.
     pub fn available() -> Vec<Self> {
-        let mut found = vec![Self::Scalar];
         #[cfg(target_arch = "x86_64")]
-        found.extend(x86::available());
-        found
+        let own = x86::available();
+        #[cfg(not(target_arch = "x86_64"))]
+        let own = Vec::new();
+        [Self::Scalar, Self::Blocks]
+            .into_iter()
+            .chain(own)
+            .collect()
     }
 }
 
@@ -72,29 +79,32 @@ impl Simd {
 
     /// The largest byte, 0 of none. Ends at the first 255: nothing is larger.
     pub fn largest(self, data: &[u8]) -> u8 {
-        #[cfg(target_arch = "x86_64")]
-        if self.0 != Isa::Scalar {
-            return x86::largest(self.0, data);
+        match self.0 {
+            Isa::Scalar => scalar::largest(data),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Sse2 | Isa::Avx2 | Isa::Avx512 => x86::largest(self.0, data),
+            _ => blocks::largest(data),
         }
-        scalar::largest(data)
     }
 
     /// The first byte that is at least `least`.
     pub fn position_from(self, data: &[u8], least: u8) -> Option<usize> {
-        #[cfg(target_arch = "x86_64")]
-        if self.0 != Isa::Scalar {
-            return x86::position_from(self.0, data, least);
+        match self.0 {
+            Isa::Scalar => scalar::position_from(data, least),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Sse2 | Isa::Avx2 | Isa::Avx512 => x86::position_from(self.0, data, least),
+            _ => blocks::position_from(data, least),
         }
-        scalar::position_from(data, least)
     }
 
     /// The first position whose eight bytes, as a big-endian number, are more than `than`. The last seven positions are not looked at.
     pub fn position_above(self, data: &[u8], than: u64) -> Option<usize> {
-        #[cfg(target_arch = "x86_64")]
-        if self.0 != Isa::Scalar {
-            return x86::position_above(self.0, data, than);
+        match self.0 {
+            Isa::Scalar => scalar::position_above(data, than, 0),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Sse2 | Isa::Avx2 | Isa::Avx512 => x86::position_above(self.0, data, than),
+            _ => blocks::position_above(data, than),
         }
-        scalar::position_above(data, than, 0)
     }
 
     /// Goes on from the step to `data[from]`, `from ≥ 1`, until `length` steps up in succession, or the `trigger`-th step down. Level steps do
@@ -117,7 +127,7 @@ impl Simd {
     /// Asks for the bytes of `range`, which are wanted soon; it may reach beyond the end.
     pub fn prefetch(self, data: &[u8], range: Range<usize>) {
         #[cfg(target_arch = "x86_64")]
-        if self.0 != Isa::Scalar {
+        if !matches!(self.0, Isa::Scalar | Isa::Blocks) {
             x86::prefetch(data, range.clone());
         }
         let _ = (data, range);

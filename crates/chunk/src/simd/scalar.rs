@@ -23,8 +23,9 @@ pub fn position_from(data: &[u8], least: u8) -> Option<usize> {
 
 /// As [`super::Simd::position_above`], from position `from` on.
 pub fn position_above(data: &[u8], than: u64, from: usize) -> Option<usize> {
-    let end = data.len().saturating_sub(7);
-    (from..end).find(|at| value_at(data, *at) > than)
+    let mut values = data.get(from..)?.windows(8);
+    let above = |value: &[u8]| value_at(value, 0) > than;
+    Some(from + values.position(above)?)
 }
 
 /// As [`super::Simd::slopes`].

@@ -1,6 +1,6 @@
 //! The searches with vectors, each written once for all widths ([`Vector`]) and compiled for SSE2, AVX2 and AVX-512.
 //!
-//! Every function here takes an [`Isa`] that is not `Scalar` and that [`super::Simd`] holds, which makes only those that [`available`] gave:
+//! Every function here takes an [`Isa`] that [`available`] gave and that [`super::Simd`] holds, which makes only those that this CPU has:
 //! that is what the calls of `unsafe` functions rely on. Bytes that do not fill a vector are left to [`scalar`].
 
 use std::arch::x86_64::*;
@@ -47,7 +47,7 @@ macro_rules! for_each_isa {
                 // SAFETY: as above.
                 Isa::Avx2 => unsafe { avx2($($arg),*) },
                 // SAFETY: every x86-64 CPU has SSE2.
-                Isa::Sse2 | Isa::Scalar => unsafe { sse2($($arg),*) },
+                _ => unsafe { sse2($($arg),*) },
             }
         }
     };
@@ -173,7 +173,7 @@ pub fn slopes(
         Isa::Avx512 => unsafe { avx512(data, from, slopes, length, trigger) },
         // SAFETY: as above.
         Isa::Avx2 => unsafe { avx2(data, from, slopes, length, trigger) },
-        Isa::Sse2 | Isa::Scalar => scalar::slopes(data, from, slopes, length, trigger),
+        _ => scalar::slopes(data, from, slopes, length, trigger),
     }
 }
 

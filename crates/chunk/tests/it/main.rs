@@ -4,6 +4,7 @@ mod context;
 mod every;
 mod fastcdc;
 mod fingerprint;
+mod gear;
 mod sieve;
 mod signatures;
 mod simd;
