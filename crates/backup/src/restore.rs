@@ -8,7 +8,9 @@
 //! written; a path that fails is reported and the rest goes on.
 
 mod apply;
+mod batch;
 mod delete;
+mod output;
 mod plan;
 mod target;
 mod window;

@@ -9,7 +9,7 @@ use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Content, Entry, Item, Kind, Progress, Result};
+use crate::{Content, Entry, Kind, Progress, Result};
 
 /// Files with several names whose first path is remembered; further ones are restored as copies.
 const LINKS_MAX: usize = 256 << 10;
@@ -295,12 +295,12 @@ impl<'a> Planner<'a> {
         window: &mut Window,
         reader: &mut ChunkReader,
     ) -> Result<()> {
-        let mut end = 0;
+        let (mut end, mut has_holes) = (0, false);
         let mut stopped = None;
         visit_items(&entry.content, reader, &mut |visit, _| {
             match visit {
                 Visit::Recipe(_) => {}
-                Visit::Hole(..) => {}
+                Visit::Hole(..) => has_holes = true,
                 Visit::Data(chunk, offset) => {
                     let next = offset + u64::from(chunk.len);
                     if next > done {
@@ -315,12 +315,6 @@ impl<'a> Planner<'a> {
             }
             Ok(true)
         })?;
-        let has_holes = entry.content.depth > 0
-            || entry
-                .content
-                .items
-                .iter()
-                .any(|item| matches!(item, Item::Hole { .. }));
         window.files[file as usize].set_size = has_holes || end < entry.size;
         if let Some(done) = stopped {
             window.file_continues(file);
@@ -350,7 +344,10 @@ impl<'a> Planner<'a> {
         };
         let folder = self.number(&folder, window);
         let file = window.file(folder, &entry);
-        *window.files[file as usize].state.get_mut() = last.unwrap_or(State::Planned);
+        *window.files[file as usize].state.get_mut() = match last {
+            Some(State::Made | State::Resumed) => State::Resumed,
+            other => other.unwrap_or(State::Planned),
+        };
         self.chunks(file, entry, done, window, reader)
     }
 }

@@ -32,6 +32,8 @@ pub enum State {
     Planned,
     /// It is there, and gets its bytes.
     Made,
+    /// It is there since the window before.
+    Resumed,
     /// What was there stays.
     Skipped,
     /// It failed, and that was said.

@@ -13,6 +13,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::apply::{Applier, Meta, Missed};
+use super::batch::{Batch, Place};
+use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
 use super::window::{File, Link, Special, State, Use, Window};
 use super::{Options, Overwrite};
@@ -20,10 +22,6 @@ use crate::meta::Stat;
 use crate::path::{join, split};
 use crate::{Error, Events, Kind, Progress, Result};
 
-/// A batch for a writer: this many bytes of chunks,
-const BATCH_BYTES: usize = 512 << 10;
-/// or this many places they go to.
-const BATCH_PLACES: usize = 256;
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 8;
 /// Folders kept open.
@@ -41,25 +39,12 @@ pub struct Writer<'a> {
     pub failed: AtomicU64,
 }
 
-/// Chunks and where they go.
-struct Batch {
-    buffer: Vec<u8>,
-    places: Vec<Place>,
-}
-
-#[derive(Clone, Copy)]
-struct Place {
-    file: u32,
-    offset: u64,
-    start: usize,
-    len: usize,
-}
-
 /// One window being carried out.
 struct Run<'a> {
     all: &'a Writer<'a>,
     window: &'a Window,
     folders: Mutex<OpenFolders>,
+    large: LargeFiles,
 }
 
 /// Descriptors of folders, the oldest given up first.
@@ -78,6 +63,7 @@ impl Writer<'_> {
             all: self,
             window,
             folders: Mutex::default(),
+            large: LargeFiles::default(),
         };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);
@@ -160,11 +146,10 @@ impl Run<'_> {
     }
 
     fn hand_out(&self, bytes: &[u8], group: &[Use], batch: &mut Batch, batches: &Sender<Batch>) {
-        if batch.buffer.len() + bytes.len() > BATCH_BYTES {
+        if batch.is_full_for(bytes.len()) {
             batch.send(batches);
         }
-        let mut start = batch.buffer.len();
-        batch.buffer.extend_from_slice(bytes);
+        let mut start = batch.push(bytes, group[0].offset);
         for one in group {
             if one.len as usize != bytes.len() {
                 self.lost(
@@ -177,10 +162,9 @@ impl Run<'_> {
                 );
                 continue;
             }
-            if batch.places.len() >= BATCH_PLACES {
+            if batch.has_all_places() {
                 batch.send(batches);
-                start = 0;
-                batch.buffer.extend_from_slice(bytes);
+                start = batch.push(bytes, one.offset);
             }
             batch.places.push(Place {
                 file: one.file,
@@ -198,7 +182,7 @@ impl Run<'_> {
             if before != State::Failed {
                 self.failed(&self.path(file), error);
             }
-            self.arrived(file, files.len() as u32, None);
+            self.arrived(files[0].file, files.len() as u32, None);
         }
     }
 
@@ -218,7 +202,7 @@ impl Run<'_> {
                 start: 0,
                 len: 0,
             });
-            if batch.places.len() >= BATCH_PLACES {
+            if batch.has_all_places() {
                 batch.send(batches);
             }
         }
@@ -232,47 +216,49 @@ impl Run<'_> {
                 .places
                 .sort_unstable_by_key(|place| (place.file, place.offset));
             for places in batch.places.chunk_by(|a, b| a.file == b.file) {
-                self.write_file(
-                    &self.window.files[places[0].file as usize],
-                    places,
-                    &batch.buffer,
-                );
+                self.write_file(places[0].file, places, &batch.buffer);
             }
         }
     }
 
-    fn write_file(&self, file: &File, places: &[Place], buffer: &[u8]) {
-        let result = self.open_file(file).and_then(|fd| {
-            if let Some(fd) = &fd {
-                write_places(fd, places, buffer)?;
+    fn write_file(&self, number: u32, places: &[Place], buffer: &[u8]) {
+        let result = self.open_file(number).and_then(|output| {
+            if let Some(output) = &output {
+                output.write_places(places, buffer)?;
             }
-            Ok(fd)
+            Ok(output)
         });
         let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
         match result {
-            Ok(fd) => self.arrived(file, chunks, fd),
+            Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
+                let file = &self.window.files[number as usize];
                 let before = std::mem::replace(&mut *file.state.lock(), State::Failed);
                 if before != State::Failed {
                     let path = self.path(file);
                     self.failed(&path, &Error::io("write", &path, e));
                 }
-                self.arrived(file, chunks, None);
+                self.arrived(number, chunks, None);
             }
         }
     }
 
     /// Some chunks of a file are dealt with; whoever deals with the last completes it.
-    fn arrived(&self, file: &File, chunks: u32, fd: Option<OwnedFd>) {
+    fn arrived(&self, number: u32, chunks: u32, output: Option<Output>) {
+        let file = &self.window.files[number as usize];
         let is_last = if chunks == 0 {
             file.to_come() == 0
         } else {
             file.arrived(chunks)
         };
+        if !is_last {
+            return;
+        }
+        self.large.close(number);
         let state = *file.state.lock();
-        if is_last && state == State::Made {
-            let Some(fd) = fd else { return };
-            let missed = self.all.applier.to_open(fd.as_fd(), &file.meta);
+        if state == State::Made {
+            let Some(output) = output else { return };
+            let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
             self.tell_missed(missed, || self.path(file));
             Progress::add(&self.all.progress.files_done, 1);
             Progress::add(&self.all.progress.bytes_done, file.size);
@@ -285,32 +271,43 @@ impl Run<'_> {
     }
 
     /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
-    fn open_file(&self, file: &File) -> Result<Option<OwnedFd>, Errno> {
+    fn open_file(&self, number: u32) -> Result<Option<Output>, Errno> {
+        let file = &self.window.files[number as usize];
         let mut state = file.state.lock();
         let dir = match *state {
             State::Skipped | State::Failed => return Ok(None),
-            State::Planned | State::Made => self.folder(file.folder)?,
+            State::Planned | State::Made | State::Resumed => self.folder(file.folder)?,
+        };
+        let reopen = || {
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(&*dir, &file.name[..], flags, Mode::empty())
         };
         if *state == State::Made {
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            return rustix::fs::openat(&*dir, &file.name[..], flags, Mode::empty()).map(Some);
+            return match self.large.get(number) {
+                Some(large) => Ok(Some(large)),
+                None => reopen().map(|fd| Some(Output::Small(fd))),
+            };
+        }
+        if *state == State::Resumed {
+            let output = self.large.made(number, reopen()?, file.size, false)?;
+            *state = State::Made;
+            return Ok(Some(output));
         }
         let made = self.make(&dir, &file.name, file.size, &file.meta, || {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(&*dir, &file.name[..], flags, Mode::RUSR | Mode::WUSR)
         })?;
-        if let Some(fd) = &made
-            && file.set_size
-        {
-            rustix::fs::ftruncate(fd, file.size)?;
-        }
-        *state = if made.is_some() {
-            State::Made
-        } else {
-            State::Skipped
+        let Some(fd) = made else {
+            *state = State::Skipped;
+            return Ok(None);
         };
-        Ok(made)
+        if file.set_size {
+            rustix::fs::ftruncate(&fd, file.size)?;
+        }
+        let output = self.large.made(number, fd, file.size, !file.set_size)?;
+        *state = State::Made;
+        Ok(Some(output))
     }
 
     /// Makes something under a name; what is in the way stays (`None`) or goes, as the user asked.
@@ -455,45 +452,6 @@ impl Run<'_> {
             .into_iter()
             .for_each(|(op, e)| self.failed(&path, &Error::io(op, &path, e)));
     }
-}
-
-impl Batch {
-    fn new() -> Self {
-        Self {
-            buffer: Vec::with_capacity(BATCH_BYTES),
-            places: Vec::new(),
-        }
-    }
-
-    fn send(&mut self, batches: &Sender<Batch>) {
-        if !self.places.is_empty() {
-            // Writers only end after all batches: nobody has dropped the other end.
-            let _ = batches.send(std::mem::replace(self, Self::new()));
-        }
-        self.buffer.clear();
-    }
-}
-
-/// Writes the places; neighbours in the file that are neighbours in the buffer go together.
-fn write_places(fd: &OwnedFd, places: &[Place], buffer: &[u8]) -> Result<(), Errno> {
-    let mut places = places.iter().copied().peekable();
-    while let Some(mut place) = places.next() {
-        while let Some(next) = places.next_if(|next| {
-            next.offset == place.offset + place.len as u64 && next.start == place.start + place.len
-        }) {
-            place.len += next.len;
-        }
-        let mut written = 0;
-        while written < place.len {
-            let bytes = &buffer[place.start + written..place.start + place.len];
-            match rustix::io::pwrite(fd, bytes, place.offset + written as u64) {
-                Ok(n) => written += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-    Ok(())
 }
 
 fn make_special(dir: &OwnedFd, entry: &crate::Entry) -> Result<(), Errno> {

@@ -1,0 +1,121 @@
+//! Files being written: small ones through the page cache, large ones past it.
+//!
+//! A large file is given all its room at once and then written in whole pages past the page cache, by any number of threads: writing 4 GB through
+//! the cache of a machine whose memory is not warm takes five seconds of CPU, and leaves the bytes to be written still.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use onefold_io::{Disk, FileDisk};
+use parking_lot::Mutex;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::batch::Place;
+
+/// Files from this size on are written past the page cache,
+const LARGE_BYTES: u64 = 8 << 20;
+/// while no more than so many are open.
+const LARGE_OPEN_MAX: usize = 128;
+
+/// A file open for writing.
+pub enum Output {
+    /// Written through the page cache; each thread opens it anew.
+    Small(OwnedFd),
+    /// Shared by all threads until it is complete.
+    Large(Arc<Large>),
+}
+
+/// A large file.
+pub struct Large {
+    fd: OwnedFd,
+    disk: FileDisk,
+}
+
+/// The large files that are open, by their number in the window.
+#[derive(Default)]
+pub struct LargeFiles(Mutex<HashMap<u32, Arc<Large>>>);
+
+impl LargeFiles {
+    /// File `number`, if it is open here.
+    pub fn get(&self, number: u32) -> Option<Output> {
+        self.0.lock().get(&number).cloned().map(Output::Large)
+    }
+
+    /// A file that was just made and will have `size` bytes. `whole`: all of them are written, so that it has no holes.
+    pub fn made(&self, number: u32, fd: OwnedFd, size: u64, whole: bool) -> Result<Output, Errno> {
+        if size < LARGE_BYTES || self.0.lock().len() >= LARGE_OPEN_MAX {
+            return Ok(Output::Small(fd));
+        }
+        if whole {
+            match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let Ok(disk) = FileDisk::from_file(File::from(fd.try_clone().map_err(errno)?), "") else {
+            return Ok(Output::Small(fd));
+        };
+        let large = Arc::new(Large { fd, disk });
+        self.0.lock().insert(number, Arc::clone(&large));
+        Ok(Output::Large(large))
+    }
+
+    /// File `number` is complete, or given up.
+    pub fn close(&self, number: u32) {
+        self.0.lock().remove(&number);
+    }
+}
+
+impl AsFd for Output {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Small(fd) => fd.as_fd(),
+            Self::Large(large) => large.fd.as_fd(),
+        }
+    }
+}
+
+impl Output {
+    /// Writes the places; neighbours in the file that are neighbours in the buffer go together.
+    pub fn write_places(&self, places: &[Place], buffer: &[u8]) -> Result<(), Errno> {
+        let mut places = places.iter().copied().peekable();
+        while let Some(mut place) = places.next() {
+            while let Some(next) = places.next_if(|next| {
+                next.offset == place.offset + place.len as u64
+                    && next.start == place.start + place.len
+            }) {
+                place.len += next.len;
+            }
+            self.write(&buffer[place.start..][..place.len], place.offset)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+        let fd = match self {
+            Self::Large(large) => {
+                return large
+                    .disk
+                    .write_at(bytes, offset)
+                    .map_err(|e| e.source.map_or(Errno::IO, errno));
+            }
+            Self::Small(fd) => fd,
+        };
+        let mut written = 0;
+        while written < bytes.len() {
+            match rustix::io::pwrite(fd, &bytes[written..], offset + written as u64) {
+                Ok(n) => written += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn errno(e: std::io::Error) -> Errno {
+    Errno::from_io_error(&e).unwrap_or(Errno::IO)
+}
