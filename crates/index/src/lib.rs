@@ -1,15 +1,22 @@
 //! Filters and fingerprint indexes over [`onefold_io`], one paper or one idea a file. An index is advice, never truth.
 #![forbid(unsafe_code)]
 
+mod bloomstore;
+mod bufferhash;
 mod chunk_index;
 mod chunkstash;
 mod error;
 pub mod filters;
+mod flashlog;
 mod ram;
+mod skimpystash;
 mod strata;
 
+pub use bloomstore::{BloomStore, BloomStoreOptions};
+pub use bufferhash::{BufferHash, BufferHashOptions};
 pub use chunk_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location};
 pub use chunkstash::{ChunkStash, ChunkStashOptions};
 pub use error::{Error, Result};
 pub use ram::RamIndex;
+pub use skimpystash::{SkimpyStash, SkimpyStashOptions};
 pub use strata::{Strata, StrataOptions};

@@ -83,6 +83,16 @@ impl BlockedBloom {
         })
     }
 
+    /// Of `bytes` bytes, with as many hashes as are best for `keys` keys.
+    pub fn with_bytes(bytes: usize, keys: u64) -> Result<BlockedBloom> {
+        let bits = (bytes as f64 * 8.0).max(512.0);
+        let hashes = (bits / keys.max(1) as f64 * std::f64::consts::LN_2).round();
+        Ok(BlockedBloom {
+            blocks: vec![[0; BLOCK_WORDS]; words(bits)?.len() / BLOCK_WORDS],
+            hashes: hashes.clamp(1.0, 12.0) as u32,
+        })
+    }
+
     fn block_of(&self, key: &Fingerprint) -> usize {
         ((u128::from(word(key, 0)) * self.blocks.len() as u128) >> 64) as usize
     }

@@ -22,4 +22,5 @@ pub use bloom::{BlockedBloom, Bloom};
 pub use chain::Chain;
 pub use forest::{Forest, ForestOptions, Traverse};
 pub use page_shape::PageShape;
+pub(crate) use page_shape::word;
 pub use single_layer::SingleLayer;

@@ -115,7 +115,7 @@ impl History {
 }
 
 /// Random operations on the indexes that `open` opens, all on the same entries; a persistent one is closed and opened again.
-fn conforms(
+pub fn conforms(
     seed: u64,
     keys: u64,
     steps: u64,

@@ -5,7 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location, Strata};
+use onefold_index::{
+    BloomStore, BloomStoreOptions, ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId,
+    Location, Strata,
+};
 use onefold_io::{Dir, MemDir};
 
 use crate::conformance::{key, options};
@@ -125,4 +128,39 @@ fn golden_files_are_still_read() {
     let containers =
         found.map(|found| found.map(|location| location.container.0 - 0x0123_4567_89ab_cdef));
     assert_eq!(containers, [Some(0), None, Some(0), Some(1), Some(1), None]);
+}
+
+#[test]
+fn golden_bloomstore_is_still_written_so_and_read() {
+    let folder = folder().with_file_name("bloomstore-1");
+    let options = || BloomStoreOptions {
+        chain_max: 8,
+        ..BloomStoreOptions::new(512, 0)
+    };
+    let (made, kept) = (MemDir::new(), MemDir::new());
+    let mut index = BloomStore::open(Arc::new(made.clone()), options()).expect("open");
+    let entries: Vec<_> = (0..66)
+        .map(|number| (key(number), location(7 + number / 64).expect("some")))
+        .collect();
+    index.retire(&[ContainerId(0x99)]).expect("retire");
+    index.insert(&entries).expect("insert");
+    index.remove(&[key(1)]).expect("remove");
+    index.checkpoint().expect("checkpoint");
+    for name in ["bloom-chains", "bloom-journal", "bloom-log", "bloom-shape"] {
+        let written = read(&made, name);
+        if std::env::var_os("ONEFOLD_BLESS").is_some() {
+            std::fs::create_dir_all(&folder).expect("create");
+            std::fs::write(folder.join(name), &written).expect("write");
+        }
+        let golden = std::fs::read(folder.join(name)).expect("golden file");
+        assert!(written == golden, "{name} differs");
+        let disk = kept.create(name).expect("create");
+        disk.write_at(&golden, 0).expect("write");
+    }
+    let mut index = BloomStore::open(Arc::new(kept), options()).expect("open");
+    let mut found = [None; 4];
+    index
+        .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
+        .expect("lookup");
+    assert_eq!(found, [location(7), None, location(8), None]);
 }

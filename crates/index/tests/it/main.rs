@@ -6,4 +6,5 @@ mod costs;
 mod crash;
 mod filters;
 mod golden;
+mod papers;
 mod sharing;

@@ -1,0 +1,102 @@
+//! Garbage collection, as in a log-structured file system (§4.4.2): the oldest pages first; what is live moves to the end, the rest goes.
+//!
+//! Always holds: a record is moved only where a lookup finds it at its page, so it is the newest of its key; a removal at the head has nothing
+//! older left to hide, so it goes. Pages before the head count for nothing at once, and their space is free after the checkpoint
+//! that makes the moved records durable.
+
+use onefold_chunk::Fingerprint;
+
+use super::{At, BloomStore};
+use crate::flashlog::{Kind, Record};
+use crate::{Location, Result};
+
+impl BloomStore {
+    /// Collects if the estimate of garbage says so, until the estimate is half of what is allowed, or all was seen once.
+    pub(super) fn collect_garbage(&mut self) -> Result<()> {
+        let allowed = (self.entries as f64 * self.options.garbage_max) as u64;
+        if self.garbage <= allowed {
+            return Ok(());
+        }
+        let end = self.log.range().end;
+        while self.garbage > allowed / 2 && self.log.range().start < end {
+            self.collect_page()?;
+        }
+        if self.log.range().start >= end {
+            self.garbage = 0;
+        }
+        self.release_units()
+    }
+
+    /// Collects all pages that are there now; durable after the next checkpoint.
+    pub fn collect_all(&mut self) -> Result<()> {
+        let end = self.log.range().end;
+        while self.log.range().start < end {
+            self.collect_page()?;
+        }
+        self.garbage = 0;
+        self.release_units()
+    }
+
+    /// Moves the live records of the first page.
+    fn collect_page(&mut self) -> Result<()> {
+        let page = self.log.range().start;
+        let records: Vec<Record> = self.log.read(page)?.records().collect();
+        let live = self.live_of(&records, At::Page(page))?;
+        self.entries = self.entries.saturating_sub(records.len() as u64);
+        self.garbage = self
+            .garbage
+            .saturating_sub((records.len() - live.len()) as u64);
+        self.log.advance_head(page + 1);
+        for (key, location) in live {
+            self.put(&key, Some(location.container))?;
+        }
+        Ok(())
+    }
+
+    /// Those of `records`, which stand at `at`, that are what a lookup would find.
+    fn live_of(&mut self, records: &[Record], at: At) -> Result<Vec<(Fingerprint, Location)>> {
+        let keys: Vec<Fingerprint> = records.iter().map(|record| record.key).collect();
+        let stats = self.stats;
+        let located = self.locate(&keys)?;
+        self.stats = stats;
+        let mut live = Vec::new();
+        for (record, located) in records.iter().zip(located) {
+            if let Kind::Says(Some(container)) = record.kind
+                && located.is_some_and(|(place, _)| place == at)
+                && !self.log.is_retired(&container)
+            {
+                live.push((record.key, Location { container }));
+            }
+        }
+        Ok(live)
+    }
+
+    /// Shows the live ones of `records`.
+    pub(super) fn visit_live(
+        &mut self,
+        records: &[Record],
+        at: At,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        self.live_of(records, at)?
+            .into_iter()
+            .try_for_each(|(key, location)| visit(key, location))
+    }
+
+    /// Gives back units, but the last of a partition, that speak of collected pages alone.
+    fn release_units(&mut self) -> Result<()> {
+        let head = self.log.range().start;
+        for number in 0..self.partitions.len() {
+            while self.partitions[number].units.len() > 1 {
+                let oldest = self.partitions[number].units[0];
+                let slice = &self.units.read(&[self.units.page(oldest, 0)])?[0];
+                if slice.pointer(slice.head().filters - 1) >= head {
+                    break;
+                }
+                self.partitions[number].units.remove(0);
+                self.units.release(oldest);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,384 @@
+//! `bufferhash`: hash tables on flash, one filter for each of them in RAM (Anand and others 2010, as Lu's dissertation §4.2.1 describes it).
+//!
+//! ```text
+//! RAM    a partition: a hash table that fills │ a Bloom filter for each of its tables
+//! flash  full tables, each written once, in order
+//! ```
+//!
+//! A table has pages of 64 slots; a key has two pages in it (cuckoo hashing by page) and a table counts as full at half of its slots. RAM a key: with C
+//! tables a partition, 64/(0.5·C) bytes for the table that fills, and the filters: 10 at C = 16 and 16 bits a key, ten times the others'. A lookup
+//! reads one page for most present keys, and seldom any for absent ones.
+//!
+//! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than expected make more tables and
+//! more filters (the paper drops the oldest table instead). Filters are made from the log at open.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Dir;
+
+use crate::filters::{BlockedBloom, word};
+use crate::flashlog::{FlashLog, Kind, RECORDS, Record, RecordPage};
+use crate::strata::log::Said;
+use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
+
+const BATCH: usize = 256;
+
+/// How a BufferHash is made; the first two of one that exists may not change.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferHashOptions {
+    /// Keys for which a partition is to have `tables` tables.
+    pub keys_expected: u64,
+    /// Pages a table.
+    pub table_pages: u32,
+    /// Tables a partition, C.
+    pub tables: u32,
+    /// Bits of a filter for each key.
+    pub filter_bits: u32,
+}
+
+impl BufferHashOptions {
+    /// The paper's: 16 tables a partition, of 32 pages here, and 16 bits a key.
+    pub fn new(keys_expected: u64) -> BufferHashOptions {
+        BufferHashOptions {
+            keys_expected,
+            table_pages: 32,
+            tables: 16,
+            filter_bits: 16,
+        }
+    }
+
+    fn table_keys(&self) -> u64 {
+        u64::from(self.table_pages.max(1)) * RECORDS as u64 / 2
+    }
+
+    fn partitions(&self) -> u64 {
+        let keys = self.table_keys() * u64::from(self.tables.max(1));
+        self.keys_expected.div_ceil(keys).clamp(1, 1 << 20)
+    }
+}
+
+/// See the module.
+pub struct BufferHash {
+    log: FlashLog,
+    options: BufferHashOptions,
+    partitions: Vec<Partition>,
+    entries: u64,
+    stats: IndexStats,
+}
+
+struct Partition {
+    pages: Vec<RecordPage>,
+    keys: u64,
+    /// First page and filter of each full table, oldest first.
+    tables: Vec<(u32, BlockedBloom)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Buffer,
+    Page(u32),
+}
+
+impl BufferHash {
+    /// Opens the store in `dir`, or begins one; reads the whole log once.
+    pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
+        let (log, journaled) = FlashLog::open(dir, "bufferhash")?;
+        let table_pages = options.table_pages.max(1);
+        let empty = || Partition {
+            pages: vec![RecordPage::new(); table_pages as usize],
+            keys: 0,
+            tables: Vec::new(),
+        };
+        let mut store = BufferHash {
+            partitions: (0..options.partitions()).map(|_| empty()).collect(),
+            log,
+            options,
+            entries: 0,
+            stats: IndexStats::default(),
+        };
+        let mut until = vec![0u64; store.partitions.len()];
+        let range = store.log.range();
+        // a table that a crash left half written is not one: its records are in the journal, or were not acknowledged
+        for first in range.step_by(table_pages as usize) {
+            let numbers: Vec<u32> = (first..first + table_pages)
+                .filter(|number| *number < store.log.range().end)
+                .collect();
+            let pages = store.log.read_many(&numbers)?;
+            let owner = pages[0].head().owner as usize;
+            if owner >= store.partitions.len() {
+                let what = format!("a page of partition {owner}");
+                return Err(Error::damaged(
+                    "bufferhash-log",
+                    u64::from(first) * 4096,
+                    what,
+                ));
+            }
+            if pages.len() < table_pages as usize {
+                store.log.truncate(first)?;
+                break;
+            }
+            until[owner] = pages
+                .iter()
+                .flat_map(RecordPage::records)
+                .map(|record| record.seq)
+                .fold(until[owner], u64::max);
+            store.enter(owner, &pages, first)?;
+        }
+        for record in journaled {
+            if record.seq > until[store.partition_of(&record.key)] {
+                store.put(record)?;
+            }
+        }
+        Ok(store)
+    }
+
+    fn partition_of(&self, key: &Fingerprint) -> usize {
+        ((u128::from(word(key, 0)) * self.partitions.len() as u128) >> 64) as usize
+    }
+
+    /// The two pages of a key within a table.
+    fn pages_of(&self, key: &Fingerprint) -> [usize; 2] {
+        let pages = u128::from(self.options.table_pages.max(1));
+        [1, 2].map(|number| ((u128::from(word(key, number)) * pages) >> 64) as usize)
+    }
+
+    /// Lets RAM know a table.
+    fn enter(&mut self, owner: usize, pages: &[RecordPage], first: u32) -> Result<()> {
+        let keys: Vec<Fingerprint> = pages
+            .iter()
+            .flat_map(RecordPage::records)
+            .map(|record| record.key)
+            .collect();
+        let most = self.options.table_keys();
+        let bytes = (most * u64::from(self.options.filter_bits) / 8) as usize;
+        let mut filter = BlockedBloom::with_bytes(bytes, most)?;
+        filter.insert(&keys)?;
+        self.entries += keys.len() as u64;
+        let tables = &mut self.partitions[owner].tables;
+        tables.reserve_exact(1);
+        tables.push((first, filter));
+        Ok(())
+    }
+
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        let record = Record {
+            key: *key,
+            kind: Kind::Says(said),
+            seq: self.log.next_seq(),
+            link: 0,
+        };
+        self.put(record)
+    }
+
+    fn put(&mut self, record: Record) -> Result<()> {
+        let number = self.partition_of(&record.key);
+        let choices = self.pages_of(&record.key);
+        let has_key = |page: &RecordPage| page.find(&record.key).is_some();
+        let pages = &self.partitions[number].pages;
+        let place = choices
+            .into_iter()
+            .find(|page| has_key(&pages[*page]))
+            .or_else(|| {
+                let emptier = choices.into_iter().min_by_key(|page| pages[*page].len());
+                emptier.filter(|page| !pages[*page].is_full())
+            });
+        let Some(place) = place else {
+            self.close_table(number)?;
+            return self.put(record);
+        };
+        let partition = &mut self.partitions[number];
+        let before = partition.pages[place].len();
+        partition.pages[place].put(record);
+        partition.keys += (partition.pages[place].len() - before) as u64;
+        if partition.keys >= self.options.table_keys() {
+            self.close_table(number)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the table that fills, all pages of it, and begins the next.
+    fn close_table(&mut self, number: usize) -> Result<()> {
+        let mut pages = std::mem::take(&mut self.partitions[number].pages);
+        let first = self.log.range().end;
+        for page in &mut pages {
+            self.log.append(page, number as u32)?;
+        }
+        self.enter(number, &pages, first)?;
+        pages.iter_mut().for_each(RecordPage::clear);
+        let partition = &mut self.partitions[number];
+        partition.pages = pages;
+        partition.keys = 0;
+        Ok(())
+    }
+
+    /// What is said of each key, and where; the reads of a batch of keys go out together.
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Option<(At, Said)>>> {
+        let mut found = vec![None; keys.len()];
+        let mut searches: Vec<(usize, Vec<u32>)> = Vec::new();
+        for (place, key) in keys.iter().enumerate() {
+            let number = self.partition_of(key);
+            let choices = self.pages_of(key);
+            let partition = &mut self.partitions[number];
+            let said = choices
+                .iter()
+                .find_map(|page| partition.pages[*page].find(key));
+            if let Some(said) = said {
+                found[place] = Some((At::Buffer, said));
+                continue;
+            }
+            let mut candidates = Vec::new();
+            for (first, filter) in &mut partition.tables {
+                let mut may = [true];
+                filter.may_contain(std::slice::from_ref(key), &mut may)?;
+                if may[0] {
+                    candidates.push(*first + choices[1] as u32);
+                    if choices[0] != choices[1] {
+                        candidates.push(*first + choices[0] as u32);
+                    }
+                }
+            }
+            searches.push((place, candidates));
+        }
+        for searches in searches.chunks_mut(BATCH) {
+            self.read_candidates(keys, &mut found, searches)?;
+        }
+        Ok(found)
+    }
+
+    fn read_candidates(
+        &mut self,
+        keys: &[Fingerprint],
+        found: &mut [Option<(At, Said)>],
+        searches: &mut [(usize, Vec<u32>)],
+    ) -> Result<()> {
+        loop {
+            let (mut asked, mut pages) = (Vec::new(), Vec::new());
+            for (place, candidates) in searches.iter_mut() {
+                if found[*place].is_none()
+                    && let Some(page) = candidates.pop()
+                {
+                    asked.push(*place);
+                    pages.push(page);
+                }
+            }
+            if asked.is_empty() {
+                return Ok(());
+            }
+            self.stats.lookup_reads += pages.len() as u64;
+            for ((place, number), page) in asked
+                .into_iter()
+                .zip(&pages)
+                .zip(self.log.read_many(&pages)?)
+            {
+                match page.find(&keys[place]) {
+                    Some(said) => found[place] = Some((At::Page(*number), said)),
+                    None => self.stats.false_reads += 1,
+                }
+            }
+        }
+    }
+
+    fn visit_live(
+        &mut self,
+        page: &RecordPage,
+        at: At,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
+        for (key, located) in keys.iter().zip(self.locate(&keys)?) {
+            if let Some((place, Some(container))) = located
+                && place == at
+                && !self.log.is_retired(&container)
+            {
+                visit(*key, Location { container })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ChunkIndex for BufferHash {
+    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+        for (slot, located) in found.iter_mut().zip(self.locate(keys)?) {
+            *slot = located
+                .and_then(|(_, said)| said)
+                .filter(|container| !self.log.is_retired(container))
+                .map(|container| Location { container });
+            self.stats.hits += u64::from(slot.is_some());
+        }
+        self.stats.lookups += keys.len() as u64;
+        Ok(())
+    }
+
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
+        entries
+            .iter()
+            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
+    }
+
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.say(key, None))
+    }
+
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
+        self.log.retire(containers);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let buffers = self
+            .partitions
+            .iter()
+            .flat_map(|partition| &partition.pages);
+        self.log.checkpoint(buffers)
+    }
+
+    fn iterate(
+        &mut self,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        let stats = self.stats;
+        for number in 0..self.partitions.len() {
+            for place in 0..self.partitions[number].pages.len() {
+                let page = self.partitions[number].pages[place].clone();
+                self.visit_live(&page, At::Buffer, visit)?;
+            }
+        }
+        for number in self.log.range() {
+            let page = self.log.read(number)?;
+            self.visit_live(&page, At::Page(number), visit)?;
+        }
+        self.stats = stats;
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        let of = |partition: &Partition| {
+            let pages: usize = partition.pages.iter().map(RecordPage::ram_bytes).sum();
+            let filters: usize = partition
+                .tables
+                .iter()
+                .map(|(_, filter)| filter.ram_bytes())
+                .sum();
+            size_of::<Partition>()
+                + partition.pages.capacity() * size_of::<RecordPage>()
+                + pages
+                + partition.tables.capacity() * size_of::<(u32, BlockedBloom)>()
+                + filters
+        };
+        size_of::<BufferHash>()
+            + self.partitions.iter().map(of).sum::<usize>()
+            + self.log.ram_bytes()
+    }
+
+    fn stats(&self) -> IndexStats {
+        let buffered: u64 = self.partitions.iter().map(|partition| partition.keys).sum();
+        IndexStats {
+            entries: self.entries + buffered,
+            disk_bytes: self.log.disk_bytes(),
+            bytes_written: self.log.bytes_written,
+            ..self.stats
+        }
+    }
+}

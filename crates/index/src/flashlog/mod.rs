@@ -1,0 +1,393 @@
+//! What the papers' stores on flash have in common: a log of record pages, and a journal of what is still in write buffers.
+//!
+//! ```text
+//! <name>-log       record pages in the order in which buffers filled; pages before `head` were collected
+//! <name>-journal   record pages with what buffers held at each checkpoint, and how many log pages were durable then
+//! ```
+//!
+//! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends what buffers hold to the
+//! journal, which is made anew (by renaming `<name>-tmp`) when it is twice as long as what counts. Always holds: each record has a number (`seq`); a
+//! partition's pages hold all of its records up to the highest number in them, so a journal record counts only if its number is
+//! higher. A torn end of either file is cut off; a damaged page that was durable is damage. One opener at a time.
+
+mod page;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind, ReadAt};
+
+pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
+
+use crate::strata::page::PAGE_BYTES;
+use crate::{ContainerId, Error, Result};
+
+/// Journal pages that are always allowed.
+const JOURNAL_PAGES_MIN: u32 = 16;
+
+/// See the module.
+pub struct FlashLog {
+    dir: Arc<dyn Dir>,
+    disk: Arc<dyn Disk>,
+    journal: Arc<dyn Disk>,
+    name: &'static str,
+    /// The first live page.
+    head: u32,
+    discarded: u32,
+    pages: u32,
+    journal_pages: u32,
+    /// Records up to this number are in the log or the journal.
+    journaled: u64,
+    seq: u64,
+    retired: HashSet<ContainerId>,
+    unsaid_retirements: Vec<ContainerId>,
+    /// Bytes written to both files.
+    pub bytes_written: u64,
+    _alone: Box<dyn LockGuard>,
+}
+
+/// What an opened log's journal holds, in the order of its records.
+pub type Journaled = Vec<Record>;
+
+impl FlashLog {
+    /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies the journal's records.
+    pub fn open(dir: Arc<dyn Dir>, name: &'static str) -> Result<(FlashLog, Journaled)> {
+        let Some(alone) = dir.lock(&format!("{name}-lock"), LockKind::Exclusive)? else {
+            return Err(Error::Io(onefold_io::Error {
+                op: "lock",
+                path: format!("{name}-lock"),
+                offset: None,
+                kind: ErrorKind::Device,
+                what: format!("another opener has this {name}"),
+                source: None,
+            }));
+        };
+        let disk = open_or_create(&*dir, &format!("{name}-log"))?;
+        let journal = open_or_create(&*dir, &format!("{name}-journal"))?;
+        dir.sync()?;
+        let mut log = FlashLog {
+            dir,
+            disk,
+            journal,
+            name,
+            head: 0,
+            discarded: 0,
+            pages: 0,
+            journal_pages: 0,
+            journaled: 0,
+            seq: 0,
+            retired: HashSet::new(),
+            unsaid_retirements: Vec::new(),
+            bytes_written: 0,
+            _alone: alone,
+        };
+        let records = log.read_journal()?;
+        Ok((log, records))
+    }
+
+    fn read_journal(&mut self) -> Result<Journaled> {
+        let path = format!("{}-journal", self.name);
+        let there = pages_of(&*self.journal)?;
+        let (mut records, mut batch) = (Vec::new(), Vec::new());
+        let (mut last, mut broken) = (PageHead::default(), None);
+        for number in 0..there {
+            let page = match read_page(&*self.journal, &path, number) {
+                Err(Error::Damaged { .. }) => None,
+                other => Some(other?),
+            };
+            match (page, broken) {
+                // a batch begins where the one before ended, or it is a rest of a torn one
+                (Some(page), None) if page.head().owner == self.journal_pages => {
+                    let head = page.head();
+                    batch.extend(page.records());
+                    if number + 1 - head.owner == head.batch {
+                        records.append(&mut batch);
+                        last = head;
+                        self.journal_pages = number + 1;
+                    }
+                }
+                (Some(page), Some(first)) if page.head().owner > first => {
+                    return Err(damaged_before(&path, first, number));
+                }
+                (None, None) => broken = Some(number),
+                _ => {}
+            }
+        }
+        if self.journal_pages < there {
+            self.journal
+                .set_len(u64::from(self.journal_pages) * PAGE_BYTES as u64)?;
+            self.journal.sync()?;
+        }
+        (self.head, self.discarded, self.seq) = (last.head, last.head, last.seq);
+        for record in &records {
+            if let Kind::Retires(container) = record.kind {
+                self.retired.insert(container);
+            }
+        }
+        records.retain(|record| matches!(record.kind, Kind::Says(_)));
+        self.recover_end(last.committed)?;
+        Ok(records)
+    }
+
+    /// Finds the last whole page; what is torn behind the durable ones is cut off.
+    fn recover_end(&mut self, committed: u32) -> Result<()> {
+        let path = self.path();
+        let there = pages_of(&*self.disk)?;
+        if there < committed {
+            let what = format!("{there} pages, of which {committed} were durable");
+            return Err(Error::damaged(
+                &path,
+                u64::from(there) * PAGE_BYTES as u64,
+                what,
+            ));
+        }
+        self.pages = committed;
+        while self.pages < there {
+            match read_page(&*self.disk, &path, self.pages) {
+                Ok(page) => {
+                    let newest = page.records().map(|record| record.seq).max();
+                    self.seq = self.seq.max(newest.unwrap_or(0));
+                    self.pages += 1;
+                }
+                Err(Error::Damaged { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.journaled = self.seq;
+        if self.pages < there {
+            self.disk
+                .set_len(u64::from(self.pages) * PAGE_BYTES as u64)?;
+            self.disk.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The first live page and the one behind the last.
+    pub fn range(&self) -> std::ops::Range<u32> {
+        self.head..self.pages
+    }
+
+    /// The number of the next record.
+    pub fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    /// Appends a page of partition `owner`; durable after the next checkpoint.
+    pub fn append(&mut self, page: &mut RecordPage, owner: u32) -> Result<u32> {
+        let number = self.pages;
+        let head = PageHead {
+            owner,
+            ..PageHead::default()
+        };
+        let bytes = page.seal(number, head);
+        self.disk
+            .write_at(bytes, u64::from(number) * PAGE_BYTES as u64)?;
+        self.pages += 1;
+        self.bytes_written += PAGE_BYTES as u64;
+        Ok(number)
+    }
+
+    /// Cuts the log before page `page`: what was written behind it was not durable.
+    pub fn truncate(&mut self, page: u32) -> Result<()> {
+        self.pages = page;
+        self.disk.set_len(u64::from(page) * PAGE_BYTES as u64)?;
+        Ok(self.disk.sync()?)
+    }
+
+    /// One page of the log.
+    pub fn read(&self, page: u32) -> Result<RecordPage> {
+        read_page(&*self.disk, &self.path(), page)
+    }
+
+    /// Pages of the log, in one batch.
+    pub fn read_many(&self, pages: &[u32]) -> Result<Vec<RecordPage>> {
+        read_many(&*self.disk, pages)?
+            .into_iter()
+            .zip(pages)
+            .map(|(bytes, page)| RecordPage::check(bytes, &self.path(), *page))
+            .collect()
+    }
+
+    /// Whether the container is gone.
+    pub fn is_retired(&self, container: &ContainerId) -> bool {
+        self.retired.contains(container)
+    }
+
+    /// Forgets a container from now on; durable after the next checkpoint.
+    pub fn retire(&mut self, containers: &[ContainerId]) {
+        for container in containers {
+            if self.retired.insert(*container) {
+                self.unsaid_retirements.push(*container);
+            }
+        }
+    }
+
+    /// Gives up the pages before `page`. Their space is freed by the checkpoint that makes this durable.
+    pub fn advance_head(&mut self, page: u32) {
+        self.head = self.head.max(page.min(self.pages));
+    }
+
+    /// Makes the log durable and, in the journal, what the buffers hold.
+    pub fn checkpoint<'a>(
+        &mut self,
+        buffers: impl Iterator<Item = &'a RecordPage> + Clone,
+    ) -> Result<()> {
+        self.disk.sync()?;
+        let held = buffers.clone().map(RecordPage::len).sum::<usize>() + self.retired.len();
+        let counts = held.div_ceil(RECORDS) as u32;
+        let since = self.journaled;
+        let news = buffers
+            .clone()
+            .flat_map(RecordPage::records)
+            .filter(|record| record.seq > since)
+            .count()
+            + self.unsaid_retirements.len();
+        let news_pages = (news.div_ceil(RECORDS) as u32).max(1);
+        let all = buffers.flat_map(RecordPage::records);
+        // after a collection, old journal records could speak again for what was dropped with its removal
+        let is_long = self.journal_pages + news_pages > 2 * counts + JOURNAL_PAGES_MIN;
+        if is_long || self.head > self.discarded {
+            let retired: Vec<_> = self.retired.iter().copied().collect();
+            self.rewrite_journal(all, &retired)?;
+        } else {
+            let retired = std::mem::take(&mut self.unsaid_retirements);
+            let bytes = self.journal_bytes(
+                self.journal_pages,
+                all.filter(|record| record.seq > since),
+                &retired,
+            );
+            self.journal
+                .write_at(&bytes, u64::from(self.journal_pages) * PAGE_BYTES as u64)?;
+            self.journal.sync()?;
+            self.journal_pages += (bytes.len() / PAGE_BYTES) as u32;
+            self.bytes_written += bytes.len() as u64;
+        }
+        self.unsaid_retirements.clear();
+        self.journaled = self.seq;
+        self.discard_collected()
+    }
+
+    fn rewrite_journal(
+        &mut self,
+        records: impl Iterator<Item = Record>,
+        retired: &[ContainerId],
+    ) -> Result<()> {
+        let bytes = self.journal_bytes(0, records, retired);
+        let (tmp, name) = (
+            format!("{}-tmp", self.name),
+            format!("{}-journal", self.name),
+        );
+        match self.dir.remove(&tmp) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let disk = self.dir.create(&tmp)?;
+        disk.write_at(&bytes, 0)?;
+        disk.sync()?;
+        self.dir.rename(&tmp, &name)?;
+        self.dir.sync()?;
+        self.journal = self.dir.open_write(&name)?;
+        self.journal_pages = (bytes.len() / PAGE_BYTES) as u32;
+        self.bytes_written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn journal_bytes(
+        &self,
+        first: u32,
+        records: impl Iterator<Item = Record>,
+        retired: &[ContainerId],
+    ) -> Vec<u8> {
+        let retirements = retired.iter().map(|container| Record {
+            key: onefold_chunk::Fingerprint([0; 32]),
+            kind: Kind::Retires(*container),
+            seq: 0,
+            link: 0,
+        });
+        // in the order of their numbers, so that the last of a key wins; a page holds a key once, so the order within does not matter
+        let mut records: Vec<Record> = records.chain(retirements).collect();
+        records.sort_by_key(|record| record.seq);
+        let pages = records.len().div_ceil(RECORDS).max(1);
+        let head = PageHead {
+            owner: first,
+            head: self.head,
+            committed: self.pages,
+            batch: pages as u32,
+            seq: self.seq,
+        };
+        let (mut bytes, mut page) = (Vec::new(), RecordPage::new());
+        for number in 0..pages {
+            page.clear();
+            for record in records.iter().skip(number * RECORDS).take(RECORDS) {
+                page.put(*record);
+            }
+            bytes.extend_from_slice(page.seal(first + number as u32, head));
+        }
+        bytes
+    }
+
+    fn discard_collected(&mut self) -> Result<()> {
+        if self.head > self.discarded {
+            let pages = u64::from(self.head - self.discarded);
+            self.disk.discard(
+                u64::from(self.discarded) * PAGE_BYTES as u64,
+                pages * PAGE_BYTES as u64,
+            )?;
+            self.discarded = self.head;
+        }
+        Ok(())
+    }
+
+    /// Live pages of the log and the journal, in bytes.
+    pub fn disk_bytes(&self) -> u64 {
+        u64::from(self.pages - self.head + self.journal_pages) * PAGE_BYTES as u64
+    }
+
+    /// RAM, in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        size_of::<FlashLog>() + self.retired.capacity() * 8 / 7 * 9
+    }
+
+    fn path(&self) -> String {
+        format!("{}-log", self.name)
+    }
+}
+
+/// A file that is there, or a new one.
+pub fn open_or_create(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
+    Ok(match dir.open_write(name) {
+        Err(error) if error.kind == ErrorKind::NotFound => dir.create(name)?,
+        other => other?,
+    })
+}
+
+/// Pages by their numbers, in one batch, unchecked.
+pub fn read_many(disk: &dyn Disk, pages: &[u32]) -> Result<Vec<Vec<u8>>> {
+    let mut bytes = vec![vec![0; PAGE_BYTES]; pages.len()];
+    let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(pages.len());
+    for (page, buf) in pages.iter().zip(&mut bytes) {
+        reads.push(ReadAt {
+            offset: u64::from(*page) * PAGE_BYTES as u64,
+            buf,
+        });
+    }
+    disk.read_many_at(&mut reads)?;
+    Ok(bytes)
+}
+
+fn read_page(disk: &dyn Disk, path: &str, page: u32) -> Result<RecordPage> {
+    let mut bytes = vec![0; PAGE_BYTES];
+    disk.read_at(&mut bytes, u64::from(page) * PAGE_BYTES as u64)
+        .map_err(|error| Error::from_read(error, path))?;
+    RecordPage::check(bytes, path, page)
+}
+
+fn pages_of(disk: &dyn Disk) -> Result<u32> {
+    Ok((disk.len()? / PAGE_BYTES as u64).min(u64::from(u32::MAX - 1)) as u32)
+}
+
+fn damaged_before(path: &str, first: u32, whole: u32) -> Error {
+    let what = format!("a damaged page before page {whole}, which is whole");
+    Error::damaged(path, u64::from(first) * PAGE_BYTES as u64, what)
+}

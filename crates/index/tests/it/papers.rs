@@ -1,0 +1,178 @@
+//! The papers' indexes: conformance, crashes at every point, and what they promise about RAM and reads.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{
+    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ContainerId,
+    Location, Result, SkimpyStash, SkimpyStashOptions,
+};
+use onefold_io::{Dir, MemDir, SimDir};
+
+use crate::conformance::{History, Random, conforms, key};
+
+type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
+
+/// Small ones, so that some thousand keys fill every structure they have.
+const INDEXES: [(&str, Open); 4] = [
+    ("skimpystash", |dir| {
+        let options = SkimpyStashOptions {
+            keys_expected: 1000,
+            bucket_keys: 10,
+        };
+        Ok(Box::new(SkimpyStash::open(dir, options)?))
+    }),
+    ("bufferhash", |dir| {
+        let options = BufferHashOptions {
+            table_pages: 3,
+            ..BufferHashOptions::new(3000)
+        };
+        Ok(Box::new(BufferHash::open(dir, options)?))
+    }),
+    ("bloomstore", |dir| {
+        Ok(Box::new(BloomStore::open(dir, bloomstore(2000, 1 << 10))?))
+    }),
+    ("bloomstore with a pre-filter and sub-partitions", |dir| {
+        let options = BloomStoreOptions {
+            prefilter_bytes: 1000,
+            sub_partitions: 3,
+            garbage_max: 0.1,
+            ..bloomstore(300, 0)
+        };
+        Ok(Box::new(BloomStore::open(dir, options)?))
+    }),
+];
+
+fn bloomstore(keys_expected: u64, pool_bytes: usize) -> BloomStoreOptions {
+    BloomStoreOptions {
+        chain_max: 8,
+        pool_bytes,
+        prefilter_bytes: 0,
+        ..BloomStoreOptions::new(keys_expected, 0)
+    }
+}
+
+fn scale() -> u64 {
+    let scale = std::env::var("ONEFOLD_TEST_SCALE").ok();
+    scale.and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn they_conform() {
+    for (name, open) in INDEXES {
+        for seed in 400..400 + 3 * scale() {
+            println!("{name}, seed {seed}");
+            let dir = MemDir::new();
+            conforms(seed, 1200, 50, true, &mut |_| {
+                vec![open(Arc::new(dir.clone())).expect("open")]
+            });
+        }
+    }
+}
+
+/// A checkpoint that has begun, or is done: what is said, and which keys the round spoke of.
+#[derive(Clone, Default)]
+struct Told {
+    history: History,
+    touched: HashSet<u64>,
+}
+
+/// Rounds of insertions, removals and retirements; tells what is said around each checkpoint.
+fn work(index: &mut dyn ChunkIndex, seed: u64, told: &mut dyn FnMut(Told)) {
+    let (mut random, mut history) = (Random(seed), History::default());
+    for round in 0..6 {
+        let container = ContainerId(round);
+        let start = random.below(600);
+        let numbers: Vec<u64> = (start..start + 200).collect();
+        let mut touched: HashSet<u64> = numbers.iter().copied().collect();
+        let entries: Vec<_> = numbers
+            .iter()
+            .map(|number| (key(*number), Location { container }))
+            .collect();
+        index.insert(&entries).expect("insert");
+        numbers
+            .iter()
+            .for_each(|number| history.insert(*number, container));
+        if round % 2 == 1 {
+            let numbers: Vec<u64> = (0..60).map(|_| random.below(800)).collect();
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            index.remove(&keys).expect("remove");
+            numbers.iter().for_each(|number| history.remove(*number));
+            touched.extend(numbers);
+        }
+        if round == 4 {
+            index.retire(&[ContainerId(1)]).expect("retire");
+            history.retire(ContainerId(1));
+            touched.extend(0..800);
+        }
+        let now = Told {
+            history: history.clone(),
+            touched,
+        };
+        told(now.clone());
+        index.checkpoint().expect("checkpoint");
+        told(now);
+    }
+}
+
+fn all(index: &mut dyn ChunkIndex) -> Vec<Option<Location>> {
+    let keys: Vec<Fingerprint> = (0..800).map(key).collect();
+    let mut found = vec![None; keys.len()];
+    index.lookup(&keys, &mut found).expect("lookup");
+    found
+}
+
+/// A key that nothing was said of since the last checkpoint answers as then. Another may answer as at any time before: pages that filled
+/// in between may have survived. Returns a key that does neither.
+fn wrong(acked: &Told, later: &Told, found: &[Option<Location>]) -> Option<u64> {
+    (0..800)
+        .zip(found)
+        .find(|(number, found)| {
+            !acked.history.agrees(*number, **found) && !later.touched.contains(number)
+        })
+        .map(|(number, _)| number)
+}
+
+#[test]
+fn a_crash_at_any_point_keeps_what_was_acknowledged() {
+    for (name, open) in INDEXES {
+        for seed in 0..scale() {
+            let dir = SimDir::new(seed);
+            let mut index = open(Arc::new(dir.clone())).expect("open");
+            dir.keep_history();
+            let mut said = vec![(0, Told::default())];
+            work(&mut *index, seed, &mut |told| {
+                said.push((dir.counts().points, told));
+            });
+            let points = dir.counts().points;
+            for point in 0..points {
+                let image_seed = [0, 1, 2 + point][point as usize % 3];
+                let image = dir.crash_image_at(point, image_seed).expect("history");
+                let mut index = open(Arc::new(image.clone())).expect("open");
+                // entry 2i is said after checkpoint i, entry 2i + 1 before checkpoint i + 1
+                let acked = said
+                    .iter()
+                    .enumerate()
+                    .rev()
+                    .find(|(i, (until, _))| i % 2 == 0 && *until <= point)
+                    .map_or(0, |(i, _)| i);
+                let later = &said[(acked + 1).min(said.len() - 1)].1;
+                let check = |index: &mut dyn ChunkIndex| {
+                    let wrong = wrong(&said[acked].1, later, &all(index));
+                    assert_eq!(
+                        wrong, None,
+                        "{name}, seed {seed}, point {point} of {points}"
+                    );
+                };
+                check(&mut *index);
+                if point % 16 == 0 {
+                    index.checkpoint().expect("checkpoint");
+                    drop(index);
+                    let mut again = open(Arc::new(image.crash_image(0))).expect("open again");
+                    check(&mut *again);
+                }
+            }
+        }
+    }
+}
