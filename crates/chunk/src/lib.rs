@@ -4,6 +4,7 @@ pub mod ae;
 mod chunker;
 pub mod context;
 pub mod fastcdc;
+pub mod fbc;
 mod fingerprint;
 pub mod fixed;
 pub mod gear;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Chunker, ae::Ae, context::Context, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK,
-    rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
+    Chunker, ae::Ae, context::Context, fastcdc::FastCdc, fbc::Fbc, fixed::Fixed, gear::Gear,
+    inc_k::IncK, rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd,
+    whole_file::WholeFile,
 };
 
 /// What `whole-file` holds at once; longer files are cut at this.
@@ -37,6 +38,7 @@ pub fn names() -> &'static [&'static str] {
         "ram",
         "seqcdc",
         "context",
+        "fbc",
     ]
 }
 
@@ -62,6 +64,7 @@ pub fn by_name(
         "tttd" => Ok(Box::new(Tttd::new(mean))),
         "ae" => Ok(Box::new(Ae::new(mean))),
         "ram" => Ok(Box::new(Ram::new(mean))),
+        "fbc" => Ok(Box::new(Fbc::one_pass(mean))),
         "seqcdc" => Ok(Box::new(SeqCdc::new(mean))),
         "context" => Ok(Box::new(Context::new(mean, key, Arc::default()))),
         "sieve" => Ok(match key {

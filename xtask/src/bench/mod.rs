@@ -2,6 +2,7 @@
 
 mod backup;
 mod chunk;
+mod fbc;
 mod index;
 mod report;
 
@@ -14,6 +15,8 @@ pub enum Bench {
     Backup(backup::BackupArgs),
     /// Chunkers at equal real means, beside the `fastcdc` and `mothcdc` crates: speed, cost of an edit, sizes, dedup ratio on folders.
     Chunk(chunk::ChunkArgs),
+    /// Frequency-Based Chunking on versions of a source tree, beside content-defined chunkers at equal average chunk size.
+    Fbc(fbc::FbcArgs),
     /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
     Index(index::IndexArgs),
 }
@@ -24,6 +27,7 @@ impl Bench {
         match self {
             Bench::Backup(args) => backup::run(&args),
             Bench::Chunk(args) => chunk::run(&args),
+            Bench::Fbc(args) => fbc::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
         }
     }

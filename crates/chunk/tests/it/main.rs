@@ -3,6 +3,7 @@
 mod context;
 mod every;
 mod fastcdc;
+mod fbc;
 mod fingerprint;
 mod gear;
 mod sieve;

@@ -1,0 +1,217 @@
+//! The table of frequent segments: what the estimator hands to the chunker, what the one-pass chunker keeps as it goes, and the sketch that
+//! a later run starts from. It never holds more than its maximum: a table that counts candidates thins them out (a coarser pre-filter, so that
+//! the counts of those left stay what they are), one that tracks heavy hitters drops the half that was seen least and longest ago.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::filter::mix;
+use super::window::{Window, passes};
+
+/// What is known of a segment.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// How often it was seen, or is estimated to have been.
+    pub count: u32,
+    /// Length of the chunk that was cut to end with it; 0 if none was yet.
+    pub chunk_bytes: u32,
+    /// When it was seen last; not part of the sketch.
+    pub(super) epoch: u32,
+}
+
+/// Segments by signature.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    pub(super) window_bytes: u32,
+    pub(super) modulo: u32,
+    entries_max: usize,
+    pub(super) entries: HashMap<u64, Segment, BuildHasherDefault<Spread>>,
+}
+
+/// Bytes that the table takes for an entry at the load that it grows to.
+const ENTRY_BYTES: usize = size_of::<(u64, Segment)>() + 1;
+/// Version of the sketch.
+pub const VERSION: u8 = 1;
+/// Bytes of a sketch before its entries, and of an entry.
+const HEAD_BYTES: usize = 13;
+const ITEM_BYTES: usize = 16;
+/// No window, modulo or chunk of a sketch may be larger.
+const SANE: u32 = 1 << 30;
+
+impl Segments {
+    /// An empty table for segments of `window_bytes` whose signatures pass `modulo` (a power of two).
+    pub fn new(window_bytes: usize, modulo: u32, entries_max: usize) -> Self {
+        Self {
+            window_bytes: window_bytes as u32,
+            modulo,
+            entries_max: entries_max.max(2),
+            entries: HashMap::default(),
+        }
+    }
+
+    /// What is known of the segment.
+    #[inline]
+    pub fn get(&self, signature: u64) -> Option<&Segment> {
+        self.entries.get(&signature)
+    }
+
+    /// How often each of these segments occurs, as far as is known: 0 for one that is not in the table, `None` where the pre-filter lets
+    /// none pass.
+    pub fn estimates<'a>(&self, segments: impl Iterator<Item = &'a [u8]>) -> Vec<Option<u32>> {
+        let window = Window::new(self.window_bytes());
+        segments
+            .map(|segment| window.of(segment))
+            .map(|signature| {
+                let count = self.get(signature).map_or(0, |segment| segment.count);
+                passes(signature, self.modulo).then_some(count)
+            })
+            .collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Length of a segment in bytes.
+    pub fn window_bytes(&self) -> usize {
+        self.window_bytes as usize
+    }
+
+    /// One of so many windows is a candidate.
+    pub fn modulo(&self) -> u32 {
+        self.modulo
+    }
+
+    /// What the table takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * 8 / 7 * ENTRY_BYTES
+    }
+
+    /// The most it can take, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        (self.entries_max + 1).next_power_of_two() * 2 * ENTRY_BYTES
+    }
+
+    /// Makes room by letting only every other candidate pass from now on.
+    pub(super) fn thin(&mut self) {
+        while self.entries.len() > self.entries_max {
+            self.modulo *= 2;
+            let modulo = self.modulo;
+            self.entries
+                .retain(|signature, _| passes(*signature, modulo));
+        }
+    }
+
+    /// Makes room by forgetting the half that was seen least, among equals the oldest, and halves the counts: what was frequent long ago fades.
+    pub(super) fn forget(&mut self) {
+        if self.entries.len() <= self.entries_max {
+            return;
+        }
+        let rank = |segment: &Segment| (segment.count, segment.epoch);
+        let mut ranks: Vec<_> = self.entries.values().map(rank).collect();
+        let half = ranks.len() / 2;
+        let (_, border, _) = ranks.select_nth_unstable(half);
+        let border = *border;
+        let mut room = self.entries_max / 2;
+        self.entries.retain(|_, segment| {
+            let stays = rank(segment) >= border && room > 0;
+            room -= usize::from(stays);
+            segment.count = segment.count.div_ceil(2);
+            stays
+        });
+    }
+
+    /// The sketch: version, window, modulo, number of entries, then each entry by ascending signature.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut all: Vec<_> = self.entries.iter().collect();
+        all.sort_unstable_by_key(|(signature, _)| **signature);
+        let mut out = Vec::with_capacity(HEAD_BYTES + ITEM_BYTES * all.len());
+        out.push(VERSION);
+        out.extend(self.window_bytes.to_le_bytes());
+        out.extend(self.modulo.to_le_bytes());
+        out.extend((all.len() as u32).to_le_bytes());
+        for (signature, segment) in all {
+            out.extend(signature.to_le_bytes());
+            out.extend(segment.count.to_le_bytes());
+            out.extend(segment.chunk_bytes.to_le_bytes());
+        }
+        out
+    }
+
+    /// The inverse of [`encode`](Self::encode), for a table of at most `entries_max`: a sketch with more is refused, as is one that is malformed.
+    pub fn decode(bytes: &[u8], entries_max: usize) -> Result<Self, SketchError> {
+        let (head, items) = bytes
+            .split_at_checked(HEAD_BYTES)
+            .ok_or(SketchError("a sketch shorter than its head"))?;
+        if head[0] != VERSION {
+            return Err(SketchError("a sketch of a version that is not known"));
+        }
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let (window_bytes, modulo, count) = (word(1), word(5), word(9) as usize);
+        if window_bytes == 0 || window_bytes > SANE || !modulo.is_power_of_two() || modulo > SANE {
+            return Err(SketchError("a sketch with an impossible window or modulo"));
+        }
+        if count > entries_max || items.len() != count * ITEM_BYTES {
+            return Err(SketchError(
+                "a sketch with more or fewer entries than it may have",
+            ));
+        }
+        let mut segments = Self::new(window_bytes as usize, modulo, entries_max);
+        let mut before = None;
+        for item in items.chunks_exact(ITEM_BYTES) {
+            let signature = u64::from_le_bytes(item[..8].try_into().expect("eight bytes"));
+            let count = u32::from_le_bytes(item[8..12].try_into().expect("four bytes"));
+            let chunk_bytes = u32::from_le_bytes(item[12..].try_into().expect("four bytes"));
+            let is_length = chunk_bytes == 0 || (window_bytes..=SANE).contains(&chunk_bytes);
+            if before >= Some(signature) || !passes(signature, modulo) || !is_length {
+                return Err(SketchError("a sketch with an impossible entry"));
+            }
+            before = Some(signature);
+            let segment = Segment {
+                count,
+                chunk_bytes,
+                epoch: 0,
+            };
+            segments.entries.insert(signature, segment);
+        }
+        Ok(segments)
+    }
+}
+
+/// Why bytes are no sketch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SketchError(&'static str);
+
+impl std::fmt::Display for SketchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for SketchError {}
+
+/// Signatures are remainders already: spreading them is enough.
+#[derive(Clone, Default)]
+pub struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.0 = mix(self.0 ^ u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(word);
+    }
+}

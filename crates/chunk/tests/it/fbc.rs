@@ -1,0 +1,252 @@
+//! Frequency-Based Chunking: estimates beside exact counts, cuts, bounds, the sketch.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::random;
+use onefold_chunk::Chunker;
+use onefold_chunk::fbc::{Estimator, Fbc, Params, Segments};
+use proptest::prelude::*;
+
+/// The lengths of all chunks, each checked against the limits.
+fn lengths(chunker: &mut dyn Chunker, mut data: &[u8]) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    while !data.is_empty() {
+        let length = chunker.cut(data);
+        assert!(length > 0 && length <= chunker.limits().max);
+        lengths.push(length);
+        data = &data[length..];
+    }
+    lengths
+}
+
+/// Blocks that occur once to 200 times, few often and most seldom (Fig. 2.3), in a seeded order.
+fn skewed(seed: u64, block_bytes: usize) -> Vec<u8> {
+    let blocks: Vec<_> = (0..500u64)
+        .map(|i| random(seed * 1000 + i, block_bytes))
+        .collect();
+    let mut order: Vec<usize> = (0..500)
+        .flat_map(|i| std::iter::repeat_n(i, (1500 / (i + 1)).clamp(1, 200)))
+        .collect();
+    let shuffle = random(seed, order.len() * 8);
+    for i in (1..order.len()).rev() {
+        let word = u64::from_le_bytes(shuffle[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
+        order.swap(i, (word % (i as u64 + 1)) as usize);
+    }
+    order.into_iter().flat_map(|i| blocks[i].clone()).collect()
+}
+
+/// The naive twin: windows, counted one by one.
+fn exact(data: &[u8], window: usize) -> HashMap<&[u8], u32> {
+    let mut counts = HashMap::new();
+    for segment in data.windows(window) {
+        // One of eight, by content, keeps the table small.
+        if segment[0] & 7 == 1 {
+            *counts.entry(segment).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn estimates_are_close_to_exact_counts() {
+    let (window, data) = (512, skewed(1, 1024));
+    let counts = exact(&data, window);
+    for resample in [1.0, 0.5] {
+        let mut params = Params::new(window);
+        params.resample = resample;
+        let mut estimator = Estimator::new(params, 42);
+        data.chunks(10_007).for_each(|piece| estimator.feed(piece));
+        let frequent = estimator.finish();
+        let often: Vec<_> = counts.iter().filter(|(_, count)| **count >= 15).collect();
+        let estimates = frequent.estimates(often.iter().map(|(segment, _)| **segment));
+        let known = often.iter().zip(estimates);
+        let mut errors: Vec<f64> = known
+            .filter_map(|((_, exact), estimate)| Some((estimate?, **exact)))
+            .map(|(estimate, exact)| (f64::from(estimate) / f64::from(exact) - 1.0).abs())
+            .collect();
+        errors.sort_by(f64::total_cmp);
+        let median = errors[errors.len() / 2];
+        println!(
+            "r1 {resample}: median relative error {median:.3} of {} segments",
+            errors.len()
+        );
+        assert!(errors.len() > 100);
+        assert!(median <= if resample < 1.0 { 0.2 } else { 0.1 }, "{median}");
+    }
+}
+
+#[test]
+fn an_estimator_stays_in_its_bounds_and_says_how_much_it_takes() {
+    let mut params = Params::new(64);
+    params.entries_max = 1000;
+    params.filter_bytes = 50_000;
+    let block = random(5, 300_000);
+    let mut estimator = Estimator::new(params, 1);
+    (0..20).for_each(|_| estimator.feed(&block));
+    assert!(
+        estimator.bytes() < 3 * 50_000 + 200_000,
+        "{}",
+        estimator.bytes()
+    );
+    let frequent = estimator.finish();
+    assert!(frequent.len() <= 1000 && frequent.len() > 300);
+    assert!(frequent.modulo() > 32, "thinned out");
+}
+
+fn unique_bytes(chunker: &mut Fbc, data: &[u8]) -> (usize, usize) {
+    let mut unique = HashSet::new();
+    let lengths = lengths(chunker, data);
+    let mut at = 0;
+    for length in &lengths {
+        unique.insert(&data[at..at + length]);
+        at += length;
+    }
+    (unique.iter().map(|chunk| chunk.len()).sum(), lengths.len())
+}
+
+/// Ten versions of 40 files of 6 KiB, each behind a header that is new in each version.
+fn versions() -> Vec<u8> {
+    let files: Vec<_> = (0..40).map(|i| random(100 + i, 6144)).collect();
+    let file = |version: u64, i: usize| {
+        let mut member = random(10_000 + version * 100 + i as u64, 512);
+        member.extend(&files[i]);
+        member
+    };
+    (0..10)
+        .flat_map(|version| (0..40).flat_map(move |i| [(version, i)]))
+        .flat_map(|(version, i)| file(version, i))
+        .collect()
+}
+
+#[test]
+fn both_find_more_than_content_defined_chunks_of_the_same_size() {
+    let data = versions();
+    let params = Params::new(1024);
+    let mut estimator = Estimator::new(params, 1);
+    estimator.feed(&data);
+    let mut two = Fbc::with(params, estimator.finish());
+    let mut one = Fbc::one_pass(2048);
+    for fbc in [&mut two, &mut one] {
+        let (stored, chunks) = unique_bytes(fbc, &data);
+        let mut rabin = onefold_chunk::rabin::Rabin::new(data.len() / chunks);
+        let lengths = lengths(&mut rabin, &data);
+        let (mut unique, mut at) = (HashSet::new(), 0);
+        for length in lengths {
+            unique.insert(&data[at..at + length]);
+            at += length;
+        }
+        let rabin: usize = unique.iter().map(|chunk| chunk.len()).sum();
+        assert!(stored < rabin, "{stored} against {rabin}, {chunks} chunks");
+    }
+}
+
+#[test]
+fn a_coarse_chunk_beyond_the_escape_frequency_stays_whole() {
+    let block = random(9, 400_000);
+    let data: Vec<u8> = (0..12).flat_map(|_| block.clone()).collect();
+    let chunks = |escape| {
+        let params = Params {
+            escape,
+            ..Params::new(1024)
+        };
+        let mut estimator = Estimator::new(params, 1);
+        estimator.feed(&data);
+        lengths(&mut Fbc::with(params, estimator.finish()), &data).len()
+    };
+    let (split, whole) = (chunks(None), chunks(Some(8)));
+    assert!(whole * 4 < split, "{whole} {split}");
+}
+
+#[test]
+fn a_later_run_that_starts_informed_cuts_as_the_run_before_did() {
+    let data = random(4, 1 << 20);
+    let mut first = Fbc::one_pass(4096);
+    let before = lengths(&mut first, &data);
+    let sketch = Segments::decode(&first.segments().encode(), 1 << 18).expect("our own");
+    // Something else in front: the cuts find back at once.
+    let mut moved = random(5, 777);
+    moved.extend(&data);
+    let after = lengths(&mut Fbc::informed(4096, sketch), &moved);
+    let ends = |lengths: &[usize], from: usize| -> HashSet<usize> {
+        let mut at = 0;
+        let ends = lengths.iter().map(|length| {
+            at += length;
+            at.wrapping_sub(from)
+        });
+        ends.collect()
+    };
+    let lost = ends(&before, 0).difference(&ends(&after, 777)).count();
+    assert!(lost <= 1, "{lost}");
+}
+
+#[test]
+fn the_table_of_the_one_pass_stays_in_its_bounds() {
+    let mut fbc = Fbc::informed(256, Segments::new(128, 32, 500));
+    lengths(&mut fbc, &random(6, 1 << 20));
+    assert!(fbc.segments().len() <= 500);
+    assert!(fbc.bytes() <= fbc.segments().bytes_max() + 8192);
+}
+
+#[test]
+fn a_sketch_is_these_bytes() {
+    let mut fbc = Fbc::one_pass(256);
+    let data = random(1, 1200);
+    lengths(&mut fbc, &data);
+    lengths(&mut fbc, &data);
+    let hex: String = fbc
+        .segments()
+        .encode()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(hex, include_str!("fbc_sketch.in").trim());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn decoding_never_panics(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version: bool) {
+        if version && !bytes.is_empty() {
+            bytes[0] = 1;
+        }
+        if let Ok(segments) = Segments::decode(&bytes, 100) {
+            prop_assert_eq!(segments.encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_changed_sketch_is_refused_or_decodes(at in 0usize..200, to: u8) {
+        let mut fbc = Fbc::one_pass(256);
+        lengths(&mut fbc, &random(2, 4000));
+        let mut bytes = fbc.segments().encode();
+        let at = at % bytes.len();
+        bytes[at] = to;
+        if let Ok(sketch) = Segments::decode(&bytes, 100) {
+            // Whatever it says, chunks stay within the limits.
+            if sketch.window_bytes() <= 4096 {
+                lengths(&mut Fbc::informed(256, sketch), &random(3, 9000));
+            }
+        }
+    }
+
+    #[test]
+    fn estimates_do_not_depend_on_the_pieces(seed: u64, cuts in proptest::collection::vec(1usize..5000, 1..20)) {
+        let block = random(seed, 10_000);
+        let data: Vec<u8> = (0..9).flat_map(|_| block.clone()).collect();
+        let params = Params { escape: Some(3), ..Params::new(256) };
+        let mut whole = Estimator::new(params, seed);
+        whole.feed(&data);
+        let mut pieces = Estimator::new(params, seed);
+        let mut rest = &data[..];
+        for length in cuts.iter().cycle() {
+            let (piece, after) = rest.split_at((*length).min(rest.len()));
+            pieces.feed(piece);
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(whole.finish().len() > 0, pieces.finish().len() > 0);
+    }
+}
