@@ -10,6 +10,7 @@ use super::Target;
 use crate::image::Image;
 
 const KEYS: u64 = 600;
+const INDEX_BYTES: usize = 4 << 20;
 
 pub fn targets() -> Vec<Target> {
     let image = Image::of(&*made());
@@ -18,13 +19,8 @@ pub fn targets() -> Vec<Target> {
         let (path, bytes) = image.files(begin).pop()?;
         let image = image.clone();
         let run = move |bytes: &[u8]| look(image.with(&path, bytes));
-        // A manifest whose checksum holds may claim 2^31 pages; a bit of RAM stands for each, and more while it is opened.
-        let base_bytes = if name == "manifest" {
-            2 << 30
-        } else {
-            16 << 20
-        };
-        Some(Target::new(&format!("index/{name}"), vec![bytes], run).allowing(base_bytes))
+        // what an index of the least budget takes while it is asked, filled and merged, whatever its files claim
+        Some(Target::new(&format!("index/{name}"), vec![bytes], run).allowing(INDEX_BYTES))
     };
     let found: Vec<_> = kinds.into_iter().filter_map(target).collect();
     assert_eq!(found.len(), 3, "strata's files have other names now");

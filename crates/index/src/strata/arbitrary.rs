@@ -9,11 +9,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::log::LogPage;
-use super::manifest::{FileId, LogEntry, MANIFEST_FRAME, Manifest};
+use super::manifest::{FileId, LOG_PAGES_MAX, LogEntry, MANIFEST_FRAME, Manifest};
 use super::page::{PAGE_BYTES, seal_page};
 use super::run::{RUN_FRAME, Run, RunReader};
 use super::run_page::RunPage;
 use super::spans::{LOG_FRAME, SpanTable, read_spans};
+use super::{Strata, StrataOptions};
+use crate::{ChunkIndex, ContainerId, Error, Location};
 
 /// Small numbers are what counts, lengths and pages look like; large ones are what overflows.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
@@ -105,5 +107,57 @@ proptest! {
             page.ask(hash);
             prop_assert!((0..page.len()).all(|i| page.record(i).page < 1 << 31));
         }
+    }
+}
+
+/// A manifest whose checksum holds but whose numbers are made up: what it costs in RAM is bounded by what its files hold.
+#[test]
+fn a_forged_manifest_takes_no_ram() {
+    let options = |unique| StrataOptions {
+        ram_budget_bytes: 1 << 20,
+        background_merges: false,
+        ..StrataOptions::new(unique)
+    };
+    let dir = MemDir::new();
+    let location = Location {
+        container: ContainerId(1),
+    };
+    let mut index = Strata::open(Arc::new(dir.clone()), options(1)).expect("open");
+    index
+        .insert(&[(Fingerprint([9; 32]), location)])
+        .expect("insert");
+    index.checkpoint().expect("checkpoint");
+    drop(index);
+    let name = "manifest";
+    let disk = dir.open(name).expect("open");
+    let mut bytes = vec![0; disk.len().expect("length") as usize];
+    disk.read_at(&mut bytes, 0).expect("read");
+    let real = Manifest::decode(&bytes, name).expect("what was written");
+    let forge = |change: &dyn Fn(&mut Manifest)| {
+        let mut forged = real.clone();
+        change(&mut forged);
+        dir.remove(name).expect("remove");
+        let disk = dir.create(name).expect("create");
+        disk.write_at(&forged.encode(), 0).expect("write");
+        Strata::open(Arc::new(dir.clone()), options(2))
+    };
+    let index = forge(&|manifest| manifest.next_page = LOG_PAGES_MAX).expect("pages that are gone");
+    assert!(index.ram_bytes() < 1 << 20, "{} bytes", index.ram_bytes());
+    let lies: [&dyn Fn(&mut Manifest); 5] = [
+        &|manifest| manifest.runs[0].records = 1 << 37,
+        &|manifest| manifest.logs[0].records = 1 << 37,
+        &|manifest| {
+            manifest.next_page = LOG_PAGES_MAX;
+            manifest.logs[0].pages = LOG_PAGES_MAX;
+        },
+        &|manifest| manifest.logs[0].file_bytes = 1 << 40,
+        &|manifest| manifest.runs[0].file_bytes = 1 << 40,
+    ];
+    for (number, lie) in lies.iter().enumerate() {
+        let opened = forge(lie);
+        assert!(
+            matches!(opened, Err(Error::Damaged { .. })),
+            "lie {number} is believed"
+        );
     }
 }

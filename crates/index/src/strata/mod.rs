@@ -24,8 +24,8 @@
 //! The budget B is divided once: tail 14 % (60 bytes a record), prefetch cache 10 %, filters 55 %, spans 2 %, a partition in the making 13 %, read buffers 4 %.
 //! Filters take `records × bits × 1.15 … 1.18 / 8` bytes; `bits` is what fits, 2 to 16 for the largest run and one more for each
 //! halving: at 1 billion chunks 1.15 GB for 8 bits, 0.58 GB for 4. Where 2 bits for the largest run don't fit, it goes without
-//! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 48 bytes for each partition of some 100,000 records, 100 for each log file, and a bit for
-//! each log page, 0.001 bytes a chunk.
+//! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 48 bytes for each partition of some 100,000 records, 100 for each log file, and
+//! 4 for each log page with a superseded record.
 //!
 //! # I/O
 //! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,

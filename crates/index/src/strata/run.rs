@@ -13,7 +13,7 @@ use onefold_io::varint::ByteReader;
 
 use super::fuse::{Fuse, FuseShape};
 use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
-use super::run_page::{RunPage, RunRecord};
+use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
 use crate::{Error, Result};
 
 /// Bits of a fingerprint that a run keeps. Two of 50 million chunks share all 56 with a probability of 2 %, and then one of them is
@@ -97,6 +97,7 @@ impl Run {
                     .unwrap_or(0) as u64;
             if end > footer_at
                 || partition.home_pages > partition.pages
+                || u64::from(partition.records) > u64::from(partition.pages) * PAGE_RECORDS_MAX
                 || (partition.records > 0 && partition.home_pages == 0)
             {
                 return Err(fields
@@ -122,6 +123,9 @@ impl Run {
                 .damaged(format!("{records} records, {sum} in partitions"))
                 .into());
         }
+        if !dead_pages.is_sorted_by(|before, page| before < page) {
+            return Err(fields.damaged("dead pages out of order".to_string()).into());
+        }
         let filters = vec![None; partitions.len()];
         Ok(Run {
             disk,
@@ -132,6 +136,20 @@ impl Run {
             is_loaded: false,
             dead_pages,
         })
+    }
+
+    /// The run, if it holds as many records as the manifest says.
+    pub fn of_records(self, records: u64) -> Result<Run> {
+        let found: u64 = self
+            .partitions
+            .iter()
+            .map(|partition| u64::from(partition.records))
+            .sum();
+        if found != records {
+            let what = format!("{found} records, expected {records}");
+            return Err(Error::damaged(&self.path, 0, what));
+        }
+        Ok(self)
     }
 
     /// Reads the filters with at most `bits` bits a cell; 0 keeps none. One that is missing or damaged is made again from its pages.

@@ -16,6 +16,8 @@ const OVERFLOW: u8 = 1;
 
 /// Bytes of a fingerprint behind its hash that a run keeps: with the hash they are its first 16.
 pub const PROOF_BYTES: usize = 9;
+/// No page holds more records: each takes a bit of rest, three of value and its proof.
+pub const PAGE_RECORDS_MAX: u64 = (PAGE_BYTES * 8 / (1 + 3 + PROOF_BYTES * 8)) as u64;
 /// Bits of a value besides the log page: the span and whether it is a removal.
 const VALUE_FLAG_BITS: u32 = 3;
 /// The place of a span that is too far behind in its log page: that page must be read to know the container.

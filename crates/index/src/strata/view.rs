@@ -6,10 +6,10 @@ use std::sync::Arc;
 use onefold_io::Disk;
 
 use super::folder::Folder;
-use super::log::Said;
+use super::log::{PAGE_RECORDS_MAX, Said};
 use super::manifest::{LogEntry, Manifest};
 use super::options::Plan;
-use super::page::PAGE_BYTES;
+use super::page::{PAGE_BYTES, check_length};
 use super::run::Run;
 use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
@@ -38,9 +38,16 @@ impl OpenLog {
         disk: Arc<dyn Disk>,
         span_room: usize,
     ) -> Result<OpenLog> {
-        let footer = entry
-            .file_bytes
-            .saturating_sub(u64::from(entry.pages) * PAGE_BYTES as u64);
+        check_length(&*disk, &path, entry.file_bytes)?;
+        let pages_bytes = u64::from(entry.pages) * PAGE_BYTES as u64;
+        if entry.records > u64::from(entry.pages) * PAGE_RECORDS_MAX as u64 {
+            let what = format!("{} records on {} pages", entry.records, entry.pages);
+            return Err(Error::damaged(&path, 0, what));
+        }
+        let Some(footer) = entry.file_bytes.checked_sub(pages_bytes) else {
+            let what = format!("{} pages in {} bytes", entry.pages, entry.file_bytes);
+            return Err(Error::damaged(&path, 0, what));
+        };
         let spans = if footer <= span_room as u64 {
             SpanTable::new(&read_spans(&entry, &path, &*disk)?)
         } else {
@@ -76,8 +83,6 @@ pub struct View {
     pub runs: Vec<Arc<Run>>,
     /// As in the manifest.
     pub retired: HashSet<ContainerId>,
-    /// A bit for each log page: a record in it is superseded.
-    dead: Vec<u64>,
 }
 
 impl View {
@@ -141,7 +146,8 @@ impl View {
                 Some(run) => Arc::new(run.without_filters()),
                 None => match folder.open_file(&path)? {
                     Some(disk) => {
-                        Arc::new(Run::open(disk, &path, entry.footer_at, entry.file_bytes)?)
+                        let run = Run::open(disk, &path, entry.footer_at, entry.file_bytes)?;
+                        Arc::new(run.of_records(entry.records)?)
                     }
                     None => return Ok(Err(path)),
                 },
@@ -149,15 +155,12 @@ impl View {
             runs.push(run);
         }
         let retired = manifest.retired.iter().copied().collect();
-        let mut view = View {
+        Ok(Ok(View {
             manifest,
             logs,
             runs,
             retired,
-            dead: Vec::new(),
-        };
-        view.mark_dead();
-        Ok(Ok(view))
+        }))
     }
 
     /// Reads the filters that are missing.
@@ -211,9 +214,10 @@ impl View {
 
     /// Whether some record of `page` may be superseded by one that its own run knows.
     pub fn is_dead(&self, page: u32) -> bool {
-        self.dead
-            .get(page as usize / 64)
-            .is_none_or(|word| word >> (page % 64) & 1 == 1)
+        self.run_of(page).is_none_or(|run| {
+            let within = page - self.manifest.runs[run].first_page;
+            self.runs[run].dead_pages.binary_search(&within).is_ok()
+        })
     }
 
     /// Whether a record on `page` is the newest of `hash`, known without a read. `false`: it may be or not.
@@ -227,23 +231,6 @@ impl View {
         let runs: usize = self.runs.iter().map(|run| run.ram_bytes()).sum();
         let spans: usize = self.logs.iter().map(|log| log.spans.ram_bytes()).sum();
         let logs = spans + self.logs.len() * (size_of::<OpenLog>() + size_of::<LogEntry>() + 64);
-        runs + logs
-            + self.dead.capacity() * 8
-            + (self.retired.capacity() + self.manifest.retired.capacity()) * 9
-    }
-
-    fn mark_dead(&mut self) {
-        self.dead = vec![0; (self.manifest.next_page as usize).div_ceil(64)];
-        for (entry, run) in self.manifest.runs.iter().zip(&self.runs) {
-            for page in run
-                .dead_pages
-                .iter()
-                .map(|page| (entry.first_page as usize).saturating_add(*page as usize))
-            {
-                if let Some(word) = self.dead.get_mut(page / 64) {
-                    *word |= 1 << (page % 64);
-                }
-            }
-        }
+        runs + logs + (self.retired.capacity() + self.manifest.retired.capacity()) * 9
     }
 }
