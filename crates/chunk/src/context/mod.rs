@@ -8,11 +8,12 @@
 //! |---|---|---|
 //! | `content` | all else | cuts by [sieve](crate::sieve) |
 //! | `whole` | media, compressed and encrypted streams | one chunk up to [`WHOLE_BYTES_MAX`], then chunks of that size: fewer entries in the index than PRUNE's fixed sizes, for the same duplicates |
-//! | `fixed` | images of disks, databases | their blocks have one size and are changed in place |
+//! | `fixed` | databases | their pages have one size and are changed in place |
 //! | `tar` | archives | cut at their members, see [`tar`](crate::tar) |
 //!
 //! Archives whose parts are compressed one by one (zip and what is built on it) are cut by content, unlike in PRUNE: the parts that
-//! stayed as they were are found again.
+//! stayed as they were are found again. Eight versions of one wheel, 411 MiB, take 170 MiB that way and 404 MiB cut at every MiB; and leaving their chunks
+//! uncompressed would cost 12 % more, for the tables of contents and small parts in them shrink.
 //!
 //! **How a type is found.** In this order: a rule for the extension; the type that the first bytes show, if there is a line for it; a line for the
 //! extension, unless the first bytes would show that type and do not (then the extension lies); content, compressed.

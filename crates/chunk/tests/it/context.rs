@@ -13,8 +13,8 @@ const fn choice(cut: Cut, is_compressible: bool) -> Choice {
 }
 
 const WHOLE: Choice = choice(Cut::Whole, false);
-const ZIP: Choice = choice(Cut::Content, false);
-const IMAGE: Choice = choice(Cut::Fixed, true);
+const ZIP: Choice = Choice::USUAL;
+const DATABASE: Choice = choice(Cut::Fixed, true);
 
 fn tar_head() -> Vec<u8> {
     let mut head = vec![0; 512];
@@ -34,7 +34,7 @@ fn extension_and_content_tell_the_type() {
         // They agree.
         (Some(&b"jpg"[..]), jpeg, WHOLE),
         (Some(b"JPG"), jpeg, WHOLE),
-        (Some(b"db"), sqlite, IMAGE),
+        (Some(b"db"), sqlite, DATABASE),
         // The extension is silent.
         (None, png, WHOLE),
         (None, &tar_head(), choice(Cut::Tar, true)),
@@ -43,10 +43,11 @@ fn extension_and_content_tell_the_type() {
         // The extension lies.
         (Some(b"txt"), jpeg, WHOLE),
         (Some(b"jpg"), b"dear diary", Choice::USUAL),
-        (Some(b"zip"), b"", Choice::USUAL),
+        (Some(b"jar"), b"#!/bin/sh", Choice::USUAL),
         // Only the extension can tell.
         (Some(b"age"), b"age-encryption.org", WHOLE),
-        (Some(b"vdi"), b"<<< Oracle VM VirtualBox", IMAGE),
+        (Some(b"sqfs"), b"hsqs", choice(Cut::Content, false)),
+        (Some(b"mdf"), b"\x01\x0f", DATABASE),
         // Nothing is known.
         (Some(b"rs"), b"fn main() {}", Choice::USUAL),
         (Some(b"\xff\xfe"), b"", Choice::USUAL),
@@ -102,7 +103,7 @@ fn each_stream_is_cut_as_its_type_wants() {
     let data = random(1, WHOLE_BYTES_MAX + 10);
     let usual = cuts(by_name("sieve", 4096, None).expect("a name"), &data);
     assert_eq!(lengths(b"a.age", &data), [WHOLE_BYTES_MAX, 10]);
-    assert_eq!(lengths(b"a.vdi", &data)[..3], [4096; 3]);
+    assert_eq!(lengths(b"a.mdf", &data)[..3], [4096; 3]);
     assert_eq!(lengths(b"a.txt", &data), usual);
     assert_eq!(lengths(b"a.mp4", &data), usual);
     let key = [3; 32];
