@@ -247,6 +247,6 @@ proptest! {
                 break;
             }
         }
-        prop_assert_eq!(whole.finish().len() > 0, pieces.finish().len() > 0);
+        prop_assert_eq!(whole.finish().is_empty(), pieces.finish().is_empty());
     }
 }
