@@ -2,12 +2,17 @@
 //!
 //! Two facts make it cheap. 2³¹ ≡ 1, so a number is reduced by adding its high bits to its low ones (eq. 4); and the oldest byte's weight
 //! 2⁸˙⁴⁸ = 2³⁸⁴ ≡ 2¹², so it leaves by a shift. The minimum is skipped before the signature starts.
+//!
+//! PRUNE finds it 10–15 % faster than Rabin fingerprints. So it is here, byte after byte: 0.60 against 0.51 GB/s, for its steps are shorter than a
+//! table lookup. But both are searched at four places side by side, where no step waits and their number counts: 1.07 GB/s against
+//! 1.22 for [`rabin`](crate::rabin) (random data, mean 8 KiB, Zen 4).
 
 use crate::odds::{odds_for, usual_limits};
+use crate::sliding::{Sliding, first_match};
 use crate::{Chunker, Limits};
 
-/// Bytes in the window.
-pub const WINDOW: usize = 48;
+pub use crate::sliding::WINDOW;
+
 /// The modulus.
 pub const MODULUS: u64 = (1 << 31) - 1;
 /// XORed before a signature is compared: zeros have signature 0 and must not match.
@@ -55,6 +60,12 @@ impl IncK {
         let threshold = (odds * 2f64.powi(31)) as u64;
         Self { limits, threshold }
     }
+
+    /// Whether a chunk may end where the window before has this signature.
+    #[inline(always)]
+    pub fn matches(&self, signature: Signature) -> bool {
+        signature.value() ^ PATTERN < self.threshold
+    }
 }
 
 impl Chunker for IncK {
@@ -68,14 +79,7 @@ impl Chunker for IncK {
             return data.len();
         }
         let end = data.len().min(max);
-        let mut signature = Signature::of(&data[min - WINDOW..min]);
-        for i in min..end {
-            signature.slide(data[i - WINDOW], data[i]);
-            if signature.value() ^ PATTERN < self.threshold {
-                return i + 1;
-            }
-        }
-        end
+        first_match(data, min, end, |signature| self.matches(signature)).map_or(end, |at| at + 1)
     }
 }
 
@@ -86,11 +90,9 @@ pub struct Signature(u64);
 impl Signature {
     /// The signature of `window`.
     pub fn of(window: &[u8]) -> Self {
-        Self(
-            window
-                .iter()
-                .fold(0, |sum, byte| fold((sum << 8) + u64::from(*byte))),
-        )
+        let mut signature = Self(0);
+        window.iter().for_each(|byte| signature.append(*byte));
+        signature
     }
 
     /// Takes `oldest` out in front and appends `newest`.
@@ -108,6 +110,25 @@ impl Signature {
         } else {
             self.0
         }
+    }
+
+    #[inline(always)]
+    fn append(&mut self, newest: u8) {
+        self.0 = fold((self.0 << 8) + u64::from(newest));
+    }
+}
+
+impl Sliding for Signature {
+    const EMPTY: Self = Self(0);
+
+    #[inline(always)]
+    fn append(&mut self, newest: u8) {
+        self.append(newest);
+    }
+
+    #[inline(always)]
+    fn slide(&mut self, oldest: u8, newest: u8) {
+        self.slide(oldest, newest);
     }
 }
 

@@ -17,6 +17,7 @@ pub mod ram;
 pub mod seqcdc;
 pub mod sieve;
 mod simd;
+mod sliding;
 mod stream;
 pub mod tar;
 pub mod tttd;

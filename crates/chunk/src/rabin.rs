@@ -2,10 +2,11 @@
 //! GF(2), modulo an irreducible polynomial of degree 53.
 
 use crate::odds::{odds_for, usual_limits};
+use crate::sliding::{Sliding, first_match};
 use crate::{Chunker, Limits};
 
-/// Bytes in the window.
-pub const WINDOW: usize = 48;
+pub use crate::sliding::WINDOW;
+
 /// Irreducible, of degree 53: a property that a test proves.
 pub const POLYNOMIAL: u64 = 0x003d_a335_8b4d_c173;
 const DEGREE: u32 = 53;
@@ -37,6 +38,12 @@ impl Rabin {
         let threshold = (odds_for(limits) * 2f64.powi(32)) as u32;
         Self { limits, threshold }
     }
+
+    /// Whether a chunk may end where the window before has this fingerprint.
+    #[inline(always)]
+    pub fn matches(&self, sum: Sum) -> bool {
+        sum.mark() < self.threshold
+    }
 }
 
 impl Chunker for Rabin {
@@ -50,14 +57,7 @@ impl Chunker for Rabin {
             return data.len();
         }
         let end = data.len().min(max);
-        let mut sum = Sum::of(&data[min - WINDOW..min]);
-        for i in min..end {
-            sum.slide(data[i - WINDOW], data[i]);
-            if sum.mark() < self.threshold {
-                return i + 1;
-            }
-        }
-        end
+        first_match(data, min, end, |sum| self.matches(sum)).map_or(end, |at| at + 1)
     }
 }
 
@@ -93,8 +93,22 @@ impl Sum {
     }
 }
 
+impl Sliding for Sum {
+    const EMPTY: Self = Self(0);
+
+    #[inline(always)]
+    fn append(&mut self, newest: u8) {
+        self.append(newest);
+    }
+
+    #[inline(always)]
+    fn slide(&mut self, oldest: u8, newest: u8) {
+        self.slide(oldest, newest);
+    }
+}
+
 /// `top · x⁵³`, with what it reduces to: XORing it clears the bits above the degree.
-const REDUCED: [u64; 256] = {
+static REDUCED: [u64; 256] = {
     let mut table = [0u64; 256];
     let mut top = 0;
     while top < 256 {
@@ -106,7 +120,7 @@ const REDUCED: [u64; 256] = {
 };
 
 /// What a byte contributes when it is the oldest of the window.
-const LEAVING: [u64; 256] = {
+static LEAVING: [u64; 256] = {
     let mut table = [0u64; 256];
     let mut byte = 0;
     while byte < 256 {

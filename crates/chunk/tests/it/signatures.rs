@@ -2,7 +2,8 @@
 
 use crate::{cuts, random};
 use onefold_chunk::inc_k::{IncK, MODULUS, Signature};
-use onefold_chunk::rabin::{POLYNOMIAL, Sum, remainder};
+use onefold_chunk::rabin::{POLYNOMIAL, Rabin, Sum, remainder};
+use onefold_chunk::{Chunker, Limits};
 use proptest::prelude::*;
 
 /// Horner's rule in numbers so wide that nothing is folded.
@@ -49,6 +50,34 @@ fn chunk_sizes_follow_the_model_of_prune() {
             (found / model - 1.0).abs() < tolerance,
             "{bits} bits: {found}, model {model}"
         );
+    }
+}
+
+/// The naive twins of the searches in lanes: every position alone.
+fn naive_cuts(data: &[u8], limits: Limits, wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let mut rest = data;
+    while !rest.is_empty() {
+        let end = rest.len().min(limits.max);
+        let cut = (limits.min + 1..=end).find(|end| wanted(&rest[end - 48..*end]));
+        lengths.push(cut.unwrap_or(end));
+        rest = &rest[lengths[lengths.len() - 1]..];
+    }
+    lengths
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn lanes_cut_as_one_position_after_the_other(seed: u64, len in 0usize..40_000, alphabet in 1u8..=255, mean in 256usize..3000) {
+        let mut data = random(seed, len);
+        data.iter_mut().for_each(|byte| *byte %= alphabet);
+        let (rabin, inc_k) = (Rabin::new(mean), IncK::new(mean));
+        let fits = |window: &[u8]| rabin.matches(Sum::of(window));
+        prop_assert_eq!(cuts(rabin.clone(), &data), naive_cuts(&data, rabin.limits(), fits));
+        let fits = |window: &[u8]| inc_k.matches(Signature::of(window));
+        prop_assert_eq!(cuts(inc_k.clone(), &data), naive_cuts(&data, inc_k.limits(), fits));
     }
 }
 
