@@ -133,8 +133,9 @@ impl BufferHash {
         Ok(store)
     }
 
+    /// Not by the word that filters take their blocks from: a partition's keys are to be spread over all of them.
     fn partition_of(&self, key: &Fingerprint) -> usize {
-        ((u128::from(word(key, 0)) * self.partitions.len() as u128) >> 64) as usize
+        ((u128::from(word(key, 3)) * self.partitions.len() as u128) >> 64) as usize
     }
 
     /// The two pages of a key within a table.

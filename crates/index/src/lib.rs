@@ -11,6 +11,7 @@ mod flashlog;
 mod ram;
 mod skimpystash;
 mod strata;
+pub mod workload;
 
 pub use bloomstore::{BloomStore, BloomStoreOptions};
 pub use bufferhash::{BufferHash, BufferHashOptions};

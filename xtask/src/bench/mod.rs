@@ -4,6 +4,7 @@ mod backup;
 mod chunk;
 mod fbc;
 mod index;
+mod papers;
 mod report;
 
 use clap::Subcommand;
@@ -19,6 +20,8 @@ pub enum Bench {
     Fbc(fbc::FbcArgs),
     /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
     Index(index::IndexArgs),
+    /// The papers' indexes under the papers' workloads, on a modelled flash.
+    Papers(papers::PapersArgs),
 }
 
 impl Bench {
@@ -29,6 +32,7 @@ impl Bench {
             Bench::Chunk(args) => chunk::run(&args),
             Bench::Fbc(args) => fbc::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
+            Bench::Papers(args) => papers::run(&args).map_err(|error| error.to_string()),
         }
     }
 }

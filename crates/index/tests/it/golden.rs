@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onefold_index::workload::{TraceReader, TraceWriter};
 use onefold_index::{
     BloomStore, BloomStoreOptions, ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId,
     Location, Strata,
@@ -163,4 +164,22 @@ fn golden_bloomstore_is_still_written_so_and_read() {
         .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
         .expect("lookup");
     assert_eq!(found, [location(7), None, location(8), None]);
+}
+
+#[test]
+fn golden_trace_is_still_written_so_and_read() {
+    let path = folder().with_file_name("trace-1");
+    let made = MemDir::new();
+    let mut writer = TraceWriter::new(made.create("trace").expect("create"));
+    let keys: Vec<_> = (0..3).map(key).collect();
+    keys.iter().for_each(|key| writer.push(key).expect("push"));
+    writer.finish().expect("finish");
+    let written = read(&made, "trace");
+    if std::env::var_os("ONEFOLD_BLESS").is_some() {
+        std::fs::write(&path, &written).expect("write");
+    }
+    assert_eq!(written, std::fs::read(&path).expect("golden file"));
+    let mut reader = TraceReader::new(made.open("trace").expect("open"), "trace");
+    assert_eq!(reader.read().expect("read"), keys);
+    assert!(reader.read().expect("read").is_empty());
 }
