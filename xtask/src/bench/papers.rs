@@ -35,6 +35,9 @@ pub struct PapersArgs {
     /// Indexes whose name contains this.
     #[arg(long, default_value = "")]
     pub index: String,
+    /// The filters on flash instead of the indexes.
+    #[arg(long)]
+    pub filters: bool,
 }
 
 type Error = Box<dyn std::error::Error>;
@@ -43,6 +46,9 @@ type Open = Box<dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex
 /// Runs the benchmark and prints a table a workload.
 pub fn run(args: &PapersArgs) -> Result<(), Error> {
     println!("{}", machine_line(&machine()));
+    if args.filters {
+        return super::papers_filters::run(args.scale, args.seed);
+    }
     for (name, workload) in Workload::ALL {
         let is_wanted = match &args.workload {
             Some(wanted) => wanted == name,

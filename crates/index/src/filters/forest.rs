@@ -85,7 +85,7 @@ impl Forest {
     fn page_in(&self, key: &Fingerprint, layer: usize) -> u32 {
         let b = self.options.branching;
         (0..layer as u32).fold(page_of(key, self.first_pages()), |page, above| {
-            page * b + digit_of(key, above, b)
+            child(page, digit_of(key, above, b), b)
         })
     }
 
@@ -160,6 +160,14 @@ impl Forest {
     }
 }
 
+/// The page, in the next layer, of child `digit` of `page`.
+///
+/// Fig 2 counts blocks through all layers: with R root blocks, the children of block i are R + i·b to R + i·b + b − 1. It takes R + i·b for the last of
+/// them and goes back from there, into other blocks' children and even into the root; from the first of them on, as here, it is one-to-one.
+fn child(page: u32, digit: u32, branching: u32) -> u32 {
+    page * branching + digit
+}
+
 impl Filter for Forest {
     fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()> {
         present.fill(false);
@@ -205,5 +213,37 @@ impl Filter for Forest {
                 .iter()
                 .map(|layer| layer.ram_bytes())
                 .sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Fig 2 repaired: the child of a block that is numbered through all layers.
+    fn by_fig_2(block: u32, cpos: u32, branching: u32, root: u32) -> u32 {
+        block * branching + root + cpos
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_page_has_one_parent_and_one_digit(root in 1u32..40, branching in 2u32..9) {
+            let (mut first, mut pages) = (0, root);
+            for _ in 0..3 {
+                let mut taken = vec![false; (pages * branching) as usize];
+                for page in 0..pages {
+                    for digit in 0..branching {
+                        let place = child(page, digit, branching);
+                        let numbered = by_fig_2(first + page, digit, branching, root);
+                        prop_assert_eq!(numbered, first + pages + place);
+                        prop_assert!(!std::mem::replace(&mut taken[place as usize], true));
+                    }
+                }
+                prop_assert!(taken.iter().all(|taken| *taken));
+                (first, pages) = (first + pages, pages * branching);
+            }
+        }
     }
 }
