@@ -12,7 +12,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("index", &["io", "chunk"]),
     ("store", &["io", "chunk", "index"]),
     ("backup", &["io", "chunk", "index", "store"]),
-    ("onefold", &["io", "chunk", "index", "store", "backup"]),
+    ("lab", &["io", "chunk"]),
+    (
+        "onefold",
+        &["io", "chunk", "index", "store", "backup", "lab"],
+    ),
 ];
 
 /// Crates that may hold unsafe code: they say why at each place.

@@ -138,6 +138,7 @@ pub enum Verb {
     Check(verbs::check::Args),
     Repair(verbs::repair::Args),
     Stats(verbs::stats::Args),
+    Estimate(verbs::estimate::Args),
     Tag(verbs::tag::Args),
     Key(verbs::key::Args),
     Completions(verbs::completions::Args),

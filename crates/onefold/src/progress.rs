@@ -35,6 +35,8 @@ pub enum Doing {
     Backup,
     /// Writing files from it.
     Restore,
+    /// Reading files, storing nothing.
+    Estimate,
 }
 
 /// What is expected to come, from a scan beside the run; the engine's own totals take over when they are final.
@@ -87,6 +89,11 @@ impl<'a> Meter<'a> {
             started: now,
             rates: Mutex::new(rates),
         }
+    }
+
+    /// Whether anybody sees a bar or status lines, so that a scan beside the run is worth it.
+    pub fn is_shown(&self) -> bool {
+        self.out.bar || self.out.json
     }
 
     /// How long it has been running.
@@ -181,6 +188,7 @@ impl<'a> Meter<'a> {
         match self.doing {
             Doing::Backup => "archival",
             Doing::Restore => "restore",
+            Doing::Estimate => "estimate",
         }
     }
 }

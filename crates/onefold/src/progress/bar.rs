@@ -113,7 +113,7 @@ fn line(state: &State, progress: &Progress) -> String {
             human::bytes(state.moved_per_s),
             human::bytes(state.stored_per_s)
         ),
-        Doing::Restore => format!("  {}/s", human::bytes(state.moved_per_s)),
+        Doing::Restore | Doing::Estimate => format!("  {}/s", human::bytes(state.moved_per_s)),
     };
     if let Some(eta) = state.eta(bytes) {
         line += &format!("  {}:{:02} left", eta.as_secs() / 60, eta.as_secs() % 60);

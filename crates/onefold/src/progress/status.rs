@@ -65,7 +65,7 @@ pub fn json(state: &State, progress: &Progress) -> Value {
         status["seconds_remaining"] = json!(eta.as_secs());
     }
     match state.doing {
-        Doing::Backup => {
+        Doing::Backup | Doing::Estimate => {
             status["files_done"] = json!(files);
             status["bytes_done"] = json!(bytes);
             status["bytes_read"] = json!(progress.bytes_moved.load(Relaxed));
@@ -97,7 +97,7 @@ impl VerboseStatus {
     /// An entry is done.
     pub fn new(doing: Doing, path: &[u8], change: Change) -> Self {
         let action = match (doing, change) {
-            (Doing::Backup, change) => word(change),
+            (Doing::Backup | Doing::Estimate, change) => word(change),
             (Doing::Restore, Change::New) => "restored",
             (Doing::Restore, Change::Modified) => "updated",
             (Doing::Restore, Change::Unchanged) => "unchanged",

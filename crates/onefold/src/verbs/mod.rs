@@ -5,6 +5,7 @@ pub mod check;
 pub mod completions;
 pub mod diff;
 pub mod dump;
+pub mod estimate;
 pub mod find;
 pub mod forget;
 pub mod init;
@@ -34,6 +35,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Find(args) => find::run(args, global, out),
         Verb::Diff(args) => diff::run(args, global, out),
         Verb::Dump(args) => dump::run(args, global, out),
+        Verb::Estimate(args) => estimate::run(args, global, out),
         Verb::Restore(args) => restore::run(args, global, out),
         Verb::Forget(args) => forget::run(args, global, out),
         Verb::Prune(args) => prune::run(args, global, out),

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod estimate;
 mod exits;
 mod full;
 mod input;

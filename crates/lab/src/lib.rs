@@ -1,0 +1,19 @@
+//! The lab: what each chunker would make of data, before a repository is made. Estimates, and reports of them.
+//!
+//! ```text
+//! bytes ─▶ Reading (one a thread) ─▶ Tally (one a choice of chunker and mean) ─▶ Estimate ─▶ table, CSV, plot
+//!                                         └─ saved, merged
+//! ```
+//!
+//! What always holds: the data is read once whatever the number of choices; a tally holds no more entries than it was allowed.
+#![forbid(unsafe_code)]
+
+pub mod estimate;
+pub mod plot;
+pub mod reading;
+pub mod saved;
+pub mod tally;
+
+pub use estimate::Estimate;
+pub use reading::{Choice, Reading, Tallies};
+pub use tally::Tally;

@@ -1,0 +1,183 @@
+//! One read of the data for all choices: each thread has its chunkers, all choices share the tallies.
+
+use std::io::{self, Read};
+
+use onefold_chunk::{Chunker, Fingerprint, Hints, UnknownChunker, by_name, fingerprints};
+use parking_lot::Mutex;
+
+use crate::{Estimate, Tally};
+
+/// A chunker and the mean that is asked of it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Choice {
+    /// The chunker's name.
+    pub chunker: String,
+    /// Its mean in bytes.
+    pub mean: u32,
+}
+
+/// A tally for each choice, shared by all threads.
+pub struct Tallies(Vec<(Choice, Mutex<Tally>)>);
+
+impl Tallies {
+    /// Empty tallies that together take at most `ram_bytes`.
+    pub fn new(choices: &[Choice], ram_bytes: u64) -> Self {
+        let share = ram_bytes / choices.len().max(1) as u64;
+        let empty = |choice: &Choice| (choice.clone(), Mutex::new(Tally::new(share)));
+        Self(choices.iter().map(empty).collect())
+    }
+
+    /// Samples of this level from the start.
+    pub fn thin_to(&self, level: u32) {
+        self.0
+            .iter()
+            .for_each(|(_, tally)| tally.lock().thin_to(level));
+    }
+
+    /// What was counted for each choice, in their order.
+    pub fn estimates(&self) -> Vec<(Choice, Estimate)> {
+        let estimate = |(choice, tally): &(Choice, Mutex<Tally>)| {
+            (choice.clone(), Estimate::of(&tally.lock()))
+        };
+        self.0.iter().map(estimate).collect()
+    }
+
+    /// The tallies themselves.
+    pub fn into_inner(self) -> Vec<(Choice, Tally)> {
+        let inner = |(choice, tally): (Choice, Mutex<Tally>)| (choice, tally.into_inner());
+        self.0.into_iter().map(inner).collect()
+    }
+}
+
+/// Bytes that are read at once, at least.
+const READ_BYTES: usize = 1 << 20;
+/// No chunker may want to look at more than this at once: `whole-file` does.
+const CHUNK_BYTES_MAX: usize = 64 << 20;
+/// Chunks that wait until a tally is locked for them.
+const BATCH: usize = 2048;
+
+/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices.
+pub struct Reading<'a> {
+    tallies: &'a Tallies,
+    lanes: Vec<Lane>,
+    buffer: Vec<u8>,
+}
+
+/// One choice: its chunker, how far it is in the buffer, and what its tally has not got yet.
+struct Lane {
+    chunker: Box<dyn Chunker>,
+    at: usize,
+    waiting: Vec<(Fingerprint, usize)>,
+}
+
+impl<'a> Reading<'a> {
+    /// For another thread. Errors: a chunker of that name or mean cannot be, or its chunks may be longer than 64 MiB.
+    pub fn new(tallies: &'a Tallies) -> Result<Self, UnknownChunker> {
+        let mut lanes = Vec::new();
+        for (choice, _) in &tallies.0 {
+            let chunker = by_name(&choice.chunker, choice.mean as usize, None)?;
+            if chunker.limits().max > CHUNK_BYTES_MAX {
+                return Err(UnknownChunker(format!(
+                    "\"{}\" holds chunks of up to {} bytes; an estimate bears {CHUNK_BYTES_MAX}",
+                    choice.chunker,
+                    chunker.limits().max
+                )));
+            }
+            lanes.push(Lane {
+                chunker,
+                at: 0,
+                waiting: Vec::new(),
+            });
+        }
+        let longest = lanes.iter().map(|lane| lane.chunker.limits().max).max();
+        Ok(Self {
+            tallies,
+            lanes,
+            buffer: vec![0; READ_BYTES + 2 * longest.unwrap_or(0)],
+        })
+    }
+
+    /// Reads a stream to its end; `name` is what a chunker that goes by file types is told. `tick` gets the bytes of every read and says whether
+    /// to go on.
+    pub fn stream(
+        &mut self,
+        name: &[u8],
+        source: &mut dyn Read,
+        mut tick: impl FnMut(usize) -> bool,
+    ) -> io::Result<()> {
+        let (mut filled, mut begun, mut ends) = (0, false, false);
+        while !ends {
+            let (read, is_end) = fill(source, &mut self.buffer[filled..])?;
+            (filled, ends) = (filled + read, is_end);
+            if !tick(read) {
+                return Ok(());
+            }
+            let data = &self.buffer[..filled];
+            for lane in &mut self.lanes {
+                if !begun {
+                    lane.at = 0;
+                    lane.chunker
+                        .begin(&Hints::of(name, &data[..filled.min(4096)]));
+                }
+                lane.cut(data, ends);
+            }
+            begun = true;
+            self.hand_over(BATCH);
+            let done = self
+                .lanes
+                .iter()
+                .map(|lane| lane.at)
+                .min()
+                .unwrap_or(filled);
+            self.buffer.copy_within(done..filled, 0);
+            filled -= done;
+            self.lanes.iter_mut().for_each(|lane| lane.at -= done);
+        }
+        Ok(())
+    }
+
+    /// Gives the tallies what still waits.
+    pub fn finish(mut self) {
+        self.hand_over(1);
+    }
+
+    fn hand_over(&mut self, least: usize) {
+        for (lane, (_, tally)) in self.lanes.iter_mut().zip(&self.tallies.0) {
+            if lane.waiting.len() >= least {
+                let mut tally = tally.lock();
+                for (fingerprint, bytes) in lane.waiting.drain(..) {
+                    tally.add(fingerprint, bytes);
+                }
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn cut(&mut self, data: &[u8], ends: bool) {
+        let mut chunks = Vec::new();
+        let mut at = self.at;
+        self.chunker.cuts(&data[self.at..], ends, &mut |length| {
+            chunks.push(&data[at..at + length]);
+            at += length;
+        });
+        self.at = at;
+        let names = fingerprints(None, chunks.iter().copied());
+        let sizes = chunks.iter().map(|chunk| chunk.len());
+        self.waiting.extend(names.into_iter().zip(sizes));
+    }
+}
+
+/// Reads until the buffer is full or the stream ends: how many bytes, and whether it ended.
+fn fill(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok((filled, true)),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((filled, false))
+}

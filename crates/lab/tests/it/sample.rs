@@ -1,0 +1,131 @@
+//! Samples beside exact counts, and the metrics.
+
+use std::collections::HashMap;
+
+use crate::{choice, random, read};
+use onefold_chunk::{Fingerprint, by_name};
+use onefold_lab::{Estimate, Tallies, Tally, plot};
+
+/// Versions of some files: much is in all of them, some is new in each.
+fn versions(seed: u64) -> Vec<Vec<u8>> {
+    let base = random(seed, 6 << 20);
+    (0..6u64)
+        .map(|version| {
+            let mut data = base.clone();
+            for edit in random(seed ^ (version + 1), 40 * 8).chunks_exact(8) {
+                let at =
+                    u64::from_le_bytes(edit.try_into().expect("eight bytes")) as usize % data.len();
+                data.insert(at, version as u8);
+            }
+            data.extend(random(seed + 100 + version, 1 << 20));
+            data
+        })
+        .collect()
+}
+
+#[test]
+fn exact_figures_are_those_of_counting_one_by_one() {
+    let data = versions(1);
+    let streams: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+    let choices = [
+        choice("sieve", 8192),
+        choice("fastcdc", 4096),
+        choice("fixed", 8192),
+    ];
+    let tallies = Tallies::new(&choices, 64 << 20);
+    read(&tallies, &streams);
+    for (choice, estimate) in tallies.estimates() {
+        let mut chunker = by_name(&choice.chunker, choice.mean as usize, None).expect("a name");
+        let (mut seen, mut chunks) = (HashMap::new(), 0);
+        for mut rest in streams.iter().copied() {
+            while !rest.is_empty() {
+                let (chunk, after) = rest.split_at(chunker.cut(rest));
+                seen.insert(chunk, chunk.len());
+                chunks += 1;
+                rest = after;
+            }
+        }
+        let unique: usize = seen.values().sum();
+        assert_eq!(estimate.level, 0);
+        assert_eq!(estimate.chunks, chunks);
+        assert_eq!(estimate.unique_chunks as usize, seen.len());
+        assert_eq!(estimate.unique_bytes as usize, unique);
+        assert_eq!(estimate.unique_bytes_error, 0.0);
+        let m = seen.len() as f64;
+        let metadata = m * m.log2() / 8.0 + 20.0 * chunks as f64;
+        let bytes = estimate.bytes as f64;
+        assert!((estimate.ratio_meta() - bytes / (unique as f64 + metadata)).abs() < 1e-9);
+        assert!((estimate.gain_bytes() - (bytes - unique as f64 - metadata)).abs() < 1.0);
+    }
+}
+
+/// Chunks of any length of which most occur thrice, as versions have them, some once, few often.
+fn generated(seed: u64, mut chunk: impl FnMut(Fingerprint, usize)) {
+    for (i, word) in random(seed, 2_000_000 * 8).chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        let mut name = [0; 32];
+        name[..8].copy_from_slice(&word.to_be_bytes());
+        name[8..16].copy_from_slice(&(i as u64).to_be_bytes());
+        let times = match (word >> 20) % 100 {
+            0..30 => 1,
+            30..99 => 3,
+            _ => 40,
+        };
+        (0..times).for_each(|_| chunk(Fingerprint(name), 2048 + (word >> 32) as usize % 20_000));
+    }
+}
+
+#[test]
+fn a_sample_of_one_in_64_is_within_2_percent() {
+    for seed in 1..=2 {
+        let (mut unique, mut sampled) = (0, Tally::new(1 << 30));
+        sampled.thin_to(6);
+        let mut last = None;
+        generated(seed, |name, bytes| {
+            // All occurrences of a chunk follow each other.
+            unique += if last.replace(name) == Some(name) {
+                0
+            } else {
+                bytes
+            };
+            sampled.add(name, bytes);
+        });
+        let exact = sampled.bytes as f64 / unique as f64;
+        let sampled = Estimate::of(&sampled);
+        let off = sampled.ratio() / exact - 1.0;
+        println!(
+            "seed {seed}: {:.4} exact, {:.4} ±{:.4}",
+            exact,
+            sampled.ratio(),
+            sampled.ratio_error()
+        );
+        assert_eq!(sampled.level, 6);
+        assert!(off.abs() < 0.02, "{off}");
+        assert!((sampled.ratio() - exact).abs() < 1.5 * sampled.ratio_error());
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_makes_a_sample_of_bounded_size() {
+    let data = random(9, 4 << 20);
+    let tallies = Tallies::new(&[choice("sieve", 512)], 52 * 500);
+    read(&tallies, &[&data]);
+    let (_, tally) = tallies.into_inner().remove(0);
+    assert!(tally.sampled() <= 500 && tally.level >= 4);
+    let estimate = Estimate::of(&tally);
+    assert!(
+        (estimate.ratio() - 1.0).abs() < 0.02,
+        "all is different: {}",
+        estimate.ratio()
+    );
+}
+
+#[test]
+fn nothing_read_is_a_ratio_of_one_and_can_be_drawn() {
+    let tallies = Tallies::new(&[choice("sieve", 512)], 1 << 20);
+    read(&tallies, &[b""]);
+    let estimates = tallies.estimates();
+    assert_eq!(estimates[0].1.ratio(), 1.0);
+    assert!(plot::svg(&estimates).starts_with("<svg"));
+    assert!(!plot::html(&estimates).contains("NaN"));
+}

@@ -1,0 +1,141 @@
+//! `onefold estimate`: what deduplication would make of files, by chunker and size, in one read of them.
+
+mod read;
+mod report;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use onefold_lab::{Choice, Estimate, Tallies, Tally, plot, saved};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::human;
+use crate::out::Out;
+use crate::progress::{Doing, Meter};
+
+/// Tell what deduplication would save, without a repository
+///
+/// Reads the files once and counts their chunks for every chunker and size asked for. Counts are exact while the fingerprints fit into --ram; beyond,
+/// a sample of them is counted and the figures get an error bar (95 %). Nothing is stored and no password is needed.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to read
+    #[arg(value_name = "PATH", required_unless_present = "merge")]
+    pub paths: Vec<OsString>,
+
+    /// Chunkers, by name
+    #[arg(
+        long,
+        value_name = "NAME[,NAME…]",
+        value_delimiter = ',',
+        default_value = "sieve"
+    )]
+    pub chunkers: Vec<String>,
+
+    /// Mean chunks
+    #[arg(long, value_name = "SIZE[,SIZE…]", value_delimiter = ',', value_parser = human::parse_bytes, default_value = "4k,8k,16k,64k")]
+    pub sizes: Vec<u64>,
+
+    /// Count one fingerprint of at least so many (a power of two), from the start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub sample: u64,
+
+    /// What lies on other file systems than the paths given is left out
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+
+    /// Write the figures as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Draw the ratio against the mean chunk: an SVG, or a page if the name ends in .html
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+
+    /// Keep what was counted, for --merge
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
+    /// Add what other runs or hosts have kept
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub merge: Vec<PathBuf>,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    if !args.sample.is_power_of_two() || args.sample > 1 << 30 {
+        return Err(Error::Usage(format!(
+            "--sample {}: not a power of two",
+            args.sample
+        )));
+    }
+    let choices = choices(args)?;
+    let meter = Meter::new(Doing::Estimate, out);
+    let tallies = Tallies::new(&choices, global.ram);
+    tallies.thin_to(args.sample.trailing_zeros());
+    let mut failed = 0;
+    if !args.paths.is_empty() {
+        failed = meter.run(|| read::all(args, global, &tallies, &meter))?;
+    }
+    let mut counted = if args.paths.is_empty() {
+        Vec::new()
+    } else {
+        tallies.into_inner()
+    };
+    let ram = global.ram / choices.len().max(1) as u64;
+    for file in &args.merge {
+        saved::merge(&mut counted, load(file, ram)?);
+    }
+    if let Some(file) = &args.save {
+        write(file, &saved::encode(&counted))?;
+    }
+    let estimates: Vec<(Choice, Estimate)> = counted
+        .iter()
+        .map(|(choice, tally)| (choice.clone(), Estimate::of(tally)))
+        .collect();
+    report::print(&estimates, &meter, out)?;
+    if let Some(file) = &args.csv {
+        write(file, report::csv(&estimates).as_bytes())?;
+    }
+    if let Some(file) = &args.plot {
+        let is_page = file.extension().is_some_and(|name| name == "html");
+        let draw = if is_page { plot::html } else { plot::svg };
+        write(file, draw(&estimates).as_bytes())?;
+    }
+    Ok(if failed > 0 {
+        Exit::Incomplete
+    } else {
+        Exit::Ok
+    })
+}
+
+/// Every chunker at every size, each once.
+fn choices(args: &Args) -> Result<Vec<Choice>> {
+    let mut choices = Vec::new();
+    for chunker in &args.chunkers {
+        for size in &args.sizes {
+            let mean = u32::try_from(*size)
+                .map_err(|_| Error::Usage(format!("--sizes: {size} bytes is too large a chunk")))?;
+            let choice = Choice {
+                chunker: chunker.clone(),
+                mean,
+            };
+            if !choices.contains(&choice) {
+                choices.push(choice);
+            }
+        }
+    }
+    Ok(choices)
+}
+
+fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
+    let name = file.display().to_string();
+    let bytes = std::fs::read(file).map_err(|error| Error::io(format!("read {name}"), error))?;
+    saved::decode(&bytes, &name, ram_bytes)
+        .map_err(|error| Error::Damaged(format!("{name} holds no estimate: {error}")))
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(file, bytes).map_err(|e| Error::io(format!("write {}", file.display()), e))
+}

@@ -1,0 +1,151 @@
+//! Reads files on all cores, each by one thread, while the walk beside it finds the next.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+
+use onefold_backup::exclude::Excludes;
+use onefold_backup::walk::{self, Walk};
+use onefold_backup::{Error as BackupError, Events, Kind};
+use onefold_lab::{Reading, Tallies};
+
+use super::Args;
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::paths;
+use crate::progress::Meter;
+
+/// Counts all files below the paths; gives how many could not be read.
+pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Result<u64> {
+    let sources = args.paths.iter().map(|path| paths::absolute(path));
+    let sources = sources.collect::<Result<Vec<_>>>()?;
+    for source in &sources {
+        std::fs::symlink_metadata(std::ffi::OsStr::from_bytes(source))
+            .map_err(|e| Error::io(format!("look at {}", paths::shown(source)), e))?;
+    }
+    let options = walk::Options {
+        threads: 1,
+        excludes: Excludes::default().into(),
+        one_file_system: args.one_file_system,
+    };
+    // A chunker that cannot be is told before the walk begins.
+    Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+    let walk = Mutex::new(Files::new(Walk::start(&sources, &options)?, meter));
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = global.threads.map_or_else(cores, usize::from);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if meter.is_shown() {
+            let scan = Walk::start(&sources, &options)?;
+            scope.spawn(|| expect(scan, meter, &ended));
+        }
+        let worker = || work(&walk, tallies, meter);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let join = |worker: ScopedJoinHandle<Result<()>>| {
+            let done = worker.join();
+            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let done: Vec<_> = workers.into_iter().map(join).collect();
+        ended.store(true, Relaxed);
+        done.into_iter().collect::<Result<()>>()
+    })?;
+    if meter.progress.is_cancelled() {
+        return Err(BackupError::Cancelled.into());
+    }
+    Ok(meter.progress.errors.load(Relaxed))
+}
+
+/// Counts what is to come, for the percentage and the time left.
+fn expect(scan: Walk, meter: &Meter, ended: &AtomicBool) {
+    let expected = &meter.expected;
+    for piece in scan {
+        if ended.load(Relaxed) {
+            return;
+        }
+        for found in piece
+            .found
+            .iter()
+            .filter(|found| found.stat.kind == Kind::File)
+        {
+            expected.files.fetch_add(1, Relaxed);
+            expected.bytes.fetch_add(found.stat.size, Relaxed);
+        }
+    }
+    expected.known.store(true, Relaxed);
+}
+
+fn work(files: &Mutex<Files>, tallies: &Tallies, meter: &Meter) -> Result<()> {
+    let mut reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+    loop {
+        let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(path) = next else { break };
+        let progress = &meter.progress;
+        let read = open(&path).and_then(|mut file| {
+            reading.stream(&path, &mut file, |bytes| {
+                progress.bytes_done.fetch_add(bytes as u64, Relaxed);
+                progress.bytes_moved.fetch_add(bytes as u64, Relaxed);
+                !progress.is_cancelled()
+            })
+        });
+        match read {
+            Ok(()) => drop(progress.files_done.fetch_add(1, Relaxed)),
+            Err(error) => {
+                progress.errors.fetch_add(1, Relaxed);
+                meter.error(&path, &BackupError::io("read", &path, error));
+            }
+        }
+        if progress.is_cancelled() {
+            break;
+        }
+    }
+    reading.finish();
+    Ok(())
+}
+
+/// Opens a file that was one when the walk met it; a pipe that took its place must not be waited for.
+fn open(path: &[u8]) -> std::io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32)
+        .open(std::ffi::OsStr::from_bytes(path))
+}
+
+/// The walk's files, one after the other.
+struct Files<'a, 'b> {
+    walk: Walk,
+    meter: &'a Meter<'b>,
+    piece: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl<'a, 'b> Files<'a, 'b> {
+    fn new(walk: Walk, meter: &'a Meter<'b>) -> Self {
+        Self {
+            walk,
+            meter,
+            piece: Vec::new().into_iter(),
+        }
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(path) = self.piece.next() {
+                self.meter.progress.current.lock().clone_from(&path);
+                return Some(path);
+            }
+            let piece = self.walk.next()?;
+            for (path, error) in &piece.errors {
+                self.meter.progress.errors.fetch_add(1, Relaxed);
+                self.meter.error(path, error);
+            }
+            let files = piece
+                .found
+                .iter()
+                .filter(|found| found.stat.kind == Kind::File);
+            let paths = files.map(|found| [&piece.folder[..], b"/", &found.name].concat());
+            self.piece = paths.collect::<Vec<_>>().into_iter();
+        }
+    }
+}

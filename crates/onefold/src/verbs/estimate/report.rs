@@ -1,0 +1,121 @@
+//! The figures: a table for people, JSON and CSV for programs.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use onefold_lab::{Choice, Estimate};
+use serde_json::{Value, json};
+
+use crate::error::Result;
+use crate::human::{self, bytes, count};
+use crate::out::Out;
+use crate::progress::Meter;
+
+/// To standard output.
+pub fn print(estimates: &[(Choice, Estimate)], meter: &Meter, out: &Out) -> Result<()> {
+    if out.json {
+        let all: Vec<Value> = estimates.iter().map(value).collect();
+        return out.json(&json!({
+            "message_type": "summary",
+            "files": meter.progress.files_done.load(Relaxed),
+            "error_count": meter.progress.errors.load(Relaxed),
+            "total_duration": meter.elapsed().as_secs_f64(),
+            "estimates": all,
+        }));
+    }
+    let mut rows = vec![
+        [
+            "chunker",
+            "size",
+            "mean",
+            "chunks",
+            "different",
+            "stored",
+            "ratio",
+            "with metadata",
+            "gain",
+            "counted",
+        ]
+        .map(String::from)
+        .to_vec(),
+    ];
+    rows.extend(estimates.iter().map(row));
+    out.line(human::table(&rows, &[1, 2, 3, 4, 5, 6, 7, 8]).trim_end())?;
+    out.say(format_args!(
+        "\n{} in {} and {}; ratios before compression",
+        bytes(estimates.first().map_or(0, |(_, first)| first.bytes)),
+        human::many(meter.progress.files_done.load(Relaxed), "file"),
+        human::duration(meter.elapsed())
+    ))
+}
+
+fn row((choice, estimate): &(Choice, Estimate)) -> Vec<String> {
+    let ratio = if estimate.level == 0 {
+        format!("{:.3}", estimate.ratio())
+    } else {
+        format!("{:.3} ±{:.3}", estimate.ratio(), estimate.ratio_error())
+    };
+    let gain = estimate.gain_bytes();
+    let sign = if gain < 0.0 { "-" } else { "" };
+    vec![
+        choice.chunker.clone(),
+        bytes(choice.mean.into()),
+        bytes(estimate.chunk_bytes_mean() as u64),
+        count(estimate.chunks),
+        count(estimate.unique_chunks as u64),
+        bytes(estimate.unique_bytes as u64),
+        ratio,
+        format!("{:.3}", estimate.ratio_meta()),
+        format!("{sign}{}", bytes(gain.abs() as u64)),
+        if estimate.level == 0 {
+            "all".into()
+        } else {
+            format!("1/{}", 1u64 << estimate.level)
+        },
+    ]
+}
+
+fn value((choice, estimate): &(Choice, Estimate)) -> Value {
+    json!({
+        "chunker": choice.chunker,
+        "size": choice.mean,
+        "bytes": estimate.bytes,
+        "chunks": estimate.chunks,
+        "chunk_bytes_mean": estimate.chunk_bytes_mean(),
+        "unique_chunks": estimate.unique_chunks as u64,
+        "unique_bytes": estimate.unique_bytes as u64,
+        "ratio": estimate.ratio(),
+        "ratio_error": estimate.ratio_error(),
+        "ratio_meta": estimate.ratio_meta(),
+        "metadata_bytes": estimate.metadata_bytes() as u64,
+        "gain_bytes": estimate.gain_bytes() as i64,
+        "sample": 1u64 << estimate.level,
+    })
+}
+
+/// The fields of the JSON, a choice a line.
+pub fn csv(estimates: &[(Choice, Estimate)]) -> String {
+    const FIELDS: [&str; 13] = [
+        "chunker",
+        "size",
+        "bytes",
+        "chunks",
+        "chunk_bytes_mean",
+        "unique_chunks",
+        "unique_bytes",
+        "ratio",
+        "ratio_error",
+        "ratio_meta",
+        "metadata_bytes",
+        "gain_bytes",
+        "sample",
+    ];
+    let mut out = FIELDS.join(",") + "\n";
+    for value in estimates.iter().map(value) {
+        let cells = FIELDS.map(|field| match &value[field] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        out += &(cells.join(",") + "\n");
+    }
+    out
+}

@@ -1,0 +1,132 @@
+//! `onefold estimate`: figures, samples, files, hosts.
+
+use std::fs;
+
+use crate::rig::{Random, Rig};
+use serde_json::Value;
+
+/// Two files that are the same, one that is not, and one folder deep.
+fn rig() -> Rig {
+    let rig = Rig::empty();
+    let mut random = Random(7);
+    let (same, other) = (random.bytes(300_000), random.bytes(200_000));
+    fs::create_dir_all(rig.path("src/deep")).expect("a folder");
+    fs::write(rig.path("src/a"), &same).expect("write");
+    fs::write(rig.path("src/deep/b"), &same).expect("write");
+    fs::write(rig.path("src/c"), other).expect("write");
+    fs::write(rig.path("src/empty"), b"").expect("write");
+    rig
+}
+
+fn ratios(summary: &Value) -> Vec<f64> {
+    let all = summary["estimates"].as_array().expect("estimates").iter();
+    all.map(|one| one["ratio"].as_f64().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn every_choice_is_counted_in_one_read_without_a_repository() {
+    let rig = rig();
+    let ran = rig.run([
+        "estimate",
+        "src",
+        "--chunkers",
+        "sieve,fastcdc,fbc",
+        "--sizes",
+        "4k,8k",
+        "--json",
+    ]);
+    let summary = ran.ends(0).last();
+    assert_eq!(summary["files"], 4);
+    let ratios = ratios(&summary);
+    assert_eq!(ratios.len(), 6);
+    // 800 000 bytes, 500 000 of them different; fbc depends on what came before.
+    assert!(
+        ratios[..4].iter().all(|ratio| (ratio - 1.6).abs() < 1e-9),
+        "{ratios:?}"
+    );
+    let first = &summary["estimates"][0];
+    assert_eq!(first["bytes"], 800_000);
+    assert_eq!(first["sample"], 1);
+    assert!(first["ratio_meta"].as_f64() < first["ratio"].as_f64());
+}
+
+#[test]
+fn a_table_a_csv_and_a_picture() {
+    let rig = rig();
+    let ran = rig.run([
+        "estimate",
+        "src",
+        "--csv",
+        "out.csv",
+        "--plot",
+        "out.svg",
+        "--chunkers",
+        "sieve",
+        "--sizes",
+        "8k,16k",
+    ]);
+    let ran = ran.ends(0);
+    assert!(ran.out.contains("1.600"), "{}", ran.out);
+    let csv = fs::read_to_string(rig.path("out.csv")).expect("the CSV");
+    assert_eq!(csv.lines().count(), 3);
+    assert!(
+        csv.lines()
+            .nth(1)
+            .expect("a line")
+            .starts_with("sieve,8192,800000,")
+    );
+    let svg = fs::read_to_string(rig.path("out.svg")).expect("the picture");
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    rig.run(["estimate", "src", "--plot", "out.html"]).ends(0);
+    let page = fs::read_to_string(rig.path("out.html")).expect("the page");
+    assert!(page.contains("<svg") && page.contains("<table>"));
+}
+
+#[test]
+fn hosts_are_counted_together() {
+    let rig = rig();
+    rig.run(["estimate", "src/a", "src/c", "--save", "one"])
+        .ends(0);
+    rig.run(["estimate", "src/deep", "--save", "two"]).ends(0);
+    let merged = rig
+        .run(["estimate", "--merge", "one", "two", "--json"])
+        .ends(0)
+        .last();
+    let whole = rig.run(["estimate", "src", "--json"]).ends(0).last();
+    assert_eq!(merged["estimates"], whole["estimates"]);
+    fs::write(rig.path("two"), b"something else").expect("write");
+    rig.run(["estimate", "--merge", "one", "two"]).ends(13);
+}
+
+#[test]
+fn little_ram_makes_a_sample_with_an_error_bar() {
+    let rig = rig();
+    let small = rig.run(["estimate", "src", "--sizes", "512", "--ram", "8k", "--json"]);
+    let one = &small.ends(0).last()["estimates"][0];
+    assert!(one["sample"].as_u64() > Some(1));
+    assert!(one["ratio_error"].as_f64() > Some(0.0));
+    let table = rig
+        .run(["estimate", "src", "--sizes", "512", "--sample", "4"])
+        .ends(0);
+    assert!(
+        table.out.contains('±') && table.out.contains("1/4"),
+        "{}",
+        table.out
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_2() {
+    let rig = rig();
+    for args in [
+        &["estimate"][..],
+        &["estimate", "src", "--chunkers", "cheese"],
+        &["estimate", "src", "--chunkers", "whole-file"],
+        &["estimate", "src", "--sizes", "100"],
+        &["estimate", "src", "--sample", "3"],
+    ] {
+        rig.run(args).ends(2);
+    }
+    rig.run(["estimate", "nowhere"]).ends(1);
+}
