@@ -35,8 +35,12 @@
 //! **The end.** Cutting what is left of a file between `min` and `max` would leave pieces far below the mean, file after file. Left whole, the
 //! same files have ratios of 3.323 and 3.071 in the first two columns.
 //!
-//! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ) cut identically; the fastest that the CPU has is chosen at run time.
+//! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ, NEON with PMULL) cut identically; the fastest that the CPU has is chosen at run time.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod lanes;
 mod linear;
 mod scan;
 mod search;

@@ -13,6 +13,8 @@ pub enum Isa {
     Avx2,
     /// 512 bits at a time.
     Avx512,
+    /// 128 bits at a time, on AArch64.
+    Neon,
 }
 
 impl Isa {
@@ -21,6 +23,8 @@ impl Isa {
         let mut found = vec![Self::Scalar];
         #[cfg(target_arch = "x86_64")]
         found.extend(super::x86::available());
+        #[cfg(target_arch = "aarch64")]
+        found.extend(super::aarch64::available());
         found
     }
 }
@@ -81,6 +85,8 @@ pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 | Isa::Avx2 | Isa::Pclmul => super::x86::scan(isa, data, area, found),
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => super::aarch64::scan(data, area, found),
         _ => linear::scan(data, area, found),
     }
 }

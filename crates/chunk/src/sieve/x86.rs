@@ -2,14 +2,12 @@
 //!
 //! The product of a 64-bit word with the key is 128 bits long: its low half belongs to the positions of that word, its high half to those of
 //! the next. So the bits of a word are the low half of its own product XOR the high half of the product before.
-//!
-//! Nearly every step finds nothing, one in three a candidate, where nothing tells in advance which: the first candidate of a block is therefore
-//! written without a branch, which would be mispredicted half the time.
 
 use std::arch::x86_64::*;
 
-use super::linear::{self, KEY, NEVER_ZERO, REACH};
-use super::scan::{Area, FOUND_MAX, Found, Isa, STEP};
+use super::lanes::{Lanes, scan_with};
+use super::linear::{KEY, NEVER_ZERO};
+use super::scan::{Area, Found, Isa};
 
 /// Those that this CPU has, slowest first.
 pub fn available() -> Vec<Isa> {
@@ -63,87 +61,10 @@ unsafe fn scan_128(data: &[u8], area: Area, found: &mut Found) -> usize {
     unsafe { scan_with::<Lanes128>(data, area, found) }
 }
 
-/// A kind of vectors. All is inlined into functions that have the instructions.
-trait Lanes {
-    /// To go on behind the word `before`; `mask` as in [`Area`].
-    ///
-    /// # Safety
-    /// The CPU has the instructions.
-    unsafe fn new(before: u64, mask: u8) -> Self;
-
-    /// Of the next 64 positions, those whose linear bits are zero, and those whose masked ones are.
-    ///
-    /// # Safety
-    /// The CPU has the instructions, and 64 bytes lie at `at`.
-    unsafe fn block(&mut self, at: *const u8) -> (u64, u64);
-}
-
-/// Bytes ahead that are asked for: the hardware's own prefetch stops at pages.
-const PREFETCH_BYTES: usize = 4096;
-const BLOCK: usize = 64;
-
-/// # Safety
-/// The CPU has the instructions of `L`; at least 16 bytes lie before `area`, which lies within `data`.
 #[inline(always)]
-unsafe fn scan_with<L: Lanes>(data: &[u8], area: Area, found: &mut Found) -> usize {
-    let Area { from, to, mask } = area;
-    let before = data[from - REACH..].first_chunk().expect("a word");
-    // SAFETY: the CPU has the instructions.
-    let mut lanes = unsafe { L::new(u64::from_le_bytes(*before), mask) };
-    let mut carry = u64::from(linear::bits_at(data, from - 1) & mask == 0);
-    let mut t = from;
-    while t + STEP <= to {
-        let at = data.as_ptr().wrapping_add(t);
-        // SAFETY: a prefetch may point anywhere; `STEP` is two blocks, and `t + STEP ≤ to ≤ data.len()`.
-        let ((zero, masked), (zero_2, masked_2)) = unsafe {
-            let ahead = at.wrapping_add(PREFETCH_BYTES);
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(BLOCK).cast());
-            (lanes.block(at), lanes.block(at.add(BLOCK)))
-        };
-        push(zero & (masked << 1 | carry), t, found);
-        push(zero_2 & (masked_2 << 1 | masked >> 63), t + BLOCK, found);
-        carry = masked_2 >> 63;
-        t += STEP;
-        if found.is_full() {
-            return t;
-        }
-    }
-    while t < to {
-        let rest = &data[t..to];
-        let mut block = [0; BLOCK];
-        let used = rest.len().min(BLOCK);
-        block[..used].copy_from_slice(&rest[..used]);
-        // SAFETY: a block was just filled.
-        let (zero, masked) = unsafe { lanes.block(block.as_ptr()) };
-        let inside = u64::MAX >> (BLOCK - used);
-        push(zero & (masked << 1 | carry) & inside, t, found);
-        carry = masked >> 63;
-        t += used;
-    }
-    t
-}
-
-/// Appends the positions of the bits that are set.
-#[inline(always)]
-fn push(mut bits: u64, t: usize, found: &mut Found) {
-    const { assert!(STEP == 2 * BLOCK && FOUND_MAX >= STEP) };
-    let base = (t - found.base) as u32;
-    // SAFETY: a scan pushes while fewer than `FOUND_MAX` are listed, and then no more than `STEP`, for which there is room; where none is set,
-    // the place written to is one that counts later, or the last. (The two blocks behind the steps push on to fewer than `FOUND_MAX`, too.)
-    let next = unsafe { found.positions.as_mut_ptr().cast::<u32>().add(found.count) };
-    // SAFETY: as above.
-    unsafe { next.write(base + bits.trailing_zeros()) };
-    found.count += usize::from(bits != 0);
-    bits &= bits.wrapping_sub(1);
-    while bits != 0 {
-        // SAFETY: as above.
-        let next = unsafe { found.positions.as_mut_ptr().cast::<u32>().add(found.count) };
-        // SAFETY: as above.
-        unsafe { next.write(base + bits.trailing_zeros()) };
-        found.count += 1;
-        bits &= bits - 1;
-    }
+fn prefetch(at: *const u8) {
+    // SAFETY: a prefetch may point anywhere.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
 }
 
 struct Lanes512 {
@@ -169,6 +90,11 @@ impl Lanes for Lanes512 {
                 odd: _mm512_inserti64x2(_mm512_setzero_si512(), product, 3),
             }
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(at: *const u8) {
+        prefetch(at);
     }
 
     #[inline(always)]
@@ -217,6 +143,11 @@ impl Lanes for Lanes256 {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const u8) {
+        prefetch(at);
+    }
+
+    #[inline(always)]
     unsafe fn block(&mut self, at: *const u8) -> (u64, u64) {
         let (mut zero, mut masked) = (0, 0);
         for half in 0..2 {
@@ -262,6 +193,11 @@ impl Lanes for Lanes128 {
                 odd: _mm_clmulepi64_si128(_mm_set_epi64x(0, before as i64), key, 0),
             }
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(at: *const u8) {
+        prefetch(at);
     }
 
     #[inline(always)]
