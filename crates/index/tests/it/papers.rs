@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{
-    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ContainerId,
-    Location, Result, SkimpyStash, SkimpyStashOptions,
+    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
+    ChunkStashOptions, ContainerId, Location, Result, SkimpyStash, SkimpyStashOptions,
 };
 use onefold_io::{Dir, MemDir, SimDir};
 
@@ -15,7 +15,14 @@ use crate::conformance::{History, Random, conforms, key};
 type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
 /// Small ones, so that some thousand keys fill every structure they have.
-const INDEXES: [(&str, Open); 4] = [
+const INDEXES: [(&str, Open); 5] = [
+    ("chunkstash", |dir| {
+        let options = ChunkStashOptions {
+            ram_budget_bytes: 64 << 10,
+            sample: 1,
+        };
+        Ok(Box::new(ChunkStash::open(dir, options)?))
+    }),
     ("skimpystash", |dir| {
         let options = SkimpyStashOptions {
             keys_expected: 1000,
