@@ -313,7 +313,7 @@ fn write(
     events: &dyn Events,
 ) -> Result<(Table, Summary)> {
     let (owners, budget) = (Owners::load(), Budget::new(options.bytes_in_flight));
-    let buffers = Buffers::new(repository.chunker()?.limits().max);
+    let buffers = Buffers::new(chunker(repository, options)?.limits().max);
     let metadata = MetadataStream::new(
         session.writer(StreamKind::Metadata)?,
         repository.fingerprinter(),
@@ -338,27 +338,7 @@ fn write(
         links: HashMap::new(),
     };
     let done = std::thread::scope(|scope| {
-        // A chunker that goes by types knows a tar itself.
-        let tars = options
-            .tars
-            .filter(|_| repository.config().chunker != "context");
-        let chunker = || -> Result<Box<dyn Chunker>> {
-            let chunker = match &options.chunk_rules {
-                Some(rules) => repository.context_chunker(rules)?,
-                None => repository.chunker()?,
-            };
-            Ok(match tars {
-                Some(tars) => Box::new(Tar::new(chunker, tars)),
-                None => chunker,
-            })
-        };
-        start_readers(
-            scope,
-            repository,
-            options,
-            (&buffers, progress),
-            (&jobs, &chunker),
-        )?;
+        start_readers(scope, repository, options, (&buffers, progress), &jobs)?;
         drop(jobs);
         match input {
             Input::Paths(_) => {
@@ -388,19 +368,34 @@ fn write(
         drop(steps);
         done
     });
+    close(finisher, done)
+}
+
+/// The chunker that cuts this backup's files.
+fn chunker(repository: &Repository, options: &Options) -> Result<Box<dyn Chunker>> {
+    let chunker = match &options.chunk_rules {
+        Some(rules) => repository.context_chunker(rules)?,
+        None => repository.chunker()?,
+    };
+    // A chunker that goes by types knows a tar itself.
+    let knows_tars = repository.config().chunker == "context";
+    Ok(match options.tars.filter(|_| !knows_tars) {
+        Some(tars) => Box::new(Tar::new(chunker, tars)),
+        None => chunker,
+    })
+}
+
+/// Makes durable what was stored, after a failure too: the next backup finds it.
+fn close(finisher: Finisher<'_>, done: Result<()>) -> Result<(Table, Summary)> {
     let Finisher {
         writer,
         metadata,
         mut summary,
         ..
     } = finisher;
-    if done.is_err() {
-        // What is stored stays stored: the next backup finds it.
-        writer.finish()?;
-        return Err(done.expect_err("just seen"));
-    }
-    let data = writer.finish()?;
-    let (table, tree) = metadata.finish()?;
+    let data = writer.finish();
+    done?;
+    let (data, (table, tree)) = (data?, metadata.finish()?);
     summary.data_chunks = data.new_chunks;
     summary.tree_chunks = tree.new_chunks;
     summary.data_added = data.new_bytes + tree.new_bytes;
@@ -423,15 +418,12 @@ fn open_parent(
         .ok()
 }
 
-/// Makes a chunker for a thread.
-type NewChunker<'a> = dyn Fn() -> Result<Box<dyn Chunker>> + 'a;
-
 fn start_readers<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     repository: &Repository,
     options: &Options,
     (buffers, progress): (&'env Buffers, &'env Progress),
-    (jobs, chunker): (&Receiver<Work>, &NewChunker<'_>),
+    jobs: &Receiver<Work>,
 ) -> Result<()> {
     let (hash, segments) = unbounded();
     for _ in 0..options.hashers.max(1) {
@@ -440,7 +432,7 @@ fn start_readers<'scope, 'env>(
     }
     for _ in 0..options.readers.max(1) {
         let reader = Reader {
-            chunker: chunker()?,
+            chunker: chunker(repository, options)?,
             fingerprinter: repository.fingerprinter(),
             buffers,
             progress,
