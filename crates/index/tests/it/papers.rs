@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::{
     BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, ContainerId, Location, Result, SkimpyStash, SkimpyStashOptions,
+    ChunkStashOptions, ContainerId, IndexName, Location, Result, SkimpyStash, SkimpyStashOptions,
 };
 use onefold_io::{Dir, MemDir, SimDir};
 
@@ -181,5 +181,31 @@ fn a_crash_at_any_point_keeps_what_was_acknowledged() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn every_name_opens_an_index_that_keeps_its_entries_and_its_budget() {
+    assert!("btree".parse::<IndexName>().is_err());
+    for (name, _) in IndexName::ALL {
+        let index: IndexName = name.parse().expect("a name");
+        let dir = MemDir::new();
+        let budget = 2 << 20;
+        let open = || index.open(Arc::new(dir.clone()), budget, 1).expect("open");
+        let container = ContainerId(5);
+        let entries: Vec<_> = (0..50_000)
+            .map(|number| (key(number), Location { container }))
+            .collect();
+        let mut first = open();
+        first.insert(&entries).expect("insert");
+        first.checkpoint().expect("checkpoint");
+        let ram = first.ram_bytes();
+        assert!(ram <= budget * 11 / 10, "{name}: {ram} bytes of RAM");
+        drop(first);
+        let mut found = [None; 2];
+        open()
+            .lookup(&[key(49_999), key(50_000)], &mut found)
+            .expect("lookup");
+        assert_eq!(found, [Some(Location { container }), None], "{name}");
     }
 }
