@@ -8,6 +8,12 @@
 //! with; where there is none, the leftmost in two passes, that of the lowest signature in one. So after an edit the next known segment puts the
 //! cuts back where they were, which the leftmost alone would not. A rest shorter than an eighth of a segment joins the segment after it.
 //!
+//! Measured (`cargo xtask bench fbc`: ten versions of a Python package of 8 MiB as tars with times of their own): at an average chunk of 2 to 4 KiB two
+//! passes find 1.37 to 1.39 times what Rabin chunks do (1.32 to 1.37 times sieve), at equal ratio with 1.9 to 2.8 times fewer chunks; one pass finds 1.15 to
+//! 1.2 times, which is 9 to 16 % less than two passes: it must decide at first sight, when nobody knows yet what will come again.
+//!
+//! A sketch is not kept in repositories yet: there, `fbc` starts anew with each thread.
+//!
 //! Cuts depend on the chunks before: the same bytes can be cut otherwise later. Deduplication suffers by that at most one more copy.
 //!
 //! ```
