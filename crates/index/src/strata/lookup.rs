@@ -207,7 +207,11 @@ impl Lookups {
         if view.is_dead(page) || view.retired.contains(&container) || view.log_of(page).is_none() {
             return;
         }
-        if let Some(run) = view.run_of(page) {
+        // runs older than an answer from before were not asked, so only a newer page may take its place
+        if let Some(run) = view
+            .run_of(page)
+            .filter(|run| *run as i32 >= asked.cached_run)
+        {
             asked.cached = Some(Answer { container, page });
             asked.cached_run = run as i32;
         }
