@@ -5,7 +5,7 @@
 //! so that a disturbed figure is recognised. Restores are compared with their source byte by byte in the first round.
 
 mod compare;
-mod measure;
+pub(super) mod measure;
 mod rates;
 mod results;
 mod sets;

@@ -2,7 +2,9 @@
 //!
 //! It builds an index by lookup-then-insert, segment by segment, as a first backup does, then asks for absent keys, for present ones in the
 //! order of the stream, and for present ones at random. The disk's own random-read rate is measured in the same run, on the same
-//! files, since goals are ratios. One thread asks; merges run beside it.
+//! files, since goals are ratios. One thread asks; merges run beside it. With `--program-rss` it measures the whole program instead.
+
+mod program;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +38,12 @@ pub struct IndexArgs {
     /// Read through the page cache instead of past it.
     #[arg(long)]
     pub cached: bool,
+    /// Measure the RAM of the whole program with so many keys in a repository's index instead.
+    #[arg(long)]
+    pub program_rss: bool,
+    /// The program to measure. Default: the one built beside this.
+    #[arg(long)]
+    pub onefold: Option<PathBuf>,
     /// Seed of the keys.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -57,6 +65,9 @@ pub fn run(args: &IndexArgs) -> Result<(), Box<dyn std::error::Error>> {
         .clone()
         .or(made.as_ref().map(|dir| dir.path().to_path_buf()))
         .expect("one of them");
+    if args.program_rss {
+        return program::run(args, &path);
+    }
     let dir = FileDir::create(&path)?;
     let dir: Arc<dyn Dir> = Arc::new(if args.cached { dir } else { dir.direct() });
     println!(

@@ -7,6 +7,8 @@
 //!
 //! Building takes some 30 bytes a key for a moment, which is why a run has a filter for each of its partitions.
 
+use onefold_io::Mapped;
+
 use super::bits;
 
 /// How often another seed is tried; each try fails with a probability of some percent at most.
@@ -26,10 +28,10 @@ pub struct FuseShape {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Fuse {
     shape: FuseShape,
-    cells: Vec<u8>,
+    cells: Mapped,
 }
 
 impl FuseShape {
@@ -82,7 +84,7 @@ impl Fuse {
     }
 
     /// A filter from its stored cells, or `None` where they don't fit the shape.
-    pub fn from_cells(shape: FuseShape, cells: Vec<u8>) -> Option<Fuse> {
+    pub fn from_cells(shape: FuseShape, cells: Mapped) -> Option<Fuse> {
         (shape.bytes() == Some(cells.len())).then_some(Fuse { shape, cells })
     }
 
@@ -181,9 +183,9 @@ fn peel(mixed: &[u64], shape: FuseShape) -> Option<Vec<(u32, u8)>> {
     (order.len() == mixed.len()).then_some(order)
 }
 
-fn pack(shape: FuseShape, cells: impl Iterator<Item = u64>) -> Vec<u8> {
+fn pack(shape: FuseShape, cells: impl Iterator<Item = u64>) -> Mapped {
     let width = u32::from(shape.bits);
-    let mut packed = vec![0; (shape.cells() * width as usize).div_ceil(8)];
+    let mut packed = Mapped::zeroed((shape.cells() * width as usize).div_ceil(8));
     for (slot, cell) in cells.enumerate() {
         bits::put(&mut packed, slot * width as usize, width, cell);
     }
@@ -226,7 +228,9 @@ mod tests {
                     (wrong as f64) < expected * 2.0 + 20.0,
                     "{n} keys, {bits} bits: {wrong} false, expected {expected}"
                 );
-                let again = Fuse::from_cells(fuse.shape(), fuse.cells().to_vec()).expect("fits");
+                let mut cells = Mapped::zeroed(fuse.cells().len());
+                cells.copy_from_slice(fuse.cells());
+                let again = Fuse::from_cells(fuse.shape(), cells).expect("fits");
                 assert!(keys.iter().all(|key| again.contains(*key)));
             }
         }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::Disk;
 use onefold_io::frame::{FrameKind, crc64, read_frame};
 use onefold_io::varint::ByteReader;
+use onefold_io::{Disk, Mapped};
 
 use super::fuse::{Fuse, FuseShape};
 use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
@@ -225,7 +225,7 @@ impl Run {
     fn read_filter(&self, number: usize, bits: u8) -> Result<Option<Fuse>> {
         let partition = &self.partitions[number];
         let stored = partition.filter.and_then(|shape| {
-            let mut cells = vec![0; shape.bytes()?];
+            let mut cells = Mapped::zeroed(shape.bytes()?);
             self.disk.read_at(&mut cells, partition.filter_at()).ok()?;
             (crc64(&cells) == partition.filter_crc64).then(|| Fuse::from_cells(shape, cells))?
         });

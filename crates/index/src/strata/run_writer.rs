@@ -54,13 +54,15 @@ impl RunWriter {
             .div_ceil(partition_records.max(1) as u64)
             .max(1)
             .next_power_of_two();
+        let mean = (records / partitions) as usize;
         RunWriter {
             disk,
             partitions_log2: partitions.trailing_zeros() as u8,
             value_bits: value_bits(log_pages),
             filter_bits,
             partitions: Vec::new(),
-            pending: Vec::new(),
+            // a partition seldom has more: hashes are uniform
+            pending: Vec::with_capacity(mean + mean.isqrt() * 4 + 16),
             pages: 0,
             records: 0,
         }
@@ -104,10 +106,11 @@ impl RunWriter {
     fn close_partition(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.pending);
         let (packing, home_pages) = self.plan(records.len());
-        let mut bytes = Vec::new();
+        let filter = self.filter(&records);
+        let filter_bytes = filter.as_ref().map_or(0, |filter| filter.cells().len());
+        let mut bytes = Vec::with_capacity((home_pages as usize + 2) * PAGE_BYTES + filter_bytes);
         self.pack(&records, packing, home_pages, &mut bytes);
         let pages = (bytes.len() / PAGE_BYTES) as u32;
-        let filter = self.filter(&records);
         let filter_crc64 = filter.as_ref().map_or(0, |filter| crc64(filter.cells()));
         bytes.extend_from_slice(filter.as_ref().map_or(&[], |filter| filter.cells()));
         bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);

@@ -36,7 +36,7 @@ pub fn seal<'a>(
     written: &AtomicU64,
 ) -> Result<Sealed> {
     let mut log = LogWriter::new(folder.create_log()?);
-    let mut of_run = Vec::new();
+    let mut of_run = Vec::with_capacity(records.size_hint().1.unwrap_or(0));
     for (key, said) in records {
         let (page, span) = log.push(key, *said)?;
         of_run.push(RunRecord {
