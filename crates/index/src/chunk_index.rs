@@ -51,7 +51,8 @@ pub trait ChunkIndex: Send {
     /// Forgets these fingerprints. Durable after `checkpoint`.
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()>;
 
-    /// Forgets every entry that points into one of `containers` (they were deleted). Durable after `checkpoint`.
+    /// Forgets every entry that points into one of `containers` (they were deleted). Durable after `checkpoint`. Where a fingerprint had been given
+    /// an older location, in a container that is not retired, that one may be found again, even if `remove` came in between.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
     /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.

@@ -142,6 +142,10 @@ impl Manifest {
         let frame = decode_frame(MANIFEST_FRAME, bytes, path, 0)?;
         let mut reader = ByteReader::new(frame.payload, path, 0);
         let (generation, born) = (reader.u64()?, reader.u64()?);
+        if generation == u64::MAX {
+            let what = format!("generation {generation}, which has no next");
+            return Err(reader.damaged(what).into());
+        }
         let [next_page, logs, runs, retired] =
             [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
         let logs = (0..logs)
