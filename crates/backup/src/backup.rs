@@ -290,10 +290,11 @@ fn find_parent(
             let same = |named: &&Named| {
                 named.snapshot.host == options.host && named.snapshot.paths == paths
             };
-            all.iter()
-                .rfind(same)
-                .map(|named| snapshots::load(repository, named.id))
-                .transpose()
+            let Some(newest) = all.iter().rfind(same) else {
+                return Ok(None);
+            };
+            // It was read a moment ago; forgotten or lost since, all files are read.
+            Ok(snapshots::load(repository, newest.id).ok())
         }
     }
 }

@@ -10,6 +10,7 @@
 mod apply;
 mod batch;
 mod delete;
+mod dry;
 mod output;
 mod plan;
 mod target;
@@ -18,12 +19,13 @@ mod write;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use onefold_store::{Repository, SessionKind};
+use onefold_store::Session;
 
 use crate::exclude::Patterns;
+use crate::meta::Stat;
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
-use crate::{Error, Events, Progress, Result};
+use crate::{Error, Events, Kind, Progress, Result, Time};
 
 use apply::Applier;
 use plan::Planner;
@@ -41,6 +43,20 @@ pub enum Overwrite {
     IfNewer,
     /// It stays.
     Never,
+}
+
+impl Overwrite {
+    /// Whether what is there stays where a thing of `size` and `mtime` is wanted.
+    fn keeps(self, there: &Stat, size: u64, mtime: Time) -> bool {
+        match self {
+            Self::Always => false,
+            Self::Never => true,
+            Self::IfNewer => there.mtime >= mtime,
+            Self::IfChanged => {
+                there.kind == Kind::File && (there.size, there.mtime) == (size, mtime)
+            }
+        }
+    }
 }
 
 /// What to restore, and how.
@@ -104,11 +120,12 @@ pub struct Summary {
     pub errors: u64,
 }
 
-/// Restores from `snapshot` into the folder `target`, which is made where it is missing.
+/// Restores from `snapshot` into the folder `target`, which is made where it is missing. The snapshot must have been loaded while `session` lived:
+/// what it refers to stays then.
 ///
 /// Errors: the repository failed, the path is not in the snapshot, or `progress` was cancelled. Paths that fail are told to `events` and counted.
 pub fn run(
-    repository: &Repository,
+    session: &Session,
     snapshot: &Snapshot,
     target: &[u8],
     options: &Options,
@@ -120,32 +137,34 @@ pub fn run(
         let why = "nothing is deleted where only a part of a folder is restored, or into /";
         return Err(Error::Usage(why.into()));
     }
-    let session = repository.session(SessionKind::Read)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();
     let mut planner = Planner::new(&tree, options, &mut reader, progress)?;
     let target = if options.dry_run {
-        None
+        Target::existing(target)?
     } else {
         Some(Target::create(target)?)
     };
+    if options.delete && planner.is_single_file() {
+        let why = "nothing is deleted where a single file is restored";
+        return Err(Error::Usage(why.into()));
+    }
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
-        if planner.is_single_file() {
-            let why = "nothing is deleted where a single file is restored";
-            return Err(Error::Usage(why.into()));
-        }
         // First, so that folders get their times when nothing changes in them any more.
-        let from = &options.path;
         summary.deleted =
-            delete::delete_others(&tree, from, target, &mut reader, progress, events)?;
+            delete::delete_others(&tree, options, target, &mut reader, progress, events)?;
     }
     let mut last = None;
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let Some(target) = &target else { continue };
+        if options.dry_run {
+            summary.skipped += dry::kept(&window, target, options);
+            continue;
+        }
         let writer = Writer {
             target,
-            session: &session,
+            session,
             options,
             applier: Applier {
                 owners: options.owners,
@@ -160,6 +179,5 @@ pub fn run(
         summary.skipped += writer.skipped.load(Relaxed);
         summary.errors += writer.failed.load(Relaxed);
     }
-    session.finish()?;
     Ok(summary)
 }

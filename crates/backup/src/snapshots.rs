@@ -14,12 +14,14 @@ pub struct Named {
     pub snapshot: Snapshot,
 }
 
-/// All snapshots, oldest first, without their tables. One that cannot be read is given to `damaged` and left out.
+/// All snapshots, oldest first, without their tables. One that cannot be read is given to `damaged` and left out; one that is forgotten meanwhile
+/// is left out.
 pub fn list(repository: &Repository, damaged: &mut dyn FnMut(RootId, Error)) -> Result<Vec<Named>> {
     let mut all = Vec::new();
     for id in repository.roots()? {
-        match load(repository, id) {
-            Ok(mut named) => {
+        match load_if_there(repository, id) {
+            Ok(None) => {}
+            Ok(Some(mut named)) => {
                 named.snapshot.table = Table::Inline(Vec::new());
                 all.push(named);
             }
@@ -36,6 +38,19 @@ pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
         id,
         snapshot: Snapshot::decode(&repository.root(&id)?)?,
     })
+}
+
+/// The same; `None` where it was forgotten since it was listed.
+pub fn load_if_there(repository: &Repository, id: RootId) -> Result<Option<Named>> {
+    match load(repository, id) {
+        Ok(named) => Ok(Some(named)),
+        Err(Error::Store(onefold_store::Error::Io(error)))
+            if error.kind == onefold_io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Which snapshots are meant: all conditions that are given must hold.
@@ -65,16 +80,13 @@ impl Filter {
     }
 }
 
-/// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only one has it.
+/// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only one has it. Who reads what it
+/// refers to has a session before it asks.
 pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
-    let missing = |what: String| Err(Error::NotFound(what));
     if name == "latest" {
-        let all = list(repository, &mut |_, _| {})?;
-        return match all.iter().rfind(|named| filter.matches(&named.snapshot)) {
-            Some(named) => load(repository, named.id),
-            None => missing("no snapshot matches".into()),
-        };
+        return latest(repository, filter);
     }
+    let missing = |what: String| Err(Error::NotFound(what));
     let ids: Vec<RootId> = repository
         .roots()?
         .into_iter()
@@ -87,6 +99,19 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
             "{name} is the beginning of {} snapshots",
             ids.len()
         )),
+    }
+}
+
+fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
+    loop {
+        let all = list(repository, &mut |_, _| {})?;
+        let Some(named) = all.iter().rfind(|named| filter.matches(&named.snapshot)) else {
+            return Err(Error::NotFound("no snapshot matches".into()));
+        };
+        // Where it was forgotten since, another is the latest.
+        if let Some(named) = load_if_there(repository, named.id)? {
+            return Ok(named);
+        }
     }
 }
 

@@ -25,7 +25,9 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     let session = repository.session(SessionKind::Read)?;
     let mut reader = session.reader()?;
     for named in select::list(repository, out)? {
-        let named = onefold_backup::snapshots::load(repository, named.id)?;
+        let Some(named) = onefold_backup::snapshots::load_if_there(repository, named.id)? else {
+            continue;
+        };
         let mut hurts = Vec::new();
         let mut is_lost = |chunk: &_| report.hurt.hurts(chunk);
         roots::hurt(&named.snapshot, &mut reader, &mut is_lost, &mut |hurt| {

@@ -1,7 +1,8 @@
-//! Unfinished containers and roots of processes that died: temporary files that nobody will ever rename.
+//! Unfinished objects of processes that died: temporary files that nobody will ever rename.
 //!
 //! Listed before the living sessions are: a file that was there then, while no session lives now, belongs to nobody. So whoever writes a
-//! container or a root does it in a session.
+//! container, a root or a key does it in a session; the rest (configuration, condemned list) is written under the sweep's lock, which
+//! whoever clears holds.
 
 use std::sync::Arc;
 
@@ -9,19 +10,23 @@ use onefold_io::{Dir, ErrorKind};
 
 use crate::Result;
 use crate::objects::TEMPORARY_PREFIX;
+use crate::slots::SLOT_FOLDER;
 
-/// Folders of a folder for each first byte.
+/// A folder of folders, one for each first byte.
 const CONTAINER_FOLDER: &str = "containers";
 const ROOT_FOLDER: &str = "snapshots";
 
 /// An unfinished file: its folder and its name.
 pub(crate) type Unfinished = (Arc<dyn Dir>, String);
 
-/// Every unfinished container and root.
-pub(crate) fn list(root: &dyn Dir) -> Result<Vec<Unfinished>> {
+/// Every unfinished object.
+pub(crate) fn list(root: &Arc<dyn Dir>) -> Result<Vec<Unfinished>> {
     let mut found = Vec::new();
-    if let Some(dir) = existing(root.open_subdir(ROOT_FOLDER))? {
-        list_folder(&dir, &mut found)?;
+    list_folder(root, &mut found)?;
+    for folder in [ROOT_FOLDER, SLOT_FOLDER] {
+        if let Some(dir) = existing(root.open_subdir(folder))? {
+            list_folder(&dir, &mut found)?;
+        }
     }
     let Some(dir) = existing(root.open_subdir(CONTAINER_FOLDER))? else {
         return Ok(found);

@@ -44,6 +44,7 @@ impl Repository {
         observer: &mut dyn SweepObserver,
     ) -> Result<RepairReport> {
         let lock = self.lock_sweep()?;
+        self.clear_after_the_dead()?;
         let mut report = RepairReport::default();
         self.restore_small_objects(&mut report)?;
         let damaged = self.damaged_containers(observer)?;

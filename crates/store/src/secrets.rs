@@ -3,6 +3,7 @@
 use crate::entropy::Entropy;
 use crate::keys::Secret;
 use crate::repository::{Repository, slot_object};
+use crate::session::SessionKind;
 use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
@@ -65,9 +66,11 @@ impl Repository {
             entropy,
         )?;
         let object = slot_object(entropy);
-        self.shared
-            .objects
-            .put_if_absent(&object, &[&slot.encode()])?;
+        // In a session, so that no sweep takes the unfinished slot for one of the dead.
+        let session = self.session(SessionKind::Read)?;
+        let objects = &*self.shared.objects;
+        objects.put_if_absent(&object, &[&slot.encode()])?;
+        session.finish()?;
         Ok(object[SLOT_FOLDER.len() + 1..].to_string())
     }
 

@@ -104,7 +104,9 @@ impl Repository {
         observer: &mut dyn SweepObserver,
     ) -> Result<SweepReport> {
         let _lock = self.lock_sweep()?;
-        self.clear_after_the_dead(options)?;
+        if !options.dry_run {
+            self.clear_after_the_dead()?;
+        }
         let session = self.session(SessionKind::Backup)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
         let verdict = sweep.judge(options, observer)?;
@@ -121,10 +123,10 @@ impl Repository {
     }
 
     /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go when nobody lives.
-    fn clear_after_the_dead(&self, options: &SweepOptions) -> Result<()> {
-        let root = &*self.shared.root;
-        let unfinished = leftovers::list(root)?;
-        if pin::living(root)?.is_empty() && !options.dry_run {
+    /// For the holder of the sweep's lock.
+    pub(crate) fn clear_after_the_dead(&self) -> Result<()> {
+        let unfinished = leftovers::list(&self.shared.root)?;
+        if pin::living(&*self.shared.root)?.is_empty() {
             leftovers::remove(&unfinished)?;
         }
         Ok(())

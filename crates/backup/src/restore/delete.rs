@@ -4,28 +4,36 @@
 //! never removed.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use onefold_store::ChunkReader;
 use rustix::io::Errno;
 
-use super::target::{Target, names, remove_all};
+use super::Options;
+use super::target::{Target, count_all, names, remove_all};
 use crate::tree::Tree;
 use crate::{Error, Events, Progress, Result, path};
 
-/// Removes from the target what the folder `from` of the snapshot and those below it do not have. Returns how much was removed; failures are told.
+/// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
+/// was removed; failures are told.
 pub fn delete_others(
     tree: &Tree,
-    from: &[u8],
+    options: &Options,
     target: &Target,
     reader: &mut ChunkReader,
     progress: &Progress,
     events: &dyn Events,
 ) -> Result<u64> {
+    let from = &options.path[..];
+    let remove = if options.dry_run {
+        count_all
+    } else {
+        remove_all
+    };
     let mut removed = 0;
     let mut clear = |folder: &[u8], known: &[Vec<u8>]| {
         let place = &folder[from.len()..];
-        match clear_folder(target, place, known) {
+        match clear_folder(target, place, known, remove) {
             Ok(n) => removed += n,
             // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
@@ -61,13 +69,21 @@ pub fn delete_others(
     Ok(removed)
 }
 
+/// Removes what stands under a name in a folder, or counts it.
+type Remove = fn(BorrowedFd<'_>, &[u8]) -> Result<u64, Errno>;
+
 /// `known` is sorted, as a snapshot's names are.
-fn clear_folder(target: &Target, folder: &[u8], known: &[Vec<u8>]) -> Result<u64, Errno> {
+fn clear_folder(
+    target: &Target,
+    folder: &[u8],
+    known: &[Vec<u8>],
+    remove: Remove,
+) -> Result<u64, Errno> {
     let dir = target.open_folder(folder)?;
     let mut removed = 0;
     for name in names(&dir)? {
         if known.binary_search(&name).is_err() {
-            removed += remove_all(dir.as_fd(), &name)?;
+            removed += remove(dir.as_fd(), &name)?;
         }
     }
     Ok(removed)

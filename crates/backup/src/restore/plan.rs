@@ -9,7 +9,7 @@ use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Content, Entry, Kind, Progress, Result};
+use crate::{Entry, Kind, Progress, Result};
 
 /// Files with several names whose first path is remembered; further ones are restored as copies.
 const LINKS_MAX: usize = 256 << 10;
@@ -254,10 +254,7 @@ impl<'a> Planner<'a> {
             window.link(Link {
                 folder,
                 first,
-                entry: Entry {
-                    content: Content::default(),
-                    ..entry
-                },
+                entry,
             });
             return Ok(());
         }

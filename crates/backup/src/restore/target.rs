@@ -39,6 +39,16 @@ impl Target {
         make().map_err(|e: std::io::Error| Error::io("create the target", target, e))
     }
 
+    /// The folder if it is there: for looking only.
+    pub fn existing(target: &[u8]) -> Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat(CWD, target, flags, Mode::empty()) {
+            Ok(root) => Ok(Some(Self { root })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(Error::io("open the target", target, e)),
+        }
+    }
+
     /// A folder in the target: `path` is empty or begins with `/`, as [`path::clean`](crate::path::clean) has it.
     pub fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let mut rest = path.strip_prefix(b"/").unwrap_or(path);
@@ -114,6 +124,20 @@ pub fn clear(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
         other => other,
     }
 }
+
+/// How many things [`remove_all`] would remove.
+pub fn count_all(dir: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
+    if Stat::at(dir, name, false)?.kind != Kind::Dir {
+        return Ok(1);
+    }
+    let folder = rustix::fs::openat(dir, name, FOLDER, Mode::empty())?;
+    let mut counted = 1;
+    for below in names(&folder)? {
+        counted += count_all(folder.as_fd(), &below)?;
+    }
+    Ok(counted)
+}
+
 /// Removes `name` in `dir` with everything below; never follows a link. Returns how many things were removed.
 pub fn remove_all(dir: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {

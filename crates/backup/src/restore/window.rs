@@ -8,7 +8,7 @@ use onefold_store::{ChunkRef, ContainerId};
 use parking_lot::Mutex;
 
 use super::apply::Meta;
-use crate::Entry;
+use crate::{Entry, Item};
 
 /// A window is closed when its plan takes this many bytes of RAM: about 500,000 small files.
 const WINDOW_BYTES_MAX: usize = 72 << 20;
@@ -149,7 +149,8 @@ impl Window {
 
     /// Adds another name of a file that came before.
     pub fn link(&mut self, link: Link) {
-        self.bytes += size_of::<Link>() + link.entry.name.len() + link.first.len() + 32;
+        let items = link.entry.content.items.len() * size_of::<Item>();
+        self.bytes += size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 32;
         self.links.push(link);
     }
 

@@ -1,5 +1,7 @@
 //! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get their metadata.
 
+mod link;
+
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,17 +11,17 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
-use super::window::{File, Link, Special, State, Use, Window};
+use super::window::{File, Special, State, Use, Window};
 use super::{Options, Overwrite};
 use crate::meta::Stat;
-use crate::path::{join, split};
+use crate::path::join;
 use crate::{Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
@@ -324,15 +326,7 @@ impl Run<'_> {
             other => return other.map(Some),
         }
         let there = Stat::at(dir, name, false)?;
-        let keep = match self.all.options.overwrite {
-            Overwrite::Always => false,
-            Overwrite::Never => true,
-            Overwrite::IfNewer => there.mtime >= meta.mtime,
-            Overwrite::IfChanged => {
-                there.kind == Kind::File && (there.size, there.mtime) == (size, meta.mtime)
-            }
-        };
-        if keep {
+        if self.all.options.overwrite.keeps(&there, size, meta.mtime) {
             self.all.skipped.fetch_add(1, Relaxed);
             return Ok(None);
         }
@@ -355,34 +349,6 @@ impl Run<'_> {
         match made {
             Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
             Err(e) => self.failed(&path, &Error::io("create", &path, e)),
-        }
-    }
-
-    fn link(&self, link: &Link) {
-        let Link {
-            folder,
-            first,
-            entry,
-        } = link;
-        let (first_folder, first_name) = split(first);
-        let made = self.folder(*folder).and_then(|dir| {
-            let first_dir = self.all.target.open_folder(first_folder)?;
-            let make = || {
-                rustix::fs::linkat(
-                    &first_dir,
-                    first_name,
-                    &*dir,
-                    &entry.name[..],
-                    AtFlags::empty(),
-                )
-            };
-            self.make(&dir, &entry.name, entry.size, &Meta::of(entry), make)
-        });
-        Progress::add(&self.all.progress.files_done, 1);
-        Progress::add(&self.all.progress.bytes_done, entry.size);
-        if let Err(e) = made {
-            let path = join(&self.window.folders[*folder as usize].path, &entry.name);
-            self.failed(&path, &Error::io("link", &path, e));
         }
     }
 

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use onefold_backup::backup::Outcome;
 use onefold_backup::exclude::Patterns;
 use onefold_backup::restore::{Options, Overwrite};
+use onefold_backup::roots::SnapshotRoots;
+use onefold_backup::snapshots::Filter;
 use onefold_backup::{Error, Progress, Silent, path, restore, snapshots};
-use onefold_store::Repository;
+use onefold_store::{PinInfo, Repository, SessionKind, SweepObserver, SweepOptions};
 
 use crate::scene::{self, back_up, bytes, restore_with};
 
@@ -245,8 +247,9 @@ fn delete_with_a_part_or_a_single_file_is_refused() {
             ..Options::default()
         },
     ] {
+        let session = scene.repository.session(SessionKind::Read);
         let result = restore::run(
-            &scene.repository,
+            &session.expect("session"),
             &named.snapshot,
             &bytes(&scene.target),
             &options,
@@ -256,4 +259,106 @@ fn delete_with_a_part_or_a_single_file_is_refused() {
         assert!(matches!(result, Err(Error::Usage(_))));
         assert!(scene.target.join("precious").exists());
     }
+}
+
+/// `a` and `b` are one file in the source; `a` is the user's own in the target.
+#[test]
+fn another_name_of_a_file_that_stayed_gets_its_own_content() {
+    for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
+        let scene = scene();
+        fs::write(scene.source.join("a"), "snapshot's a").expect("write");
+        fs::hard_link(scene.source.join("a"), scene.source.join("b")).expect("link");
+        fs::hard_link(scene.source.join("a"), scene.source.join("sub/c")).expect("link");
+        let outcome = back_up(&scene.repository, &scene.source, 2);
+        fs::write(scene.target.join("a"), "the user's, which stays").expect("write");
+        let options = Options {
+            overwrite,
+            ..options(&scene)
+        };
+        let summary = restore_with(&scene.repository, &outcome, &scene.target, &options);
+        assert_eq!(summary.skipped, 1);
+        assert_eq!(read(&scene.target.join("a")), "the user's, which stays");
+        for name in ["b", "sub/c"] {
+            assert_eq!(read(&scene.target.join(name)), "snapshot's a", "{name}");
+            let time = |root: &Path| root.join(name).metadata().expect("stat").mtime_nsec();
+            assert_eq!(time(&scene.source), time(&scene.target));
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_tells_what_the_real_one_would_do() {
+    for overwrite in [
+        Overwrite::Never,
+        Overwrite::IfNewer,
+        Overwrite::IfChanged,
+        Overwrite::Always,
+    ] {
+        let scene = scene();
+        symlink("keep", scene.source.join("link")).expect("symlink");
+        let outcome = back_up(&scene.repository, &scene.source, 2);
+        fs::create_dir_all(scene.target.join("sub/extra/deep")).expect("dirs");
+        fs::write(scene.target.join("keep"), "newer").expect("write");
+        fs::write(scene.target.join("link"), "newer").expect("write");
+        fs::copy(scene.source.join("sub/more"), scene.target.join("sub/more")).expect("copy");
+        let before = scene::look(&scene.target);
+        let run = |dry_run| {
+            let options = Options {
+                overwrite,
+                dry_run,
+                delete: true,
+                ..options(&scene)
+            };
+            restore_with(&scene.repository, &outcome, &scene.target, &options)
+        };
+        let dry = run(true);
+        assert_eq!(before, scene::look(&scene.target), "{overwrite:?}");
+        assert_eq!(dry, run(false), "{overwrite:?}");
+        assert_eq!((dry.files, dry.deleted), (3, 2));
+    }
+}
+
+struct Hasty;
+
+impl SweepObserver for Hasty {
+    fn progress(&mut self, _: onefold_store::Progress) {}
+
+    fn wait_for(&mut self, _: &[PinInfo]) -> bool {
+        false
+    }
+}
+
+/// Forgotten and swept between being chosen and being restored: what a session has seen stays until it ends.
+#[test]
+fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
+    let scene = scene();
+    let sweep = || {
+        let options = SweepOptions::default();
+        scene
+            .repository
+            .sweep(&SnapshotRoots, &options, &mut Hasty)
+            .expect("sweep")
+    };
+    let id = scene.outcome.id.expect("id");
+    let session = scene
+        .repository
+        .session(SessionKind::Read)
+        .expect("session");
+    let named = snapshots::resolve(&scene.repository, "latest", &Filter::default()).expect("one");
+    scene.repository.remove_root(&id).expect("forget");
+    assert!(sweep().pending_containers > 0);
+    let summary = restore::run(
+        &session,
+        &named.snapshot,
+        &bytes(&scene.target),
+        &options(&scene),
+        &Progress::default(),
+        &Silent,
+    )
+    .expect("restore");
+    assert_eq!((summary.files, summary.errors), (3, 0));
+    assert_eq!(scene::look(&scene.source), scene::look(&scene.target));
+    session.finish().expect("finish");
+    assert!(sweep().deleted_containers > 0);
+    assert!(snapshots::resolve(&scene.repository, "latest", &Filter::default()).is_err());
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use onefold_backup::backup::{self, Input, Outcome, Parent};
 use onefold_backup::{Error, Events, Progress, Time, Xattrs, meta, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
-use onefold_store::{InitOptions, KdfCost, OpenOptions, Repository, Secret};
+use onefold_store::{InitOptions, KdfCost, OpenOptions, Repository, Secret, SessionKind};
 use parking_lot::Mutex;
 
 /// A new repository in RAM.
@@ -103,10 +103,11 @@ pub fn restore_with(
     target: &Path,
     options: &restore::Options,
 ) -> restore::Summary {
+    let session = repository.session(SessionKind::Read).expect("session");
     let named = snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load");
     let log = Log::default();
     let summary = restore::run(
-        repository,
+        &session,
         &named.snapshot,
         &bytes(target),
         options,
@@ -114,6 +115,7 @@ pub fn restore_with(
         &log,
     )
     .expect("restore");
+    session.finish().expect("finish");
     assert_eq!(*log.errors.lock(), []);
     summary
 }

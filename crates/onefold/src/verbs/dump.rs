@@ -39,8 +39,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let spec = Spec::parse(&args.snapshot)?;
     let path = [spec.path.clone(), paths::inside(&args.path)].concat();
     let repository = repository::open(global, "a dump")?;
-    let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
+    // What the snapshot refers to stays from here on.
     let session = repository.session(SessionKind::Read)?;
+    let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     let entry = find(&tree, &path, &mut reader)?;

@@ -74,12 +74,14 @@ fn wanted(args: &Args) -> Result<Find> {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let wanted = wanted(args)?;
     let repository = repository::open(global, "a search")?;
-    let found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     let session = repository.session(SessionKind::Read)?;
+    let found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     let mut reader = session.reader()?;
     let mut results = Vec::new();
     for named in &found {
-        let named = onefold_backup::snapshots::load(&repository, named.id)?;
+        let Some(named) = onefold_backup::snapshots::load_if_there(&repository, named.id)? else {
+            continue;
+        };
         let hits = search(&named, &wanted, args, &mut reader, out)?;
         if out.json && !hits.is_empty() {
             results.push(

@@ -45,8 +45,9 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let spec = Spec::parse(&args.snapshot)?;
     let repository = repository::open(global, "a listing")?;
-    let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
+    // What the snapshot refers to stays from here on.
     let session = repository.session(SessionKind::Read)?;
+    let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     if out.json {

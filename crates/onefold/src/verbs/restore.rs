@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::ValueEnum;
 use onefold_backup::exclude::{Patterns, PatternsBuilder};
 use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_store::SessionKind;
 use serde_json::json;
 
 use crate::cli::Global;
@@ -101,6 +102,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let options = options(args, &spec)?;
     let repository = repository::open(global, "a restore")?;
+    // What the snapshot refers to stays from here on.
+    let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let target =
         std::path::absolute(&args.target).map_err(|e| Error::io("find the current folder", e))?;
@@ -115,7 +118,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let done = meter.run(|| {
         let target = target.as_os_str().as_bytes();
         restore::run(
-            &repository,
+            &session,
             &named.snapshot,
             target,
             &options,
@@ -124,6 +127,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         )
     });
     let summary = done?;
+    session.finish()?;
     print(args, &summary, meter.elapsed(), out)?;
     Ok(if summary.errors > 0 {
         Exit::Incomplete
@@ -188,13 +192,19 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
     ))?;
     if summary.skipped > 0 {
         out.say(format_args!(
-            "left {} as they were",
+            "{} {} as they were",
+            if args.dry_run { "would leave" } else { "left" },
             many(summary.skipped, "file")
         ))?;
     }
     if summary.deleted > 0 {
         out.say(format_args!(
-            "removed {} from the target",
+            "{} {} from the target",
+            if args.dry_run {
+                "would remove"
+            } else {
+                "removed"
+            },
             many(summary.deleted, "entry")
         ))?;
     }

@@ -46,12 +46,14 @@ pub enum Mode {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "statistics")?;
-    let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     let session = repository.session(SessionKind::Read)?;
+    let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     let mut reader = session.reader()?;
     let mut adder = Adder::default();
     for named in &chosen {
-        let named = snapshots::load(&repository, named.id)?;
+        let Some(named) = snapshots::load_if_there(&repository, named.id)? else {
+            continue;
+        };
         adder.add(&Tree::open(&named.snapshot, &mut reader)?, &mut reader)?;
     }
     session.finish()?;

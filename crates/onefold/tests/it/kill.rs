@@ -69,17 +69,24 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
     );
 }
 
-/// A death between writing a snapshot and naming it, without waiting for a kill that hits it.
+/// A death between writing an object and naming it, without waiting for a kill that hits it.
 #[test]
-fn an_unfinished_snapshot_is_gone_after_a_prune() {
-    let rig = Rig::open();
+fn unfinished_objects_are_gone_after_a_prune_or_a_repair() {
+    let rig = Rig::new();
     rig.write("s/f", b"x");
     let kept = rig.backup("s");
-    rig.write("repo/snapshots/tmp-4295e9072cbb845b", b"half a snap");
-    rig.run(["prune", "--dry-run"]).ends(0);
-    assert!(rig.path("repo/snapshots/tmp-4295e9072cbb845b").exists());
-    rig.run(["prune"]).ends(0);
-    assert!(!rig.path("repo/snapshots/tmp-4295e9072cbb845b").exists());
+    let unfinished = ["snapshots/", "keys/", "containers/00/", ""]
+        .map(|folder| format!("repo/{folder}tmp-4295e9072cbb845b"));
+    let are_there = || unfinished.iter().filter(|name| rig.path(name).exists());
+    for verb in ["prune", "repair"] {
+        unfinished
+            .iter()
+            .for_each(|name| rig.write(name, b"half an object"));
+        rig.run(["prune", "--dry-run"]).ends(0);
+        assert_eq!(are_there().count(), 4);
+        rig.run([verb]).ends(0);
+        assert_eq!(are_there().count(), 0, "{verb}");
+    }
     assert_eq!(rig.snapshots(), [kept]);
 }
 

@@ -113,6 +113,47 @@ fn a_signal_ends_a_backup_whose_stream_is_silent() {
     rig.run(["check", "--read-data"]).ends(0);
 }
 
+/// Wherever the signal falls: prune, check, repair and forget end with 130 (or had ended), and what is kept is whole.
+#[test]
+fn a_signal_ends_what_works_on_the_repository_at_once() {
+    let mut random = Random::seeded("interrupted");
+    let rig = Rig::open();
+    for _ in 0..3 {
+        crate::rig::change(&rig.path("s"), &mut random);
+        rig.backup("s");
+    }
+    let verbs: [&[&str]; 4] = [
+        &["prune", "--compact-below", "95%"],
+        &["check", "--read-data"],
+        &["repair"],
+        &["forget", "--keep-last", "2", "--prune"],
+    ];
+    let mut interrupted = 0;
+    for round in 0..2 * crate::rig::scale() {
+        let args = verbs[round as usize % verbs.len()];
+        crate::rig::change(&rig.path("s"), &mut random);
+        rig.backup("s");
+        let expected = crate::rig::files(&rig.path("s"));
+        let mut child = rig
+            .command(args)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("starts");
+        // It listens from its first moments on.
+        std::thread::sleep(Duration::from_micros(4_000 + random.below(30_000)));
+        let which = [Signal::INT, Signal::TERM, Signal::HUP][round as usize % 3];
+        signal(&child, which);
+        let since = Instant::now();
+        let code = child.wait().expect("ends").code();
+        assert!(since.elapsed() < Duration::from_secs(20), "{args:?}");
+        assert!(matches!(code, Some(0 | 130)), "{args:?}: {code:?}");
+        interrupted += u64::from(code == Some(130));
+        rig.run(["check", "--read-data"]).ends(0);
+        assert_eq!(rig.restored("latest", "s"), expected, "{args:?}");
+    }
+    println!("{interrupted} were interrupted");
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let rig = Rig::open();

@@ -1,0 +1,32 @@
+//! A dry run of a window: nothing is touched, but what is there is looked at as the real run would.
+
+use super::Options;
+use super::target::Target;
+use super::window::Window;
+use crate::Time;
+use crate::meta::Stat;
+
+/// How much of the window would stay as it is in the target.
+pub fn kept(window: &Window, target: &Target, options: &Options) -> u64 {
+    let stays = |folder: u32, name: &[u8], size: u64, mtime: Time| {
+        // What cannot be looked at is not there, or will fail when it is real.
+        let path = &window.folders[folder as usize].path;
+        let there = target
+            .open_folder(path)
+            .and_then(|dir| Stat::at(&dir, name, false));
+        there.is_ok_and(|there| options.overwrite.keeps(&there, size, mtime))
+    };
+    let files = window
+        .files
+        .iter()
+        .filter(|file| stays(file.folder, &file.name, file.size, file.meta.mtime));
+    let specials = window.specials.iter().filter(|special| {
+        let entry = &special.entry;
+        stays(special.folder, &entry.name, 0, entry.mtime)
+    });
+    let links = window.links.iter().filter(|link| {
+        let entry = &link.entry;
+        stays(link.folder, &entry.name, entry.size, entry.mtime)
+    });
+    (files.count() + specials.count() + links.count()) as u64
+}

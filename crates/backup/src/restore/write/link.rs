@@ -1,0 +1,98 @@
+//! Further names of files that were restored before.
+//!
+//! What always holds: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to what happened to stand
+//! under the first name.
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::window::Link;
+use super::Run;
+use crate::meta::Stat;
+use crate::path::{join, split};
+use crate::restore::apply::Meta;
+use crate::tree::{Visit, visit_items};
+use crate::{Entry, Error, Kind, Progress, Result};
+
+impl Run<'_> {
+    /// Makes the link, or a copy where the first name is not what was restored: it may be the user's, which stayed, or have failed.
+    pub(super) fn link(&self, link: &Link) {
+        let path = join(
+            &self.window.folders[link.folder as usize].path,
+            &link.entry.name,
+        );
+        let failed = |e: Errno| Error::io("link", &path, e);
+        let made = self.try_link(link).map_err(failed).and_then(|linked| {
+            if linked {
+                return Ok(());
+            }
+            self.copy(link, &path)
+        });
+        let entry = &link.entry;
+        Progress::add(&self.all.progress.files_done, 1);
+        Progress::add(&self.all.progress.bytes_done, entry.size);
+        if let Err(e) = made {
+            self.failed(&path, &e);
+        }
+    }
+
+    /// False where the first name is none to link to.
+    fn try_link(&self, link: &Link) -> Result<bool, Errno> {
+        let entry = &link.entry;
+        let (first_folder, first_name) = split(&link.first);
+        let Ok(first_dir) = self.all.target.open_folder(first_folder) else {
+            return Ok(false);
+        };
+        let looks = |there: Stat| (there.kind, there.size, there.mtime);
+        let wanted = (Kind::File, entry.size, entry.mtime);
+        if Stat::at(&first_dir, first_name, false).map(looks) != Ok(wanted) {
+            return Ok(false);
+        }
+        let dir = self.folder(link.folder)?;
+        let (name, none) = (&entry.name[..], AtFlags::empty());
+        let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
+        self.make(&dir, name, entry.size, &Meta::of(entry), make)?;
+        Ok(true)
+    }
+
+    fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
+        let (entry, meta) = (&link.entry, Meta::of(&link.entry));
+        let failed = |e: Errno| Error::io("create", path, e);
+        let dir = self.folder(link.folder).map_err(failed)?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let make = || rustix::fs::openat(&*dir, &entry.name[..], flags, mode);
+        let made = self.make(&dir, &entry.name, entry.size, &meta, make);
+        let Some(fd) = made.map_err(failed)? else {
+            return Ok(());
+        };
+        self.fill(&fd, entry, path)?;
+        let missed = self.all.applier.to_open(fd.as_fd(), &meta);
+        self.tell_missed(missed, || path.to_vec());
+        Ok(())
+    }
+
+    fn fill(&self, fd: &OwnedFd, entry: &Entry, path: &[u8]) -> Result<()> {
+        let failed = |e: std::io::Error| Error::io("write", path, e);
+        let file = std::fs::File::from(fd.try_clone().map_err(failed)?);
+        file.set_len(entry.size).map_err(failed)?;
+        let mut reader = self.all.session.reader()?;
+        visit_items(&entry.content, &mut reader, &mut |visit, reader| {
+            self.all.progress.check()?;
+            if let Visit::Data(chunk, offset) = visit {
+                let bytes = reader.read(&chunk)?;
+                let written = std::os::unix::fs::FileExt::write_all_at(&file, &bytes, offset);
+                written.map_err(failed)?;
+                self.all
+                    .progress
+                    .bytes_moved
+                    .fetch_add(bytes.len() as u64, Relaxed);
+            }
+            Ok(true)
+        })
+    }
+}
