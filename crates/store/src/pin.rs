@@ -90,8 +90,11 @@ impl Pin {
                 name,
                 guard: Some(guard),
             };
-            disk.write_at(&info.encode(), 0)?;
-            return Ok(pin);
+            match disk.write_at(&info.encode(), 0) {
+                // The lock is the pin; what it says of itself is for people. A full disk can still be read, checked and swept.
+                Err(error) if error.kind != ErrorKind::NoSpace => return Err(error.into()),
+                _ => return Ok(pin),
+            }
         }
     }
 

@@ -350,14 +350,19 @@ impl Repository {
 
     /// Throws the index away and tells a new one of every container that can be read.
     pub fn rebuild_index(&self) -> Result<()> {
+        self.forget_index()?;
+        let listed = self.shared.containers()?;
+        self.catch_up(&[], &listed)
+    }
+
+    /// Throws the index away; the next session for a backup tells a new one of all containers.
+    pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
         let mut index = shared.index.lock();
         *index = Box::new(RamIndex::new());
         clear_folder(&*shared.index_dir)?;
         *index = open_index(&shared.config, &shared.index_dir, &shared.options)?;
-        drop(index);
-        let listed = shared.containers()?;
-        self.catch_up(&[], &listed)
+        Ok(())
     }
 }
 

@@ -93,11 +93,34 @@ struct Verdict {
 }
 
 impl Repository {
-    /// Reclaims what no root refers to. See the module.
+    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew behind what was
+    /// reclaimed.
     ///
     /// # Errors
     /// [`Error::Locked`] while another sweep runs; damage of a root: what it kept alive cannot be known then.
     pub fn sweep(
+        &self,
+        roots: &dyn Roots,
+        options: &SweepOptions,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<SweepReport> {
+        match self.sweep_once(roots, options, observer) {
+            Err(error) if error.is_no_space() && !options.dry_run => {
+                tracing::warn!(
+                    "no space left to sweep: the index makes room, and only whole containers go"
+                );
+                self.forget_index()?;
+                let whole_only = SweepOptions {
+                    compact_below: 0.0,
+                    ..options.clone()
+                };
+                self.sweep_once(roots, &whole_only, observer)
+            }
+            other => other,
+        }
+    }
+
+    fn sweep_once(
         &self,
         roots: &dyn Roots,
         options: &SweepOptions,

@@ -139,7 +139,7 @@ fn work_until_it_fails(device: &SimDir) -> (Roots, Option<Error>) {
 /// The same faults at the nth operation that they can hit, for every nth; afterwards the device is well again.
 fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) -> bool) {
     let (mut hits, mut misses) = (0, 0);
-    for n in (0..).step_by(3) {
+    for n in 0.. {
         let device = SimDir::new(n);
         init(
             &(Arc::new(device.clone()) as Arc<dyn Dir>),
@@ -157,10 +157,10 @@ fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) 
         match failed {
             Some(error) => {
                 assert!(is_expected(&error), "operation {n}: {error:?}");
-                hits += 1;
+                (hits, misses) = (hits + 1, 0);
             }
-            // Past the end of the work nothing can fail any more.
-            None if misses > 10 => break,
+            // Some a sweep survives; past the end of the work nothing can fail any more.
+            None if misses > 60 => break,
             None => misses += 1,
         }
         assert!(n < 3000, "the work never ends");
@@ -176,6 +176,17 @@ fn a_full_device_fails_cleanly_at_every_write_and_loses_nothing() {
             ..Faults::default()
         },
         Error::is_no_space,
+    );
+}
+
+#[test]
+fn a_failed_read_is_told_and_loses_nothing() {
+    fail_everywhere(
+        |when| Faults {
+            read_error: when,
+            ..Faults::default()
+        },
+        |error| !error.is_damage(),
     );
 }
 
