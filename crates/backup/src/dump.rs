@@ -29,7 +29,7 @@ pub fn file(entry: &Entry, reader: &mut ChunkReader, out: &mut dyn Write) -> Res
 }
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive: POSIX ustar with pax records for what that cannot say.
-/// Names are relative to `folder`. Sockets are left out, as tar knows none.
+/// Names are relative to `folder`. Sockets are left out, as tar knows none, and what could not be read.
 pub fn tar(
     tree: &Tree,
     folder: &[u8],
@@ -43,7 +43,7 @@ pub fn tar(
         if !path::within(&at, folder) {
             break;
         }
-        if entry.kind == Kind::Socket {
+        if entry.kind == Kind::Socket || entry.is_unreadable() {
             continue;
         }
         let full = path::join(&at[folder.len()..], &entry.name);

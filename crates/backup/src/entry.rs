@@ -79,9 +79,9 @@ pub struct Flags(pub u8);
 impl Flags {
     /// The file changed while it was read, twice: its content may mix versions.
     pub const CHANGED_WHILE_READ: Flags = Flags(1);
-    /// The content could not be read (all or in part); what is missing reads as zeros.
+    /// It was there and could not be read: the entry says what was known of it, and has no content. Of a folder: its attributes are missing.
     pub const UNREADABLE: Flags = Flags(2);
-    /// A folder whose listing is incomplete.
+    /// A folder that could not be listed: what the snapshot has of its names may be incomplete.
     pub const UNLISTED: Flags = Flags(4);
 
     /// Whether all bits of `other` are set.
@@ -189,6 +189,11 @@ impl Entry {
             flags: Flags::default(),
             content: Content::default(),
         }
+    }
+
+    /// Whether it stands for something that could not be read: a name to leave alone, with nothing to restore.
+    pub fn is_unreadable(&self) -> bool {
+        self.flags.has(Flags::UNREADABLE) && !self.is_dir()
     }
 
     /// Whether it is a folder.

@@ -53,6 +53,24 @@ impl Stat {
         rustix::fs::statat(dir, name, flags).map(Self::from_system)
     }
 
+    /// Of what is there but cannot be looked at.
+    pub fn unknown() -> Self {
+        Self {
+            kind: Kind::File,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            blocks: 0,
+            mtime: Time::default(),
+            ctime: Time::default(),
+            inode: 0,
+            device: 0,
+            links: 1,
+            rdev: 0,
+        }
+    }
+
     /// Of an open file.
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
         rustix::fs::fstat(fd).map(Self::from_system)

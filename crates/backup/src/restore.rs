@@ -140,7 +140,7 @@ pub fn run(
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();
-    let mut planner = Planner::new(&tree, options, &mut reader, progress)?;
+    let mut planner = Planner::new(&tree, options, &mut reader, progress, events)?;
     let target = if options.dry_run {
         Target::existing(target)?
     } else {
@@ -152,8 +152,15 @@ pub fn run(
     }
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
         // First, so that folders get their times when nothing changes in them any more.
-        summary.deleted =
-            delete::delete_others(&tree, options, target, &mut reader, progress, events)?;
+        summary.deleted = delete::delete_others(
+            snapshot,
+            &tree,
+            options,
+            target,
+            &mut reader,
+            progress,
+            events,
+        )?;
     }
     let mut last = None;
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::exclude::Excludes;
 use crate::meta::Stat;
-use crate::{Error, Result, path};
+use crate::{Error, Flags, Result, path};
 use schedule::Schedule;
 
 /// How to walk.
@@ -52,6 +52,8 @@ pub struct Found {
     pub name: Vec<u8>,
     /// What `stat` said.
     pub stat: Stat,
+    /// What could not be looked at: `UNREADABLE` where `stat` failed and its answer is made up, `UNLISTED` of folders.
+    pub flags: Flags,
 }
 
 /// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything.

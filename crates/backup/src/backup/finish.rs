@@ -154,7 +154,7 @@ impl<'a> Finisher<'a> {
                 continue;
             }
             match files.next().ok_or_else(|| self.reader_died())? {
-                Err(e) => self.unreadable(folder, &planned.entry.name, e),
+                Err(e) => self.unreadable(folder, planned, e),
                 Ok(file) => {
                     for part in file.parts {
                         match part {
@@ -215,7 +215,7 @@ impl<'a> Finisher<'a> {
                     // A wait that was given up is no fault of the stream.
                     self.progress.check()?;
                     self.batch.notes.push(Note::Again);
-                    self.unreadable(folder, &planned.entry.name, e);
+                    self.unreadable(folder, planned, e);
                     return Ok(());
                 }
             }
@@ -227,12 +227,18 @@ impl<'a> Finisher<'a> {
         Error::Cancelled
     }
 
-    fn unreadable(&mut self, folder: &[u8], name: &[u8], e: Errno) {
-        let path = path::join(folder, name);
+    /// The entry stays, without content, so that a restore knows of the name.
+    fn unreadable(&mut self, folder: &Arc<[u8]>, mut planned: Planned, e: Errno) {
         // Deleted since it was listed: as if it had never been there.
-        if e != Errno::NOENT {
-            self.failed(&path, &Error::io("read", &path, e));
+        if e == Errno::NOENT {
+            return;
         }
+        let path = path::join(folder, &planned.entry.name);
+        self.failed(&path, &Error::io("read", &path, e));
+        mark_unreadable(&mut planned);
+        self.batch
+            .notes
+            .push(Note::Entry(folder.clone(), planned.into()));
     }
 
     fn chunk(
@@ -343,7 +349,7 @@ impl<'a> Finisher<'a> {
             Note::Entry(folder, mut planned) => {
                 if planned.content == ContentFrom::FirstName && !self.recall(&mut planned) {
                     // The first name could not be read, and that was said then.
-                    return Ok(());
+                    mark_unreadable(&mut planned);
                 }
                 self.done(&folder, *planned)
             }
@@ -380,6 +386,9 @@ impl<'a> Finisher<'a> {
 
     fn done(&mut self, folder: &[u8], planned: Planned) -> Result<()> {
         let Planned { entry, change, .. } = planned;
+        if entry.is_unreadable() {
+            return self.metadata.push(folder, entry);
+        }
         self.count(&entry, change);
         self.events.entry(&path::join(folder, &entry.name), change);
         self.metadata.push(folder, entry)
@@ -407,4 +416,12 @@ impl<'a> Finisher<'a> {
             _ => summary.others += 1,
         }
     }
+}
+
+/// Leaves what `stat` said, and no content.
+fn mark_unreadable(planned: &mut Planned) {
+    let entry = &mut planned.entry;
+    entry.flags = Flags::UNREADABLE;
+    (entry.size, entry.content) = (0, Content::default());
+    (planned.content, planned.link) = (ContentFrom::Entry, None);
 }

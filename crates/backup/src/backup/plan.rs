@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkReader, Session};
+use rustix::io::Errno;
 
 use super::Options;
 use super::budget::Budget;
@@ -17,7 +18,7 @@ use super::source::{
 use crate::meta::{Owners, Stat, link_target, xattrs_at};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
-use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
+use crate::{Change, Content, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
 /// An entry on its way to the store.
 pub struct Planned {
@@ -85,8 +86,12 @@ pub struct Planner<'a> {
     pub links: HashMap<LinkKey, u64>,
 }
 
-/// A path and why it failed.
-type Failed = (Vec<u8>, Error);
+/// A path and why it failed, and its entry if it is still there.
+struct Failed {
+    path: Vec<u8>,
+    error: Error,
+    entry: Option<Entry>,
+}
 
 /// The store takes no more steps: it has failed, and says why itself.
 struct Gone;
@@ -137,10 +142,17 @@ impl Planner<'_> {
             let planned = match self.entry(&dir, &piece.folder, &found, before) {
                 Ok(planned) => planned,
                 Err(failed) => {
-                    if self.steps.send(Step::Failed(failed.0, failed.1)).is_err() {
+                    let Failed { path, error, entry } = *failed;
+                    if self.steps.send(Step::Failed(path, error)).is_err() {
                         return Ok(Err(Gone));
                     }
-                    continue;
+                    let Some(entry) = entry else { continue };
+                    Planned {
+                        entry,
+                        change: Change::Modified,
+                        content: ContentFrom::Entry,
+                        link: None,
+                    }
                 }
             };
             if self
@@ -181,7 +193,7 @@ impl Planner<'_> {
         planned: Planned,
         batch: &mut Batch,
     ) -> Result<(), Gone> {
-        if stat.kind == Kind::File {
+        if stat.kind == Kind::File && !planned.entry.is_unreadable() {
             Progress::add(&self.progress.files_total, 1);
             Progress::add(&self.progress.bytes_total, stat.size);
         }
@@ -266,6 +278,15 @@ impl Planner<'_> {
         before: Option<Entry>,
     ) -> Result<Planned, Box<Failed>> {
         let mut entry = found.stat.entry(found.name.clone(), self.owners);
+        entry.flags = found.flags;
+        if entry.is_unreadable() {
+            return Ok(Planned {
+                entry,
+                change: Change::New,
+                content: ContentFrom::Entry,
+                link: None,
+            });
+        }
         let before = before.filter(|before| before.kind == entry.kind);
         let mut change = if before.is_some() {
             Change::Modified
@@ -338,17 +359,27 @@ impl Planner<'_> {
         folder: &[u8],
         mut entry: Entry,
     ) -> Result<Entry, Box<Failed>> {
-        let failed = |op, e: rustix::io::Errno| {
+        let failed = |op, e: Errno, mut entry: Entry| {
             let path = path::join(folder, &entry.name);
             let error = Error::io(op, &path, e);
-            Box::new((path, error))
+            entry.flags.0 |= Flags::UNREADABLE.0;
+            (entry.size, entry.content) = (0, Content::default());
+            Box::new(Failed {
+                path,
+                error,
+                entry: (e != Errno::NOENT).then_some(entry),
+            })
         };
         if entry.kind == Kind::Symlink {
-            entry.target = link_target(dir, &entry.name).map_err(|e| failed("read the link", e))?;
+            entry.target = match link_target(dir, &entry.name) {
+                Ok(target) => target,
+                Err(e) => return Err(failed("read the link", e, entry)),
+            };
         }
-        let xattrs =
-            xattrs_at(dir.as_fd(), &entry.name).map_err(|e| failed("read the attributes of", e))?;
-        entry.xattrs = Arc::new(xattrs);
+        match xattrs_at(dir.as_fd(), &entry.name) {
+            Ok(xattrs) => entry.xattrs = Arc::new(xattrs),
+            Err(e) => return Err(failed("read the attributes of", e, entry)),
+        }
         Ok(entry)
     }
 

@@ -1,7 +1,7 @@
 //! Removing what is in restored folders of the target and not in the snapshot.
 //!
 //! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
-//! never removed.
+//! never removed; nothing is removed where the backup could not list.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,12 +11,14 @@ use rustix::io::Errno;
 
 use super::Options;
 use super::target::{Target, count_all, names, remove_all};
+use crate::snapshot::Snapshot;
 use crate::tree::Tree;
-use crate::{Error, Events, Progress, Result, path};
+use crate::{Error, Events, Flags, Progress, Result, path};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
 /// was removed; failures are told.
 pub fn delete_others(
+    snapshot: &Snapshot,
     tree: &Tree,
     options: &Options,
     target: &Target,
@@ -31,8 +33,15 @@ pub fn delete_others(
         remove_all
     };
     let mut removed = 0;
-    let mut clear = |folder: &[u8], known: &[Vec<u8>]| {
+    let mut unlisted = unlisted_above(tree, from, reader)?;
+    let mut clear = |folder: &[u8], known: &[Vec<u8>], unlisted: &BTreeSet<Vec<u8>>| {
         let place = &folder[from.len()..];
+        // A listing that broke off after the folder's entry was written left no flag: it looks like an empty folder of a backup with errors.
+        let is_doubtful = known.is_empty() && snapshot.summary.errors > 0;
+        if is_doubtful || is_within_any(folder, unlisted) {
+            let what = "nothing is deleted here: the backup could not list this folder";
+            return events.warning(place, what);
+        }
         match clear_folder(target, place, known, remove) {
             Ok(n) => removed += n,
             // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
@@ -54,19 +63,51 @@ pub fn delete_others(
             break;
         }
         if at != folder {
-            clear(&folder, &known);
+            clear(&folder, &known, &unlisted);
             folder = at;
             known.clear();
             empty.remove(&folder);
+        }
+        if entry.flags.has(Flags::UNLISTED) {
+            unlisted.insert(path::join(&folder, &entry.name));
         }
         if entry.is_dir() {
             empty.insert(path::join(&folder, &entry.name));
         }
         known.push(entry.name);
     }
-    clear(&folder, &known);
-    empty.iter().for_each(|folder| clear(folder, &[]));
+    clear(&folder, &known, &unlisted);
+    empty
+        .iter()
+        .for_each(|folder| clear(folder, &[], &unlisted));
     Ok(removed)
+}
+
+/// The folders from the top down to `from` that could not be listed.
+fn unlisted_above(tree: &Tree, from: &[u8], reader: &mut ChunkReader) -> Result<BTreeSet<Vec<u8>>> {
+    let mut unlisted = BTreeSet::new();
+    let mut at = from;
+    while !at.is_empty() {
+        let entry = tree.entry(at, reader)?;
+        if entry.is_some_and(|entry| entry.flags.has(Flags::UNLISTED)) {
+            unlisted.insert(at.to_vec());
+        }
+        at = path::split(at).0;
+    }
+    Ok(unlisted)
+}
+
+fn is_within_any(mut folder: &[u8], folders: &BTreeSet<Vec<u8>>) -> bool {
+    if folders.is_empty() {
+        return false;
+    }
+    while !folder.is_empty() {
+        if folders.contains(folder) {
+            return true;
+        }
+        folder = path::split(folder).0;
+    }
+    false
 }
 
 /// Removes what stands under a name in a folder, or counts it.

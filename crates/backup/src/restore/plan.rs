@@ -9,7 +9,7 @@ use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Entry, Kind, Progress, Result};
+use crate::{Entry, Events, Kind, Progress, Result};
 
 /// Files with several names whose first path is remembered; further ones are restored as copies.
 const LINKS_MAX: usize = 256 << 10;
@@ -36,6 +36,7 @@ pub struct Planner<'a> {
     options: &'a Options,
     cursor: Cursor<'a>,
     progress: &'a Progress,
+    events: &'a dyn Events,
     /// By [`order_key`].
     pending: BTreeMap<Vec<u8>, Pending>,
     folder: Vec<u8>,
@@ -62,6 +63,7 @@ impl<'a> Planner<'a> {
         options: &'a Options,
         reader: &mut ChunkReader,
         progress: &'a Progress,
+        events: &'a dyn Events,
     ) -> Result<Self> {
         let mut single = None;
         let mut cursor = tree.cursor();
@@ -81,6 +83,7 @@ impl<'a> Planner<'a> {
             options,
             cursor,
             progress,
+            events,
             pending: BTreeMap::new(),
             folder: Vec::new(),
             folder_wanted: false,
@@ -238,6 +241,12 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         if !wanted {
+            return Ok(());
+        }
+        if entry.is_unreadable() {
+            let what = "could not be read when it was backed up: nothing to restore";
+            self.events.warning(&self.in_target(&path), what);
+            summary.skipped += 1;
             return Ok(());
         }
         let folder = self.number(&self.folder.clone(), window);

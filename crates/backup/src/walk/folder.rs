@@ -4,14 +4,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::schedule::{Done, Key};
 use super::{Found, Options, Piece, Select};
 use crate::exclude::{CACHEDIR_SIGNATURE, Ignore};
 use crate::meta::Stat;
-use crate::{Error, Kind, path};
+use crate::{Error, Flags, Kind, path};
 
 /// Names that one task stats.
 const PIECE_NAMES: usize = 512;
@@ -257,7 +257,12 @@ impl Look<'_> {
             Err(_) if self.is_excluded(&path, None) => return,
             Err(e) => {
                 let error = Error::io("stat", &path, e);
-                return self.piece.errors.push((path, error));
+                self.piece.errors.push((path, error));
+                if self.select.whole {
+                    let (stat, flags) = (Stat::unknown(), Flags::UNREADABLE);
+                    self.piece.found.push(Found { name, stat, flags });
+                }
+                return;
             }
         };
         if self.is_excluded(&path, Some(&stat)) {
@@ -273,10 +278,14 @@ impl Look<'_> {
             let error = Error::io("open the folder", &path, Errno::NOTDIR);
             return self.piece.errors.push((path, error));
         }
+        let mut flags = Flags::default();
         if stat.kind == Kind::Dir {
+            if !can_list(dir, &name) {
+                flags = Flags::UNLISTED;
+            }
             self.descend(dir, &name, path, &stat);
         }
-        self.piece.found.push(Found { name, stat });
+        self.piece.found.push(Found { name, stat, flags });
     }
 
     fn is_excluded(&self, path: &[u8], stat: Option<&Stat>) -> bool {
@@ -324,6 +333,18 @@ impl Look<'_> {
             task,
         ));
     }
+}
+
+/// Whether a folder's names may be listed and looked at. Asked before it is listed, since its own entry is written before those in it.
+fn can_list(dir: &OwnedFd, name: &[u8]) -> bool {
+    let access = Access::READ_OK | Access::EXEC_OK;
+    if rustix::fs::accessat(dir, name, access, AtFlags::empty()).is_ok() {
+        return true;
+    }
+    // That asks for the real user, who may have fewer rights than this program.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::openat(dir, name, flags, Mode::empty())
+        .is_ok_and(|folder| Stat::at(folder, b".", false).is_ok())
 }
 
 /// The first bytes of a regular file, at most `max`.

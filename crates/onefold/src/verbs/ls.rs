@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use onefold_backup::tree::Tree;
-use onefold_backup::{Entry, Kind, path};
+use onefold_backup::{Entry, Flags, Kind, path};
 use onefold_store::SessionKind;
 use serde_json::json;
 
@@ -119,8 +119,15 @@ pub fn long(path: &[u8], entry: &Entry, human_readable: bool) -> String {
         _ => String::new(),
     };
     let (mode, mtime) = (permissions(entry), when::local(entry.mtime));
+    let missing = if entry.flags.has(Flags::UNREADABLE) {
+        " (could not be read)"
+    } else if entry.flags.has(Flags::UNLISTED) {
+        " (could not be listed)"
+    } else {
+        ""
+    };
     format!(
-        "{mode} {:>5} {:>5} {size:>10} {mtime} {}{arrow}",
+        "{mode} {:>5} {:>5} {size:>10} {mtime} {}{arrow}{missing}",
         owner.uid,
         owner.gid,
         paths::shown(path)

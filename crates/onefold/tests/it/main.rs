@@ -16,3 +16,4 @@ mod story;
 mod tar;
 mod terminal;
 mod together;
+mod unreadable;
