@@ -1,18 +1,16 @@
 //! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use onefold_store::ChunkReader;
 
 use super::apply::Meta;
+use super::links::Links;
 use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::{Entry, Events, Kind, Progress, Result};
-
-/// Files with several names whose first path is remembered; further ones are restored as copies.
-const LINKS_MAX: usize = 256 << 10;
 
 /// A folder whose content is not passed yet.
 struct Pending {
@@ -42,7 +40,7 @@ pub struct Planner<'a> {
     folder: Vec<u8>,
     folder_wanted: bool,
     folder_excluded: bool,
-    links: HashMap<(u64, u64), (Vec<u8>, u64)>,
+    links: Links,
     unfinished: Option<Unfinished>,
     started: bool,
     /// One file is asked for, and this is its folder.
@@ -88,7 +86,7 @@ impl<'a> Planner<'a> {
             folder: Vec::new(),
             folder_wanted: false,
             folder_excluded: false,
-            links: HashMap::new(),
+            links: Links::default(),
             unfinished: None,
             started: false,
             single,
@@ -259,7 +257,8 @@ impl<'a> Planner<'a> {
         summary.bytes += entry.size;
         Progress::add(&self.progress.files_total, 1);
         Progress::add(&self.progress.bytes_total, entry.size);
-        if let Some(first) = self.first_name(&entry, &path) {
+        let here = self.in_target(&path);
+        if let Some(first) = self.links.first_name(&entry, here) {
             window.link(Link {
                 folder,
                 first,
@@ -269,27 +268,6 @@ impl<'a> Planner<'a> {
         }
         let file = window.file(folder, &entry);
         self.chunks(file, entry, 0, window, reader)
-    }
-
-    /// The path of a file that this entry is another name of.
-    fn first_name(&mut self, entry: &Entry, path: &[u8]) -> Option<Vec<u8>> {
-        if entry.links < 2 {
-            return None;
-        }
-        let key = (entry.device, entry.inode);
-        let Some((first, to_come)) = self.links.get_mut(&key) else {
-            if self.links.len() < LINKS_MAX {
-                self.links
-                    .insert(key, (self.in_target(path), entry.links - 1));
-            }
-            return None;
-        };
-        let first = first.clone();
-        *to_come -= 1;
-        if *to_come == 0 {
-            self.links.remove(&key);
-        }
-        Some(first)
     }
 
     /// Adds the file's chunks from `done` bytes on, as many as the window takes.
