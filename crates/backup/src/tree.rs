@@ -141,6 +141,13 @@ impl Cursor<'_> {
         self.next_leaf += 1;
     }
 
+    /// Passes over the leaf that could not be read, after [`next`](Self::next) or [`peek`](Self::peek) failed, and gives it.
+    pub fn pass_over(&mut self) -> Option<&LeafRef> {
+        let leaf = self.tree.leaves.get(self.next_leaf)?;
+        self.next_leaf += 1;
+        Some(leaf)
+    }
+
     fn pop(&mut self) -> Option<(Vec<u8>, Entry)> {
         let entry = self.entries.pop_front()?;
         let run = self.runs.front_mut()?;
@@ -221,7 +228,9 @@ fn visit_level(
         if !on {
             return Ok(false);
         }
-        *offset = start + item.span();
+        *offset = start
+            .checked_add(item.span())
+            .ok_or_else(|| crate::wire::Reader::new("recipe", b"").fail("more than 2^64 bytes"))?;
     }
     Ok(true)
 }

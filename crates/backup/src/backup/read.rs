@@ -105,6 +105,7 @@ impl<'a> Source<'a> {
                         .len()
                         .min(filled + (len - filled).next_multiple_of(PAGE_BYTES));
                     match rustix::io::pread(direct, &mut buf[filled..end], at) {
+                        Err(Errno::INTR) => continue,
                         // The device wants a coarser place than a page.
                         Err(Errno::INVAL) => self.read_at(&mut buf[filled..len], at)?,
                         other => other?.min(len - filled),

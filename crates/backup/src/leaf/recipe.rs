@@ -273,6 +273,9 @@ fn read_item(
             u32::try_from(span).map_err(|_| shapes.fail(format_args!("a chunk of {span} bytes")))?
         }
     };
+    if len == 0 {
+        return Err(shapes.fail("a chunk of no bytes"));
+    }
     Ok(Item::Chunk {
         chunk: ChunkRef {
             fingerprint,

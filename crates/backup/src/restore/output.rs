@@ -50,7 +50,8 @@ impl LargeFiles {
             return Ok(Output::Small(fd));
         }
         if whole {
-            match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
+            let allocate = || rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size);
+            match rustix::io::retry_on_intr(allocate) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(e) => return Err(e),
             }

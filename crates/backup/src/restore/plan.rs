@@ -102,11 +102,16 @@ impl<'a> Planner<'a> {
     ) -> Result<Option<Window>> {
         let mut window = Window::default();
         window.folder(Vec::new(), 0, None);
-        self.resume(last, &mut window, reader)?;
+        self.resume(last, &mut window, reader, summary);
         while !window.is_full() && self.unfinished.is_none() {
             self.progress.check()?;
-            let Some((folder, entry)) = self.cursor.next(reader)? else {
-                break;
+            let (folder, entry) = match self.cursor.next(reader) {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(error) => {
+                    self.lost_leaf(error, summary)?;
+                    continue;
+                }
             };
             if !self.is_below(&folder, &entry) {
                 break;
@@ -129,6 +134,18 @@ impl<'a> Planner<'a> {
             && window.specials.is_empty()
             && window.links.is_empty();
         Ok((!is_empty).then_some(window))
+    }
+
+    /// A leaf that cannot be read costs its entries; the rest goes on.
+    fn lost_leaf(&mut self, error: crate::Error, summary: &mut Summary) -> Result<()> {
+        let Some(leaf) = self.cursor.pass_over() else {
+            return Err(error);
+        };
+        summary.errors += 1;
+        Progress::add(&self.progress.errors, 1);
+        // It may hold entries of many folders: it is named by its first.
+        self.events.error(&join(&leaf.folder, &leaf.name), &error);
+        Ok(())
     }
 
     /// Whether the last file of the last window goes on in the next.
@@ -267,7 +284,8 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let file = window.file(folder, &entry);
-        self.chunks(file, entry, 0, window, reader)
+        self.chunks(file, entry, 0, window, reader, summary);
+        Ok(())
     }
 
     /// Adds the file's chunks from `done` bytes on, as many as the window takes.
@@ -278,10 +296,11 @@ impl<'a> Planner<'a> {
         done: u64,
         window: &mut Window,
         reader: &mut ChunkReader,
-    ) -> Result<()> {
+        summary: &mut Summary,
+    ) {
         let (mut end, mut has_holes) = (0, false);
         let mut stopped = None;
-        visit_items(&entry.content, reader, &mut |visit, _| {
+        let visited = visit_items(&entry.content, reader, &mut |visit, _| {
             match visit {
                 Visit::Recipe(_) => {}
                 Visit::Hole(..) => has_holes = true,
@@ -298,7 +317,17 @@ impl<'a> Planner<'a> {
                 }
             }
             Ok(true)
-        })?;
+        });
+        if let Err(error) = visited {
+            // A recipe that cannot be read costs its file.
+            let lost = &mut window.files[file as usize];
+            *lost.state.get_mut() = State::Failed;
+            summary.errors += 1;
+            Progress::add(&self.progress.errors, 1);
+            let folder = &window.folders[lost.folder as usize].path;
+            self.events.error(&join(folder, &lost.name), &error);
+            return;
+        }
         window.files[file as usize].set_size = has_holes || end < entry.size;
         if let Some(done) = stopped {
             window.file_continues(file);
@@ -308,7 +337,6 @@ impl<'a> Planner<'a> {
                 done,
             });
         }
-        Ok(())
     }
 
     /// Goes on with the file that the window before could not hold whole.
@@ -317,14 +345,15 @@ impl<'a> Planner<'a> {
         last: Option<State>,
         window: &mut Window,
         reader: &mut ChunkReader,
-    ) -> Result<()> {
+        summary: &mut Summary,
+    ) {
         let Some(Unfinished {
             folder,
             entry,
             done,
         }) = self.unfinished.take()
         else {
-            return Ok(());
+            return;
         };
         let folder = self.number(&folder, window);
         let file = window.file(folder, &entry);
@@ -332,6 +361,6 @@ impl<'a> Planner<'a> {
             Some(State::Made | State::Resumed) => State::Resumed,
             other => other.unwrap_or(State::Planned),
         };
-        self.chunks(file, entry, done, window, reader)
+        self.chunks(file, entry, done, window, reader, summary);
     }
 }

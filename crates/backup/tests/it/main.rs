@@ -5,6 +5,7 @@ mod crash;
 mod forget;
 mod golden;
 mod leaf;
+mod lost;
 mod restore;
 mod roundtrip;
 mod scene;

@@ -15,7 +15,12 @@ use parking_lot::Mutex;
 
 /// A new repository in RAM.
 pub fn repository() -> Repository {
-    let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
+    repository_in(&MemDir::default())
+}
+
+/// A new repository in a folder that the test looks into.
+pub fn repository_in(dir: &MemDir) -> Repository {
+    let dir: Arc<dyn Dir> = Arc::new(dir.clone());
     let mut init = InitOptions::new("test", 1);
     init.kdf_cost = KdfCost::LEAST;
     let secret = Secret::new("open sesame");
