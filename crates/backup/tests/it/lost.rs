@@ -27,19 +27,19 @@ fn lost_leaves_and_recipes_cost_their_files_and_no_others() {
     let source = tempfile::tempdir().expect("tempdir");
     let dir = MemDir::default();
     let repository = scene::repository_in(&dir);
-    let fill = |folder: &str| {
+    let fill = |folder: &str, files: u32| {
         fs::create_dir(source.path().join(folder)).expect("mkdir");
-        for n in 0..3000 {
+        for n in 0..files {
             let path = source
                 .path()
                 .join(format!("{folder}/a file with a long name {n}"));
             fs::write(path, "").expect("write");
         }
     };
-    fill("a");
+    fill("a", 9000);
     back_up(&repository, source.path(), 1);
     let before = containers(&dir);
-    fill("z");
+    fill("z", 2000);
     let outcome = back_up(&repository, source.path(), 2);
     let added = containers(&dir);
     // Empty files have no data: all that is new is metadata.
@@ -64,6 +64,6 @@ fn lost_leaves_and_recipes_cost_their_files_and_no_others() {
     )
     .expect("the rest is restored");
     assert!(summary.errors > 0, "{summary:?}");
-    assert!(summary.files > 500 && summary.files < 5000, "{summary:?}");
+    assert!(summary.files > 0 && summary.files < 11_000, "{summary:?}");
     assert_eq!(log.errors.lock().len() as u64, summary.errors);
 }
