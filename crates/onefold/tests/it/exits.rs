@@ -86,11 +86,12 @@ fn a_file_without_read_permission_is_3() {
         "{}",
         ran.err
     );
-    let listed = as_nobody(&["ls", "latest"]).ends(0).out;
-    assert!(
-        listed.contains("s/good\n") && !listed.contains("secret"),
-        "{listed}"
-    );
+    let listed = as_nobody(&["ls", "--long", "latest"]).ends(0).out;
+    let marked = |name: &str| {
+        let line = listed.lines().find(|line| line.contains(name));
+        line.is_some_and(|line| line.contains("unreadable"))
+    };
+    assert!(marked("s/secret") && !marked("s/good"), "{listed}");
 }
 
 #[test]
