@@ -89,7 +89,7 @@ fn a_file_without_read_permission_is_3() {
     let listed = as_nobody(&["ls", "--long", "latest"]).ends(0).out;
     let marked = |name: &str| {
         let line = listed.lines().find(|line| line.contains(name));
-        line.is_some_and(|line| line.contains("unreadable"))
+        line.is_some_and(|line| line.ends_with("(could not be read)"))
     };
     assert!(marked("s/secret") && !marked("s/good"), "{listed}");
 }
