@@ -246,6 +246,13 @@ impl Dir for FileDir {
 
     /// By `flock` on a file description of its own, so that two handles of one process conflict too.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
+        let lock = self.lock_file(name, kind)?;
+        Ok(lock.map(|lock| Box::new(lock) as Box<dyn LockGuard>))
+    }
+}
+
+impl FileDir {
+    fn lock_file(&self, name: &str, kind: LockKind) -> Result<Option<FileLock>> {
         let operation = match kind {
             LockKind::Shared => FlockOperation::NonBlockingLockShared,
             LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -259,22 +266,38 @@ impl Dir for FileDir {
                 Err(e) => return Err(self.fail("lock", name, e)),
             }
             if self.is_still(name, &file)? {
-                return Ok(Some(Box::new(FileLock { _file: file })));
+                return Ok(Some(FileLock(file)));
             }
         }
     }
 }
 
-/// Closing the file frees the lock.
-struct FileLock {
-    _file: File,
-}
+/// Dropping it frees the lock: said to the kernel, since closing frees it only with the last copy of the descriptor, and a process that
+/// another thread is just starting has a copy until it runs its program. Where that fails, closing still does it.
+struct FileLock(File);
 
 impl LockGuard for FileLock {}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dropped_lock_is_free_though_a_starting_process_has_a_copy_of_its_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = FileDir::open(temp.path()).unwrap();
+        let lock = dir.lock_file("l", LockKind::Exclusive).unwrap().unwrap();
+        let _copy = lock.0.try_clone().unwrap();
+        assert!(dir.lock("l", LockKind::Exclusive).unwrap().is_none());
+        drop(lock);
+        assert!(dir.lock("l", LockKind::Exclusive).unwrap().is_some());
+    }
 
     /// The way of file systems without `RENAME_NOREPLACE`, which none of a test machine is.
     #[test]
