@@ -17,15 +17,15 @@ use onefold_store::{
 
 use crate::scene::{Log, bytes, look, noise, options, restore_folder};
 
-type Looks = BTreeMap<Vec<u8>, crate::scene::Look>;
+pub type Looks = BTreeMap<Vec<u8>, crate::scene::Look>;
 /// Snapshots that must be there, and what restoring them must give.
-type Kept = Vec<(RootId, backup::Outcome, Arc<Looks>)>;
+pub type Kept = Vec<(RootId, backup::Outcome, Arc<Looks>)>;
 
 fn secret() -> Secret {
     Secret::new("open sesame")
 }
 
-fn open(device: &SimDir, seed: u64) -> onefold_store::Result<Repository> {
+pub fn open(device: &SimDir, seed: u64) -> onefold_store::Result<Repository> {
     let options = OpenOptions {
         threads: 1,
         container_bytes: 16 << 10,
@@ -41,7 +41,7 @@ fn open(device: &SimDir, seed: u64) -> onefold_store::Result<Repository> {
     )
 }
 
-fn init(device: &SimDir) {
+pub fn init(device: &SimDir) {
     let mut init = InitOptions::new("test", 1);
     init.kdf_cost = KdfCost::LEAST;
     init.entropy = Entropy::seeded(7);
@@ -53,7 +53,7 @@ fn init(device: &SimDir) {
     .expect("init");
 }
 
-struct NoWait;
+pub struct NoWait;
 
 impl SweepObserver for NoWait {
     fn progress(&mut self, _: onefold_store::Progress) {}
@@ -63,7 +63,7 @@ impl SweepObserver for NoWait {
     }
 }
 
-fn back_up(
+pub fn back_up(
     repository: &Repository,
     source: &Path,
     secs: i64,
@@ -141,7 +141,7 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash() {
     }
 }
 
-fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context: &str) {
+pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context: &str) {
     let repository = open(image, 999).unwrap_or_else(|e| panic!("{context}: {e}"));
     let target = dir.join("target");
     for (id, outcome, looks) in kept {

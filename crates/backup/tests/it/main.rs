@@ -2,6 +2,7 @@
 
 mod change;
 mod crash;
+mod faults;
 mod forget;
 mod golden;
 mod leaf;
