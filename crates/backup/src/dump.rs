@@ -4,6 +4,7 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
+use crate::restore::links::Links;
 use crate::tree::{Tree, Visit, visit_items};
 use crate::{Entry, Error, Kind, Result, path};
 
@@ -37,7 +38,7 @@ pub fn tar(
     out: &mut dyn Write,
 ) -> Result<()> {
     let failed = |e| Error::io("write", b"", e);
-    let mut links = std::collections::HashMap::new();
+    let mut links = Links::default();
     let mut cursor = tree.cursor_at(folder, b"");
     while let Some((at, entry)) = cursor.next(reader)? {
         if !path::within(&at, folder) {
@@ -51,14 +52,7 @@ pub fn tar(
         if entry.is_dir() {
             name.push(b'/');
         }
-        let first = if entry.kind == Kind::File && entry.links > 1 {
-            let first: &mut Vec<u8> = links
-                .entry((entry.device, entry.inode))
-                .or_insert_with(|| name.clone());
-            (*first != name).then(|| first.clone())
-        } else {
-            None
-        };
+        let first = links.first_name(&entry, name.clone());
         out.write_all(&header(&entry, &name, first.as_deref()))
             .map_err(failed)?;
         if entry.kind == Kind::File && first.is_none() {
@@ -79,7 +73,7 @@ fn padding(len: u64) -> usize {
 /// The header blocks of an entry: a pax header where the plain one is not enough, then the plain one.
 fn header(entry: &Entry, name: &[u8], first: Option<&[u8]>) -> Vec<u8> {
     let (kind, link, size) = match (entry.kind, first) {
-        (Kind::File, Some(first)) => (b'1', first, 0),
+        (_, Some(first)) => (b'1', first, 0),
         (Kind::File, None) => (b'0', &b""[..], entry.size),
         (Kind::Symlink, _) => (b'2', &entry.target[..], 0),
         (Kind::CharDevice, _) => (b'3', &b""[..], 0),

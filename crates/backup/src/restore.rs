@@ -11,7 +11,7 @@ mod apply;
 mod batch;
 mod delete;
 mod dry;
-mod links;
+pub(crate) mod links;
 mod output;
 mod plan;
 mod target;

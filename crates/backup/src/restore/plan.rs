@@ -267,7 +267,12 @@ impl<'a> Planner<'a> {
         let folder = self.number(&self.folder.clone(), window);
         if entry.kind != Kind::File {
             summary.others += 1;
-            window.special(Special { folder, entry });
+            let first = self.links.first_name(&entry, self.in_target(&path));
+            window.special(Special {
+                folder,
+                entry,
+                first,
+            });
             return Ok(());
         }
         summary.files += 1;

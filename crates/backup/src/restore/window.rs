@@ -78,6 +78,8 @@ pub struct Use {
 pub struct Special {
     pub folder: u32,
     pub entry: Entry,
+    /// The path in the target of the first, if this is another name of it.
+    pub first: Option<Vec<u8>>,
 }
 
 /// Another name for a file.
@@ -156,8 +158,9 @@ impl Window {
 
     /// Adds a link, pipe, socket or device.
     pub fn special(&mut self, special: Special) {
-        self.bytes +=
-            size_of::<Special>() + special.entry.name.len() + special.entry.target.len() + 32;
+        let first = special.first.as_ref().map_or(0, Vec::len);
+        let entry = &special.entry;
+        self.bytes += size_of::<Special>() + entry.name.len() + entry.target.len() + first + 32;
         self.specials.push(special);
     }
 

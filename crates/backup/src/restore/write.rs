@@ -335,8 +335,18 @@ impl Run<'_> {
     }
 
     fn special(&self, special: &Special) {
-        let Special { folder, entry } = special;
+        let Special {
+            folder,
+            entry,
+            first,
+        } = special;
         let meta = Meta::of(entry);
+        if first
+            .as_ref()
+            .is_some_and(|first| matches!(self.try_link(*folder, first, entry), Ok(true)))
+        {
+            return;
+        }
         let made = self.folder(*folder).and_then(|dir| {
             let made = self.make(&dir, &entry.name, 0, &meta, || make_special(&dir, entry))?;
             Ok(made.map(|()| {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::Link;
 use super::Run;
-use crate::meta::Stat;
+use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
 use crate::tree::{Visit, visit_items};
@@ -25,7 +25,8 @@ impl Run<'_> {
             &link.entry.name,
         );
         let failed = |e: Errno| Error::io("link", &path, e);
-        let made = self.try_link(link).map_err(failed).and_then(|linked| {
+        let made = self.try_link(link.folder, &link.first, &link.entry);
+        let made = made.map_err(failed).and_then(|linked| {
             if linked {
                 return Ok(());
             }
@@ -40,18 +41,16 @@ impl Run<'_> {
     }
 
     /// False where the first name is none to link to.
-    fn try_link(&self, link: &Link) -> Result<bool, Errno> {
-        let entry = &link.entry;
-        let (first_folder, first_name) = split(&link.first);
+    pub(super) fn try_link(&self, folder: u32, first: &[u8], entry: &Entry) -> Result<bool, Errno> {
+        let (first_folder, first_name) = split(first);
         let Ok(first_dir) = self.all.target.open_folder(first_folder) else {
             return Ok(false);
         };
-        let looks = |there: Stat| (there.kind, there.size, there.mtime);
-        let wanted = (Kind::File, entry.size, entry.mtime);
-        if Stat::at(&first_dir, first_name, false).map(looks) != Ok(wanted) {
+        let there = Stat::at(&first_dir, first_name, false);
+        if !there.is_ok_and(|there| looks_as(entry, &there, &first_dir, first_name)) {
             return Ok(false);
         }
-        let dir = self.folder(link.folder)?;
+        let dir = self.folder(folder)?;
         let (name, none) = (&entry.name[..], AtFlags::empty());
         let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
         self.make(&dir, name, entry.size, &Meta::of(entry), make)?;
@@ -94,5 +93,19 @@ impl Run<'_> {
             }
             Ok(true)
         })
+    }
+}
+
+/// Whether what is there is what the snapshot says of `entry`.
+fn looks_as(entry: &Entry, there: &Stat, dir: &OwnedFd, name: &[u8]) -> bool {
+    if (there.kind, there.mtime) != (entry.kind, entry.mtime) {
+        return false;
+    }
+    match entry.kind {
+        Kind::File => there.size == entry.size,
+        Kind::Symlink => link_target(dir, name).is_ok_and(|target| target == entry.target),
+        Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
+        Kind::Fifo | Kind::Socket => true,
+        Kind::Dir => false,
     }
 }
