@@ -5,6 +5,7 @@
 
 mod context;
 mod estimate;
+mod everything;
 mod exits;
 mod full;
 mod input;
