@@ -224,6 +224,10 @@ impl Run {
 
     fn read_filter(&self, number: usize, bits: u8) -> Result<Option<Fuse>> {
         let partition = &self.partitions[number];
+        if partition.records == 0 {
+            // A filter of nothing would say "maybe" now and then, and send to a page that is not there.
+            return Ok(None);
+        }
         let stored = partition.filter.and_then(|shape| {
             let mut cells = Mapped::zeroed(shape.bytes()?);
             self.disk.read_at(&mut cells, partition.filter_at()).ok()?;
@@ -370,5 +374,27 @@ impl RunReader {
         }
         self.records = records.into_iter();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_io::{Dir, MemDir};
+
+    use super::*;
+    use crate::strata::run_writer::RunWriter;
+
+    /// What a merge leaves where everything was removed.
+    #[test]
+    fn a_run_without_records_sends_nobody_to_its_pages() {
+        let disk = MemDir::new().create("run").unwrap();
+        let written = RunWriter::new(Arc::clone(&disk), 4, 1, 1, 8);
+        let file = written.finish(&[]).unwrap();
+        let mut run = Run::open(disk, "run", file.footer_at, file.file_bytes).unwrap();
+        for bits in [0, 4, 8, 16] {
+            run.load_filters(bits).unwrap();
+            let asked = (0..10_000u64).map(|n| n << (HASH_BITS - 14));
+            assert_eq!(asked.filter(|hash| run.may_contain(*hash)).count(), 0);
+        }
     }
 }
