@@ -11,6 +11,7 @@ pub mod compression;
 pub mod condemned;
 pub mod config;
 pub mod container;
+mod elsewhere;
 mod entropy;
 mod error;
 pub mod footer;

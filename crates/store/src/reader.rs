@@ -9,10 +9,12 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
+use parking_lot::Mutex;
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
 use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, Table};
+use crate::elsewhere::Elsewhere;
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::keys::Sealer;
 use crate::repository::Shared;
@@ -224,6 +226,8 @@ pub struct ChunkReader {
     zstd: Decompressor,
     tables: Cache<ContainerId, Opened>,
     blocks: Cache<(ContainerId, usize), Vec<u8>>,
+    /// Shared by all readers of a session.
+    elsewhere: Arc<Mutex<Option<Elsewhere>>>,
 }
 
 const TABLE_CACHE_BYTES: usize = 8 << 20;
@@ -234,9 +238,13 @@ const READ_BYTES: u64 = 4 << 20;
 const GAP_BYTES: u64 = 128 << 10;
 
 impl ChunkReader {
-    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        elsewhere: Arc<Mutex<Option<Elsewhere>>>,
+    ) -> Result<Self> {
         Ok(Self {
             shared,
+            elsewhere,
             zstd: Decompressor::new()?,
             tables: Cache::new(TABLE_CACHE_BYTES),
             blocks: Cache::new(BLOCK_CACHE_BYTES),
@@ -397,7 +405,7 @@ impl ChunkReader {
             .index
             .lock()
             .lookup(&[*fingerprint], &mut found)?;
-        let shared = Arc::clone(&self.shared);
+        let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
         let mut holds = |id: ContainerId| {
             id != not && matches!(self.open(id), Ok(opened) if opened.find(fingerprint).is_some())
         };
@@ -406,8 +414,12 @@ impl ChunkReader {
         {
             return Ok(Some(location.container));
         }
-        let all = shared.containers()?;
-        Ok(all.into_iter().find(|id| holds(*id)))
+        let mut elsewhere = elsewhere.lock();
+        let known = match &mut *elsewhere {
+            Some(known) => known,
+            none => none.insert(Elsewhere::survey(&shared)?),
+        };
+        known.find(fingerprint, holds)
     }
 }
 

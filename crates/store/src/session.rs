@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::building::Building;
 use crate::container::{self, StreamKind, Table};
+use crate::elsewhere::Elsewhere;
 use crate::ingested::Ingested;
 use crate::keys::Keys;
 use crate::objects::ObjectStore;
@@ -49,7 +50,8 @@ impl Session {
 
     /// A reader of chunks with caches of its own.
     pub fn reader(&self) -> Result<ChunkReader> {
-        ChunkReader::new(Arc::clone(&self.state.shared))
+        let state = &self.state;
+        ChunkReader::new(Arc::clone(&state.shared), Arc::clone(&state.elsewhere))
     }
 
     /// Whether the chunk can be referred to again as it is: its container is there and not condemned.
@@ -97,6 +99,8 @@ pub struct SessionState {
     /// In a dry run: what would be stored by now, by the first eight bytes of its fingerprint.
     imagined: Mutex<HashSet<u64>>,
     counter: OnceLock<Arc<AtomicU64>>,
+    /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
+    elsewhere: Arc<Mutex<Option<Elsewhere>>>,
     _pin: Option<Pin>,
 }
 
@@ -116,6 +120,7 @@ impl SessionState {
             told: Mutex::default(),
             imagined: Mutex::default(),
             counter: OnceLock::new(),
+            elsewhere: Arc::default(),
             _pin: pin,
         }
     }

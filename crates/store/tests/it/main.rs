@@ -4,5 +4,6 @@ mod crash;
 mod damage;
 mod fixture;
 mod golden;
+mod lost;
 mod round_trip;
 mod sweep;
