@@ -16,15 +16,22 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
+use onefold_io::frame::FrameKind;
 
 use crate::filters::{BlockedBloom, word};
-use crate::flashlog::{FlashLog, Kind, RECORDS, Record, RecordPage};
+use crate::flashlog::{FlashLog, Kind, RECORDS, Record, RecordPage, read_or_write_shape};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
 
 const BATCH: usize = 256;
+const PARTITIONS_MAX: u32 = 1 << 20;
+const SHAPE: &str = "bufferhash-shape";
+const SHAPE_FRAME: FrameKind = FrameKind {
+    magic: *b"OFBUFFRS",
+    version: 1,
+};
 
-/// How a BufferHash is made; the first two of one that exists may not change.
+/// How a BufferHash is made. One that exists keeps the partitions and the table that it was made with, whatever the options say.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferHashOptions {
     /// Keys for which a partition is to have `tables` tables.
@@ -54,7 +61,9 @@ impl BufferHashOptions {
 
     fn partitions(&self) -> u64 {
         let keys = self.table_keys() * u64::from(self.tables.max(1));
-        self.keys_expected.div_ceil(keys).clamp(1, 1 << 20)
+        self.keys_expected
+            .div_ceil(keys)
+            .clamp(1, PARTITIONS_MAX.into())
     }
 }
 
@@ -83,15 +92,27 @@ enum At {
 impl BufferHash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
-        let (log, journaled) = FlashLog::open(dir, "bufferhash")?;
-        let table_pages = options.table_pages.max(1);
+        let (log, journaled) = FlashLog::open(Arc::clone(&dir), "bufferhash")?;
+        let shape = read_or_write_shape(&*dir, SHAPE, SHAPE_FRAME, || {
+            Ok([options.partitions() as u32, options.table_pages.max(1)])
+        })?;
+        let [partitions, table_pages] = shape;
+        let is_sane =
+            (1..=PARTITIONS_MAX).contains(&partitions) && (1..=1 << 16).contains(&table_pages);
+        if !is_sane {
+            return Err(Error::damaged(SHAPE, 0, format!("a shape of {shape:?}")));
+        }
+        let options = BufferHashOptions {
+            table_pages,
+            ..options
+        };
         let empty = || Partition {
             pages: vec![RecordPage::new(); table_pages as usize],
             keys: 0,
             tables: Vec::new(),
         };
         let mut store = BufferHash {
-            partitions: (0..options.partitions()).map(|_| empty()).collect(),
+            partitions: (0..partitions).map(|_| empty()).collect(),
             log,
             options,
             entries: 0,

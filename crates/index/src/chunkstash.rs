@@ -18,8 +18,10 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind};
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard};
 
+use crate::alone::alone;
+use crate::flashlog::{open_or_create, replace_file};
 use crate::strata::cache::PageCache;
 use crate::strata::log::{LogPacker, LogPage, Said, read_pages};
 use crate::strata::page::PAGE_BYTES;
@@ -102,21 +104,8 @@ impl Table {
 impl ChunkStash {
     /// Opens the index in `dir`, or begins an empty one; reads the whole log once.
     pub fn open(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<ChunkStash> {
-        let Some(alone) = dir.lock("stash-lock", LockKind::Exclusive)? else {
-            let what = "another opener has this ChunkStash".to_string();
-            return Err(Error::Io(onefold_io::Error {
-                op: "lock",
-                path: "stash-lock".to_string(),
-                offset: None,
-                kind: ErrorKind::Device,
-                what,
-                source: None,
-            }));
-        };
-        let disk = match dir.open_write(LOG) {
-            Err(error) if error.kind == ErrorKind::NotFound => dir.create(LOG)?,
-            other => other?,
-        };
+        let alone = alone(&*dir, "stash")?;
+        let disk = open_or_create(&*dir, LOG)?;
         dir.sync()?;
         let slots = (options.ram_budget_bytes / 100 * 80 / 6).max(64);
         let mut stash = ChunkStash {
@@ -342,15 +331,8 @@ impl ChunkStash {
             .iter()
             .flat_map(|container| container.0.to_le_bytes())
             .collect();
-        match self.dir.remove("stash-tmp") {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let disk = self.dir.create("stash-tmp")?;
-        disk.write_at(&encode_frame(RETIRED_FRAME, 0, &payload), 0)?;
-        disk.sync()?;
-        self.dir.rename("stash-tmp", RETIRED)?;
-        Ok(self.dir.sync()?)
+        let bytes = encode_frame(RETIRED_FRAME, 0, &payload);
+        replace_file(&*self.dir, RETIRED, &bytes)
     }
 }
 

@@ -18,6 +18,12 @@ pub enum Error {
         /// Expected and found.
         what: String,
     },
+    /// The index has one opener at a time, and another has it now.
+    #[error("another opener has the index: {lock} is locked")]
+    Held {
+        /// The lock file.
+        lock: String,
+    },
     /// The budget is too small for what the index must hold.
     #[error("index budget of {budget_bytes} bytes is too small: {what}")]
     Budget {

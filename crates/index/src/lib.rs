@@ -1,6 +1,7 @@
 //! Filters and fingerprint indexes over [`onefold_io`], one paper or one idea a file. An index is advice, never truth.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod bloomstore;
 mod bufferhash;
 mod chunk_index;

@@ -37,8 +37,8 @@ impl IndexName {
 
     /// Opens the index in `dir`, or begins one. `unique` names the opener, as in [`StrataOptions`]; `strata` alone can have several.
     ///
-    /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash, 10 in BufferHash. A
-    /// budget must not change for the last, and more keys than that make them slower or, in ChunkStash, are an error.
+    /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash, 10 in BufferHash.
+    /// More keys than that make them slower or, in ChunkStash, are an error. All keep the shape that they were made with.
     pub fn open(
         self,
         dir: Arc<dyn Dir>,

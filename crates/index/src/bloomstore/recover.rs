@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use onefold_io::frame::{FrameKind, encode_frame, read_frame};
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::Dir;
+use onefold_io::frame::FrameKind;
 
 use super::chain::{POINTER_BYTES, Shape};
 use super::units::{Found, Units};
 use super::{BloomStore, BloomStoreOptions, Partition};
 use crate::filters::BlockedBloom;
-use crate::flashlog::{FlashLog, RECORDS, Record, RecordPage};
+use crate::flashlog::{FlashLog, RECORDS, Record, RecordPage, read_or_write_shape};
 use crate::{Error, Filter, IndexStats, Result};
 
 const SHAPE: &str = "bloom-shape";
@@ -21,7 +21,7 @@ const PARTITIONS_MAX: u32 = 1 << 24;
 
 pub(super) fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<BloomStore> {
     let (log, journaled) = FlashLog::open(Arc::clone(&dir), "bloom")?;
-    let (count, shape) = read_or_write_shape(&*dir, &options)?;
+    let (count, shape) = shape_of(&*dir, &options)?;
     let (units, found) = Units::open(&*dir, shape, log.range().end)?;
     dir.sync()?;
     let prefilter = match options.prefilter_bytes {
@@ -145,7 +145,7 @@ fn newest(page: &RecordPage) -> u64 {
 }
 
 /// Partitions and shape of the store that is there, or those that `options` ask for.
-fn read_or_write_shape(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> {
+fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> {
     let too_large = || Error::Budget {
         budget_bytes: 4096,
         what: format!(
@@ -153,28 +153,12 @@ fn read_or_write_shape(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u3
             options.chain_max, options.filter_bytes
         ),
     };
-    let fields = match dir.open(SHAPE) {
-        Ok(disk) => {
-            let (_, payload) = read_frame(&*disk, SHAPE_FRAME, 0, 20, SHAPE)?;
-            let fields: Vec<u32> = payload
-                .chunks_exact(4)
-                .map(|four| u32::from_le_bytes(four.try_into().expect("four bytes")))
-                .collect();
-            match <[u32; 5]>::try_from(fields) {
-                Ok(fields) => fields,
-                Err(_) => return Err(Error::damaged(SHAPE, 0, "not five numbers")),
-            }
-        }
-        Err(error) if error.kind == ErrorKind::NotFound => {
-            let (max, bytes) = (options.chain_max, options.filter_bytes);
-            let shape = Shape::new(max, bytes, RECORDS as u32, options.sub_partitions, None)
-                .ok_or_else(too_large)?;
-            let fields = [options.partitions(), max, bytes, shape.slices, shape.hashes];
-            write_shape(dir, &fields)?;
-            fields
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let fields = read_or_write_shape(dir, SHAPE, SHAPE_FRAME, || {
+        let (max, bytes) = (options.chain_max, options.filter_bytes);
+        let shape = Shape::new(max, bytes, RECORDS as u32, options.sub_partitions, None)
+            .ok_or_else(too_large)?;
+        Ok([options.partitions(), max, bytes, shape.slices, shape.hashes])
+    })?;
     let [partitions, chain_max, filter_bytes, slices, hashes] = fields;
     let is_sane = (1..=PARTITIONS_MAX).contains(&partitions)
         && (1..4096).contains(&chain_max)
@@ -191,21 +175,4 @@ fn read_or_write_shape(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u3
         Some(shape) => Ok((partitions, shape)),
         None => Err(Error::damaged(SHAPE, 0, format!("a shape of {fields:?}"))),
     }
-}
-
-fn write_shape(dir: &dyn Dir, fields: &[u32; 5]) -> Result<()> {
-    const TMP: &str = "bloom-shape-tmp";
-    match dir.remove(TMP) {
-        Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    let payload: Vec<u8> = fields
-        .iter()
-        .flat_map(|field| field.to_le_bytes())
-        .collect();
-    let disk = dir.create(TMP)?;
-    disk.write_at(&encode_frame(SHAPE_FRAME, 0, &payload), 0)?;
-    disk.sync()?;
-    dir.rename(TMP, SHAPE)?;
-    Ok(dir.sync()?)
 }

@@ -6,19 +6,22 @@
 //! ```
 //!
 //! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends what buffers hold to the
-//! journal, which is made anew (by renaming `<name>-tmp`) when it is twice as long as what counts. Always holds: each record has a number (`seq`); a
+//! journal, which is made anew (by renaming `<name>-journal-tmp`) when it is twice as long as what counts. Always holds: each record has a number (`seq`); a
 //! partition's pages hold all of its records up to the highest number in them, so a journal record counts only if its number is
 //! higher. A torn end of either file is cut off; a damaged page that was durable is damage. One opener at a time.
 
 mod page;
+mod shape;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind, ReadAt};
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard, ReadAt};
 
 pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
+pub use shape::{read_or_write_shape, replace_file};
 
+use crate::alone::alone;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
 
@@ -52,16 +55,7 @@ pub type Journaled = Vec<Record>;
 impl FlashLog {
     /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies the journal's records.
     pub fn open(dir: Arc<dyn Dir>, name: &'static str) -> Result<(FlashLog, Journaled)> {
-        let Some(alone) = dir.lock(&format!("{name}-lock"), LockKind::Exclusive)? else {
-            return Err(Error::Io(onefold_io::Error {
-                op: "lock",
-                path: format!("{name}-lock"),
-                offset: None,
-                kind: ErrorKind::Device,
-                what: format!("another opener has this {name}"),
-                source: None,
-            }));
-        };
+        let alone = alone(&*dir, name)?;
         let disk = open_or_create(&*dir, &format!("{name}-log"))?;
         let journal = open_or_create(&*dir, &format!("{name}-journal"))?;
         dir.sync()?;
@@ -274,19 +268,8 @@ impl FlashLog {
         retired: &[ContainerId],
     ) -> Result<()> {
         let bytes = self.journal_bytes(0, records, retired);
-        let (tmp, name) = (
-            format!("{}-tmp", self.name),
-            format!("{}-journal", self.name),
-        );
-        match self.dir.remove(&tmp) {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let disk = self.dir.create(&tmp)?;
-        disk.write_at(&bytes, 0)?;
-        disk.sync()?;
-        self.dir.rename(&tmp, &name)?;
-        self.dir.sync()?;
+        let name = format!("{}-journal", self.name);
+        replace_file(&*self.dir, &name, &bytes)?;
         self.journal = self.dir.open_write(&name)?;
         self.journal_pages = (bytes.len() / PAGE_BYTES) as u32;
         self.bytes_written += bytes.len() as u64;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use onefold_index::workload::{TraceReader, TraceWriter};
 use onefold_index::{
-    BloomStore, BloomStoreOptions, ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId,
-    Location, Strata,
+    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
+    ChunkStashOptions, ContainerId, Location, SkimpyStash, SkimpyStashOptions, Strata,
 };
 use onefold_io::{Dir, MemDir};
 
@@ -56,8 +56,7 @@ fn location(container: u64) -> Option<Location> {
 
 #[test]
 fn golden_chunkstash_is_still_written_so_and_read() {
-    let folder = folder().with_file_name("chunkstash-1");
-    let (made, kept) = (MemDir::new(), MemDir::new());
+    let made = MemDir::new();
     let mut index = stash(&made);
     for (number, container) in [(0, 7), (1, 7), (2, 8)] {
         let location = location(container).expect("some");
@@ -67,8 +66,19 @@ fn golden_chunkstash_is_still_written_so_and_read() {
         .retire(&[ContainerId(7), ContainerId(3)])
         .expect("retire");
     index.checkpoint().expect("checkpoint");
-    for name in ["stash-log", "stash-retired"] {
-        let written = read(&made, name);
+    let kept = kept("chunkstash-1", &["stash-log", "stash-retired"], &made);
+    let mut found = [None; 3];
+    stash(&kept)
+        .lookup(&[key(0), key(2), key(9)], &mut found)
+        .expect("lookup");
+    assert_eq!(found, [None, location(8), None]);
+}
+
+/// Compares (or blesses) the files `names` of `made` with the golden ones in `testdata/<folder>`, and gives a folder with the golden ones.
+fn kept(name: &str, names: &[&str], made: &MemDir) -> MemDir {
+    let (folder, kept) = (folder().with_file_name(name), MemDir::new());
+    for name in names {
+        let written = read(made, name);
         if std::env::var_os("ONEFOLD_BLESS").is_some() {
             std::fs::create_dir_all(&folder).expect("create");
             std::fs::write(folder.join(name), &written).expect("write");
@@ -78,11 +88,7 @@ fn golden_chunkstash_is_still_written_so_and_read() {
         let disk = kept.create(name).expect("create");
         disk.write_at(&golden, 0).expect("write");
     }
-    let mut found = [None; 3];
-    stash(&kept)
-        .lookup(&[key(0), key(2), key(9)], &mut found)
-        .expect("lookup");
-    assert_eq!(found, [None, location(8), None]);
+    kept
 }
 
 fn read(dir: &dyn Dir, name: &str) -> Vec<u8> {
@@ -133,12 +139,11 @@ fn golden_files_are_still_read() {
 
 #[test]
 fn golden_bloomstore_is_still_written_so_and_read() {
-    let folder = folder().with_file_name("bloomstore-1");
     let options = || BloomStoreOptions {
         chain_max: 8,
         ..BloomStoreOptions::new(512, 0)
     };
-    let (made, kept) = (MemDir::new(), MemDir::new());
+    let made = MemDir::new();
     let mut index = BloomStore::open(Arc::new(made.clone()), options()).expect("open");
     let entries: Vec<_> = (0..66)
         .map(|number| (key(number), location(7 + number / 64).expect("some")))
@@ -147,23 +152,58 @@ fn golden_bloomstore_is_still_written_so_and_read() {
     index.insert(&entries).expect("insert");
     index.remove(&[key(1)]).expect("remove");
     index.checkpoint().expect("checkpoint");
-    for name in ["bloom-chains", "bloom-journal", "bloom-log", "bloom-shape"] {
-        let written = read(&made, name);
-        if std::env::var_os("ONEFOLD_BLESS").is_some() {
-            std::fs::create_dir_all(&folder).expect("create");
-            std::fs::write(folder.join(name), &written).expect("write");
-        }
-        let golden = std::fs::read(folder.join(name)).expect("golden file");
-        assert!(written == golden, "{name} differs");
-        let disk = kept.create(name).expect("create");
-        disk.write_at(&golden, 0).expect("write");
-    }
+    let names = ["bloom-chains", "bloom-journal", "bloom-log", "bloom-shape"];
+    let kept = kept("bloomstore-1", &names, &made);
     let mut index = BloomStore::open(Arc::new(kept), options()).expect("open");
     let mut found = [None; 4];
     index
         .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
         .expect("lookup");
     assert_eq!(found, [location(7), None, location(8), None]);
+}
+
+/// A page of records and two more, one removed, one retired: in the log, in the journal and, for BufferHash, in a table.
+fn few_records(open: &dyn Fn(&MemDir) -> Box<dyn ChunkIndex>, folder: &str, names: &[&str]) {
+    let made = MemDir::new();
+    let mut index = open(&made);
+    let entries: Vec<_> = (0..66)
+        .map(|number| (key(number), location(7 + number / 64).expect("some")))
+        .collect();
+    index.retire(&[ContainerId(0x99)]).expect("retire");
+    index.insert(&entries).expect("insert");
+    index.remove(&[key(1)]).expect("remove");
+    index.checkpoint().expect("checkpoint");
+    drop(index);
+    let mut found = [None; 4];
+    open(&kept(folder, names, &made))
+        .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
+        .expect("lookup");
+    assert_eq!(found, [location(7), None, location(8), None]);
+}
+
+#[test]
+fn golden_skimpystash_is_still_written_so_and_read() {
+    let options = SkimpyStashOptions {
+        keys_expected: 64,
+        bucket_keys: 8,
+    };
+    let open = |dir: &MemDir| -> Box<dyn ChunkIndex> {
+        Box::new(SkimpyStash::open(Arc::new(dir.clone()), options).expect("open"))
+    };
+    few_records(&open, "skimpystash-1", &["skimpy-journal", "skimpy-log"]);
+}
+
+#[test]
+fn golden_bufferhash_is_still_written_so_and_read() {
+    let options = BufferHashOptions {
+        table_pages: 2,
+        ..BufferHashOptions::new(512)
+    };
+    let open = |dir: &MemDir| -> Box<dyn ChunkIndex> {
+        Box::new(BufferHash::open(Arc::new(dir.clone()), options).expect("open"))
+    };
+    let names = ["bufferhash-journal", "bufferhash-log", "bufferhash-shape"];
+    few_records(&open, "bufferhash-1", &names);
 }
 
 #[test]

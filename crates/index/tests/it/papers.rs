@@ -6,7 +6,8 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::{
     BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, ContainerId, IndexName, Location, Result, SkimpyStash, SkimpyStashOptions,
+    ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, SkimpyStash,
+    SkimpyStashOptions,
 };
 use onefold_io::{Dir, MemDir, SimDir};
 
@@ -207,5 +208,47 @@ fn every_name_opens_an_index_that_keeps_its_entries_and_its_budget() {
             .lookup(&[key(49_999), key(50_000)], &mut found)
             .expect("lookup");
         assert_eq!(found, [Some(Location { container }), None], "{name}");
+    }
+}
+
+#[test]
+fn a_bufferhash_keeps_the_shape_that_it_was_made_with() {
+    let dir = MemDir::new();
+    let container = ContainerId(5);
+    let open = |keys_expected, table_pages| {
+        let options = BufferHashOptions {
+            table_pages,
+            ..BufferHashOptions::new(keys_expected)
+        };
+        BufferHash::open(Arc::new(dir.clone()), options).expect("open")
+    };
+    let keys: Vec<Fingerprint> = (0..2000).map(key).collect();
+    let mut first = open(3000, 3);
+    let entries: Vec<_> = keys
+        .iter()
+        .map(|key| (*key, Location { container }))
+        .collect();
+    first.insert(&entries).expect("insert");
+    first.checkpoint().expect("checkpoint");
+    drop(first);
+    for (keys_expected, table_pages) in [(3000, 7), (100_000, 3), (1, 1)] {
+        let mut found = vec![None; keys.len()];
+        let mut again = open(keys_expected, table_pages);
+        again.lookup(&keys, &mut found).expect("lookup");
+        assert!(
+            found
+                .iter()
+                .all(|found| *found == Some(Location { container }))
+        );
+    }
+}
+
+#[test]
+fn a_second_opener_is_told_that_another_has_the_index() {
+    for (name, open) in INDEXES {
+        let dir = MemDir::new();
+        let _first = open(Arc::new(dir.clone())).expect("open");
+        let second = open(Arc::new(dir.clone()));
+        assert!(matches!(second, Err(Error::Held { .. })), "{name}");
     }
 }
