@@ -15,6 +15,7 @@ mod elsewhere;
 mod entropy;
 mod error;
 pub mod footer;
+mod index;
 pub mod ingested;
 mod keys;
 mod leftovers;
@@ -33,7 +34,7 @@ mod sweep;
 mod writer;
 
 use onefold_chunk::Fingerprint;
-pub use onefold_index::ContainerId;
+pub use onefold_index::{ContainerId, IndexName};
 
 pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;

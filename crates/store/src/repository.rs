@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
-use onefold_index::{ChunkIndex, ContainerId, RamIndex, Strata, StrataOptions};
+use onefold_index::ContainerId;
 use onefold_io::{Dir, ErrorKind};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
@@ -15,6 +15,7 @@ use crate::config::{
 };
 use crate::container;
 use crate::entropy::Entropy;
+use crate::index::{self, RepositoryIndex};
 use crate::ingested::Ingested;
 use crate::keys::{Fingerprinter, Keys, Secret};
 use crate::objects::{LocalObjects, ObjectStore};
@@ -36,7 +37,7 @@ pub struct InitOptions {
     pub chunk_bytes_mean: u32,
     /// What is sealed.
     pub encryption: Encryption,
-    /// The fingerprint index, by name.
+    /// The fingerprint index: `ram`, or one of [`IndexName`](onefold_index::IndexName)'s names.
     pub index: String,
     /// The cost of the first key slot.
     pub kdf_cost: KdfCost,
@@ -107,7 +108,7 @@ pub struct Shared {
     pub(crate) config: Config,
     pub(crate) keys: Keys,
     pub(crate) options: OpenOptions,
-    pub(crate) index: Mutex<Box<dyn ChunkIndex>>,
+    pub(crate) index: Mutex<RepositoryIndex>,
     pub(crate) index_dir: Arc<dyn Dir>,
 }
 
@@ -149,7 +150,7 @@ impl Repository {
             index: options.index.clone(),
         };
         config.chunker(None)?;
-        check_index_name(&config.index)?;
+        index::check_name(&config.index)?;
         let objects = LocalObjects::new(Arc::clone(&root), options.entropy.clone());
         if options.encryption != Encryption::None {
             let secret = secret
@@ -197,7 +198,7 @@ impl Repository {
             }
         };
         let index_dir = root.subdir(INDEX_FOLDER)?;
-        let index = open_index(&config, &index_dir, &options)?;
+        let index = RepositoryIndex::new(&config.index, &index_dir, &options)?;
         let shared = Shared {
             root,
             objects,
@@ -266,6 +267,9 @@ impl Repository {
     }
 
     /// Begins a session: makes it visible, then sees what it may refer to, then tells the index what it missed.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] for a backup where the index has one opener, and that is another.
     pub fn session(&self, kind: SessionKind) -> Result<Session> {
         let shared = &self.shared;
         let mut info = shared.options.pin.clone();
@@ -286,6 +290,10 @@ impl Repository {
             Err(error) => return Err(error),
         };
         let condemned = condemned::read(&*shared.objects)?;
+        if kind == SessionKind::Backup {
+            // One that begins anew has forgotten what is listed as ingested, and the list with it.
+            shared.index.lock().open(&shared.options)?;
+        }
         let ingested = Ingested::new(Arc::clone(&shared.index_dir)).read()?;
         let mut live = shared.containers()?;
         if kind == SessionKind::Backup {
@@ -345,10 +353,13 @@ impl Repository {
     /// What the fingerprint index takes: RAM now, and on disk, in bytes.
     pub fn index_bytes(&self) -> Result<(usize, u64)> {
         let ram = self.shared.index.lock().ram_bytes();
-        Ok((ram, folder_bytes(&*self.shared.index_dir)?))
+        Ok((ram, index::folder_bytes(&*self.shared.index_dir)?))
     }
 
     /// Throws the index away and tells a new one of every container that can be read.
+    ///
+    /// # Errors
+    /// As [`session`](Self::session).
     pub fn rebuild_index(&self) -> Result<()> {
         self.forget_index()?;
         let listed = self.shared.containers()?;
@@ -358,11 +369,7 @@ impl Repository {
     /// Throws the index away; the next session for a backup tells a new one of all containers.
     pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
-        let mut index = shared.index.lock();
-        *index = Box::new(RamIndex::new());
-        clear_folder(&*shared.index_dir)?;
-        *index = open_index(&shared.config, &shared.index_dir, &shared.options)?;
-        Ok(())
+        shared.index.lock().forget(&shared.options)
     }
 }
 
@@ -440,74 +447,4 @@ pub(crate) fn unlock(
         None if names.is_empty() => Err(Error::damaged(SLOT_FOLDER, None, "no key slot is left")),
         None => Err(Error::WrongPassword { slots: names.len() }),
     }
-}
-
-fn check_index_name(name: &str) -> Result<()> {
-    match name {
-        "strata" | "ram" => Ok(()),
-        _ => Err(Error::Option(format!(
-            "no index is named \"{name}\"; there are strata, ram"
-        ))),
-    }
-}
-
-/// Opens the index; one whose files are damaged is begun anew, for every container will be told to it again.
-fn open_index(
-    config: &Config,
-    dir: &Arc<dyn Dir>,
-    options: &OpenOptions,
-) -> Result<Box<dyn ChunkIndex>> {
-    if config.index == "ram" {
-        clear_folder(&**dir)?;
-        return Ok(Box::new(RamIndex::new()));
-    }
-    check_index_name(&config.index)?;
-    let open = || {
-        let mut strata = StrataOptions::new(options.entropy.u64());
-        strata.ram_budget_bytes = options.index_ram_bytes;
-        strata.background_merges = options.threads > 1;
-        Strata::open(Arc::clone(dir), strata)
-    };
-    match open() {
-        Ok(index) => Ok(Box::new(index)),
-        Err(error) if is_damage(&error) => {
-            tracing::warn!("{error}: the index is rebuilt from the containers");
-            clear_folder(&**dir)?;
-            Ok(Box::new(open()?))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn is_damage(error: &onefold_index::Error) -> bool {
-    match error {
-        onefold_index::Error::Damaged { .. } => true,
-        onefold_index::Error::Io(error) => {
-            matches!(error.kind, ErrorKind::Damaged | ErrorKind::Short)
-        }
-        _ => false,
-    }
-}
-
-fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in dir.list()? {
-        bytes += match entry.is_dir {
-            true => folder_bytes(&*dir.open_subdir(&entry.name)?)?,
-            false => entry.len,
-        };
-    }
-    Ok(bytes)
-}
-
-fn clear_folder(dir: &dyn Dir) -> Result<()> {
-    for entry in dir.list()? {
-        if entry.is_dir {
-            clear_folder(&*dir.open_subdir(&entry.name)?)?;
-            dir.remove_subdir(&entry.name)?;
-        } else {
-            dir.remove(&entry.name)?;
-        }
-    }
-    Ok(dir.sync()?)
 }

@@ -36,6 +36,10 @@ pub struct Choices {
     /// What protects the repository: aes256gcm, or none for disks that are encrypted already
     #[arg(long, value_name = "NAME", default_value = "aes256gcm")]
     pub encryption: String,
+
+    /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore, skimpystash, bufferhash, …); ram keeps nothing on disk
+    #[arg(long, value_name = "NAME", default_value = "strata")]
+    pub index: String,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -66,12 +70,14 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
         let _ = std::fs::remove_dir(place);
     })?;
     let opened = repository::open_with(global, place, "", secret.as_ref())?;
-    let id = opened.config().repository_hex();
+    let (id, index) = (opened.config().repository_hex(), &opened.config().index);
     if out.json {
-        out.json(&json!({"message_type": "initialized", "id": id, "repository": place}))?;
+        out.json(
+            &json!({"message_type": "initialized", "id": id, "repository": place, "index": index}),
+        )?;
     }
     out.say(format_args!(
-        "made repository {} at {}",
+        "made repository {} at {}, with the index {index}",
         &id[..id.len().min(10)],
         place.display()
     ))?;
@@ -95,6 +101,7 @@ fn options(choices: &Choices) -> Result<InitOptions> {
         chunker: choices.chunker.clone(),
         chunk_bytes_mean,
         encryption: Encryption::by_name(&choices.encryption)?,
+        index: choices.index.clone(),
         ..InitOptions::new(machine::label(), when::now().secs.max(0) as u64)
     })
 }

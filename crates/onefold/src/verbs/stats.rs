@@ -104,6 +104,7 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
             "restore_size": sizes.total_size,
             "containers": report.containers,
             "unused_bytes": unused,
+            "index": repository.config().index,
             "index_ram_bytes": index_ram,
             "index_disk_bytes": index_disk,
         }));
@@ -128,7 +129,8 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
         bytes(unused)
     ))?;
     out.line(format_args!(
-        "index      {} on disk, {} of RAM",
+        "index      {}: {} on disk, {} of RAM",
+        repository.config().index,
         bytes(index_disk),
         bytes(index_ram as u64)
     ))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir};
-use onefold_store::{Encryption, Error, Packing, Repository, Secret};
+use onefold_store::{Encryption, Error, Packing, Repository, Secret, SessionKind};
 
 use crate::fixture::{assert_sound, back_up, back_up_packed, chunks, init, open};
 
@@ -117,4 +117,32 @@ fn a_repository_is_made_only_where_nothing_stands() {
         open(&empty, 1, 1),
         Err(Error::NoRepository { .. })
     ));
+}
+
+#[test]
+fn an_index_of_one_opener_lets_readers_in_and_refuses_a_second_writer() {
+    let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
+    let mut init = onefold_store::InitOptions::new("test", 1);
+    init.encryption = Encryption::None;
+    init.index = "bloomstore".into();
+    Repository::init(Arc::clone(&dir), &init, None).expect("init");
+    let (first, second) = (
+        open(&dir, 1, 1).expect("open"),
+        open(&dir, 1, 2).expect("open"),
+    );
+    let writing = first.session(SessionKind::Backup).expect("session");
+    second
+        .session(SessionKind::Read)
+        .expect("session")
+        .finish()
+        .expect("finish");
+    let refused = second.session(SessionKind::Backup).err();
+    assert!(matches!(refused, Some(Error::Locked { .. })), "{refused:?}");
+    writing.finish().expect("finish");
+    drop(first);
+    second
+        .session(SessionKind::Backup)
+        .expect("session")
+        .finish()
+        .expect("finish");
 }

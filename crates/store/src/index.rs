@@ -1,0 +1,151 @@
+//! The fingerprint index of an opened repository: opened by the name in its configuration, and begun anew where its files are damaged.
+//!
+//! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never wrong (ARCHITECTURE.md,
+//! invariant 1). `strata` has as many openers as there are processes and is open at once. The papers' indexes have one opener at a time, so they
+//! are opened when the first session needs to write: readers, and a second repository that only reads, never wait for them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
+use onefold_io::{Dir, ErrorKind};
+
+use crate::repository::OpenOptions;
+use crate::{Error, Result};
+
+/// The index that keeps nothing on disk.
+const RAM: &str = "ram";
+
+/// See the module.
+pub(crate) struct RepositoryIndex {
+    name: String,
+    dir: Arc<dyn Dir>,
+    index: Box<dyn ChunkIndex>,
+    is_open: bool,
+}
+
+impl RepositoryIndex {
+    /// The index `name` in `dir`, opened already if it can have several openers.
+    pub(crate) fn new(name: &str, dir: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
+        check_name(name)?;
+        let mut index = Self {
+            name: name.into(),
+            dir: Arc::clone(dir),
+            index: Box::new(RamIndex::new()),
+            is_open: false,
+        };
+        if name.parse() == Ok(IndexName::Strata) {
+            index.open(options)?;
+        }
+        Ok(index)
+    }
+
+    /// Opens it, if it is not open yet. One whose files are damaged is begun anew, for every container will be told to it again.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where it has one opener, and that is another.
+    pub(crate) fn open(&mut self, options: &OpenOptions) -> Result<()> {
+        if self.is_open {
+            return Ok(());
+        }
+        if self.name == RAM {
+            clear_folder(&*self.dir)?;
+        } else {
+            self.index = match open_named(&self.name, &self.dir, options) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!("{error}: the index is rebuilt from the containers");
+                    clear_folder(&*self.dir)?;
+                    open_named(&self.name, &self.dir, options)?
+                }
+                other => other?,
+            };
+        }
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Throws it away and begins it anew, empty.
+    pub(crate) fn forget(&mut self, options: &OpenOptions) -> Result<()> {
+        // Whose lock it is, is known when it is open.
+        self.open(options)?;
+        self.index = Box::new(RamIndex::new());
+        self.is_open = false;
+        clear_folder(&*self.dir)?;
+        self.open(options)
+    }
+}
+
+impl Deref for RepositoryIndex {
+    type Target = dyn ChunkIndex;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.index
+    }
+}
+
+impl DerefMut for RepositoryIndex {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.index
+    }
+}
+
+/// Whether there is an index of that name.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if name == RAM {
+        return Ok(());
+    }
+    let known: std::result::Result<IndexName, String> = name.parse();
+    known
+        .map(|_| ())
+        .map_err(|error| Error::Option(format!("{error}, {RAM}")))
+}
+
+fn open_named(
+    name: &str,
+    dir: &Arc<dyn Dir>,
+    options: &OpenOptions,
+) -> Result<Box<dyn ChunkIndex>> {
+    let (dir, unique) = (Arc::clone(dir), options.entropy.u64());
+    let opened = match name.parse().map_err(Error::Option)? {
+        IndexName::Strata => {
+            let mut strata = StrataOptions::new(unique);
+            strata.ram_budget_bytes = options.index_ram_bytes;
+            strata.background_merges = options.threads > 1;
+            Strata::open(dir, strata).map(|index| Box::new(index) as Box<dyn ChunkIndex>)
+        }
+        other => other.open(dir, options.index_ram_bytes, unique),
+    };
+    opened.map_err(|error| match error {
+        onefold_index::Error::Held { .. } => Error::Locked {
+            what: format!("the index {name} has one opener at a time, and another has it now"),
+        },
+        other => other.into(),
+    })
+}
+
+/// Bytes of all files in a folder.
+pub(crate) fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in dir.list()? {
+        bytes += match entry.is_dir {
+            true => folder_bytes(&*dir.open_subdir(&entry.name)?)?,
+            false => entry.len,
+        };
+    }
+    Ok(bytes)
+}
+
+fn clear_folder(dir: &dyn Dir) -> Result<()> {
+    for entry in dir.list()? {
+        if entry.is_dir {
+            clear_folder(&*dir.open_subdir(&entry.name)?)?;
+            dir.remove_subdir(&entry.name)?;
+            continue;
+        }
+        match dir.remove(&entry.name) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(dir.sync()?)
+}
