@@ -7,6 +7,11 @@ mod golden;
 mod tidy;
 
 use clap::{Parser, Subcommand};
+use peak_alloc::PeakAlloc;
+
+/// Counts what the heap holds, for `bench index`; costs two atomic additions an allocation.
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Tasks of the project.
 #[derive(Parser)]

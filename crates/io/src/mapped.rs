@@ -7,11 +7,19 @@
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Below this the heap gives the bytes: a mapping takes whole pages, and a process may have some 65,000 of them.
 pub const MAPPED_MIN: usize = 64 << 10;
+
+static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that all mappings of the process hold now: what an allocator that counts does not see.
+pub fn mapped_bytes() -> usize {
+    MAPPED_BYTES.load(Ordering::Relaxed)
+}
 
 /// See the module.
 pub struct Mapped(Inner);
@@ -41,7 +49,9 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new anonymous mapping at a place of the system's choice touches no memory that is in use.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) };
-    NonNull::new(start.ok()?.cast::<u8>())
+    let start = NonNull::new(start.ok()?.cast::<u8>())?;
+    MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
+    Some(start)
 }
 
 impl Deref for Mapped {
@@ -73,6 +83,7 @@ impl DerefMut for Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let Inner::Mapping(start, len) = self.0 {
+            MAPPED_BYTES.fetch_sub(len, Ordering::Relaxed);
             // SAFETY: the mapping is ours, nobody borrows it any more, and it is given back once.
             unsafe { munmap(start.as_ptr().cast::<c_void>(), len) }.ok();
         }

@@ -3,10 +3,12 @@
 //! A workload is what a dedup store asks: each key is looked up, and inserted if it was not found. Always holds: the same workload, scale and seed
 //! give the same keys.
 
+mod ask;
 mod drive;
 mod generate;
 mod trace;
 
+pub use ask::{Asked, Order, container_of, seeded_key};
 pub use drive::{Clock, DriveReport, drive};
 pub use generate::{Workload, key_of};
 pub use trace::{TraceReader, TraceWriter};

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use onefold_index::{ChunkIndex, Location, Strata, StrataOptions};
 use onefold_io::FileDir;
 
-use super::{IndexArgs, SEGMENT, container, key};
+use onefold_index::workload::{container_of, seeded_key};
+
+use super::{IndexArgs, SEGMENT};
 use crate::bench::backup::measure;
 
 /// Bytes of the file that is backed up.
@@ -55,7 +57,7 @@ fn program(args: &IndexArgs) -> Result<PathBuf, Box<dyn std::error::Error>> {
 
 fn fill(folder: &Path, args: &IndexArgs) -> Result<(), Box<dyn std::error::Error>> {
     let options = StrataOptions {
-        ram_budget_bytes: args.budget_mib << 20,
+        ram_budget_bytes: args.budget_mib[0] << 20,
         ..StrataOptions::new(args.seed)
     };
     let mut index = Strata::open(Arc::new(FileDir::open(folder)?), options)?;
@@ -63,8 +65,8 @@ fn fill(folder: &Path, args: &IndexArgs) -> Result<(), Box<dyn std::error::Error
         let numbers = first..(first + SEGMENT).min(args.keys);
         let entries: Vec<_> = numbers
             .map(|number| {
-                let container = container(number);
-                (key(args.seed, number), Location { container })
+                let container = container_of(number);
+                (seeded_key(args.seed, number), Location { container })
             })
             .collect();
         index.insert(&entries)?;
@@ -82,7 +84,7 @@ fn fill(folder: &Path, args: &IndexArgs) -> Result<(), Box<dyn std::error::Error
 /// Bytes that do not compress.
 fn write(path: &Path, seed: u64) -> std::io::Result<()> {
     let bytes: Vec<u8> = (0..FILE_BYTES as u64 / 32)
-        .flat_map(|number| key(!seed, number).0)
+        .flat_map(|number| seeded_key(!seed, number).0)
         .collect();
     std::fs::write(path, bytes)
 }

@@ -1,0 +1,176 @@
+//! Filling and asking a store.
+
+use std::time::{Duration, Instant};
+
+use onefold_chunk::Fingerprint;
+use onefold_index::workload::{Asked, Order, container_of, seeded_key};
+use serde_json::json;
+
+use crate::process::{Counts, counts};
+use crate::store::{Error, Store, open};
+use crate::{Kind, Measure, What};
+
+/// Keys that are asked for at once.
+const SEGMENT: u64 = 512;
+/// Keys a transaction where all come in order.
+const BULK: usize = 100_000;
+/// Before measuring, so that caches hold what they would.
+const WARM: Duration = Duration::from_secs(3);
+
+/// Fills a store: as a first backup does, or where that is hopeless, in the order of keys.
+pub fn build(what: &What) -> Result<(), Error> {
+    let store = open(what)?;
+    let (start, before) = (Instant::now(), counts());
+    let is_sorted = matches!(what.store, Kind::Redb | Kind::Lmdb);
+    if is_sorted {
+        build_sorted(&*store, what)?;
+    } else {
+        for first in (0..what.keys).step_by(SEGMENT as usize) {
+            let end = (first + SEGMENT).min(what.keys);
+            look_up_and_insert(&*store, what, first..end)?;
+        }
+    }
+    store.finish()?;
+    let name = if is_sorted { "build sorted" } else { "insert" };
+    print(what, name, 1, what.keys, start.elapsed(), before);
+    Ok(())
+}
+
+/// Asks for absent keys, then for present ones.
+pub fn measure(measure: &Measure) -> Result<(), Error> {
+    let what = &measure.what;
+    let store = open(what)?;
+    ask(&*store, what, Order::Random, WARM, 16)?;
+    for &threads in &measure.threads {
+        let orders = [
+            ("absent", Order::Absent),
+            ("stream", Order::Stream),
+            ("random", Order::Random),
+        ];
+        for (name, order) in orders {
+            let (start, before) = (Instant::now(), counts());
+            let time = Duration::from_secs(measure.seconds);
+            let asked = ask(&*store, what, order, time, threads)?;
+            print(what, name, threads, asked, start.elapsed(), before);
+        }
+    }
+    if matches!(what.store, Kind::Redb | Kind::Lmdb) {
+        let (start, before) = (Instant::now(), counts());
+        let mut next = what.keys;
+        while start.elapsed() < Duration::from_secs(measure.seconds * 2) {
+            look_up_and_insert(&*store, what, next..next + SEGMENT)?;
+            next += SEGMENT;
+        }
+        store.finish()?;
+        print(what, "insert", 1, next - what.keys, start.elapsed(), before);
+    }
+    Ok(())
+}
+
+fn look_up_and_insert(
+    store: &dyn Store,
+    what: &What,
+    numbers: std::ops::Range<u64>,
+) -> Result<(), Error> {
+    let keys: Vec<Fingerprint> = numbers
+        .clone()
+        .map(|number| seeded_key(what.seed, number))
+        .collect();
+    let mut found = vec![None; keys.len()];
+    store.get(&keys, &mut found)?;
+    let new: Vec<(Fingerprint, u64)> = keys
+        .into_iter()
+        .zip(numbers)
+        .zip(found)
+        .filter(|(_, found)| found.is_none())
+        .map(|((key, number), _)| (key, container_of(number).0))
+        .collect();
+    store.insert(&new)
+}
+
+fn build_sorted(store: &dyn Store, what: &What) -> Result<(), Error> {
+    let mut order: Vec<(u64, u32)> = (0..u32::try_from(what.keys)?)
+        .map(|number| (prefix(what.seed, number.into()), number))
+        .collect();
+    order.sort_unstable();
+    for numbers in order.chunks(BULK) {
+        let entries: Vec<(Fingerprint, u64)> = numbers
+            .iter()
+            .map(|(_, number)| u64::from(*number))
+            .map(|number| (seeded_key(what.seed, number), container_of(number).0))
+            .collect();
+        store.insert(&entries)?;
+    }
+    Ok(())
+}
+
+fn prefix(seed: u64, number: u64) -> u64 {
+    let bytes = seeded_key(seed, number).0;
+    u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+/// Asks with `threads` threads for some time; tells how many keys.
+fn ask(
+    store: &dyn Store,
+    what: &What,
+    order: Order,
+    time: Duration,
+    threads: u64,
+) -> Result<u64, Error> {
+    std::thread::scope(|scope| {
+        let each = |thread: u64| {
+            let asked = Asked::new(order, what.keys, 7 + thread * (what.keys / threads));
+            scope.spawn(move || ask_alone(store, what, asked, time))
+        };
+        let all: Vec<_> = (0..threads).map(each).collect();
+        all.into_iter()
+            .map(|thread| thread.join().expect("a thread that asks does not panic"))
+            .sum()
+    })
+}
+
+fn ask_alone(
+    store: &dyn Store,
+    what: &What,
+    mut asked: Asked,
+    time: Duration,
+) -> Result<u64, Error> {
+    let start = Instant::now();
+    let mut count = 0;
+    while start.elapsed() < time {
+        let numbers: Vec<u64> = asked.by_ref().take(SEGMENT as usize).collect();
+        let keys: Vec<Fingerprint> = numbers
+            .iter()
+            .map(|number| seeded_key(what.seed, *number))
+            .collect();
+        let mut found = vec![None; keys.len()];
+        store.get(&keys, &mut found)?;
+        for (number, found) in numbers.iter().zip(found) {
+            let expected = (*number < what.keys).then(|| container_of(*number).0);
+            if found != expected {
+                return Err(format!("key {number}: {found:?}, expected {expected:?}").into());
+            }
+        }
+        count += SEGMENT;
+    }
+    Ok(count)
+}
+
+fn print(what: &What, name: &str, threads: u64, keys: u64, took: Duration, before: Counts) {
+    let now = counts();
+    let store = clap::ValueEnum::to_possible_value(&what.store);
+    println!(
+        "{}",
+        json!({
+            "store": store.map_or(String::new(), |store| store.get_name().to_string()),
+            "what": name,
+            "threads": threads,
+            "keys": keys,
+            "seconds": took.as_secs_f64(),
+            "cpu_seconds": (now.cpu - before.cpu).as_secs_f64(),
+            "read_bytes": now.read_bytes - before.read_bytes,
+            "write_bytes": now.write_bytes - before.write_bytes,
+            "peak_kib": now.peak_kib,
+        })
+    );
+}

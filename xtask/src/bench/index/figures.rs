@@ -1,0 +1,131 @@
+//! What was measured of one store, and the table that puts stores side by side.
+
+use crate::bench::report::Table;
+
+/// What one kind of work cost.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// `insert` (with the lookup before), `absent`, `stream` or `random`.
+    pub what: String,
+    /// Threads that asked.
+    pub threads: u64,
+    /// Keys a second, wall time.
+    pub rate: f64,
+    /// CPU a key, of all threads, in microseconds.
+    pub cpu_us: f64,
+    /// Reads of 4 KiB a key.
+    pub reads: f64,
+    /// Bytes written a key.
+    pub written: f64,
+}
+
+/// A store at one budget.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// What it was given, in MiB.
+    pub budget_mib: usize,
+    /// What it holds by its own account, and by the allocator's, in bytes; 0 where unknown.
+    pub ram: (u64, u64),
+    /// Peak RSS of the process, in KiB.
+    pub peak_kib: u64,
+    /// Bytes a record that written bytes are compared with.
+    pub record_bytes: f64,
+    /// By kind and threads.
+    pub figures: Vec<Figure>,
+}
+
+impl Measured {
+    /// The best of a kind, over the numbers of threads.
+    fn best(&self, what: &str) -> Option<&Figure> {
+        let of_kind = self.figures.iter().filter(|figure| figure.what == what);
+        of_kind.max_by(|a, b| a.rate.total_cmp(&b.rate))
+    }
+}
+
+/// Kinds of work, in the order of the columns.
+const KINDS: [&str; 4] = ["insert", "absent", "stream", "random"];
+
+/// A row for each; then, for each of ours, how many times as fast it is as the best of the others at the same budget.
+pub fn table(all: &[Measured], keys: u64) -> Table {
+    let mut rows: Vec<Vec<String>> = all.iter().map(|one| row(one, keys)).collect();
+    for one in all.iter().filter(|one| one.ram.0 > 0) {
+        let others = || {
+            all.iter()
+                .filter(|other| other.ram.0 == 0 && other.budget_mib == one.budget_mib)
+        };
+        if others().next().is_none() {
+            continue;
+        }
+        let mut cells = vec![format!("{} / best other", one.name)];
+        cells.resize(5, String::new());
+        for what in KINDS {
+            let best = others()
+                .filter_map(|other| other.best(what))
+                .map(|figure| figure.rate)
+                .fold(0.0, f64::max);
+            let own = one.best(what).map_or(0.0, |figure| figure.rate);
+            cells.push(format!("{:.2}", own / best));
+        }
+        cells.resize(HEAD.len(), String::new());
+        rows.push(cells);
+    }
+    Table {
+        head: HEAD.to_vec(),
+        words: 1,
+        rows,
+    }
+}
+
+const HEAD: [&str; 14] = [
+    "store",
+    "MiB",
+    "B/key held",
+    "counted",
+    "peak MiB",
+    "insert/s",
+    "absent/s",
+    "stream/s",
+    "random/s",
+    "reads/absent",
+    "reads/stream",
+    "reads/random",
+    "written/key",
+    "WA",
+];
+
+fn row(one: &Measured, keys: u64) -> Vec<String> {
+    let each = |bytes: u64| match bytes {
+        0 => "–".to_string(),
+        bytes => format!("{:.2}", bytes as f64 / keys as f64),
+    };
+    let mut cells = vec![
+        one.name.clone(),
+        one.budget_mib.to_string(),
+        each(one.ram.0),
+        each(one.ram.1),
+        (one.peak_kib >> 10).to_string(),
+    ];
+    for what in KINDS {
+        cells.push(one.best(what).map_or("–".to_string(), |figure| {
+            let threads = match figure.threads {
+                1 => String::new(),
+                threads => format!(" ({threads} threads)"),
+            };
+            format!("{:.0}{threads}", figure.rate)
+        }));
+    }
+    for what in &KINDS[1..] {
+        cells.push(
+            one.best(what)
+                .map_or("–".to_string(), |figure| format!("{:.3}", figure.reads)),
+        );
+    }
+    let written = one.best("insert").map(|figure| figure.written);
+    cells.push(written.map_or("–".to_string(), |bytes| format!("{bytes:.0}")));
+    cells.push(written.map_or("–".to_string(), |bytes| {
+        format!("{:.2}", bytes / one.record_bytes)
+    }));
+    cells
+}

@@ -1,0 +1,43 @@
+//! A memory group of the system: processes in it share a limit that counts their page cache, too.
+//!
+//! So a store that reads through the page cache has no more RAM than one that keeps a cache of its own. Groups of version 1 and 2; making one
+//! needs root.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A group, removed when dropped.
+pub struct MemoryGroup {
+    folder: PathBuf,
+}
+
+impl MemoryGroup {
+    /// A new group with a limit.
+    pub fn new(limit_bytes: u64) -> std::io::Result<MemoryGroup> {
+        let (root, limit) = match PathBuf::from("/sys/fs/cgroup/memory") {
+            version_1 if version_1.is_dir() => (version_1, "memory.limit_in_bytes"),
+            _ => (PathBuf::from("/sys/fs/cgroup"), "memory.max"),
+        };
+        let folder = root.join(format!("onefold-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder)?;
+        let group = MemoryGroup { folder };
+        std::fs::write(group.folder.join(limit), limit_bytes.to_string())?;
+        Ok(group)
+    }
+
+    /// `command`, to be started in the group.
+    pub fn start_in(&self, command: &Command) -> Command {
+        let mut inside = Command::new("sh");
+        inside.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
+        inside.arg(self.folder.join("cgroup.procs"));
+        inside.arg(command.get_program()).args(command.get_args());
+        inside
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // an empty group that stays harms nobody
+        std::fs::remove_dir(&self.folder).ok();
+    }
+}

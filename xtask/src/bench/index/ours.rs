@@ -1,0 +1,308 @@
+//! One of our indexes on a real disk: built as a first backup does, then asked.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onefold_chunk::Fingerprint;
+use onefold_index::workload::{Asked, Order, container_of, seeded_key};
+use onefold_index::{ChunkIndex, IndexName, IndexStats, Location, Strata, StrataOptions};
+use onefold_io::{Dir, FileDir, ReadAt, mapped_bytes};
+
+use super::figures::{Figure, Measured};
+use super::{Error, IndexArgs, SEGMENT, name_of};
+use crate::ALLOCATOR;
+
+const PAGE_BYTES: usize = 4096;
+/// Bytes of a record, for write amplification: 32 of fingerprint, 8 of container, 12 of a run as the design has it.
+const RECORD_BYTES: f64 = 52.0;
+
+/// Builds and asks `index` in a new folder `path`, which is removed.
+pub fn run(
+    args: &IndexArgs,
+    index: IndexName,
+    budget_mib: usize,
+    path: &Path,
+) -> Result<Measured, Error> {
+    let dir = FileDir::create(path)?;
+    let dir: Arc<dyn Dir> = Arc::new(if args.cached { dir } else { dir.direct() });
+    println!(
+        "{:<34}{:>14}{:>12}{:>12}  goal of strata",
+        name_of(index),
+        "keys/s",
+        "reads/key",
+        "CPU µs/key"
+    );
+    // forgets the peak of what was measured before
+    std::fs::write("/proc/self/clear_refs", "5").ok();
+    let heap = ALLOCATOR.current_usage() + mapped_bytes();
+    let mut bench = Bench {
+        args,
+        index: Index::open(index, &dir, budget_mib, args.seed)?,
+        figures: Vec::new(),
+    };
+    bench.build()?;
+    let rate = disk_rate(&*dir, args)?;
+    println!(
+        "{:<34}{rate:>14.0}{:>12}{:>12}  reads of 4 KiB at random, 512 at once{}",
+        "the disk itself",
+        "",
+        "",
+        if args.cached { ", page cache" } else { "" }
+    );
+    bench.lookups("absent", "≥ 2,000,000", Order::Absent)?;
+    bench.lookups("stream", "≥ 1,000,000", Order::Stream)?;
+    bench.lookups("random", "≥ 0.8 × the disk", Order::Random)?;
+    let random = bench.figures.last().map_or(0.0, |figure| figure.rate);
+    println!("present at random / disk: {:.2}", random / rate);
+    let held = bench.index.as_dyn().ram_bytes() as u64;
+    let counted = (ALLOCATOR.current_usage() + mapped_bytes()).saturating_sub(heap) as u64;
+    let peak_kib = status("VmHWM")?;
+    bench.report(&dir, (held, counted), peak_kib, index, budget_mib)?;
+    let figures = bench.figures;
+    drop(bench.index);
+    let start = Instant::now();
+    drop(Index::open(index, &dir, budget_mib, args.seed)?);
+    let took = start.elapsed().as_secs_f64() * 1e3;
+    println!("opening takes {took:.0} ms\n");
+    std::fs::remove_dir_all(path)?;
+    Ok(Measured {
+        name: name_of(index).to_string(),
+        budget_mib,
+        ram: (held, counted),
+        peak_kib,
+        record_bytes: RECORD_BYTES,
+        figures,
+    })
+}
+
+/// Merges of `strata` can be waited for.
+enum Index {
+    Strata(Box<Strata>),
+    Other(Box<dyn ChunkIndex>),
+}
+
+impl Index {
+    fn open(
+        index: IndexName,
+        dir: &Arc<dyn Dir>,
+        budget_mib: usize,
+        seed: u64,
+    ) -> onefold_index::Result<Index> {
+        let ram_budget_bytes = budget_mib << 20;
+        if index != IndexName::Strata {
+            let other = index.open(Arc::clone(dir), ram_budget_bytes, seed)?;
+            return Ok(Index::Other(other));
+        }
+        let options = StrataOptions {
+            ram_budget_bytes,
+            ..StrataOptions::new(seed)
+        };
+        let strata = Strata::open(Arc::clone(dir), options)?;
+        Ok(Index::Strata(Box::new(strata)))
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn ChunkIndex {
+        match self {
+            Index::Strata(strata) => &mut **strata,
+            Index::Other(other) => &mut **other,
+        }
+    }
+
+    fn merge_all(&mut self) -> onefold_index::Result<()> {
+        match self {
+            Index::Strata(strata) => strata.merge_all(),
+            Index::Other(_) => Ok(()),
+        }
+    }
+}
+
+struct Bench<'a> {
+    args: &'a IndexArgs,
+    index: Index,
+    figures: Vec<Figure>,
+}
+
+impl Bench<'_> {
+    /// Lookup, then insert of what was not found, which is all.
+    fn build(&mut self) -> Result<(), Error> {
+        let (start, cpu) = (Instant::now(), cpu_time());
+        let mut slowest = f64::INFINITY;
+        let slice = (self.args.keys / 10).next_multiple_of(SEGMENT);
+        let mut since = Instant::now();
+        for first in (0..self.args.keys).step_by(SEGMENT as usize) {
+            self.look_up_and_insert(first..(first + SEGMENT).min(self.args.keys))?;
+            if (first + SEGMENT).is_multiple_of(slice) {
+                slowest = slowest.min(slice as f64 / since.elapsed().as_secs_f64());
+                since = Instant::now();
+            }
+        }
+        self.index.as_dyn().checkpoint()?;
+        let took = start.elapsed();
+        self.index.merge_all()?;
+        let stats = self.index.as_dyn().stats();
+        let each = 1.0 / self.args.keys as f64;
+        let written = stats.bytes_written as f64 * each;
+        let cost = (self.args.keys, took, cpu_time() - cpu, stats.lookup_reads);
+        self.enter("insert", cost, written, "≥ 400,000, lookup before each");
+        println!("{:<34}{slowest:>14.0}{:>26}slowest tenth", "", "");
+        println!(
+            "{:<34}{:>14.2}{:>26}≤ 3: bytes written / (entries × 52)",
+            "write amplification",
+            written / RECORD_BYTES,
+            ""
+        );
+        println!(
+            "{:<34}{:>14.1}{:>26}≤ 60",
+            "bytes on disk a key",
+            stats.disk_bytes as f64 * each,
+            ""
+        );
+        Ok(())
+    }
+
+    fn look_up_and_insert(&mut self, numbers: std::ops::Range<u64>) -> Result<(), Error> {
+        let key = |number| seeded_key(self.args.seed, number);
+        let keys: Vec<Fingerprint> = numbers.clone().map(key).collect();
+        let mut found = vec![None; keys.len()];
+        self.index.as_dyn().lookup(&keys, &mut found)?;
+        let new = keys.iter().zip(numbers).zip(&found);
+        let new: Vec<_> = new
+            .filter(|(_, found)| found.is_none())
+            .map(|((key, number), _)| (*key, at(number)))
+            .collect();
+        Ok(self.index.as_dyn().insert(&new)?)
+    }
+
+    fn lookups(&mut self, name: &str, goal: &str, order: Order) -> Result<(), Error> {
+        let (before, cpu) = (self.index.as_dyn().stats(), cpu_time());
+        let (mut count, mut took) = (0, Duration::ZERO);
+        let mut asked = Asked::new(order, self.args.keys, 7);
+        let mut generating = Duration::ZERO;
+        while took < Duration::from_secs(self.args.seconds) {
+            let making = cpu_time();
+            let batch: Vec<u64> = asked.by_ref().take(SEGMENT as usize).collect();
+            let key = |number: &u64| seeded_key(self.args.seed, *number);
+            let keys: Vec<Fingerprint> = batch.iter().map(key).collect();
+            let mut found = vec![None; keys.len()];
+            generating += cpu_time() - making;
+            let start = Instant::now();
+            self.index.as_dyn().lookup(&keys, &mut found)?;
+            took += start.elapsed();
+            count += SEGMENT;
+            for (number, found) in batch.iter().zip(found) {
+                let expected = (*number < self.args.keys).then(|| at(*number));
+                if found != expected {
+                    let what = format!("key {number}: found {found:?}, expected {expected:?}");
+                    return Err(what.into());
+                }
+            }
+        }
+        let reads = self.index.as_dyn().stats().lookup_reads - before.lookup_reads;
+        let cost = (count, took, cpu_time() - cpu - generating, reads);
+        self.enter(name, cost, 0.0, goal);
+        Ok(())
+    }
+
+    /// Keeps and prints what `(keys, wall, CPU, reads)` come to.
+    fn enter(
+        &mut self,
+        what: &str,
+        (keys, took, cpu, reads): (u64, Duration, Duration, u64),
+        written: f64,
+        goal: &str,
+    ) {
+        let figure = Figure {
+            what: what.to_string(),
+            threads: 1,
+            rate: keys as f64 / took.as_secs_f64(),
+            cpu_us: cpu.as_secs_f64() * 1e6 / keys as f64,
+            reads: reads as f64 / keys as f64,
+            written,
+        };
+        println!(
+            "{what:<34}{:>14.0}{:>12.4}{:>12.2}  {goal}",
+            figure.rate, figure.reads, figure.cpu_us
+        );
+        self.figures.push(figure);
+    }
+
+    fn report(
+        &mut self,
+        dir: &Arc<dyn Dir>,
+        (held, counted): (u64, u64),
+        peak_kib: u64,
+        index: IndexName,
+        budget_mib: usize,
+    ) -> Result<(), Error> {
+        let mib = |bytes: u64| bytes as f64 / 1048576.0;
+        println!(
+            "RAM: {} holds {:.1} of {budget_mib} MiB, {:.2} bytes a key; the allocator counts {:.1} MiB",
+            name_of(index),
+            mib(held),
+            held as f64 / self.args.keys as f64,
+            mib(counted)
+        );
+        println!(
+            "process: RSS {} MiB, peak {} MiB",
+            status("VmRSS")? >> 10,
+            peak_kib >> 10
+        );
+        let IndexStats {
+            false_reads,
+            lookups,
+            ..
+        } = self.index.as_dyn().stats();
+        println!(
+            "false reads: {false_reads} of {lookups} lookups; files {}",
+            dir.list()?.len()
+        );
+        Ok(())
+    }
+}
+
+fn at(number: u64) -> Location {
+    Location {
+        container: container_of(number),
+    }
+}
+
+/// 4 KiB reads a second at random places of the largest file, in batches.
+fn disk_rate(dir: &dyn Dir, args: &IndexArgs) -> Result<f64, Error> {
+    let largest = dir.list()?.into_iter().max_by_key(|entry| entry.len);
+    let largest = largest.ok_or("no files")?;
+    let disk = dir.open(&largest.name)?;
+    let mut pages = Asked::new(
+        Order::Random,
+        (largest.len / PAGE_BYTES as u64).max(1),
+        args.seed,
+    );
+    let mut buf = vec![0; SEGMENT as usize * PAGE_BYTES];
+    let (start, mut reads) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(args.seconds) {
+        let mut batch: Vec<ReadAt<'_>> = Vec::with_capacity(SEGMENT as usize);
+        for (buf, page) in buf.chunks_exact_mut(PAGE_BYTES).zip(&mut pages) {
+            batch.push(ReadAt {
+                offset: page * PAGE_BYTES as u64,
+                buf,
+            });
+        }
+        disk.read_many_at(&mut batch)?;
+        reads += SEGMENT;
+    }
+    Ok(reads as f64 / start.elapsed().as_secs_f64())
+}
+
+/// CPU time of the whole process, merges included.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A line of this process's status, in KiB.
+fn status(field: &str) -> Result<u64, Error> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let line = line.ok_or("no such line")?.trim_start_matches(':').trim();
+    Ok(line.trim_end_matches("kB").trim().parse()?)
+}
