@@ -10,10 +10,12 @@
 //! that it refers to is durable. A backup that ends before leaves containers that the index knows: the next one finds its chunks there.
 
 mod budget;
+mod buffers;
 mod finish;
 mod metadata;
 mod plan;
 mod read;
+mod segment;
 mod source;
 
 use std::collections::HashMap;
@@ -26,6 +28,7 @@ pub use onefold_chunk::context::Rules;
 use onefold_chunk::tar::Tar;
 pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, Session, SessionKind, StreamKind};
+use parking_lot::Mutex;
 
 use crate::exclude::Excludes;
 use crate::meta::{Owners, Stat};
@@ -36,10 +39,12 @@ use crate::walk::{self, Walk};
 use crate::{Entry, Error, Events, Kind, Progress, Result, Time, path};
 
 use budget::Budget;
+use buffers::Buffers;
 use finish::Finisher;
 use metadata::MetadataStream;
 use plan::{ContentFrom, Job, Planned, Planner, Step};
-use source::{Buffers, Reader, Work, hash_segments, large_channel};
+use segment::{Cutter, Turns, Worker, large_channel};
+use source::{Reader, Work};
 
 /// Steps between planner and finisher; each holds at most a piece of a folder.
 const STEPS_AHEAD: usize = 512;
@@ -71,7 +76,7 @@ pub struct Options {
     pub walkers: usize,
     /// Threads that read.
     pub readers: usize,
-    /// Threads that fingerprint segments of large files: the number of cores.
+    /// Threads that cut and fingerprint segments of large files at once: the number of cores.
     pub hashers: usize,
     /// Bytes of small files between readers and store.
     pub bytes_in_flight: usize,
@@ -426,19 +431,28 @@ fn start_readers<'scope, 'env>(
     (buffers, progress): (&'env Buffers, &'env Progress),
     jobs: &Receiver<Work>,
 ) -> Result<()> {
-    let (hash, segments) = unbounded();
-    for _ in 0..options.hashers.max(1) {
-        let (segments, fingerprinter) = (segments.clone(), repository.fingerprinter());
-        scope.spawn(move || hash_segments(&segments, &fingerprinter));
+    let (tasks, segments) = unbounded();
+    let turns = Turns::new(options.hashers.max(1));
+    for _ in 0..options.readers.max(options.hashers).max(1) {
+        let worker = Worker {
+            fingerprinter: repository.fingerprinter(),
+            turns: turns.clone(),
+            buffers,
+        };
+        let segments = segments.clone();
+        scope.spawn(move || worker.run(&segments));
     }
     for _ in 0..options.readers.max(1) {
-        let reader = Reader {
+        let cutter = Cutter {
             chunker: chunker(repository, options)?,
+            begins: None,
+        };
+        let reader = Reader {
+            cutter: Arc::new(Mutex::new(cutter)),
             fingerprinter: repository.fingerprinter(),
             buffers,
             progress,
-            hash: hash.clone(),
-            begins: None,
+            tasks: tasks.clone(),
         };
         let jobs = jobs.clone();
         scope.spawn(move || reader.run(&jobs));

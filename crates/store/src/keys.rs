@@ -110,8 +110,8 @@ impl Keys {
     }
 }
 
-/// Fingerprints chunks with the repository's key; cheap to copy into threads.
-#[derive(Clone)]
+/// Fingerprints chunks with the repository's key, by default with none; cheap to copy into threads.
+#[derive(Clone, Default)]
 pub struct Fingerprinter(Option<[u8; 32]>);
 
 impl Fingerprinter {

@@ -14,9 +14,11 @@ use onefold_store::{ChunkRef, ChunkWriter, Packing};
 use rustix::io::Errno;
 
 use super::budget::Budget;
+use super::buffers::Buffers;
 use super::metadata::MetadataStream;
 use super::plan::{ContentFrom, Job, LinkKey, Planned, Step};
-use super::source::{Buffers, FileEnd, LargePart, Part, Segment};
+use super::segment::Segment;
+use super::source::{FileEnd, LargePart, Part};
 use crate::leaf::recipe::Builder;
 use crate::meta::Owners;
 use crate::snapshot::Summary;

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::Options;
 use super::budget::Budget;
-use super::source::{
-    Buffers, JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work, large_channel, slot,
-};
+use super::buffers::Buffers;
+use super::segment::{large_channel, slot};
+use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work};
 use crate::meta::{Owners, Stat, link_target, xattrs_at};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};

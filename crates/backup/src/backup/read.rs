@@ -3,9 +3,9 @@
 //! Large files whose pages the kernel does not hold are read past the page cache: that takes a fifth of the kernel's time, and leaves in the
 //! cache what the machine's real work has put there.
 
-use std::cell::OnceCell;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Chunker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,15 +24,21 @@ const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
 
 /// A file open for reading.
 pub struct Source<'a> {
-    fd: OwnedFd,
+    /// What it is read through.
+    pub handle: Arc<Handle>,
     /// Set for streams: their next bytes may never come, so that somebody must be able to end the wait.
     cancel: Option<&'a Progress>,
-    /// A handle past the page cache, once it was asked for; `None` where the file system has none.
-    direct: OnceCell<Option<OwnedFd>>,
     /// As it was when it was opened (or looked at, if nobody wrote since).
     pub stat: Stat,
     /// Its extended attributes.
     pub xattrs: Xattrs,
+}
+
+/// What a file is read through, by several threads at once.
+pub struct Handle {
+    fd: OwnedFd,
+    /// A handle past the page cache, once it was asked for; `None` where the file system has none.
+    direct: OnceLock<Option<OwnedFd>>,
 }
 
 /// Opens `name` in `dir`. `NXIO`: it is no regular file (any more).
@@ -44,27 +50,29 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
         Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,
         other => other?,
     };
-    let stat = Stat::of(&fd)?;
-    if stat.kind != Kind::File {
-        return Err(Errno::NXIO);
+    let source = Source::file(fd)?;
+    match source.stat.kind {
+        Kind::File => Ok(source),
+        _ => Err(Errno::NXIO),
     }
-    let xattrs = xattrs_of(fd.as_fd())?;
-    Ok(Source {
-        fd,
-        cancel: None,
-        direct: OnceCell::new(),
-        stat,
-        xattrs,
-    })
 }
 
 impl<'a> Source<'a> {
+    /// What is open already.
+    pub fn file(fd: OwnedFd) -> Result<Self, Errno> {
+        Ok(Self {
+            stat: Stat::of(&fd)?,
+            xattrs: xattrs_of(fd.as_fd())?,
+            handle: Handle::new(fd),
+            cancel: None,
+        })
+    }
+
     /// A pipe or other stream, which becomes a file that looks like `stat`. Its reads end with `CANCELED` soon after `cancel` says so.
     pub fn stream(fd: OwnedFd, stat: Stat, cancel: &'a Progress) -> Self {
         Self {
-            fd,
+            handle: Handle::new(fd),
             cancel: Some(cancel),
-            direct: OnceCell::new(),
             stat,
             xattrs: Xattrs::new(),
         }
@@ -72,14 +80,14 @@ impl<'a> Source<'a> {
 
     /// Whether somebody wrote since it was opened.
     pub fn changed(&self) -> Result<bool, Errno> {
-        Ok(!Stat::of(&self.fd)?.same_state(&self.stat))
+        Ok(!Stat::of(&self.handle.fd)?.same_state(&self.stat))
     }
 
     /// Looks again, before it is read again.
     pub fn look_again(&mut self) -> Result<(), Errno> {
-        self.stat = Stat::of(&self.fd)?;
-        self.xattrs = xattrs_of(self.fd.as_fd())?;
-        rustix::fs::seek(&self.fd, SeekFrom::Start(0)).map(drop)
+        self.stat = Stat::of(&self.handle.fd)?;
+        self.xattrs = xattrs_of(self.handle.fd.as_fd())?;
+        rustix::fs::seek(&self.handle.fd, SeekFrom::Start(0)).map(drop)
     }
 
     /// Whether it may have holes: fewer blocks than its size needs.
@@ -90,10 +98,62 @@ impl<'a> Source<'a> {
     /// Tells the kernel that all of it will be read in order.
     pub fn read_ahead(&self) {
         // Advice only: a file system that takes none is read all the same.
-        let _ = rustix::fs::fadvise(&self.fd, 0, None, Advice::Sequential);
+        let _ = rustix::fs::fadvise(&self.handle.fd, 0, None, Advice::Sequential);
     }
 
-    /// Reads `len` bytes at `offset`, or on from where it stands if it is a stream, into the front of `buf`; fewer where it ends. Past the page
+    /// Whether it can only be read on, not at a place.
+    pub fn is_stream(&self) -> bool {
+        self.cancel.is_some()
+    }
+
+    /// Reads on until `buf` is full or the end is there.
+    pub fn read_fully(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.read(&mut buf[filled..])? {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Reads on into `buf`; 0 at the end.
+    pub fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        if let Some(cancel) = self.cancel {
+            wait_for_bytes(self.handle.fd.as_fd(), cancel)?;
+        }
+        loop {
+            match rustix::io::read(&self.handle.fd, &mut *buf) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Where the next data at or after `at` begins and ends; `None` where only a hole is left.
+    pub fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
+        let start = match rustix::fs::seek(&self.handle.fd, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::INVAL) => return Ok(Some(at..u64::MAX)),
+            Err(e) => return Err(e),
+        };
+        let end = rustix::fs::seek(&self.handle.fd, SeekFrom::Hole(start))?;
+        rustix::fs::seek(&self.handle.fd, SeekFrom::Start(start))?;
+        Ok(Some(start..end))
+    }
+}
+
+impl Handle {
+    fn new(fd: OwnedFd) -> Arc<Self> {
+        Arc::new(Self {
+            fd,
+            direct: OnceLock::new(),
+        })
+    }
+
+    /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Past the page
     /// cache where the place, `buf` and what is cached of it allow that; then `buf` is written to up to the next page's end.
     pub fn fill(&self, buf: &mut [u8], len: usize, offset: u64) -> Result<usize, Errno> {
         let mut filled = 0;
@@ -125,7 +185,7 @@ impl<'a> Source<'a> {
     fn direct_for(&self, buf: &[u8], len: usize, offset: u64) -> Option<&OwnedFd> {
         let aligned = (offset as usize | buf.as_ptr().addr()).is_multiple_of(PAGE_BYTES)
             && len.next_multiple_of(PAGE_BYTES) <= buf.len();
-        if self.cancel.is_some() || !aligned || len < DIRECT_READ_BYTES_MIN {
+        if !aligned || len < DIRECT_READ_BYTES_MIN {
             return None;
         }
         let cached = onefold_io::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
@@ -141,41 +201,12 @@ impl<'a> Source<'a> {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        if self.cancel.is_some() {
-            return self.read(buf);
-        }
         loop {
             match rustix::io::pread(&self.fd, &mut *buf, offset) {
                 Err(Errno::INTR) => {}
                 other => return other,
             }
         }
-    }
-
-    /// Reads on into `buf`; 0 at the end.
-    pub fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
-        if let Some(cancel) = self.cancel {
-            wait_for_bytes(self.fd.as_fd(), cancel)?;
-        }
-        loop {
-            match rustix::io::read(&self.fd, &mut *buf) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// Where the next data at or after `at` begins and ends; `None` where only a hole is left.
-    pub fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
-        let start = match rustix::fs::seek(&self.fd, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(None),
-            Err(Errno::INVAL) => return Ok(Some(at..u64::MAX)),
-            Err(e) => return Err(e),
-        };
-        let end = rustix::fs::seek(&self.fd, SeekFrom::Hole(start))?;
-        rustix::fs::seek(&self.fd, SeekFrom::Start(start))?;
-        Ok(Some(start..end))
     }
 }
 

@@ -1,0 +1,332 @@
+//! Segments of a large file: read side by side, cut one after the other, fingerprinted side by side.
+//!
+//! One thread takes a segment all the way, so that what it read is still in its core's cache when it is cut and fingerprinted; and as several
+//! threads do so, the disk has several reads to do at once. Only the cuts depend on the segment before: what cuts goes from segment to segment as a
+//! baton. Tasks are taken in the order in which they were given, so whoever waits for a baton waits for a task that a thread already has: nothing
+//! waits in a circle.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use onefold_chunk::{Chunker, Fingerprint, Hints};
+use onefold_store::{Fingerprinter, Packing};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::buffers::Buffers;
+use super::read::{Handle, Source, cut};
+use super::source::{Abandoned, LargePart, pieces};
+
+/// A segment of a large file, in bytes.
+pub const SEGMENT_BYTES: usize = 512 << 10;
+/// Segments of one large file between its reader and the store.
+const SEGMENTS_AHEAD: usize = 8;
+
+/// Chunks of a large file's segment: they fill the buffer from `start` on.
+pub struct Segment {
+    pub buffer: Vec<u8>,
+    pub packing: Packing,
+    pub start: usize,
+    pub chunks: Vec<(Fingerprint, u32)>,
+}
+
+/// The channel through which a large file's parts go.
+pub fn large_channel() -> (Sender<LargePart>, Receiver<LargePart>) {
+    bounded(SEGMENTS_AHEAD)
+}
+
+/// A channel for one result.
+pub fn slot<T>() -> (Sender<T>, Receiver<T>) {
+    bounded(1)
+}
+
+/// What cuts files, one after the other.
+pub struct Cutter {
+    pub chunker: Box<dyn Chunker>,
+    /// The name of a file of which nothing has been cut yet.
+    pub begins: Option<Vec<u8>>,
+}
+
+impl Cutter {
+    /// As [`cut`]; tells the chunker before of a file that begins here.
+    pub fn cut(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
+        if let Some(name) = self.begins.take() {
+            self.chunker.begin(&Hints::of(&name, data));
+        }
+        cut(&mut *self.chunker, data, ends, lengths)
+    }
+
+    pub fn packing(&self) -> Packing {
+        match self.chunker.is_compressible() {
+            true => Packing::Compress,
+            false => Packing::AsIs,
+        }
+    }
+}
+
+/// Goes from segment to segment of a range: whoever has it cuts.
+struct Baton {
+    cutter: Arc<Mutex<Cutter>>,
+    /// The bytes before the segment that are not cut yet: fewer than a longest chunk has.
+    carried: Vec<u8>,
+    /// Where the range really ended, or why it could not be read on.
+    end: Option<Result<u64, Errno>>,
+}
+
+/// Where a segment's bytes are.
+enum Bytes {
+    /// In a file.
+    At(Arc<Handle>, u64),
+    /// Read already: so many, from here in this buffer.
+    Here(Vec<u8>, usize, usize),
+}
+
+/// A segment to read, cut and fingerprint.
+pub struct Task {
+    bytes: Bytes,
+    /// Where it begins in the file, and where it ends if the file does not end before.
+    range: Range<u64>,
+    /// The range ends with it.
+    is_last: bool,
+    /// Nothing of the range is wanted any more.
+    over: Arc<AtomicBool>,
+    before: Receiver<Baton>,
+    after: Sender<Baton>,
+    done: Sender<Segment>,
+}
+
+/// Turns to compute: fewer than threads that read, so that what one has in a core's cache is not pushed out by others.
+#[derive(Clone)]
+pub struct Turns(Sender<()>, Receiver<()>);
+
+impl Turns {
+    pub fn new(at_once: usize) -> Self {
+        let (sender, receiver) = bounded(at_once);
+        for _ in 0..at_once {
+            let _ = sender.send(());
+        }
+        Self(sender, receiver)
+    }
+
+    /// Whoever has a turn waits for nobody.
+    fn with<T>(&self, compute: impl FnOnce() -> T) -> T {
+        // Both ends are here: neither fails.
+        let _ = self.1.recv();
+        let made = compute();
+        let _ = self.0.send(());
+        made
+    }
+}
+
+/// A thread that takes segments all the way.
+pub struct Worker<'a> {
+    pub turns: Turns,
+    pub fingerprinter: Fingerprinter,
+    pub buffers: &'a Buffers,
+}
+
+impl Worker<'_> {
+    /// Works until nobody sends any more.
+    pub fn run(self, tasks: &Receiver<Task>) {
+        for task in tasks {
+            self.segment(task);
+        }
+    }
+
+    fn segment(&self, task: Task) {
+        let want = (task.range.end - task.range.start) as usize;
+        let (mut buffer, fresh, filled) = match task.bytes {
+            Bytes::Here(buffer, fresh, filled) => (buffer, fresh, Ok(filled)),
+            Bytes::At(file, at) => {
+                let (mut buffer, fresh) = self.buffers.for_segment();
+                let filled = file.fill(&mut buffer[fresh..], want, at);
+                (buffer, fresh, filled)
+            }
+        };
+        // The thread that had it died: the scope that holds the threads tells.
+        let Ok(mut baton) = task.before.recv() else {
+            return;
+        };
+        let start = fresh - baton.carried.len();
+        let (over, after) = (&task.over, &task.after);
+        let (packing, chunks) = self.turns.with(|| {
+            let (mut lengths, mut packing) = (Vec::new(), Packing::Compress);
+            match (&baton.end, filled) {
+                (Some(_), _) => {}
+                (None, Err(e)) => baton.end = Some(Err(e)),
+                (None, Ok(filled)) => {
+                    buffer[start..fresh].copy_from_slice(&baton.carried);
+                    let data = &buffer[start..fresh + filled];
+                    let ends = task.is_last || filled < want;
+                    packing = baton.cut(data, ends, &mut lengths);
+                    baton.end = ends.then_some(Ok(task.range.start + filled as u64));
+                }
+            }
+            over.store(baton.end.is_some(), Relaxed);
+            // Whoever waited for this or for the segment gave up: so does this.
+            let _ = after.send(baton);
+            let pieces = pieces(&buffer[start..], lengths.iter().copied());
+            let found = self.fingerprinter.fingerprints(pieces);
+            (packing, found.into_iter().zip(lengths).collect())
+        });
+        let _ = task.done.send(Segment {
+            buffer,
+            packing,
+            start,
+            chunks,
+        });
+    }
+}
+
+impl Baton {
+    /// Cuts `data`, which begins with what was carried, as far as is sure.
+    fn cut(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> Packing {
+        let mut cutter = self.cutter.lock();
+        let covered = cutter.cut(data, ends, lengths);
+        self.carried.clear();
+        self.carried.extend_from_slice(&data[covered..]);
+        cutter.packing()
+    }
+}
+
+/// Gives out the segments of a range.
+pub struct Segments<'a> {
+    pub cutter: &'a Arc<Mutex<Cutter>>,
+    pub buffers: &'a Buffers,
+    pub tasks: &'a Sender<Task>,
+    pub parts: &'a Sender<LargePart>,
+}
+
+impl Segments<'_> {
+    /// Sends this range of the file; gives where it really ended.
+    pub fn send(
+        &self,
+        source: &Source<'_>,
+        range: Range<u64>,
+    ) -> Result<Result<u64, Errno>, Abandoned> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (first, mut before) = slot();
+        let _ = first.send(Baton {
+            cutter: self.cutter.clone(),
+            carried: Vec::new(),
+            end: None,
+        });
+        let mut at = range.start;
+        loop {
+            let want = SEGMENT_BYTES.min((range.end - at).try_into().unwrap_or(SEGMENT_BYTES));
+            let (mut is_last, end) = (at + want as u64 == range.end, at + want as u64);
+            let bytes = if source.is_stream() {
+                let (mut buffer, fresh) = self.buffers.for_segment();
+                let filled = match source.read_fully(&mut buffer[fresh..fresh + want]) {
+                    Ok(filled) => filled,
+                    Err(e) => return Ok(Err(e)),
+                };
+                is_last |= filled < want;
+                Bytes::Here(buffer, fresh, filled)
+            } else {
+                Bytes::At(source.handle.clone(), at)
+            };
+            let ((done, segment), (after, next)) = (slot(), slot());
+            self.parts
+                .send(LargePart::Segment(segment))
+                .map_err(|_| Abandoned)?;
+            let task = Task {
+                bytes,
+                range: at..end,
+                is_last,
+                over: over.clone(),
+                before,
+                after,
+                done,
+            };
+            self.tasks.send(task).map_err(|_| Abandoned)?;
+            (before, at) = (next, end);
+            if is_last || over.load(Relaxed) {
+                let baton = before.recv().map_err(|_| Abandoned)?;
+                return Ok(baton.end.unwrap_or(Ok(at)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use crossbeam_channel::unbounded;
+    use onefold_chunk::sieve::Sieve;
+
+    use super::*;
+
+    /// What comes of a range of a file: the lengths of its chunks, and where it ended.
+    fn read(file: File, range: Range<u64>) -> (Vec<u32>, Result<u64, Errno>) {
+        let chunker = Box::new(Sieve::new(8192));
+        let buffers = Buffers::new(chunker.limits().max);
+        let begins = None;
+        let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
+        let source = Source::file(file.into()).unwrap();
+        let (task_sender, tasks) = unbounded();
+        let (parts, received) = large_channel();
+        let turns = Turns::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (buffers, turns, tasks) = (&buffers, turns.clone(), tasks.clone());
+                let fingerprinter = Fingerprinter::default();
+                let worker = Worker {
+                    fingerprinter,
+                    turns,
+                    buffers,
+                };
+                scope.spawn(move || worker.run(&tasks));
+            }
+            let lengths = scope.spawn(move || {
+                let mut lengths = Vec::new();
+                for part in received {
+                    if let LargePart::Segment(segment) = part {
+                        let segment = segment.recv().unwrap();
+                        lengths.extend(segment.chunks.iter().map(|(_, len)| *len));
+                    }
+                }
+                lengths
+            });
+            let segments = Segments {
+                cutter: &cutter,
+                buffers: &buffers,
+                tasks: &task_sender,
+                parts: &parts,
+            };
+            let end = segments.send(&source, range);
+            drop((parts, task_sender));
+            let end = end.unwrap_or_else(|_| panic!("abandoned"));
+            (lengths.join().unwrap(), end)
+        })
+    }
+
+    /// A file shorter than it was said to be ends where it ends, cut as in one piece.
+    #[test]
+    fn a_file_that_shrank_is_cut_to_its_end() {
+        let word = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let bytes: Vec<u8> = (0..800_000u32).flat_map(word).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, &bytes).unwrap();
+        for from in [0, 4096, 2_000_001] {
+            let mut expected = Vec::new();
+            let sieve = &mut Sieve::new(8192);
+            cut(sieve, &bytes[from..], true, &mut expected);
+            let file = File::open(&path).unwrap();
+            let (lengths, end) = read(file, from as u64..1 << 30);
+            assert_eq!(end, Ok(bytes.len() as u64));
+            assert_eq!(lengths, expected);
+        }
+    }
+
+    /// A failed read ends the range and is told.
+    #[test]
+    fn a_failed_read_is_told() {
+        let (lengths, end) = read(File::open("/").unwrap(), 0..1 << 30);
+        assert_eq!((lengths, end), (Vec::new(), Err(Errno::ISDIR)));
+    }
+}
