@@ -5,9 +5,11 @@
 //! dissertation describes it: an update in place goes to a clean page and leaves the old one invalid; when clean blocks run out, the
 //! block with the fewest valid pages is emptied (reads and writes of those that are valid) and erased.
 //!
-//! Always holds: every page that is read, written or moved, and every erase, is counted once, and `modelled_us` is their sum, as if the
-//! device did one thing at a time. Nothing sleeps. Syncs, names and locks cost nothing. A write of a part of a page that holds bytes already
-//! reads it first.
+//! Always holds: every page that is read, written or moved, and every erase, is counted once. With one channel `modelled_us` is their sum: the
+//! device does one thing at a time. With more, pages lie across the channels in turn, and the pages of one call (`read_many_at`, or a read or write
+//! of several pages) go to their channels side by side, at most `queue_depth` under way at once; calls follow each other, as a caller that
+//! waits sees it. What the translation layer does by itself, moves and erases, occupies one channel, so the device for its part.
+//! Nothing sleeps. Syncs, names and locks cost nothing. A write of a part of a page that holds bytes already reads it first.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -35,6 +37,10 @@ pub struct FlashModel {
     pub write_us: f64,
     /// Microseconds a block erase.
     pub erase_us: f64,
+    /// Channels that work side by side, at least 1.
+    pub channels: u32,
+    /// Pages of one call that are under way at once, at least 1.
+    pub queue_depth: u32,
 }
 
 impl FlashModel {
@@ -50,6 +56,26 @@ impl FlashModel {
             read_us: 25.0,
             write_us: 200.0,
             erase_us: 1500.0,
+            channels: 1,
+            queue_depth: 1,
+        }
+    }
+
+    /// The same with the parallelism of the dissertation's SATA drive (§4.5.1, Intel X25-E): 10 channels, and the 32 commands of NCQ.
+    pub fn sata(self) -> Self {
+        Self {
+            channels: 10,
+            queue_depth: 32,
+            ..self
+        }
+    }
+
+    /// The same with a parallelism as that of the dissertation's PCIe prototype of 1 TB: 32 channels, 256 commands.
+    pub fn pcie(self) -> Self {
+        Self {
+            channels: 32,
+            queue_depth: 256,
+            ..self
         }
     }
 }
@@ -107,9 +133,28 @@ impl Flash {
         }
     }
 
-    fn read(&mut self) {
-        self.counts.page_reads += 1;
-        self.counts.modelled_us += self.model.read_us;
+    /// Reads the pages of one call.
+    fn read_pages(&mut self, pages: impl Iterator<Item = Logical>) {
+        let mut queue = Queue::new(&self.model);
+        for page in pages {
+            self.counts.page_reads += 1;
+            queue.put(self.channel_of(page), self.model.read_us);
+        }
+        self.counts.modelled_us += queue.end();
+    }
+
+    fn channel_of(&self, page: Logical) -> u32 {
+        // what was never written is somewhere, too
+        let place = self.places.get(&page).copied();
+        let (place, channels) = (place.unwrap_or(page.1 as u32), self.model.channels.max(1));
+        // each stripe of neighbours begins at another channel, so that no stride of a user's writes keeps to one channel
+        let stripe = (place / channels).wrapping_mul(0x9e37_79b9) >> 16;
+        (place % channels + stripe) % channels
+    }
+
+    /// The part of the device that is busy when one channel is.
+    fn part(&self) -> f64 {
+        1.0 / f64::from(self.model.channels.max(1))
     }
 
     /// Writes a page anew, wherever it was. `false`: the flash is full.
@@ -134,7 +179,6 @@ impl Flash {
         self.valid[self.open as usize] += 1;
         self.used += 1;
         self.counts.page_writes += 1;
-        self.counts.modelled_us += self.model.write_us;
         if self.used == self.model.block_pages {
             self.full
                 .insert((self.valid[self.open as usize], self.open));
@@ -170,10 +214,11 @@ impl Flash {
         self.valid[block as usize] = 0;
         self.clean.push(block);
         self.counts.block_erases += 1;
-        self.counts.modelled_us += self.model.erase_us;
+        let each = self.model.read_us + self.model.write_us;
+        self.counts.modelled_us += (self.model.erase_us + moved.len() as f64 * each) * self.part();
+        self.counts.page_reads += moved.len() as u64;
+        self.counts.page_moves += moved.len() as u64;
         for page in moved {
-            self.read();
-            self.counts.page_moves += 1;
             self.append(page);
         }
     }
@@ -195,6 +240,46 @@ impl Flash {
                 .collect();
             pages.into_iter().for_each(|page| self.forget(page));
         }
+    }
+}
+
+/// The pages of one call, as they go to their channels in order.
+struct Queue {
+    depth: usize,
+    /// When each channel is free.
+    free: Vec<f64>,
+    /// When those that are under way are done, in no order.
+    done: Vec<f64>,
+    end: f64,
+}
+
+impl Queue {
+    fn new(model: &FlashModel) -> Self {
+        Self {
+            depth: model.queue_depth.max(1) as usize,
+            free: vec![0.0; model.channels.max(1) as usize],
+            done: Vec::new(),
+            end: 0.0,
+        }
+    }
+
+    fn put(&mut self, channel: u32, us: f64) {
+        let mut now = 0.0;
+        if self.done.len() == self.depth {
+            let first = (0..self.depth)
+                .min_by(|a, b| self.done[*a].total_cmp(&self.done[*b]))
+                .expect("a depth of at least 1");
+            now = self.done.swap_remove(first);
+        }
+        let free = &mut self.free[channel as usize];
+        *free = free.max(now) + us;
+        self.end = self.end.max(*free);
+        self.done.push(*free);
+    }
+
+    /// When all of them are done, in microseconds from the call.
+    fn end(&self) -> f64 {
+        self.end
     }
 }
 
@@ -259,13 +344,12 @@ struct FlashDisk {
 }
 
 impl FlashDisk {
-    fn count_read(&self, offset: u64, len: usize) {
+    fn count_reads<'a>(&self, reads: impl Iterator<Item = (u64, &'a [u8])>) {
         let mut flash = self.flash.lock();
-        let page = flash.model.page_bytes;
-        if len > 0 {
-            let pages = offset / page..=(offset + len as u64 - 1) / page;
-            pages.for_each(|_| flash.read());
-        }
+        let (page, number) = (flash.model.page_bytes, self.number);
+        let pages = reads.filter(|(_, buf)| !buf.is_empty());
+        let pages = pages.flat_map(|(at, buf)| at / page..=(at + buf.len() as u64 - 1) / page);
+        flash.read_pages(pages.map(|page| (number, page)));
     }
 }
 
@@ -276,15 +360,13 @@ impl Disk for FlashDisk {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.disk.read_at(buf, offset)?;
-        self.count_read(offset, buf.len());
+        self.count_reads(std::iter::once((offset, &*buf)));
         Ok(())
     }
 
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
         self.disk.read_many_at(reads)?;
-        reads
-            .iter()
-            .for_each(|read| self.count_read(read.offset, read.buf.len()));
+        self.count_reads(reads.iter().map(|read| (read.offset, &*read.buf)));
         Ok(())
     }
 
@@ -297,10 +379,11 @@ impl Disk for FlashDisk {
         }
         let mut flash = self.flash.lock();
         let page_bytes = flash.model.page_bytes;
+        let mut queue = Queue::new(&flash.model);
         for page in offset / page_bytes..=(end - 1) / page_bytes {
             let whole = offset <= page * page_bytes && end >= (page + 1) * page_bytes;
             if !whole && flash.places.contains_key(&(self.number, page)) {
-                flash.read();
+                flash.read_pages(std::iter::once((self.number, page)));
             }
             if !flash.write((self.number, page)) {
                 let what = format!("{} pages are all in use", flash.model.capacity_pages);
@@ -308,7 +391,9 @@ impl Disk for FlashDisk {
                     Error::new("write", "flash", ErrorKind::NoSpace, what).at(page * page_bytes)
                 );
             }
+            queue.put(flash.channel_of((self.number, page)), flash.model.write_us);
         }
+        flash.counts.modelled_us += queue.end();
         drop(flash);
         self.disk.write_at(data, offset)
     }
@@ -422,6 +507,41 @@ mod tests {
         assert_eq!((counts.page_writes, counts.page_reads), (3, 3));
         assert_eq!(counts.modelled_us, 3.0 * 200.0 + 3.0 * 25.0);
         assert_eq!(counts.block_erases, 0);
+    }
+
+    #[test]
+    fn channels_serve_a_batch_side_by_side_and_a_chain_of_calls_one_by_one() {
+        let model = FlashModel::with_capacity(1000 * 4096);
+        let read_us = |model: FlashModel, batch: usize| {
+            let dir = FlashDir::new(Arc::new(MemDir::new()), model);
+            let disk = dir.create("a").unwrap();
+            disk.write_at(&vec![0; 600 * 4096], 0).unwrap();
+            let before = dir.counts().modelled_us;
+            let mut bytes = vec![vec![0; 4096]; 480];
+            for (number, batch) in bytes.chunks_mut(batch).enumerate() {
+                let first = number * batch.len();
+                let read = |(i, buf): (usize, _)| ReadAt {
+                    offset: (first + i) as u64 * 4096,
+                    buf,
+                };
+                let mut reads: Vec<ReadAt<'_>> = Vec::new();
+                for (i, buf) in batch.iter_mut().enumerate() {
+                    reads.push(read((i, buf)));
+                }
+                disk.read_many_at(&mut reads).unwrap();
+            }
+            assert_eq!(dir.counts().page_reads, 480);
+            dir.counts().modelled_us - before
+        };
+        assert_eq!(read_us(model, 480), 480.0 * 25.0);
+        assert_eq!(read_us(model.sata(), 480), 48.0 * 25.0);
+        assert_eq!(read_us(model.sata(), 5), 96.0 * 25.0);
+        assert_eq!(read_us(model.sata(), 1), 480.0 * 25.0);
+        let shallow = FlashModel {
+            queue_depth: 2,
+            ..model.sata()
+        };
+        assert_eq!(read_us(shallow, 480), 240.0 * 25.0);
     }
 
     #[test]
