@@ -7,18 +7,20 @@
 //!
 //! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a signature lies in 16
 //! slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was made to
-//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all.
+//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all. The reads of
+//! a segment of keys are one batch.
 //!
 //! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut off; a damaged
 //! page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers as runs of
 //! records instead of the paper's 1023 records of 64 bytes. One opener at a time.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard};
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard, ReadAt};
 
 use crate::alone::alone;
 use crate::flashlog::{open_or_create, replace_file};
@@ -34,6 +36,8 @@ const CANDIDATES: u64 = 16;
 const MOVES_MAX: usize = 64;
 /// Pages that a hit prefetches: 64 KiB.
 const WINDOW_PAGES: u32 = 16;
+/// Records of a page that a stretch of keys is thought to use, at the least.
+const RECORDS_A_PAGE_LEAST: usize = 4;
 /// Records in the write buffer: the paper's container.
 const BUFFER_RECORDS: usize = 1023;
 const LOG: &str = "stash-log";
@@ -48,6 +52,8 @@ const RETIRED_FRAME: FrameKind = FrameKind {
 pub struct ChunkStashOptions {
     /// All RAM: 80 % for the table, 15 % for the prefetch cache.
     pub ram_budget_bytes: usize,
+    /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the budget is too small for one.
+    pub cache_bytes: Option<usize>,
     /// Every n-th inserted key has a slot; 1 for all.
     pub sample: u32,
 }
@@ -113,7 +119,11 @@ impl ChunkStash {
                 signatures: vec![0; slots],
                 pages: vec![0; slots],
             },
-            cache: PageCache::new(options.ram_budget_bytes / 100 * 15),
+            cache: PageCache::new(
+                options
+                    .cache_bytes
+                    .unwrap_or(options.ram_budget_bytes / 100 * 15),
+            ),
             retired: read_retired(&*dir)?,
             disk,
             dir,
@@ -244,20 +254,95 @@ impl ChunkStash {
         Ok(None)
     }
 
-    /// Brings log page `page`, and those behind it, into the cache.
+    /// Brings log page `page`, and those around it, into the cache.
     fn fetch(&mut self, page: u32) -> Result<()> {
         if self.cache.holds(page) {
             return Ok(());
         }
-        let pages = WINDOW_PAGES.min(self.pages.saturating_sub(page)).max(1);
-        let mut buf = Vec::new();
-        read_pages(&*self.disk, LOG, page, pages as usize, &mut buf)?;
-        self.stats.lookup_reads += 1;
-        // the one that was asked for last, so that a small cache still has it
-        for (number, bytes) in (page..page + pages).zip(buf.chunks_exact(PAGE_BYTES)).rev() {
-            self.cache.insert(number, bytes);
+        self.fetch_all(&[page])
+    }
+
+    /// The pages that come with `page`: those behind it, which the stream will ask for next; or, where keys are sampled, the container
+    /// that it is in, since the keys before the sampled one have no slots of their own.
+    fn window_of(&self, page: u32) -> Range<u32> {
+        let first = match self.options.sample {
+            0 | 1 => page,
+            _ => page / WINDOW_PAGES * WINDOW_PAGES,
+        };
+        first..(first + WINDOW_PAGES).min(self.pages).max(page + 1)
+    }
+
+    /// Brings the windows of `pages`, which are not in the cache, in one batch of reads.
+    fn fetch_all(&mut self, pages: &[u32]) -> Result<()> {
+        let mut windows: Vec<(u32, Range<u32>)> = Vec::new();
+        for page in pages {
+            if !windows.iter().any(|(_, window)| window.contains(page)) {
+                windows.push((*page, self.window_of(*page)));
+            }
+        }
+        let mut bytes: Vec<Vec<u8>> = windows
+            .iter()
+            .map(|(_, window)| vec![0; window.len() * PAGE_BYTES])
+            .collect();
+        let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(windows.len());
+        for ((_, window), buf) in windows.iter().zip(&mut bytes) {
+            let offset = u64::from(window.start) * PAGE_BYTES as u64;
+            reads.push(ReadAt { offset, buf });
+        }
+        self.disk
+            .read_many_at(&mut reads)
+            .map_err(|error| Error::from_read(error, LOG))?;
+        self.stats.lookup_reads += windows.len() as u64;
+        for ((asked, window), bytes) in windows.into_iter().zip(&bytes) {
+            let page_of = |number: u32| {
+                let at = (number - window.start) as usize * PAGE_BYTES;
+                &bytes[at..at + PAGE_BYTES]
+            };
+            // the one that was asked for last, so that a small cache still has it
+            let last = std::iter::once(asked);
+            for number in window
+                .clone()
+                .rev()
+                .filter(|page| *page != asked)
+                .chain(last)
+            {
+                LogPage::check(page_of(number), LOG, number)?;
+                self.cache.insert(number, page_of(number));
+            }
         }
         Ok(())
+    }
+
+    /// Brings what the table says of `keys` into the cache, as far as half of it goes, in one batch of reads. Where that is less than two windows
+    /// it would push out what the first of the keys need: they are then read one by one.
+    fn prefetch(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        let most = self.cache.capacity() / 2 / WINDOW_PAGES as usize;
+        if most < 2 {
+            return Ok(());
+        }
+        let mut pages: Vec<u32> = Vec::new();
+        for key in keys.iter().filter(|key| !self.buffer.contains_key(key)) {
+            let newest = self
+                .table
+                .matches(key)
+                .map(|slot| self.table.pages[slot] - 1);
+            if let Some(page) = newest.max().filter(|page| !self.cache.holds(*page))
+                && !pages
+                    .iter()
+                    .any(|there| self.window_of(*there).contains(&page))
+            {
+                pages.push(page);
+                if pages.len() == most {
+                    break;
+                }
+            }
+        }
+        self.fetch_all(&pages)
+    }
+
+    fn answer(&mut self, said: Said) -> Option<Location> {
+        let container = said.filter(|container| !self.retired.contains(container));
+        container.map(|container| Location { container })
     }
 
     fn find(&mut self, key: &Fingerprint) -> Result<Said> {
@@ -353,12 +438,26 @@ fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
 
 impl ChunkIndex for ChunkStash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        for (key, slot) in keys.iter().zip(found) {
-            let container = self
-                .find(key)?
-                .filter(|container| !self.retired.contains(container));
-            *slot = container.map(|container| Location { container });
-            self.stats.hits += u64::from(slot.is_some());
+        // stretches that the cache has room for, so that what a batch brings is still there when it is asked for
+        let most = self.cache.capacity() / 2 * RECORDS_A_PAGE_LEAST;
+        for (keys, found) in keys.chunks(most.max(1)).zip(found.chunks_mut(most.max(1))) {
+            self.prefetch(keys)?;
+            for (key, slot) in keys.iter().zip(&mut *found) {
+                let said = self.find(key)?;
+                *slot = self.answer(said);
+            }
+            if self.options.sample > 1 {
+                // before a run's first sampled key stand others, whose container came only with it
+                for (key, slot) in keys
+                    .iter()
+                    .zip(&mut *found)
+                    .filter(|(_, slot)| slot.is_none())
+                {
+                    let said = self.cache.get(key, hash_of(key)).and_then(|(_, said)| said);
+                    *slot = self.answer(said);
+                }
+            }
+            self.stats.hits += found.iter().flatten().count() as u64;
         }
         self.stats.lookups += keys.len() as u64;
         Ok(())

@@ -57,6 +57,7 @@ impl IndexName {
             IndexName::ChunkStash => {
                 let options = ChunkStashOptions {
                     ram_budget_bytes,
+                    cache_bytes: None,
                     sample: 1,
                 };
                 Box::new(ChunkStash::open(dir, options)?)

@@ -7,6 +7,7 @@ mod index;
 mod papers;
 mod papers_filters;
 mod report;
+mod sampling;
 
 use clap::Subcommand;
 
@@ -23,6 +24,8 @@ pub enum Bench {
     Index(index::IndexArgs),
     /// The papers' indexes under the papers' workloads, on a modelled flash.
     Papers(papers::PapersArgs),
+    /// What a sampled ChunkStash loses on backups of versions of real data.
+    Sampling(sampling::SamplingArgs),
 }
 
 impl Bench {
@@ -34,6 +37,7 @@ impl Bench {
             Bench::Fbc(args) => fbc::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
             Bench::Papers(args) => papers::run(&args).map_err(|error| error.to_string()),
+            Bench::Sampling(args) => sampling::run(&args).map_err(|error| error.to_string()),
         }
     }
 }

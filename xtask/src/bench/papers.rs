@@ -2,7 +2,7 @@
 //!
 //! Every index is driven as a dedup store does (look up, insert what is new), then asked for absent keys and for present ones at random.
 //! "lost" is the part of the stream's duplicates that was not recognized (sampling alone may lose some). Times are
-//! the device's, modelled (25/200/1500 µs, one thing at a time), plus 1 µs of CPU a key; so a busy machine does not matter. RAM is what the index holds.
+//! the device's, modelled (25/200/1500 µs; one thing at a time, or as many as `--device` says), plus 1 µs of CPU a key; so a busy machine does not matter. RAM is what the index holds.
 
 use std::sync::Arc;
 
@@ -35,6 +35,9 @@ pub struct PapersArgs {
     /// Indexes whose name contains this.
     #[arg(long, default_value = "")]
     pub index: String,
+    /// How much the device does at once: serial (one thing), sata (10 channels, 32 commands), pcie (32 channels, 256 commands).
+    #[arg(long, default_value = "serial")]
+    pub device: String,
     /// The filters on flash instead of the indexes.
     #[arg(long)]
     pub filters: bool,
@@ -57,8 +60,8 @@ pub fn run(args: &PapersArgs) -> Result<(), Error> {
         if is_wanted {
             let (chunks, unique) = workload.counts();
             println!(
-                "\n{name}: {chunks} chunks, {unique} unique, × {}, seed {}",
-                args.scale, args.seed
+                "\n{name}: {chunks} chunks, {unique} unique, × {}, seed {}, device {}",
+                args.scale, args.seed, args.device
             );
             print!("{}", table(args, workload)?.text());
         }
@@ -131,6 +134,7 @@ fn indexes(workload: Workload, keys: u64) -> Vec<(String, Open)> {
             Box::new(move |dir| {
                 let options = ChunkStashOptions {
                     ram_budget_bytes,
+                    cache_bytes: (sample > 1).then_some(4 << 20),
                     sample: sample as u32,
                 };
                 Ok(Box::new(ChunkStash::open(dir, options)?))
@@ -209,6 +213,12 @@ fn row(
 ) -> Result<Vec<String>, Error> {
     let unique = (workload.counts().1 as f64 * args.scale) as u64;
     let model = FlashModel::with_capacity(unique * 64 * 4 + (64 << 20));
+    let model = match &*args.device {
+        "serial" => model,
+        "sata" => model.sata(),
+        "pcie" => model.pcie(),
+        other => return Err(format!("no device {other:?}: serial, sata, pcie").into()),
+    };
     let flash = FlashDir::new(Arc::new(MemDir::new()), model);
     let clock = || flash.counts().modelled_us;
     let mut index = open(Arc::new(flash.clone()))?;

@@ -113,6 +113,11 @@ impl PageCache {
         self.hand = 0;
     }
 
+    /// Pages that it has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// RAM, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.bytes.capacity()

@@ -261,6 +261,7 @@ fn chunkstash_conforms() {
         conforms(seed, 3000, 100, true, &mut |_| {
             let options = ChunkStashOptions {
                 ram_budget_bytes: 64 << 10,
+                cache_bytes: None,
                 sample: 1,
             };
             let dir: Arc<dyn Dir> = Arc::new(dir.clone());
@@ -274,6 +275,7 @@ fn chunkstash_conforms() {
 fn a_sampled_chunkstash_finds_a_repeated_stream() {
     let options = ChunkStashOptions {
         ram_budget_bytes: 1 << 20,
+        cache_bytes: None,
         sample: 10,
     };
     let mut index = ChunkStash::open(Arc::new(MemDir::new()), options).expect("open");

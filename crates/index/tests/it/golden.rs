@@ -44,6 +44,7 @@ fn fill(dir: &MemDir) {
 fn stash(dir: &MemDir) -> ChunkStash {
     let options = ChunkStashOptions {
         ram_budget_bytes: 1 << 20,
+        cache_bytes: None,
         sample: 1,
     };
     ChunkStash::open(Arc::new(dir.clone()), options).expect("open")

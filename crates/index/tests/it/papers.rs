@@ -20,6 +20,7 @@ const INDEXES: [(&str, Open); 5] = [
     ("chunkstash", |dir| {
         let options = ChunkStashOptions {
             ram_budget_bytes: 64 << 10,
+            cache_bytes: None,
             sample: 1,
         };
         Ok(Box::new(ChunkStash::open(dir, options)?))

@@ -1,0 +1,175 @@
+//! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, on backups of real data.
+//!
+//! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the order of their names, looked up segment
+//! by segment, and what is not found is stored. A duplicate that was not found is lost: it is stored again. Device time is modelled, as in [`super::papers`].
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_chunk::{Chunker, Fingerprint, by_name};
+use onefold_index::{ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location};
+use onefold_io::{FlashDir, FlashModel, MemDir};
+
+use super::report::{Table, machine, machine_line};
+
+const SEGMENT: usize = 512;
+const CONTAINER_CHUNKS: u64 = 1023;
+/// A file's first bytes; what is behind them is left out.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What to measure.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SamplingArgs {
+    /// Backups, in order.
+    pub backups: Vec<PathBuf>,
+    /// Mean chunk, in bytes.
+    #[arg(long, default_value_t = 8192)]
+    pub mean: usize,
+    /// The prefetch cache, in MiB, for every sample alike.
+    #[arg(long, default_value_t = 4)]
+    pub cache_mib: usize,
+}
+
+type Error = Box<dyn std::error::Error>;
+/// A chunk and its length.
+type Chunks = Vec<(Fingerprint, u32)>;
+
+/// Runs the benchmark and prints its table.
+pub fn run(args: &SamplingArgs) -> Result<(), Error> {
+    println!("{}", machine_line(&machine()));
+    let mut chunker = by_name("sieve", args.mean, None).map_err(|error| error.to_string())?;
+    let (mut backups, mut known, mut dup, mut all) = (Vec::new(), HashSet::new(), 0u64, 0u64);
+    for folder in &args.backups {
+        let mut chunks = Chunks::new();
+        cut_folder(folder, &mut *chunker, &mut chunks)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        all += chunks.len() as u64;
+        dup += chunks.iter().filter(|(key, _)| !known.insert(*key)).count() as u64;
+        backups.push(chunks);
+    }
+    println!(
+        "{} backups, {all} chunks of {} bytes on the mean, {} unique, {dup} duplicates; cache {} MiB",
+        backups.len(),
+        args.mean,
+        known.len(),
+        args.cache_mib
+    );
+    let mut table = Table {
+        head: vec![
+            "sample",
+            "table B/key",
+            "lost chunks %",
+            "lost bytes %",
+            "reads/1000 lookups",
+            "lookups/s",
+        ],
+        words: 1,
+        rows: Vec::new(),
+    };
+    for sample in [1, 2, 10, 30, 100] {
+        table.rows.push(row(args, sample, &backups, known.len())?);
+    }
+    print!("{}", table.text());
+    Ok(())
+}
+
+fn row(
+    args: &SamplingArgs,
+    sample: u32,
+    backups: &[Chunks],
+    unique: usize,
+) -> Result<Vec<String>, Error> {
+    let flash = FlashDir::new(
+        Arc::new(MemDir::new()),
+        FlashModel::with_capacity(unique as u64 * 256 + (64 << 20)),
+    );
+    let table_bytes = unique * 6 * 10 / 9 * 5 / 4 / sample as usize * 5 / 4 + (16 << 10);
+    let options = ChunkStashOptions {
+        ram_budget_bytes: table_bytes,
+        cache_bytes: Some(args.cache_mib << 20),
+        sample,
+    };
+    let mut index = ChunkStash::open(Arc::new(flash.clone()), options)?;
+    let (mut known, mut lost) = (HashSet::new(), Loss::default());
+    let mut stored = 0;
+    for backup in backups {
+        for segment in backup.chunks(SEGMENT) {
+            let keys: Vec<Fingerprint> = segment.iter().map(|(key, _)| *key).collect();
+            let mut found = vec![None; keys.len()];
+            let before = flash.counts().modelled_us;
+            index.lookup(&keys, &mut found)?;
+            lost.us += flash.counts().modelled_us - before;
+            let (mut new, mut seen) = (Vec::new(), HashSet::new());
+            for ((key, len), found) in segment.iter().zip(found) {
+                let (is_known, is_seen) = (!known.insert(*key), !seen.insert(*key));
+                lost.duplicates += u64::from(is_known);
+                lost.duplicate_bytes += u64::from(*len) * u64::from(is_known);
+                if found.is_some() || is_seen {
+                    continue;
+                }
+                lost.chunks += u64::from(is_known);
+                lost.bytes += u64::from(*len) * u64::from(is_known);
+                let container = ContainerId(stored / CONTAINER_CHUNKS);
+                new.push((*key, Location { container }));
+                stored += 1;
+            }
+            index.insert(&new)?;
+        }
+        index.checkpoint()?;
+    }
+    let stats = index.stats();
+    let percent =
+        |part: u64, whole: u64| format!("{:.2}", part as f64 * 100.0 / whole.max(1) as f64);
+    Ok(vec![
+        format!("1/{sample}"),
+        format!("{:.2}", 6.0 / 0.9 / f64::from(sample)),
+        percent(lost.chunks, lost.duplicates),
+        percent(lost.bytes, lost.duplicate_bytes),
+        format!(
+            "{:.2}",
+            stats.lookup_reads as f64 * 1000.0 / stats.lookups as f64
+        ),
+        format!(
+            "{:.0}",
+            stats.lookups as f64 * 1e6 / (lost.us + stats.lookups as f64)
+        ),
+    ])
+}
+
+/// Duplicates, and those that were stored again.
+#[derive(Default)]
+struct Loss {
+    duplicates: u64,
+    duplicate_bytes: u64,
+    chunks: u64,
+    bytes: u64,
+    us: f64,
+}
+
+/// The chunks of all files below `folder`, in the order of their names.
+fn cut_folder(folder: &Path, chunker: &mut dyn Chunker, into: &mut Chunks) -> std::io::Result<()> {
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    names.sort();
+    for path in names {
+        let kind = std::fs::symlink_metadata(&path)?;
+        if kind.is_dir() {
+            cut_folder(&path, chunker, into)?;
+        } else if kind.is_file() {
+            let mut data = Vec::new();
+            std::io::Read::read_to_end(
+                &mut std::io::Read::take(std::fs::File::open(&path)?, FILE_BYTES_MAX),
+                &mut data,
+            )?;
+            let mut rest = &data[..];
+            while !rest.is_empty() {
+                let (chunk, behind) = rest.split_at(chunker.cut(rest));
+                into.push((Fingerprint::of(chunk), chunk.len() as u32));
+                rest = behind;
+            }
+        }
+    }
+    Ok(())
+}
