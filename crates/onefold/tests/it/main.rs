@@ -8,6 +8,7 @@ mod estimate;
 mod everything;
 mod exits;
 mod full;
+mod hurt;
 mod indexes;
 mod input;
 mod json;

@@ -1,0 +1,121 @@
+//! A container destroyed: `check` and `repair` name every file of every snapshot that it hurts, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use crate::rig::{Ran, Random, Rig, files};
+
+/// Names of files by snapshot.
+type Named = BTreeMap<String, BTreeSet<String>>;
+
+fn containers(rig: &Rig) -> BTreeSet<PathBuf> {
+    let folder = rig.repo().join("containers");
+    let names = files(&folder).into_keys();
+    names.map(|name| folder.join(name)).collect()
+}
+
+/// Three snapshots that share files, and the container with the data that the second brought.
+fn three_snapshots(rig: &Rig) -> ([String; 3], PathBuf) {
+    let mut random = Random(11);
+    let (old, new) = (random.bytes(90_000), random.bytes(120_000));
+    rig.write("s/stays", &random.bytes(50_000));
+    rig.write("s/changes", &old);
+    rig.write("s/sub/goes", &random.bytes(40_000));
+    let first = rig.backup("s");
+    let before = containers(rig);
+    rig.write("s/changes", &[&old[..], &new[..]].concat());
+    rig.write("s/sub/comes", &random.bytes(70_000));
+    rig.write("s/sub/empty", b"");
+    let second = rig.backup("s");
+    let added = &containers(rig) - &before;
+    fs::rename(rig.path("s/sub/comes"), rig.path("s/moved")).expect("rename");
+    fs::remove_file(rig.path("s/sub/goes")).expect("remove");
+    rig.write("s/copy", &[&random.bytes(30_000)[..], &new[..]].concat());
+    rig.write("s/fresh", &random.bytes(20_000));
+    let third = rig.backup("s");
+    // Of what the second backup stored, data is more than metadata.
+    let bytes = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
+    let data = added.into_iter().max_by_key(bytes).expect("a container");
+    ([first, second, third], data)
+}
+
+/// What a check or repair names.
+fn named(ran: &Ran) -> Named {
+    let mut named = Named::new();
+    for line in ran.lines() {
+        if line["message_type"] == "hurt" {
+            assert_eq!(line["what"], "file", "{line}");
+            let text = |field: &str| line[field].as_str().expect("text").to_owned();
+            let files = named.entry(text("snapshot")).or_default();
+            assert!(files.insert(text("path")), "twice: {line}");
+        }
+    }
+    named
+}
+
+/// What cannot be read, file by file.
+fn unreadable(rig: &Rig, snapshots: &[String]) -> Named {
+    let mut named = Named::new();
+    for snapshot in snapshots {
+        let listed = rig.run(["ls", snapshot, "--json"]).ends(0).lines();
+        for node in listed.iter().filter(|node| node["type"] == "file") {
+            let path = node["path"].as_str().expect("a path");
+            match rig.run(["dump", snapshot, path]).code {
+                Some(0) => {}
+                Some(13) => {
+                    named
+                        .entry(snapshot.clone())
+                        .or_default()
+                        .insert(path.into());
+                }
+                other => panic!("{other:?} of {path}"),
+            }
+        }
+    }
+    named
+}
+
+fn destroyed(destroy: impl Fn(&PathBuf)) {
+    let rig = Rig::open();
+    let (snapshots, container) = three_snapshots(&rig);
+    destroy(&container);
+    let at = |name: &str| rig.path("s").join(name).display().to_string();
+    let expected = Named::from([
+        (
+            snapshots[1].clone(),
+            [at("changes"), at("sub/comes")].into(),
+        ),
+        (
+            snapshots[2].clone(),
+            [at("changes"), at("moved"), at("copy")].into(),
+        ),
+    ]);
+    let checked = rig.run(["check", "--read-data", "--json"]).ends(13);
+    assert_eq!(named(&checked), expected);
+    let repaired = rig.run(["repair", "--json"]).ends(13);
+    assert_eq!(named(&repaired), expected);
+    assert_eq!(unreadable(&rig, &snapshots), expected);
+    // In words, each snapshot is a heading and its files follow.
+    let words = rig.run(["check"]).ends(13).out;
+    assert_eq!(words.matches("hurt in snapshot").count(), 2, "{words}");
+    assert_eq!(words.matches(&at("")).count(), 5, "{words}");
+    // The first snapshot is whole, and the same data backed up again heals the others.
+    rig.run(["restore", &snapshots[0], "--target", "t"]).ends(0);
+    rig.run(["backup", "s", "--force"]).ends(0);
+    rig.run(["check", "--read-data"]).ends(0);
+    assert_eq!(unreadable(&rig, &snapshots), Named::new());
+}
+
+#[test]
+fn a_missing_container_hurts_the_files_that_are_named() {
+    destroyed(|container| fs::remove_file(container).expect("remove"));
+}
+
+#[test]
+fn a_container_of_zeros_hurts_the_files_that_are_named() {
+    destroyed(|container| {
+        let len = fs::metadata(container).expect("stat").len();
+        fs::write(container, vec![0; len as usize]).expect("write");
+    });
+}
