@@ -1,12 +1,16 @@
 //! What differs between two snapshots: both are read in order beside each other; leaves that both have are passed over unread.
+//!
+//! What always holds: what one of the two backups could not read or list is not called removed, added or changed, but unknown. Where either
+//! snapshot has such entries, no leaf is passed over, since what is missing may be below a folder that stands in one.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use onefold_store::ChunkReader;
 
-use crate::path::{entry_order, join};
+use crate::path::{entry_order, join, split};
 use crate::tree::{Cursor, Tree};
-use crate::{Entry, Kind, Result};
+use crate::{Entry, Flags, Kind, Result};
 
 /// How an entry differs; restic's marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +25,8 @@ pub enum Mark {
     Metadata,
     /// `T`: it is something else.
     Kind,
+    /// `?`: one of the two backups could not read it, or not list a folder above it.
+    Unknown,
 }
 
 impl Mark {
@@ -32,6 +38,7 @@ impl Mark {
             Mark::Content => 'M',
             Mark::Metadata => 'U',
             Mark::Kind => 'T',
+            Mark::Unknown => '?',
         }
     }
 }
@@ -58,6 +65,8 @@ pub struct DiffSummary {
     pub added: Side,
     /// Only in the first; of changed files the bytes of the first.
     pub removed: Side,
+    /// Paths of which one snapshot cannot tell.
+    pub unknown: u64,
 }
 
 /// Told of a difference: mark, path, the first's entry, the second's.
@@ -73,8 +82,11 @@ pub fn diff(
 ) -> Result<DiffSummary> {
     let (mut a, mut b) = (first.cursor(), second.cursor());
     let mut summary = DiffSummary::default();
+    let may_skip = first.is_complete() && second.is_complete();
+    let (mut blind_a, mut blind_b) = (Blind::default(), Blind::default());
     loop {
         if let (Some(i), Some(j)) = (a.at_leaf(), b.at_leaf())
+            && may_skip
             && first.leaves()[i].chunk.fingerprint == second.leaves()[j].chunk.fingerprint
         {
             a.skip_leaf();
@@ -97,7 +109,46 @@ pub fn diff(
         } else {
             None
         };
-        compare(left.as_ref(), right.as_ref(), metadata, &mut summary, tell);
+        left.iter().for_each(|placed| blind_a.meet(placed));
+        right.iter().for_each(|placed| blind_b.meet(placed));
+        let is_unknown = match (&left, &right) {
+            (Some((path, _)), None) => blind_b.covers(path),
+            (None, Some((path, _))) => blind_a.covers(path),
+            _ => false,
+        };
+        compare(
+            (left.as_ref(), right.as_ref()),
+            is_unknown,
+            metadata,
+            &mut summary,
+            tell,
+        );
+    }
+}
+
+/// What one snapshot cannot tell of: paths that could not be read or listed, with all below.
+#[derive(Default)]
+struct Blind(BTreeSet<Vec<u8>>);
+
+impl Blind {
+    fn meet(&mut self, (path, entry): &Placed) {
+        if entry.flags.has(Flags::UNLISTED) || entry.is_unreadable() {
+            self.0.insert(path.clone());
+        }
+    }
+
+    fn covers(&self, path: &[u8]) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let mut above = split(path).0;
+        while !above.is_empty() {
+            if self.0.contains(above) {
+                return true;
+            }
+            above = split(above).0;
+        }
+        self.0.contains(above)
     }
 }
 
@@ -109,13 +160,14 @@ fn take(cursor: &mut Cursor<'_>, reader: &mut ChunkReader) -> Result<Option<Plac
 }
 
 fn compare(
-    left: Option<&Placed>,
-    right: Option<&Placed>,
+    (left, right): (Option<&Placed>, Option<&Placed>),
+    is_unknown: bool,
     metadata: bool,
     summary: &mut DiffSummary,
     tell: Tell<'_>,
 ) {
     let (mark, path) = match (left, right) {
+        (Some((path, _)), None) | (None, Some((path, _))) if is_unknown => (Mark::Unknown, path),
         (Some((path, _)), None) => (Mark::Removed, path),
         (None, Some((path, _))) => (Mark::Added, path),
         (Some((path, a)), Some((_, b))) => match compare_entries(a, b) {
@@ -128,6 +180,7 @@ fn compare(
     let (a, b) = (left.map(|(_, entry)| entry), right.map(|(_, entry)| entry));
     match mark {
         Mark::Metadata => {}
+        Mark::Unknown => summary.unknown += 1,
         Mark::Content => {
             summary.changed_files += 1;
             summary.removed.bytes += a.map_or(0, |entry| entry.size);
@@ -156,6 +209,9 @@ fn count(side: &mut Side, entry: &Entry) {
 
 /// How two entries of one path differ. Where chunks lie does not count, nor do inode numbers and times of change of the inode.
 fn compare_entries(a: &Entry, b: &Entry) -> Option<Mark> {
+    if a.is_unreadable() || b.is_unreadable() {
+        return (!same_unread(a, b)).then_some(Mark::Unknown);
+    }
     if a.kind != b.kind {
         return Some(Mark::Kind);
     }
@@ -173,6 +229,15 @@ fn compare_entries(a: &Entry, b: &Entry) -> Option<Mark> {
     {
         return Some(Mark::Content);
     }
-    let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.xattrs.clone(), e.rdev);
-    (rest(a) != rest(b)).then_some(Mark::Metadata)
+    let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.rdev);
+    // A folder whose attributes could not be read has none in its entry.
+    let has_attributes = |e: &Entry| !e.flags.has(Flags::UNREADABLE);
+    let same_attributes = a.xattrs == b.xattrs || !(has_attributes(a) && has_attributes(b));
+    (rest(a) != rest(b) || !same_attributes).then_some(Mark::Metadata)
+}
+
+/// Of two files that neither backup could read: whether nobody has touched the inode in between.
+fn same_unread(a: &Entry, b: &Entry) -> bool {
+    let state = |e: &Entry| (e.kind, e.mtime, e.ctime, e.inode, e.device);
+    a.is_unreadable() && b.is_unreadable() && state(a) == state(b)
 }

@@ -6,7 +6,7 @@ use onefold_store::ChunkReader;
 
 use crate::restore::links::Links;
 use crate::tree::{Tree, Visit, visit_items};
-use crate::{Entry, Error, Kind, Result, path};
+use crate::{Entry, Error, Flags, Kind, Result, path};
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -30,12 +30,14 @@ pub fn file(entry: &Entry, reader: &mut ChunkReader, out: &mut dyn Write) -> Res
 }
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive: POSIX ustar with pax records for what that cannot say.
-/// Names are relative to `folder`. Sockets are left out, as tar knows none, and what could not be read.
+/// Names are relative to `folder`. Sockets are left out, as tar knows none, and what could not be read; `incomplete` is told of that, and of
+/// folders that could not be listed, which are in the archive with what is known of them.
 pub fn tar(
     tree: &Tree,
     folder: &[u8],
     reader: &mut ChunkReader,
     out: &mut dyn Write,
+    incomplete: &mut dyn FnMut(&[u8], &Entry),
 ) -> Result<()> {
     let failed = |e| Error::io("write", b"", e);
     let mut links = Links::default();
@@ -43,6 +45,9 @@ pub fn tar(
     while let Some((at, entry)) = cursor.next(reader)? {
         if !path::within(&at, folder) {
             break;
+        }
+        if entry.is_unreadable() || entry.flags.has(Flags::UNLISTED) {
+            incomplete(&path::join(&at, &entry.name), &entry);
         }
         if entry.kind == Kind::Socket || entry.is_unreadable() {
             continue;

@@ -12,6 +12,7 @@ use crate::{Content, Entry, Item, Result};
 /// The entries of one snapshot. Holds the table of leaves (about 100 bytes per 1,500 entries) and nothing else.
 pub struct Tree {
     leaves: Vec<LeafRef>,
+    is_complete: bool,
 }
 
 impl Tree {
@@ -27,7 +28,15 @@ impl Tree {
                 leaves
             }
         };
-        Ok(Self { leaves })
+        Ok(Self {
+            leaves,
+            is_complete: snapshot.summary.errors == 0,
+        })
+    }
+
+    /// Whether its backup could read and list everything, so that no entry is flagged.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// All leaves, in order.

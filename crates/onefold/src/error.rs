@@ -43,6 +43,9 @@ pub enum Error {
     /// What was found is not what was stored; the report was printed before.
     #[error("{0}")]
     Damaged(String),
+    /// The snapshot is there, but what is asked for was not read when it was made.
+    #[error("{0} could not be read when it was backed up: the snapshot has no content of it")]
+    Unread(String),
     /// Something else, in words.
     #[error("{0}")]
     Failed(String),
@@ -73,6 +76,7 @@ impl Error {
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
             Self::Damaged(_) => Exit::Damaged,
+            Self::Unread(_) => Exit::Incomplete,
             Self::Failed(_) => Exit::Failed,
             Self::Closed => Exit::Ok,
         }

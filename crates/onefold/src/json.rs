@@ -2,7 +2,7 @@
 
 use onefold_backup::snapshot::{Snapshot, Summary};
 use onefold_backup::snapshots::Named;
-use onefold_backup::{Entry, Kind};
+use onefold_backup::{Entry, Flags, Kind};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -202,6 +202,15 @@ pub struct NodeJson {
     links: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     linktarget: String,
+    /// Ours: its backup could not read it. Of a folder: its attributes are missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unreadable: bool,
+    /// Ours: its backup could not list it, or not to the end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unlisted: bool,
+    /// Ours: its content may mix versions.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    changed_while_read: bool,
 }
 
 impl NodeJson {
@@ -224,6 +233,9 @@ impl NodeJson {
             device_id: entry.device,
             links: entry.links,
             linktarget: String::from_utf8_lossy(&entry.target).into_owned(),
+            unreadable: entry.flags.has(Flags::UNREADABLE),
+            unlisted: entry.flags.has(Flags::UNLISTED),
+            changed_while_read: entry.flags.has(Flags::CHANGED_WHILE_READ),
         }
     }
 }

@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::human::{bytes, count};
+use crate::human::{bytes, count, many};
 use crate::out::Out;
 use crate::select::{self, Spec, short};
 use crate::{paths, repository};
 
 /// Show what differs between two snapshots
 ///
-/// + added, - removed, M content changed, U only metadata changed, T something else (a file became a folder).
+/// Marks: + added, - removed, M content changed, U only metadata changed, T something else (a file became a folder), ? unknown, as one of the
+/// two backups could not read it, or not list a folder above it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The older one
@@ -104,6 +105,7 @@ fn sum_up(a: &Named, b: &Named, summary: &DiffSummary, out: &Out) -> Result<()> 
             "changed_files": summary.changed_files,
             "added": side(&summary.added),
             "removed": side(&summary.removed),
+            "unknown": summary.unknown,
         }));
     }
     let side = |s: &Side| {
@@ -120,5 +122,12 @@ fn sum_up(a: &Named, b: &Named, summary: &DiffSummary, out: &Out) -> Result<()> 
         count(summary.changed_files)
     ))?;
     out.say(format_args!("added      {}", side(&summary.added)))?;
-    out.say(format_args!("removed    {}", side(&summary.removed)))
+    out.say(format_args!("removed    {}", side(&summary.removed)))?;
+    if summary.unknown > 0 {
+        out.say(format_args!(
+            "unknown    {} that one of the two backups could not read or list",
+            many(summary.unknown, "path")
+        ))?;
+    }
+    Ok(())
 }

@@ -12,8 +12,10 @@ use onefold_store::{ChunkReader, SessionKind};
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::human::many;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
+use crate::verbs::ls;
 use crate::{paths, repository};
 
 /// Print a file of a snapshot, or a folder as a tar archive
@@ -45,8 +47,23 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     let entry = find(&tree, &path, &mut reader)?;
+    let mut missing = 0u64;
+    let mut incomplete = |path: &[u8], entry: &Entry| {
+        missing += 1;
+        out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry)));
+    };
+    let mut write = |to: &mut dyn Write| {
+        write(
+            &tree,
+            &path,
+            entry.as_ref(),
+            &mut reader,
+            to,
+            &mut incomplete,
+        )
+    };
     match &args.target {
-        None => write(&tree, &path, entry.as_ref(), &mut reader, &mut out.raw())?,
+        None => write(&mut out.raw())?,
         Some(target) => {
             let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
             // The content may be secret: nobody else reads it unless its owner says so.
@@ -57,22 +74,33 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 .open(target)
                 .map_err(failed)?;
             let mut file = BufWriter::with_capacity(1 << 20, file);
-            write(&tree, &path, entry.as_ref(), &mut reader, &mut file)?;
+            write(&mut file)?;
             let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
             file.sync_all().map_err(failed)?;
         }
     }
     session.finish()?;
-    Ok(Exit::Ok)
+    if missing == 0 {
+        return Ok(Exit::Ok);
+    }
+    out.note(format_args!(
+        "the archive lacks {} that could not be read or listed when they were backed up",
+        many(missing, "path")
+    ));
+    Ok(Exit::Incomplete)
 }
 
-/// The entry at `path`; none for the root.
+/// The entry at `path`, which its backup could read; none for the root.
 fn find(tree: &Tree, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
     if path.is_empty() {
         return Ok(None);
     }
     let missing = || Error::Failed(format!("{} is not in the snapshot", paths::shown(path)));
-    tree.entry(path, reader)?.ok_or_else(missing).map(Some)
+    let entry = tree.entry(path, reader)?.ok_or_else(missing)?;
+    if entry.is_unreadable() {
+        return Err(Error::Unread(paths::shown(path)));
+    }
+    Ok(Some(entry))
 }
 
 fn write(
@@ -81,6 +109,7 @@ fn write(
     entry: Option<&Entry>,
     reader: &mut ChunkReader,
     to: &mut dyn Write,
+    incomplete: &mut dyn FnMut(&[u8], &Entry),
 ) -> Result<()> {
     let written = match entry {
         Some(entry) if entry.kind == Kind::File => dump::file(entry, reader, to),
@@ -91,7 +120,7 @@ fn write(
                 entry.kind.word()
             )));
         }
-        _ => dump::tar(tree, path, reader, to),
+        _ => dump::tar(tree, path, reader, to, incomplete),
     };
     match written {
         Err(onefold_backup::Error::Io { source, .. })

@@ -126,7 +126,7 @@ fn search(
         out.line(if args.long {
             ls::long(&path, &entry, false)
         } else {
-            paths::shown(&path)
+            format!("{}{}", paths::shown(&path), ls::missing(&entry))
         })?;
     }
     Ok(hits)

@@ -102,7 +102,20 @@ fn show(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> Result<()> {
     if args.long {
         out.line(long(path, entry, args.human_readable))
     } else {
-        out.line(paths::shown(path))
+        out.line(format_args!("{}{}", paths::shown(path), missing(entry)))
+    }
+}
+
+/// What the snapshot does not have of an entry, in words.
+pub fn missing(entry: &Entry) -> &'static str {
+    if entry.is_unreadable() {
+        " (could not be read)"
+    } else if entry.flags.has(Flags::UNLISTED) {
+        " (could not be listed)"
+    } else if entry.flags.has(Flags::UNREADABLE) {
+        " (its attributes could not be read)"
+    } else {
+        ""
     }
 }
 
@@ -119,13 +132,7 @@ pub fn long(path: &[u8], entry: &Entry, human_readable: bool) -> String {
         _ => String::new(),
     };
     let (mode, mtime) = (permissions(entry), when::local(entry.mtime));
-    let missing = if entry.flags.has(Flags::UNREADABLE) {
-        " (could not be read)"
-    } else if entry.flags.has(Flags::UNLISTED) {
-        " (could not be listed)"
-    } else {
-        ""
-    };
+    let missing = missing(entry);
     format!(
         "{mode} {:>5} {:>5} {size:>10} {mtime} {}{arrow}{missing}",
         owner.uid,

@@ -28,16 +28,114 @@ fn unprivileged(rig: &Rig, args: [&str; 2]) -> Command {
     command
 }
 
+/// A snapshot in which `s/secret` and `s/shut` could be read, and one in which not.
+#[test]
+fn what_could_not_be_read_is_marked_and_nowhere_taken_for_empty_or_removed() {
+    let rig = Rig::open();
+    if !can_test(&rig) {
+        return;
+    }
+    for name in ["s/secret", "s/shut/one", "s/changes", "s/goes"] {
+        rig.write(name, name.as_bytes());
+    }
+    let whole = rig.backup("s");
+    rig.write("s/changes", b"has changed");
+    fs::remove_file(rig.path("s/goes")).expect("remove");
+    mode(&rig, "s/secret", 0);
+    mode(&rig, "s/shut", 0);
+    for _ in 0..2 {
+        let output = unprivileged(&rig, ["backup", "s"]).output();
+        Ran::from(output.expect("run")).ends(3);
+    }
+    mode(&rig, "s/secret", 0o644);
+    mode(&rig, "s/shut", 0o755);
+    let at = |name: &str| rig.path("s").join(name).display().to_string();
+
+    let listed = rig.run(["ls", "latest"]).ends(0).out;
+    assert!(listed.contains(&format!(
+        "{} (could not be read)
+",
+        at("secret")
+    )));
+    assert!(listed.contains(&format!(
+        "{} (could not be listed)
+",
+        at("shut")
+    )));
+    let nodes = rig.run(["ls", "latest", "--json"]).ends(0).lines();
+    let flagged = |flag: &str| -> Vec<String> {
+        let flagged = nodes.iter().filter(|node| node[flag] == true);
+        flagged
+            .map(|node| node["path"].as_str().expect("a path").to_owned())
+            .collect()
+    };
+    assert_eq!(flagged("unreadable"), [at("secret")]);
+    assert_eq!(flagged("unlisted"), [at("shut")]);
+
+    let dumped = rig
+        .run(["dump", "latest", &at("secret"), "--target", "dumped"])
+        .ends(3);
+    assert!(
+        dumped
+            .err
+            .contains("could not be read when it was backed up"),
+        "{}",
+        dumped.err
+    );
+    assert!(!rig.path("dumped").exists());
+    let tar = rig
+        .run(["dump", "latest", &at(""), "--target", "dumped.tar"])
+        .ends(3);
+    assert!(
+        tar.err.contains(&at("secret")) && tar.err.contains(&at("shut")),
+        "{}",
+        tar.err
+    );
+
+    let changes = |from: &str, to: &str| -> Vec<(String, String)> {
+        let lines = rig.run(["diff", from, to, "--json"]).ends(0).lines();
+        let changes = lines
+            .into_iter()
+            .filter(|line| line["message_type"] == "change");
+        let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+        changes
+            .map(|line| (text(&line["modifier"]), text(&line["path"])))
+            .collect()
+    };
+    let ids = rig.snapshots();
+    let expect = |marks: [&str; 4]| -> Vec<(String, String)> {
+        let names = ["changes", "goes", "secret", "shut/one"];
+        marks
+            .iter()
+            .zip(names)
+            .map(|(mark, name)| ((*mark).to_owned(), at(name)))
+            .collect()
+    };
+    assert_eq!(changes(&whole, &ids[2]), expect(["M", "-", "?", "?"]));
+    assert_eq!(changes(&ids[2], &whole), expect(["M", "+", "?", "?"]));
+    assert_eq!(changes(&ids[1], &ids[2]), []);
+    let words = rig.run(["diff", &whole, &ids[2]]).ends(0).out;
+    assert!(words.contains("unknown    2 paths"), "{words}");
+}
+
+/// Whether there is a way to take root's right to read everything.
+fn can_test(rig: &Rig) -> bool {
+    let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
+    let can = has_setpriv || fs::metadata(rig.path(".")).expect("stat").uid() != 0;
+    if !can {
+        println!("root can read everything, and there is no setpriv to change that: not tested");
+    }
+    can
+}
+
 fn mode(rig: &Rig, name: &str, mode: u32) {
     fs::set_permissions(rig.path(name), Permissions::from_mode(mode)).expect("chmod");
 }
 
 #[test]
 fn a_restore_that_deletes_leaves_what_the_backup_could_not_read() {
-    let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
     let rig = Rig::new();
-    if !has_setpriv && fs::metadata(rig.path(".")).expect("stat").uid() == 0 {
-        println!("root can read everything, and there is no setpriv to change that: not tested");
+    if !can_test(&rig) {
         return;
     }
     for name in [
