@@ -4,6 +4,7 @@ mod backup;
 mod chunk;
 mod index;
 mod io;
+mod lab;
 mod store;
 
 /// What is run on each input.
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Target> {
         io::targets(),
         chunk::targets(),
         index::targets(),
+        lab::targets(),
         store::targets(),
         backup::targets(),
     ]

@@ -1,6 +1,7 @@
 //! Archives and types of files, as chunkers see them.
 
 use onefold_chunk::context::Rules;
+use onefold_chunk::fbc::{Fbc, Segments};
 use onefold_chunk::fixed::Fixed;
 use onefold_chunk::tar::{Tar, Tars};
 use onefold_chunk::{ChunkStream, Chunker};
@@ -28,7 +29,28 @@ pub fn targets() -> Vec<Target> {
             rules.choose(Some(name), bytes);
             rules.choose(None, bytes);
         }),
+        Target::new("chunk/sketch", vec![sketch()], |bytes| {
+            if let Ok(segments) = Segments::decode(bytes, 1000) {
+                assert_eq!(segments.encode(), bytes, "one sketch in two forms");
+                let mut informed = Fbc::informed(8 << 10, segments);
+                informed.cut(bytes);
+            }
+        }),
     ]
+}
+
+/// What a stream that repeats itself leaves.
+fn sketch() -> Vec<u8> {
+    let mut fbc = Fbc::one_pass(1 << 10);
+    let piece: Vec<u8> = (0..40_000u32)
+        .map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8)
+        .collect();
+    for _ in 0..6 {
+        fbc.cuts(&piece, true, &mut |_| {});
+    }
+    let sketch = fbc.segments().encode();
+    assert!(sketch.len() > 40, "the sketch is empty");
+    sketch
 }
 
 fn rules() -> Vec<u8> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
+use onefold_index::workload::{TraceReader, TraceWriter};
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
 use onefold_io::{Dir, MemDir};
 
@@ -22,9 +23,32 @@ pub fn targets() -> Vec<Target> {
         // what an index of the least budget takes while it is asked, filled and merged, whatever its files claim
         Some(Target::new(&format!("index/{name}"), vec![bytes], run).allowing(INDEX_BYTES))
     };
-    let found: Vec<_> = kinds.into_iter().filter_map(target).collect();
+    let mut found: Vec<_> = kinds.into_iter().filter_map(target).collect();
     assert_eq!(found.len(), 3, "strata's files have other names now");
+    found.push(Target::new("index/trace", vec![trace()], |bytes| {
+        let disk = MemDir::new().create("trace").expect("a disk");
+        disk.write_at(bytes, 0).expect("a write");
+        let mut reader = TraceReader::new(disk, "trace");
+        let mut keys = 0;
+        while let Ok(some) = reader.read()
+            && !some.is_empty()
+        {
+            keys += some.len();
+        }
+        assert!(keys * 32 <= bytes.len(), "keys from nowhere");
+    }));
     found
+}
+
+/// Two frames.
+fn trace() -> Vec<u8> {
+    let disk = MemDir::new().create("trace").expect("a disk");
+    let mut writer = TraceWriter::new(disk.clone());
+    let keys = (0..1_100).try_for_each(|number| writer.push(&key(number)));
+    keys.and_then(|()| writer.finish()).expect("a trace");
+    let mut bytes = vec![0; disk.len().expect("a length") as usize];
+    disk.read_at(&mut bytes, 0).expect("a read");
+    bytes
 }
 
 fn options() -> StrataOptions {
