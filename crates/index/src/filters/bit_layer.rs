@@ -25,6 +25,15 @@ pub enum Buffering {
     Pooled,
 }
 
+/// What a layer says of a key.
+#[derive(Clone, Copy)]
+pub struct Answer {
+    /// All bits of the key are set.
+    pub is_present: bool,
+    /// The page was read for it.
+    pub was_read: bool,
+}
+
 /// See the module.
 pub struct BitLayer {
     disk: Arc<dyn Disk>,
@@ -74,6 +83,17 @@ impl BitLayer {
         })
     }
 
+    /// Counts of the keys of its pages, for saving. Nothing is buffered after [`flush`](Self::flush).
+    pub fn keys(&self) -> &[u32] {
+        &self.keys
+    }
+
+    /// Takes the counts that were saved; there is one for each page.
+    pub fn restore_keys(&mut self, keys: Vec<u32>) {
+        debug_assert_eq!(keys.len(), self.pages as usize);
+        self.keys = keys;
+    }
+
     /// Pages.
     pub fn pages(&self) -> u32 {
         self.pages
@@ -111,12 +131,16 @@ impl BitLayer {
 
     /// For each of `asked` (page, key): whether its bits are all set. At most one read a key, in one batch; none where the buffer
     /// has them all.
-    pub fn ask(&self, asked: &[(u32, &Fingerprint)]) -> Result<Vec<bool>> {
-        let mut present: Vec<bool> = asked
+    pub fn ask(&self, asked: &[(u32, &Fingerprint)]) -> Result<Vec<Answer>> {
+        let mut answers: Vec<Answer> = asked
             .iter()
             .map(|(page, key)| self.is_buffered(*page, key))
+            .map(|is_buffered| Answer {
+                is_present: is_buffered,
+                was_read: !is_buffered,
+            })
             .collect();
-        let unsure: Vec<usize> = (0..asked.len()).filter(|i| !present[*i]).collect();
+        let unsure: Vec<usize> = (0..asked.len()).filter(|i| answers[*i].was_read).collect();
         let mut buf = vec![0; unsure.len() * PAGE_BYTES];
         let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(unsure.len());
         for (i, buf) in unsure.iter().zip(buf.chunks_exact_mut(PAGE_BYTES)) {
@@ -132,9 +156,9 @@ impl BitLayer {
                 bytes,
                 self.updates.get(&page).into_iter().flatten().copied(),
             );
-            present[*i] = all_set(bytes, self.shape.bits(key));
+            answers[*i].is_present = all_set(bytes, self.shape.bits(key));
         }
-        Ok(present)
+        Ok(answers)
     }
 
     /// Writes everything that is buffered, group by group in their order.

@@ -2,7 +2,11 @@
 
 use onefold_chunk::Fingerprint;
 
+use onefold_io::Dir;
+use onefold_io::varint::put_varint;
+
 use super::page_shape::word;
+use super::saved::{self, Saved, number, put_words};
 use crate::{Error, Filter, Result};
 
 /// Words of a block: a cache line.
@@ -25,6 +29,23 @@ impl Bloom {
         Ok(Bloom {
             words: words(bits)?,
             hashes: hashes as u32,
+        })
+    }
+
+    /// Writes it as file `name` of `dir`.
+    pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
+        let mut body = Vec::new();
+        put_varint(&mut body, self.hashes.into());
+        put_words(&mut body, self.words.iter());
+        saved::save(dir, name, Saved::Bloom, &body)
+    }
+
+    /// The one that was saved as file `name` of `dir`.
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<Bloom> {
+        saved::load(dir, name, Saved::Bloom, |reader| {
+            let hashes = number(reader, 1, 64)? as u32;
+            let words = saved::words(reader, 1)?;
+            Ok(Bloom { words, hashes })
         })
     }
 
@@ -90,6 +111,24 @@ impl BlockedBloom {
         Ok(BlockedBloom {
             blocks: vec![[0; BLOCK_WORDS]; words(bits)?.len() / BLOCK_WORDS],
             hashes: hashes.clamp(1.0, 12.0) as u32,
+        })
+    }
+
+    /// Writes it as file `name` of `dir`.
+    pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
+        let mut body = Vec::new();
+        put_varint(&mut body, self.hashes.into());
+        put_words(&mut body, self.blocks.as_flattened().iter());
+        saved::save(dir, name, Saved::Blocked, &body)
+    }
+
+    /// The one that was saved as file `name` of `dir`.
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<BlockedBloom> {
+        saved::load(dir, name, Saved::Blocked, |reader| {
+            let hashes = number(reader, 1, 64)? as u32;
+            let words = saved::words(reader, BLOCK_WORDS)?;
+            let blocks = words.as_chunks::<BLOCK_WORDS>().0.to_vec();
+            Ok(BlockedBloom { blocks, hashes })
         })
     }
 

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::{Disk, ReadAt};
+use onefold_io::{Dir, Disk, ReadAt};
 
 use super::page_shape::{PAGE_BYTES, PageShape, all_set, page_of, set};
+use super::saved::{self, Saved, put_checksum, put_counts, put_pages, put_shape};
 use crate::{Filter, Result};
 
 /// See the module.
@@ -38,6 +39,41 @@ impl Chain {
     /// Filters, that in RAM included.
     pub fn filters(&self) -> u64 {
         self.full + 1
+    }
+
+    /// Writes the filter in RAM, and what is known of those on flash, as file `name` of `dir`.
+    pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
+        self.disk.sync()?;
+        let mut body = Vec::new();
+        put_shape(&mut body, self.shape);
+        put_counts(&mut body, &self.keys);
+        put_pages(&mut body, &self.active);
+        put_checksum(&mut body, &*self.disk, self.full * u64::from(self.pages))?;
+        saved::save(dir, name, Saved::Chain, &body)
+    }
+
+    /// The one that was saved as file `name` of `dir` and has its full filters on `disk`.
+    pub fn load(disk: Arc<dyn Disk>, dir: &dyn Dir, name: &str) -> Result<Chain> {
+        saved::load(dir, name, Saved::Chain, |reader| {
+            let shape = saved::shape(reader)?;
+            let keys = saved::counts(reader)?;
+            let active = saved::pages(reader, keys.len())?;
+            let on_flash = saved::check_pages(reader, &*disk)?;
+            let pages = keys.len() as u64;
+            if pages == 0 || !on_flash.is_multiple_of(pages) {
+                return Err(reader
+                    .damaged(format!("{on_flash} pages on flash, {pages} a filter"))
+                    .into());
+            }
+            Ok(Chain {
+                disk,
+                shape,
+                pages: pages as u32,
+                active,
+                keys,
+                full: on_flash / pages,
+            })
+        })
     }
 
     fn close_active(&mut self) -> Result<()> {

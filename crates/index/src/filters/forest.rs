@@ -13,10 +13,12 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::Disk;
+use onefold_io::varint::put_varint;
+use onefold_io::{Dir, Disk};
 
 use super::bit_layer::{BitLayer, Buffering};
 use super::page_shape::{PAGE_BYTES, PageShape, all_set, digit_of, page_of, set};
+use super::saved::{self, Saved, number, put_checksum, put_counts, put_pages, put_shape};
 use crate::{Filter, Result};
 
 /// In which order a query asks the layers.
@@ -49,9 +51,31 @@ pub struct ForestOptions {
 pub struct Forest {
     disk: Arc<dyn Disk>,
     options: ForestOptions,
+    first_pages: u32,
     /// Layer 0 and the keys of its pages, as long as it is in RAM.
     first: Option<(Vec<u8>, Vec<u32>)>,
     layers: Vec<BitLayer>,
+    asked: Asked,
+}
+
+/// How many keys read how many pages; the last place counts all that read more.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Asked {
+    /// Keys that may be there.
+    pub present: [u64; 8],
+    /// Keys that are surely not.
+    pub absent: [u64; 8],
+}
+
+impl Asked {
+    fn note(&mut self, present: bool, reads: usize) {
+        let of = if present {
+            &mut self.present
+        } else {
+            &mut self.absent
+        };
+        of[reads.min(7)] += 1;
+    }
 }
 
 impl Forest {
@@ -60,8 +84,10 @@ impl Forest {
         let mut forest = Forest {
             disk,
             options,
+            first_pages: (options.ram_bytes / PAGE_BYTES).max(1) as u32,
             first: None,
             layers: Vec::new(),
+            asked: Asked::default(),
         };
         if options.starts_in_flash {
             forest.add_layer()?;
@@ -77,8 +103,101 @@ impl Forest {
         self.layers.len() + usize::from(self.first.is_some())
     }
 
+    /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
+    pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
+        if let Some(lowest) = self.layers.last_mut() {
+            lowest.flush()?;
+        }
+        self.disk.sync()?;
+        let mut body = Vec::new();
+        put_shape(&mut body, self.options.shape);
+        put_varint(&mut body, self.first_pages().into());
+        put_varint(&mut body, self.options.branching.into());
+        match &self.first {
+            Some((bytes, keys)) => {
+                put_varint(&mut body, 0);
+                put_counts(&mut body, keys);
+                put_pages(&mut body, bytes);
+            }
+            None => {
+                put_varint(&mut body, self.layers.len() as u64);
+                self.layers
+                    .iter()
+                    .for_each(|layer| put_counts(&mut body, layer.keys()));
+            }
+        }
+        let end = self.layers.last().map_or(0, BitLayer::end);
+        put_checksum(&mut body, &*self.disk, end)?;
+        saved::save(dir, name, Saved::Forest, &body)
+    }
+
+    /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shape, its branching and the pages of its
+    /// layer 0; `options` say how much RAM updates may take, and the order of a query.
+    pub fn load(
+        disk: Arc<dyn Disk>,
+        dir: &dyn Dir,
+        name: &str,
+        options: ForestOptions,
+    ) -> Result<Forest> {
+        saved::load(dir, name, Saved::Forest, |reader| {
+            let shape = saved::shape(reader)?;
+            let first_pages = number(reader, 1, 1 << 28)? as u32;
+            let branching = number(reader, 2, 1 << 16)? as u32;
+            let height = number(reader, 0, 32)?;
+            let mut forest = Forest {
+                disk,
+                options: ForestOptions {
+                    shape,
+                    branching,
+                    ..options
+                },
+                first_pages,
+                first: None,
+                layers: Vec::new(),
+                asked: Asked::default(),
+            };
+            if height == 0 {
+                let keys = saved::counts(reader)?;
+                let bytes = saved::pages(reader, first_pages as usize)?;
+                if keys.len() != first_pages as usize {
+                    return Err(reader.damaged(format!("{} counts", keys.len())).into());
+                }
+                forest.first = Some((bytes, keys));
+            }
+            let of_layers = (0..height).map(|_| saved::counts(reader));
+            let of_layers: Vec<Vec<u32>> = of_layers.collect::<Result<_>>()?;
+            let end = saved::check_pages(reader, &*forest.disk)?;
+            let mut expected = u64::from(first_pages);
+            let sizes_fit = of_layers.iter().all(|keys| {
+                let fits = keys.len() as u64 == expected;
+                expected *= u64::from(branching);
+                fits
+            });
+            let pages: usize = of_layers.iter().map(Vec::len).sum();
+            if !sizes_fit || pages as u64 != end {
+                return Err(reader
+                    .damaged(format!("{height} layers of {pages} pages, {end} on flash"))
+                    .into());
+            }
+            for keys in of_layers {
+                forest.add_layer()?;
+                forest
+                    .layers
+                    .last_mut()
+                    .expect("a layer")
+                    .restore_keys(keys);
+            }
+            Ok(forest)
+        })
+    }
+
+    /// What queries cost so far: of keys that may be there and of others, how many read 0, 1, 2 … pages (table 3.5's qlen).
+    pub fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
     fn first_pages(&self) -> u32 {
-        (self.options.ram_bytes / PAGE_BYTES).max(1) as u32
+        self.first_pages
     }
 
     /// The page of `key` in `layer`.
@@ -174,10 +293,9 @@ impl Filter for Forest {
         if let Some((bytes, _)) = &self.first {
             for (key, present) in keys.iter().zip(present) {
                 let page = page_of(key, self.first_pages()) as usize;
-                *present = all_set(
-                    &bytes[page * PAGE_BYTES..][..PAGE_BYTES],
-                    self.options.shape.bits(key),
-                );
+                let bytes = &bytes[page * PAGE_BYTES..][..PAGE_BYTES];
+                *present = all_set(bytes, self.options.shape.bits(key));
+                self.asked.note(*present, 0);
             }
             return Ok(());
         }
@@ -185,15 +303,21 @@ impl Filter for Forest {
         if self.options.traverse == Traverse::BottomUp {
             order.reverse();
         }
+        let mut reads = vec![0; keys.len()];
         for layer in order {
             let places: Vec<usize> = (0..keys.len()).filter(|i| !present[*i]).collect();
             let asked: Vec<_> = places
                 .iter()
                 .map(|i| (self.page_in(&keys[*i], layer), &keys[*i]))
                 .collect();
-            for (place, found) in places.into_iter().zip(self.layers[layer].ask(&asked)?) {
-                present[place] = found;
+            let answers = self.layers[layer].ask(&asked)?;
+            for (place, answer) in places.into_iter().zip(answers) {
+                present[place] = answer.is_present;
+                reads[place] += usize::from(answer.was_read);
             }
+        }
+        for (present, reads) in present.iter().zip(reads) {
+            self.asked.note(*present, reads);
         }
         Ok(())
     }

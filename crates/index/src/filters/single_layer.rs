@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::Disk;
+use onefold_io::{Dir, Disk};
 
 use super::bit_layer::{BitLayer, Buffering};
 use super::page_shape::{PageShape, page_of};
+use super::saved::{self, Saved, put_checksum, put_counts, put_shape};
 use crate::{Filter, Result};
 
 /// See the module. For a set whose size is known: the rate rises where more keys come.
 pub struct SingleLayer {
+    disk: Arc<dyn Disk>,
+    shape: PageShape,
     layer: BitLayer,
 }
 
@@ -26,7 +29,46 @@ impl SingleLayer {
     ) -> Result<SingleLayer> {
         let pages = keys.div_ceil(u64::from(shape.keys)).max(1) as u32;
         Ok(SingleLayer {
+            disk: Arc::clone(&disk),
+            shape,
             layer: BitLayer::new(disk, 0, pages, group_pages, shape, buffering, buffer_bytes)?,
+        })
+    }
+
+    /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
+    pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
+        self.layer.flush()?;
+        self.disk.sync()?;
+        let mut body = Vec::new();
+        put_shape(&mut body, self.shape);
+        put_counts(&mut body, self.layer.keys());
+        put_checksum(&mut body, &*self.disk, self.layer.pages().into())?;
+        saved::save(dir, name, Saved::Single, &body)
+    }
+
+    /// The one that was saved as file `name` of `dir` and has its pages on `disk`. How it buffers is chosen anew.
+    pub fn load(
+        disk: Arc<dyn Disk>,
+        dir: &dyn Dir,
+        name: &str,
+        buffering: Buffering,
+        buffer_bytes: usize,
+        group_pages: u32,
+    ) -> Result<SingleLayer> {
+        saved::load(dir, name, Saved::Single, |reader| {
+            let shape = saved::shape(reader)?;
+            let keys = saved::counts(reader)?;
+            let pages = saved::check_pages(reader, &*disk)?;
+            if pages == 0 || pages != keys.len() as u64 {
+                return Err(reader
+                    .damaged(format!("{pages} pages, {} counts", keys.len()))
+                    .into());
+            }
+            let most = pages * u64::from(shape.keys);
+            let mut filter =
+                SingleLayer::new(disk, most, shape, buffering, buffer_bytes, group_pages)?;
+            filter.layer.restore_keys(keys);
+            Ok(filter)
         })
     }
 
@@ -42,7 +84,9 @@ impl Filter for SingleLayer {
             .iter()
             .map(|key| (page_of(key, self.layer.pages()), key))
             .collect();
-        present.copy_from_slice(&self.layer.ask(&asked)?);
+        for (present, answer) in present.iter_mut().zip(self.layer.ask(&asked)?) {
+            *present = answer.is_present;
+        }
         Ok(())
     }
 

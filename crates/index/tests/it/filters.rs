@@ -5,7 +5,8 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::Filter;
 use onefold_index::filters::{
-    BlockedBloom, Bloom, Buffering, Chain, Forest, ForestOptions, PageShape, SingleLayer, Traverse,
+    BlockedBloom, Bloom, Buffering, Chain, Forest, ForestOptions, PageShape, Quotient, SingleLayer,
+    Traverse,
 };
 use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
 
@@ -70,6 +71,28 @@ fn forest(disk: Arc<dyn Disk>, traverse: Traverse, starts_in_flash: bool) -> For
 fn bloom_filters_in_ram_conform() {
     conforms(&mut Bloom::new(KEYS, RATE).expect("new"), RATE);
     conforms(&mut BlockedBloom::new(KEYS, RATE).expect("new"), RATE * 1.3);
+}
+
+#[test]
+fn a_quotient_filter_that_grows_conforms() {
+    let mut filter = Quotient::new(1000, KEYS, RATE).expect("new");
+    conforms(&mut filter, RATE);
+    assert!(
+        filter.ram_bytes() < KEYS as usize * 2,
+        "{}",
+        filter.ram_bytes()
+    );
+}
+
+/// Fewer hashes than the best (§3.4.3): M' = −N·k'/ln(1 − f^(1/k')) bits for the same rate, and fewer updates to buffer.
+#[test]
+fn any_number_of_hashes_keeps_the_rate() {
+    for hashes in [1, 2, 4, 7] {
+        let shape = PageShape::with_hashes(RATE, hashes);
+        let mut filter =
+            SingleLayer::new(flash().1, KEYS, shape, Buffering::Pooled, 16 << 10, 4).expect("new");
+        conforms(&mut filter, RATE);
+    }
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod crash;
 mod filters;
 mod golden;
 mod papers;
+mod saved_filters;
 mod sharing;

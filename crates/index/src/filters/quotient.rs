@@ -1,0 +1,94 @@
+//! `quotient`: a growing quotient filter (rank-select, Pandey and others 2017) from the crate `qfilter`, as a yardstick of what RAM alone can do today.
+//!
+//! It keeps some bits of each key's hash, so that it can be doubled without the keys: a bit of each goes from what is compared to what is addressed. Always
+//! holds: its fingerprints are the low bits of a word of ours, so that two runs are alike.
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Dir;
+use onefold_io::varint::put_varint;
+
+use super::page_shape::word;
+use super::saved::{self, Saved, each, number};
+use crate::{Error, Filter, Result};
+
+/// See the module.
+pub struct Quotient {
+    filter: qfilter::Filter,
+}
+
+impl Quotient {
+    /// For `keys` keys now and up to `keys_max`, at which the false-positive rate is `rate`.
+    pub fn new(keys: u64, keys_max: u64, rate: f64) -> Result<Quotient> {
+        let filter = qfilter::Filter::new_resizeable(keys, keys_max.max(keys), rate);
+        Ok(Quotient {
+            filter: filter.map_err(too_large)?,
+        })
+    }
+
+    /// Writes it as file `name` of `dir`.
+    pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
+        let mut body = Vec::new();
+        put_varint(&mut body, self.filter.capacity());
+        put_varint(&mut body, self.filter.fingerprint_size().into());
+        put_varint(&mut body, self.filter.len());
+        let mut before = 0;
+        for fingerprint in self.filter.fingerprints() {
+            put_varint(&mut body, fingerprint - before);
+            before = fingerprint;
+        }
+        saved::save(dir, name, Saved::Quotient, &body)
+    }
+
+    /// The one that was saved as file `name` of `dir`.
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<Quotient> {
+        saved::load(dir, name, Saved::Quotient, |reader| {
+            let capacity = number(reader, 0, 1 << 40)?;
+            let bits = number(reader, 7, 64)? as u8;
+            let entries = reader.count(1)?;
+            // a capacity of which nothing is there would be an allocation that the file does not account for
+            let capacity = capacity.min(entries as u64 * 4 + 64);
+            let filter = qfilter::Filter::with_fingerprint_size(capacity, bits);
+            let mut filter = filter.map_err(|error| reader.damaged(error.to_string()))?;
+            let mut fingerprint = 0u64;
+            for _ in 0..entries {
+                let step = reader.varint()?;
+                fingerprint = fingerprint
+                    .checked_add(step)
+                    .ok_or_else(|| reader.damaged("fingerprints that do not ascend".into()))?;
+                filter
+                    .insert_fingerprint(true, fingerprint)
+                    .map_err(|error| reader.damaged(error.to_string()))?;
+            }
+            Ok(Quotient { filter })
+        })
+    }
+}
+
+fn too_large(error: qfilter::Error) -> Error {
+    Error::Budget {
+        budget_bytes: 0,
+        what: format!("quotient filter: {error}"),
+    }
+}
+
+impl Filter for Quotient {
+    fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()> {
+        each(keys, present, |key| {
+            self.filter.contains_fingerprint(word(key, 0))
+        });
+        Ok(())
+    }
+
+    fn insert(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        for key in keys {
+            self.filter
+                .insert_fingerprint(false, word(key, 0))
+                .map_err(too_large)?;
+        }
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.filter.memory_usage()
+    }
+}
