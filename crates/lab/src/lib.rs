@@ -1,13 +1,14 @@
 //! The lab: what each chunker would make of data, before a repository is made. Estimates, and reports of them.
 //!
 //! ```text
-//! bytes ─▶ Reading (one a thread) ─▶ Tally (one a choice of chunker and mean) ─▶ Estimate ─▶ table, CSV, plot
+//! bytes ─▶ Reading (one a thread) ─▶ Tally (one a choice of chunker and mean) ─▶ Estimate ─▶ table, CSV, Parquet, plot
 //!                                         └─ saved, merged
 //! ```
 //!
 //! What always holds: the data is read once whatever the number of choices; a tally holds no more entries than it was allowed.
 #![forbid(unsafe_code)]
 
+pub mod columns;
 pub mod estimate;
 pub mod plot;
 pub mod reading;

@@ -51,7 +51,7 @@ impl Tallies {
 
 /// Bytes that are read at once, at least.
 const READ_BYTES: usize = 1 << 20;
-/// No chunker may want to look at more than this at once: `whole-file` does.
+/// A chunker whose chunks may be longer is not given them: `whole-file`, which looks at no byte, and is followed without.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 /// Chunks that wait until a tally is locked for them.
 const BATCH: usize = 2048;
@@ -66,30 +66,28 @@ pub struct Reading<'a> {
 /// One choice: its chunker, how far it is in the buffer, and what its tally has not got yet.
 struct Lane {
     chunker: Box<dyn Chunker>,
+    /// In its place where chunks are longer than any buffer.
+    whole: Option<Whole>,
     at: usize,
     waiting: Vec<(Fingerprint, usize)>,
 }
 
 impl<'a> Reading<'a> {
-    /// For another thread. Errors: a chunker of that name or mean cannot be, or its chunks may be longer than 64 MiB.
+    /// For another thread. Errors: a chunker of that name or mean cannot be.
     pub fn new(tallies: &'a Tallies) -> Result<Self, UnknownChunker> {
         let mut lanes = Vec::new();
         for (choice, _) in &tallies.0 {
             let chunker = by_name(&choice.chunker, choice.mean as usize, None)?;
-            if chunker.limits().max > CHUNK_BYTES_MAX {
-                return Err(UnknownChunker(format!(
-                    "\"{}\" holds chunks of up to {} bytes; an estimate bears {CHUNK_BYTES_MAX}",
-                    choice.chunker,
-                    chunker.limits().max
-                )));
-            }
+            let whole = chunker.limits().max > CHUNK_BYTES_MAX;
             lanes.push(Lane {
+                whole: whole.then(|| Whole::of(chunker.limits().max)),
                 chunker,
                 at: 0,
                 waiting: Vec::new(),
             });
         }
-        let longest = lanes.iter().map(|lane| lane.chunker.limits().max).max();
+        let cutting = lanes.iter().filter(|lane| lane.whole.is_none());
+        let longest = cutting.map(|lane| lane.chunker.limits().max).max();
         Ok(Self {
             tallies,
             lanes,
@@ -116,6 +114,7 @@ impl<'a> Reading<'a> {
             for lane in &mut self.lanes {
                 if !begun {
                     lane.at = 0;
+                    lane.whole = lane.whole.take().map(|whole| Whole::of(whole.max));
                     lane.chunker
                         .begin(&Hints::of(name, &data[..filled.min(4096)]));
                 }
@@ -155,6 +154,11 @@ impl<'a> Reading<'a> {
 
 impl Lane {
     fn cut(&mut self, data: &[u8], ends: bool) {
+        if let Some(whole) = &mut self.whole {
+            whole.take(&data[self.at..], ends, &mut self.waiting);
+            self.at = data.len();
+            return;
+        }
         let mut chunks = Vec::new();
         let mut at = self.at;
         self.chunker.cuts(&data[self.at..], ends, &mut |length| {
@@ -165,6 +169,45 @@ impl Lane {
         let names = fingerprints(None, chunks.iter().copied());
         let sizes = chunks.iter().map(|chunk| chunk.len());
         self.waiting.extend(names.into_iter().zip(sizes));
+    }
+}
+
+/// A chunk of which only the hash is kept until it ends.
+struct Whole {
+    hasher: blake3::Hasher,
+    bytes: usize,
+    max: usize,
+}
+
+impl Whole {
+    fn of(max: usize) -> Self {
+        Self {
+            hasher: blake3::Hasher::new(),
+            bytes: 0,
+            max,
+        }
+    }
+
+    fn take(&mut self, mut data: &[u8], ends: bool, chunks: &mut Vec<(Fingerprint, usize)>) {
+        while !data.is_empty() {
+            let (part, rest) = data.split_at(data.len().min(self.max - self.bytes));
+            self.hasher.update(part);
+            self.bytes += part.len();
+            data = rest;
+            if self.bytes == self.max {
+                self.end(chunks);
+            }
+        }
+        if ends && self.bytes > 0 {
+            self.end(chunks);
+        }
+    }
+
+    fn end(&mut self, chunks: &mut Vec<(Fingerprint, usize)>) {
+        let name = Fingerprint(self.hasher.finalize().into());
+        chunks.push((name, self.bytes));
+        self.hasher.reset();
+        self.bytes = 0;
     }
 }
 

@@ -16,6 +16,7 @@ mod group;
 mod human;
 mod hurt;
 mod json;
+mod leave_out;
 mod machine;
 mod out;
 mod password;

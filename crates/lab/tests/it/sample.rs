@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{choice, random, read};
 use onefold_chunk::{Fingerprint, by_name};
-use onefold_lab::{Estimate, Tallies, Tally, plot};
+use onefold_lab::{Estimate, Tallies, Tally, columns, plot};
 
 /// Versions of some files: much is in all of them, some is new in each.
 fn versions(seed: u64) -> Vec<Vec<u8>> {
@@ -128,4 +128,34 @@ fn nothing_read_is_a_ratio_of_one_and_can_be_drawn() {
     assert_eq!(estimates[0].1.ratio(), 1.0);
     assert!(plot::svg(&estimates).starts_with("<svg"));
     assert!(!plot::html(&estimates).contains("NaN"));
+}
+
+#[test]
+fn a_parquet_file_holds_what_the_estimates_say() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let data = random(4, 1 << 20);
+    let choices = [choice("sieve", 8192), choice("whole-file", 8192)];
+    let tallies = Tallies::new(&choices, 1 << 20);
+    read(&tallies, &[&data, &data]);
+    let estimates = tallies.estimates();
+    let path = std::env::temp_dir().join(format!("onefold-{}.parquet", std::process::id()));
+    let file = std::fs::File::create(&path).expect("a file");
+    columns::parquet(&estimates, file).expect("written");
+    let file = SerializedFileReader::new(std::fs::File::open(&path).expect("the file"));
+    let file = file.expect("a Parquet file");
+    std::fs::remove_file(&path).expect("gone");
+    let rows: Vec<_> = file
+        .get_row_iter(None)
+        .expect("rows")
+        .map(|row| row.expect("a row"))
+        .collect();
+    assert_eq!(rows.len(), 2);
+    for (row, (choice, estimate)) in rows.iter().zip(&estimates) {
+        use parquet::record::RowAccessor;
+        assert_eq!(row.get_string(0).expect("a name"), &choice.chunker);
+        assert_eq!(row.get_long(2).expect("bytes"), 2 << 20);
+        assert_eq!(row.get_double(8).expect("a ratio"), estimate.ratio());
+        assert_eq!(row.get_long(13).expect("a sample"), 1);
+    }
+    assert_eq!((estimates[1].1.chunks, estimates[1].1.ratio()), (2, 2.0));
 }

@@ -19,11 +19,12 @@ use sources::Feed;
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::leave_out::LeaveOut;
 use crate::out::Out;
 use crate::progress::{Doing, Expected, Meter};
 use crate::select::{self, Spec, tag_list};
 use crate::verbs::init::{self, Choices};
-use crate::{human, machine, repository, when};
+use crate::{machine, repository, when};
 
 /// Back up files and folders
 ///
@@ -121,47 +122,6 @@ pub struct Args {
 
     #[command(flatten)]
     pub choices: Choices,
-}
-
-/// What a backup leaves out.
-#[derive(clap::Args, Debug)]
-#[command(next_help_heading = "Leaving out")]
-pub struct LeaveOut {
-    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back)
-    #[arg(short, long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
-
-    /// The same, case does not matter
-    #[arg(long, value_name = "PATTERN")]
-    pub iexclude: Vec<String>,
-
-    /// Patterns from a file, one a line
-    #[arg(long, value_name = "FILE")]
-    pub exclude_file: Vec<OsString>,
-
-    /// The same, case does not matter
-    #[arg(long, value_name = "FILE")]
-    pub iexclude_file: Vec<OsString>,
-
-    /// Contents of folders with a CACHEDIR.TAG
-    #[arg(long)]
-    pub exclude_caches: bool,
-
-    /// Contents of folders that hold this file, if it begins with the header
-    #[arg(long, value_name = "NAME[:HEADER]")]
-    pub exclude_if_present: Vec<OsString>,
-
-    /// Files larger than this
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
-    pub exclude_larger_than: Option<u64>,
-
-    /// Files of this name hold patterns for their folder and below, as .gitignore does
-    #[arg(long, value_name = "NAME")]
-    pub ignore_file: Vec<OsString>,
-
-    /// What lies on other file systems than the paths given
-    #[arg(short = 'x', long)]
-    pub one_file_system: bool,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

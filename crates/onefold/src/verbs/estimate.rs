@@ -6,12 +6,13 @@ mod report;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use onefold_lab::{Choice, Estimate, Tallies, Tally, plot, saved};
+use onefold_lab::{Choice, Estimate, Tallies, Tally, columns, plot, saved};
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
+use crate::leave_out::LeaveOut;
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 
@@ -22,8 +23,16 @@ use crate::progress::{Doing, Meter};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to read
-    #[arg(value_name = "PATH", required_unless_present = "merge")]
+    #[arg(value_name = "PATH", required_unless_present_any = ["merge", "stdin"])]
     pub paths: Vec<OsString>,
+
+    /// Read standard input as one file
+    #[arg(long, conflicts_with = "paths")]
+    pub stdin: bool,
+
+    /// Its name, for chunkers that go by file types
+    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    pub stdin_filename: OsString,
 
     /// Chunkers, by name
     #[arg(
@@ -42,13 +51,16 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub sample: u64,
 
-    /// What lies on other file systems than the paths given is left out
-    #[arg(short = 'x', long)]
-    pub one_file_system: bool,
+    #[command(flatten)]
+    pub leave_out: LeaveOut,
 
     /// Write the figures as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+
+    /// Write the figures as Parquet
+    #[arg(long, value_name = "FILE")]
+    pub parquet: Option<PathBuf>,
 
     /// Draw the ratio against the mean chunk: an SVG, or a page if the name ends in .html
     #[arg(long, value_name = "FILE")]
@@ -75,14 +87,14 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let tallies = Tallies::new(&choices, global.ram);
     tallies.thin_to(args.sample.trailing_zeros());
     let mut failed = 0;
-    if !args.paths.is_empty() {
+    let mut counted = Vec::new();
+    if args.stdin {
+        meter.run(|| read::stdin(args, &tallies, &meter))?;
+        counted = tallies.into_inner();
+    } else if !args.paths.is_empty() {
         failed = meter.run(|| read::all(args, global, &tallies, &meter))?;
+        counted = tallies.into_inner();
     }
-    let mut counted = if args.paths.is_empty() {
-        Vec::new()
-    } else {
-        tallies.into_inner()
-    };
     let ram = global.ram / choices.len().max(1) as u64;
     for file in &args.merge {
         saved::merge(&mut counted, load(file, ram)?);
@@ -95,14 +107,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         .map(|(choice, tally)| (choice.clone(), Estimate::of(tally)))
         .collect();
     report::print(&estimates, &meter, out)?;
-    if let Some(file) = &args.csv {
-        write(file, report::csv(&estimates).as_bytes())?;
-    }
-    if let Some(file) = &args.plot {
-        let is_page = file.extension().is_some_and(|name| name == "html");
-        let draw = if is_page { plot::html } else { plot::svg };
-        write(file, draw(&estimates).as_bytes())?;
-    }
+    files(args, &estimates)?;
     Ok(if failed > 0 {
         Exit::Incomplete
     } else {
@@ -110,7 +115,26 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     })
 }
 
-/// Every chunker at every size, each once.
+/// The figures in the files that were asked for.
+fn files(args: &Args, estimates: &[(Choice, Estimate)]) -> Result<()> {
+    if let Some(file) = &args.csv {
+        write(file, report::csv(estimates).as_bytes())?;
+    }
+    if let Some(file) = &args.parquet {
+        let mut bytes = Vec::new();
+        columns::parquet(estimates, &mut bytes)
+            .map_err(|error| Error::Failed(format!("make {}: {error}", file.display())))?;
+        write(file, &bytes)?;
+    }
+    if let Some(file) = &args.plot {
+        let is_page = file.extension().is_some_and(|name| name == "html");
+        let draw = if is_page { plot::html } else { plot::svg };
+        write(file, draw(estimates).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Every chunker at every size, each once; `whole-file`, which has no size, once.
 fn choices(args: &Args) -> Result<Vec<Choice>> {
     let mut choices = Vec::new();
     for chunker in &args.chunkers {
@@ -121,7 +145,10 @@ fn choices(args: &Args) -> Result<Vec<Choice>> {
                 chunker: chunker.clone(),
                 mean,
             };
-            if !choices.contains(&choice) {
+            let same = |known: &Choice| {
+                known.chunker == *chunker && (known.mean == mean || chunker == "whole-file")
+            };
+            if !choices.iter().any(same) {
                 choices.push(choice);
             }
         }

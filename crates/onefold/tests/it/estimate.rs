@@ -122,11 +122,93 @@ fn what_makes_no_sense_is_2() {
     for args in [
         &["estimate"][..],
         &["estimate", "src", "--chunkers", "cheese"],
-        &["estimate", "src", "--chunkers", "whole-file"],
+        &["estimate", "src", "--stdin"],
         &["estimate", "src", "--sizes", "100"],
         &["estimate", "src", "--sample", "3"],
     ] {
         rig.run(args).ends(2);
     }
     rig.run(["estimate", "nowhere"]).ends(1);
+}
+
+#[test]
+fn any_chunker_of_the_list_can_be_asked() {
+    let rig = rig();
+    for name in onefold_chunk::names() {
+        let args = [
+            "estimate",
+            "src",
+            "--chunkers",
+            name,
+            "--sizes",
+            "8k,16k",
+            "--json",
+        ];
+        let summary = rig.run(args).ends(0).last();
+        let ratios = ratios(&summary);
+        assert_eq!(
+            ratios.len(),
+            if *name == "whole-file" { 1 } else { 2 },
+            "{name}"
+        );
+        assert!(
+            ratios.iter().all(|ratio| *ratio > 1.5),
+            "{name}: {ratios:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_backup_would_leave_out_is_left_out() {
+    let rig = rig();
+    rig.write("src/.skip", b"c\n");
+    fs::write(
+        rig.path("src/deep/CACHEDIR.TAG"),
+        b"Signature: 8a477f597d28d172789f06886806bc55",
+    )
+    .expect("write");
+    for (args, bytes) in [
+        (&["--exclude", "c", "--exclude", ".skip"][..], 600_043),
+        (&["--exclude-caches", "--exclude", ".skip"], 500_043),
+        (&["--ignore-file", ".skip", "--iexclude", "DEEP"], 300_002),
+        (&["--exclude-larger-than", "250000"], 200_045),
+    ] {
+        let ran = rig.run([&["estimate", "src", "--json"], args].concat());
+        assert_eq!(
+            ran.ends(0).last()["estimates"][0]["bytes"],
+            bytes,
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn standard_input_is_one_file_and_parquet_holds_the_figures() {
+    use std::io::Write;
+    let rig = rig();
+    let mut command = rig.command(["estimate", "--stdin", "--parquet", "out.parquet", "--json"]);
+    let piped = std::process::Stdio::piped;
+    let mut child = command
+        .stdin(piped())
+        .stdout(piped())
+        .spawn()
+        .expect("start");
+    let mut bytes = fs::read(rig.path("src/a")).expect("read");
+    bytes.extend_from_within(..);
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(&bytes)
+        .expect("write");
+    let done = child.wait_with_output().expect("its end");
+    assert!(done.status.success());
+    let text = String::from_utf8(done.stdout).expect("text");
+    let last: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(
+        (&last["files"], &last["estimates"][0]["bytes"]),
+        (&1.into(), &600_000.into())
+    );
+    let parquet = fs::read(rig.path("out.parquet")).expect("the file");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
 }

@@ -1,18 +1,19 @@
 //! What to back up and what to leave out, from the command line.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use onefold_backup::backup::Input;
-use onefold_backup::exclude::{Excludes, PatternsBuilder};
+use onefold_backup::exclude::Excludes;
 use onefold_backup::path;
 
-use super::{Args, LeaveOut};
+use super::Args;
 use crate::error::{Error, Result};
+use crate::leave_out::{LeaveOut, read};
 use crate::out::Out;
 use crate::password::PASSWORD_ENV;
 use crate::paths;
@@ -111,16 +112,6 @@ fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
         .collect())
 }
 
-fn read(file: &OsStr) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let done = match file.as_bytes() {
-        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
-        _ => std::fs::read(file).map(|read| bytes = read),
-    };
-    done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))?;
-    Ok(bytes)
-}
-
 /// What to leave out, and the patterns in the user's words. The repository itself is left out of a backup that would hold it.
 pub fn excludes(
     args: &LeaveOut,
@@ -128,48 +119,14 @@ pub fn excludes(
     repository: &Path,
     out: &Out,
 ) -> Result<(Excludes, Vec<Vec<u8>>)> {
-    let mut builder = PatternsBuilder::default();
-    let mut words = Vec::new();
-    for (patterns, ignore_case) in [(&args.exclude, false), (&args.iexclude, true)] {
-        for pattern in patterns {
-            builder.add(pattern, ignore_case)?;
-            words.push(pattern.clone().into_bytes());
-        }
-    }
-    for (files, ignore_case) in [(&args.exclude_file, false), (&args.iexclude_file, true)] {
-        for file in files {
-            let text = read(file)?;
-            builder.add_lines(&text, ignore_case)?;
-            words.extend(
-                text.split(|b| *b == b'\n')
-                    .filter(|line| !line.is_empty() && line[0] != b'#')
-                    .map(<[u8]>::to_vec),
-            );
-        }
-    }
-    if let Some(own) = own_folder(input, repository) {
+    let own = own_folder(input, repository);
+    if let Some(own) = &own {
         out.say(format_args!(
             "the repository itself is left out: {}",
-            paths::shown(&own)
+            paths::shown(own)
         ))?;
-        builder.add(&glob_escape(&String::from_utf8_lossy(&own)), false)?;
     }
-    let excludes = Excludes {
-        patterns: builder.build()?,
-        caches: args.exclude_caches,
-        if_present: args
-            .exclude_if_present
-            .iter()
-            .map(|spec| if_present(spec))
-            .collect(),
-        ignore_files: args
-            .ignore_file
-            .iter()
-            .map(|name| name.as_bytes().to_vec())
-            .collect(),
-        larger_than: args.exclude_larger_than,
-    };
-    Ok((excludes, words))
+    args.excludes(own.as_deref())
 }
 
 fn own_folder(input: &Input, repository: &Path) -> Option<Vec<u8>> {
@@ -183,23 +140,4 @@ fn own_folder(input: &Input, repository: &Path) -> Option<Vec<u8>> {
         .iter()
         .any(|source| path::within(&own, source) && own != *source)
         .then_some(own)
-}
-
-fn glob_escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
-}
-
-fn if_present(spec: &OsStr) -> (Vec<u8>, Option<Vec<u8>>) {
-    let bytes = spec.as_bytes();
-    match bytes.iter().position(|b| *b == b':') {
-        Some(at) => (bytes[..at].to_vec(), Some(bytes[at + 1..].to_vec())),
-        None => (bytes.to_vec(), None),
-    }
 }

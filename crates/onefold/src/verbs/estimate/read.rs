@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-use onefold_backup::exclude::Excludes;
 use onefold_backup::walk::{self, Walk};
-use onefold_backup::{Error as BackupError, Events, Kind};
+use onefold_backup::{Error as BackupError, Events, Kind, Progress};
 use onefold_lab::{Reading, Tallies};
 
 use super::Args;
@@ -28,8 +27,8 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     }
     let options = walk::Options {
         threads: 1,
-        excludes: Excludes::default().into(),
-        one_file_system: args.one_file_system,
+        excludes: args.leave_out.excludes(None)?.0.into(),
+        one_file_system: args.leave_out.one_file_system,
     };
     // A chunker that cannot be is told before the walk begins.
     Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
@@ -58,6 +57,30 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     Ok(meter.progress.errors.load(Relaxed))
 }
 
+/// Counts standard input.
+pub fn stdin(args: &Args, tallies: &Tallies, meter: &Meter) -> Result<()> {
+    let mut reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+    let (name, progress) = (paths::inside(&args.stdin_filename), &meter.progress);
+    reading
+        .stream(&name, &mut std::io::stdin().lock(), tick(progress))
+        .map_err(|error| Error::io("read standard input", error))?;
+    reading.finish();
+    if progress.is_cancelled() {
+        return Err(BackupError::Cancelled.into());
+    }
+    progress.files_done.fetch_add(1, Relaxed);
+    Ok(())
+}
+
+/// Counts bytes as they are read, and ends the reading when a signal came.
+fn tick(progress: &Progress) -> impl FnMut(usize) -> bool {
+    |bytes| {
+        progress.bytes_done.fetch_add(bytes as u64, Relaxed);
+        progress.bytes_moved.fetch_add(bytes as u64, Relaxed);
+        !progress.is_cancelled()
+    }
+}
+
 /// Counts what is to come, for the percentage and the time left.
 fn expect(scan: Walk, meter: &Meter, ended: &AtomicBool) {
     let expected = &meter.expected;
@@ -83,13 +106,8 @@ fn work(files: &Mutex<Files>, tallies: &Tallies, meter: &Meter) -> Result<()> {
         let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(path) = next else { break };
         let progress = &meter.progress;
-        let read = open(&path).and_then(|mut file| {
-            reading.stream(&path, &mut file, |bytes| {
-                progress.bytes_done.fetch_add(bytes as u64, Relaxed);
-                progress.bytes_moved.fetch_add(bytes as u64, Relaxed);
-                !progress.is_cancelled()
-            })
-        });
+        let read =
+            open(&path).and_then(|mut file| reading.stream(&path, &mut file, tick(progress)));
         match read {
             Ok(()) => drop(progress.files_done.fetch_add(1, Relaxed)),
             Err(error) => {

@@ -1,0 +1,79 @@
+//! The figures as an Apache Parquet file: a column each, a row a choice, for data frames and SQL engines.
+//!
+//! One row group, no compression, plain or dictionary pages: the file has some hundred rows at most. Written with the crate's own column writers, so that
+//! neither Arrow nor a codec is built for it.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::Result;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+use crate::{Choice, Estimate};
+
+/// Names and types as the JSON and the CSV have them; sizes in bytes.
+const SCHEMA: &str = "message estimate {
+    required binary chunker (string);
+    required int64 size;
+    required int64 bytes;
+    required int64 chunks;
+    required double chunk_bytes_mean;
+    required double unique_chunks;
+    required double unique_bytes;
+    required double unique_bytes_error;
+    required double ratio;
+    required double ratio_error;
+    required double ratio_meta;
+    required double metadata_bytes;
+    required double gain_bytes;
+    required int64 sample;
+}";
+
+type Row = (Choice, Estimate);
+type Groups<'a, W> = SerializedRowGroupWriter<'a, W>;
+
+/// Writes the file. Errors: those of `out`.
+pub fn parquet(rows: &[Row], out: impl Write + Send) -> Result<()> {
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut file = SerializedFileWriter::new(out, schema, properties)?;
+    let mut group = file.next_row_group()?;
+    let name = |(choice, _): &Row| ByteArray::from(choice.chunker.as_str());
+    column::<ByteArrayType, _>(&mut group, rows, name)?;
+    column::<Int64Type, _>(&mut group, rows, |(choice, _)| choice.mean.into())?;
+    column::<Int64Type, _>(&mut group, rows, |(_, one)| one.bytes as i64)?;
+    column::<Int64Type, _>(&mut group, rows, |(_, one)| one.chunks as i64)?;
+    let doubles: [fn(&Estimate) -> f64; 9] = [
+        Estimate::chunk_bytes_mean,
+        |one| one.unique_chunks,
+        |one| one.unique_bytes,
+        |one| one.unique_bytes_error,
+        Estimate::ratio,
+        Estimate::ratio_error,
+        Estimate::ratio_meta,
+        Estimate::metadata_bytes,
+        Estimate::gain_bytes,
+    ];
+    for value in doubles {
+        column::<DoubleType, _>(&mut group, rows, |(_, one)| value(one))?;
+    }
+    column::<Int64Type, _>(&mut group, rows, |(_, one)| 1 << one.level)?;
+    group.close()?;
+    file.close()?;
+    Ok(())
+}
+
+/// The next column of the schema.
+fn column<T: DataType, W: Write + Send>(
+    group: &mut Groups<'_, W>,
+    rows: &[Row],
+    value: impl Fn(&Row) -> T::T,
+) -> Result<()> {
+    let values: Vec<T::T> = rows.iter().map(value).collect();
+    let mut writer = group.next_column()?.expect("as many as the schema has");
+    writer.typed::<T>().write_batch(&values, None, None)?;
+    writer.close()
+}

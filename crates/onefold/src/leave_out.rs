@@ -1,0 +1,119 @@
+//! What of the paths is left out: options of every verb that reads files.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+use onefold_backup::exclude::{Excludes, PatternsBuilder};
+
+use crate::error::{Error, Result};
+use crate::human;
+
+/// The options.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Leaving out")]
+pub struct LeaveOut {
+    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back)
+    #[arg(short, long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+
+    /// The same, case does not matter
+    #[arg(long, value_name = "PATTERN")]
+    pub iexclude: Vec<String>,
+
+    /// Patterns from a file, one a line
+    #[arg(long, value_name = "FILE")]
+    pub exclude_file: Vec<OsString>,
+
+    /// The same, case does not matter
+    #[arg(long, value_name = "FILE")]
+    pub iexclude_file: Vec<OsString>,
+
+    /// Contents of folders with a CACHEDIR.TAG
+    #[arg(long)]
+    pub exclude_caches: bool,
+
+    /// Contents of folders that hold this file, if it begins with the header
+    #[arg(long, value_name = "NAME[:HEADER]")]
+    pub exclude_if_present: Vec<OsString>,
+
+    /// Files larger than this
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub exclude_larger_than: Option<u64>,
+
+    /// Files of this name hold patterns for their folder and below, as .gitignore does
+    #[arg(long, value_name = "NAME")]
+    pub ignore_file: Vec<OsString>,
+
+    /// What lies on other file systems than the paths given
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+}
+
+impl LeaveOut {
+    /// What the walk needs, and the patterns in the user's words; `own` is a folder that is left out too.
+    pub fn excludes(&self, own: Option<&[u8]>) -> Result<(Excludes, Vec<Vec<u8>>)> {
+        let mut builder = PatternsBuilder::default();
+        let mut words = Vec::new();
+        for (patterns, ignore_case) in [(&self.exclude, false), (&self.iexclude, true)] {
+            for pattern in patterns {
+                builder.add(pattern, ignore_case)?;
+                words.push(pattern.clone().into_bytes());
+            }
+        }
+        for (files, ignore_case) in [(&self.exclude_file, false), (&self.iexclude_file, true)] {
+            for file in files {
+                let text = read(file)?;
+                builder.add_lines(&text, ignore_case)?;
+                words.extend(
+                    text.split(|b| *b == b'\n')
+                        .filter(|line| !line.is_empty() && line[0] != b'#')
+                        .map(<[u8]>::to_vec),
+                );
+            }
+        }
+        if let Some(own) = own {
+            builder.add(&glob_escape(&String::from_utf8_lossy(own)), false)?;
+        }
+        let if_present = self.exclude_if_present.iter();
+        let ignore_files = self.ignore_file.iter();
+        let excludes = Excludes {
+            patterns: builder.build()?,
+            caches: self.exclude_caches,
+            if_present: if_present.map(|spec| if_present_of(spec)).collect(),
+            ignore_files: ignore_files.map(|name| name.as_bytes().to_vec()).collect(),
+            larger_than: self.exclude_larger_than,
+        };
+        Ok((excludes, words))
+    }
+}
+
+/// A file that an option names; `-` is standard input.
+pub fn read(file: &OsStr) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let done = match file.as_bytes() {
+        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
+        _ => std::fs::read(file).map(|read| bytes = read),
+    };
+    done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))?;
+    Ok(bytes)
+}
+
+fn glob_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn if_present_of(spec: &OsStr) -> (Vec<u8>, Option<Vec<u8>>) {
+    let bytes = spec.as_bytes();
+    match bytes.iter().position(|b| *b == b':') {
+        Some(at) => (bytes[..at].to_vec(), Some(bytes[at + 1..].to_vec())),
+        None => (bytes.to_vec(), None),
+    }
+}
