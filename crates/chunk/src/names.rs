@@ -27,6 +27,7 @@ impl std::error::Error for UnknownChunker {}
 pub fn names() -> &'static [&'static str] {
     &[
         "sieve",
+        "sieve-threshold",
         "fixed",
         "whole-file",
         "rabin",
@@ -42,7 +43,7 @@ pub fn names() -> &'static [&'static str] {
     ]
 }
 
-/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` (and of `context` where it uses that) secret, and
+/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` and `sieve-threshold` (and of `context` where it uses that) secret, and
 /// the others disregard it. `whole-file` disregards the mean.
 pub fn by_name(
     name: &str,
@@ -70,6 +71,10 @@ pub fn by_name(
         "sieve" => Ok(match key {
             Some(key) => Box::new(Sieve::keyed(mean, key)),
             None => Box::new(Sieve::new(mean)),
+        }),
+        "sieve-threshold" => Ok(match key {
+            Some(key) => Box::new(Sieve::threshold_keyed(mean, key)),
+            None => Box::new(Sieve::threshold(mean)),
         }),
         _ => Err(UnknownChunker(format!(
             "no chunker is named \"{name}\"; there are {}",

@@ -35,6 +35,11 @@
 //! **The end.** Cutting what is left of a file between `min` and `max` would leave pieces far below the mean, file after file. Left whole, the
 //! same files have ratios of 3.323 and 3.071 in the first two columns.
 //!
+//! **Threshold.** `sieve-threshold` cuts at the first candidate of `[min, max)` whose strong hash is below a threshold, and takes the smallest hash only
+//! where none is. Half as far from the middle as a classic chunker (`min` is half of the mean, `max` four times that), it needs two candidates to
+//! a cut where the smallest of a range needs sixteen, so short chunks cost less. Ends of streams are cut where a hash is below the threshold, else
+//! they stay whole.
+//!
 //! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ, NEON with PMULL) cut identically; the fastest that the CPU has is chosen at run time.
 
 #[cfg(target_arch = "aarch64")]
@@ -49,13 +54,14 @@ mod strong;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use crate::odds::odds_for;
 use crate::{Chunker, Limits};
 
 pub use scan::Isa;
 pub use split::Candidates;
 
 use scan::Found;
-use search::{Candidate, Scanner, Search};
+use search::{Candidate, Range, Scanner, Search};
 use strong::Strong;
 
 /// Candidates between `min` and `max`, on average over random data, as near as powers of two allow.
@@ -84,6 +90,11 @@ fn search_range(mean: usize) -> (usize, usize) {
     (min, (middle * MAX_PER_MIDDLE) as usize)
 }
 
+/// With a threshold, the mean over the shortest chunk, and the longest chunk over the mean.
+const THRESHOLD_MIN_PART: usize = 2;
+const THRESHOLD_MAX_MEANS: usize = 4;
+/// With a threshold, candidates to a cut, as near as powers of two allow.
+const CANDIDATES_A_CUT: f64 = 2.0;
 /// The shortest chunk in terms of the middle of the range, and the longest. See *Spread* above.
 const MIN_PER_MIDDLE: f64 = 0.5;
 const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
@@ -103,6 +114,8 @@ const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
 #[derive(Clone)]
 pub struct Sieve {
     limits: Limits,
+    /// Below this a hash ends the search for the smallest; 0: none does.
+    threshold: u64,
     scanner: Scanner,
     search: Search,
 }
@@ -120,15 +133,44 @@ impl Sieve {
         Self::with(mean, Strong::keyed(key))
     }
 
+    /// Chunks that end at the first candidate whose strong hash is below a threshold, within 3 % of `mean` on random data; see *Threshold*.
+    pub fn threshold(mean: usize) -> Self {
+        Self::below_threshold(mean, Strong::unkeyed())
+    }
+
+    /// The same with cut points that depend on `key`, as [`keyed`](Self::keyed).
+    pub fn threshold_keyed(mean: usize, key: &[u8; 32]) -> Self {
+        Self::below_threshold(mean, Strong::keyed(key))
+    }
+
     fn with(mean: usize, strong: Strong) -> Self {
         let mean = mean.max(256);
         let (min, max) = search_range(mean);
+        let limits = Limits { min, mean, max };
+        Self::made(limits, (max - min) as f64 / CANDIDATES, 0, strong)
+    }
+
+    fn below_threshold(mean: usize, strong: Strong) -> Self {
+        let mean = mean.max(256);
+        let (min, max) = (mean / THRESHOLD_MIN_PART, THRESHOLD_MAX_MEANS * mean);
+        let limits = Limits { min, mean, max };
+        let odds = odds_for(limits);
+        let sieve = Self::made(limits, 1.0 / (odds * CANDIDATES_A_CUT), 0, strong);
+        let candidates = 256.0 * f64::from(u32::from(sieve.scanner.mask) + 1);
+        Self {
+            threshold: (odds * candidates * 2f64.powi(64)) as u64,
+            ..sieve
+        }
+    }
+
+    /// With a candidate about every `spacing` positions.
+    fn made(limits: Limits, spacing: f64, threshold: u64, strong: Strong) -> Self {
         // A candidate at every 2^(8 + extra)th position.
-        let wanted = ((max - min) as f64 / CANDIDATES).log2().round() as i32;
-        let extra = (wanted - 8).clamp(0, 8) as u32;
+        let extra = (spacing.log2().round() as i32 - 8).clamp(0, 8) as u32;
         let isa = Isa::available().pop().expect("scalar is always there");
         Self {
-            limits: Limits { min, mean, max },
+            limits,
+            threshold,
             scanner: Scanner {
                 isa,
                 mask: ((1u32 << extra) - 1) as u8,
@@ -155,12 +197,20 @@ impl Sieve {
         start: usize,
         more: &mut impl FnMut(&mut Scanner, usize, usize, &mut Vec<Candidate>) -> usize,
     ) -> usize {
+        let Limits { min, max, .. } = self.limits;
         // So little is left only where the stream ends. See *The end* above.
-        if data.len() - start < self.limits.max {
+        let rest = data.len() - start < max;
+        if rest && (self.threshold == 0 || data.len() - start <= min) {
             return data.len();
         }
+        let range = Range {
+            from: start + min,
+            to: data.len().min(start + max),
+            threshold: self.threshold,
+            rest,
+        };
         let mut more = |from, to, found: &mut _| more(&mut self.scanner, from, to, found);
-        self.search.end(start, self.limits, &mut more)
+        self.search.end(range, &mut more)
     }
 
     fn cuts_with(

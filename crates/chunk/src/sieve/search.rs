@@ -3,7 +3,6 @@
 use super::CANDIDATES_MAX;
 use super::scan::{self, Area, Found, Isa, STEP};
 use super::strong::Strong;
-use crate::Limits;
 
 /// What finds candidates and rates them: all that depends on content, none of which depends on where chunks begin.
 #[derive(Clone)]
@@ -58,6 +57,17 @@ impl Scanner {
     }
 }
 
+/// Where one chunk may end.
+#[derive(Clone, Copy)]
+pub struct Range {
+    pub from: usize,
+    pub to: usize,
+    /// The first candidate whose hash is below ends the search; 0: none does.
+    pub threshold: u64,
+    /// The stream ends at `to`, and what has no hash below the threshold stays whole.
+    pub rest: bool,
+}
+
 /// How far the search in one buffer has come.
 ///
 /// Searches of neighbouring chunks overlap: the range of the next begins `min` behind a cut, which lies anywhere in the range of this. What was
@@ -78,33 +88,43 @@ impl Search {
         (self.passed, self.searched) = (0, 0);
     }
 
-    /// The end of the chunk that begins at `start`, at least `limits.max` before the end of the buffer. `start` only grows between restarts.
+    /// Where a chunk ends that may end in `range`, which begins no earlier than the one before it since the last restart.
     ///
-    /// `more` is as [`Scanner::scan`]: appends candidates from the one end on, towards the other, and gives the end it came to.
+    /// That is at the first candidate whose hash is below `range.threshold`; where none is, at the one with the smallest hash, or at the end of the range
+    /// where it has no candidate or is one of the stream's `rest`. `more` is as [`Scanner::scan`]: appends candidates from the one end on, towards the
+    /// other, and gives the end it came to.
     pub fn end(
         &mut self,
-        start: usize,
-        limits: Limits,
+        range: Range,
         more: &mut impl FnMut(usize, usize, &mut Vec<Candidate>) -> usize,
     ) -> usize {
-        let (from, to) = (start + limits.min, start + limits.max);
+        let Range { from, to, .. } = range;
         self.pass(from);
-        while self.searched < to && self.candidates.len() - self.passed < CANDIDATES_MAX {
-            self.searched = more(self.searched, to, &mut self.candidates);
-        }
+        let most = self.passed + CANDIDATES_MAX;
         let mut best = Candidate {
             end: to,
-            hash: u64::MAX,
+            hash: if range.rest { 0 } else { u64::MAX },
         };
-        for candidate in self.candidates[self.passed..].iter().take(CANDIDATES_MAX) {
-            if candidate.end >= to {
-                break;
+        let mut looked = self.passed;
+        loop {
+            let known = most.min(self.candidates.len());
+            for candidate in &self.candidates[looked..known] {
+                if candidate.end >= to {
+                    return best.end;
+                }
+                if candidate.hash < range.threshold {
+                    return candidate.end;
+                }
+                if candidate.hash < best.hash {
+                    best = *candidate;
+                }
             }
-            if candidate.hash < best.hash {
-                best = *candidate;
+            looked = known;
+            if self.searched >= to || looked == most {
+                return best.end;
             }
+            self.searched = more(self.searched, to, &mut self.candidates);
         }
-        best.end
     }
 
     /// Forgets what lies before `from`.

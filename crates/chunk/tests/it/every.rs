@@ -15,7 +15,16 @@ fn means_are_what_was_asked_for() {
     let data = random(1, 48 << 20);
     // Masks of whole bits cannot give any mean, so `fastcdc` is not here.
     for name in [
-        "sieve", "rabin", "inc-k", "gear", "tttd", "ae", "ram", "seqcdc", "fixed",
+        "sieve",
+        "sieve-threshold",
+        "rabin",
+        "inc-k",
+        "gear",
+        "tttd",
+        "ae",
+        "ram",
+        "seqcdc",
+        "fixed",
     ] {
         for mean in [2048, 8192] {
             let found = data.len() as f64 / cuts(named(name, mean), &data).len() as f64;

@@ -184,11 +184,63 @@ fn all_at_once(mut chunker: Sieve, data: &[u8]) -> Vec<usize> {
     lengths
 }
 
+/// Unkeyed cuts at a threshold by the definition alone. `mask` and `threshold` are worked out from PRUNE's model of the chunk size.
+fn naive_threshold_cuts(data: &[u8], limits: Limits) -> Vec<usize> {
+    let (mask, threshold) = threshold_for(limits);
+    let mut lengths = Vec::new();
+    let mut rest = data;
+    while !rest.is_empty() {
+        let end = rest.len().min(limits.max);
+        let mut candidates = (limits.min..end)
+            .filter(|l| naive_bits(rest, l - 1) == 0 && naive_bits(rest, l - 2) & mask == 0)
+            .take(CANDIDATES_MAX)
+            .map(|l| (naive_fold(&rest[l - 32..l]), l));
+        let all: Vec<_> = candidates.by_ref().collect();
+        let first = all.iter().find(|(hash, _)| *hash < threshold);
+        let smallest = all.iter().min().filter(|_| rest.len() >= limits.max);
+        let length = first.or(smallest).map_or(end, |(_, l)| *l);
+        lengths.push(length);
+        rest = &rest[length..];
+    }
+    lengths
+}
+
+/// One position in so many is a candidate, and a candidate's hash is below the threshold, so that the mean comes out.
+fn threshold_for(limits: Limits) -> (u8, u64) {
+    let mean_at = |p: f64| {
+        let positions = (limits.max - limits.min) as i32;
+        limits.min as f64 + (1.0 - (1.0 - p).powi(positions)) / p
+    };
+    let (mut low, mut high) = (-60f64, -1f64);
+    for _ in 0..80 {
+        let middle = (low + high) / 2.0;
+        match mean_at(middle.exp2()) > limits.mean as f64 {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    let odds = high.exp2();
+    let extra = ((0.5 / odds).log2().round() - 8.0).clamp(0.0, 8.0);
+    let share = odds * 256.0 * extra.exp2();
+    (
+        ((1u32 << extra as u32) - 1) as u8,
+        (share * 2f64.powi(64)) as u64,
+    )
+}
+
 fn assert_all_alike(data: &[u8], mean: usize) {
     let limits = Sieve::new(mean).limits();
     let expected = naive_cuts(data, limits, mask_for(limits));
     assert_eq!(all_at_once(Sieve::new(mean), data), expected);
-    for chunker in [Sieve::new(mean), Sieve::keyed(mean, &[3; 32])] {
+    let limits = Sieve::threshold(mean).limits();
+    let expected = naive_threshold_cuts(data, limits);
+    assert_eq!(all_at_once(Sieve::threshold(mean), data), expected);
+    for chunker in [
+        Sieve::new(mean),
+        Sieve::keyed(mean, &[3; 32]),
+        Sieve::threshold(mean),
+        Sieve::threshold_keyed(mean, &[3; 32]),
+    ] {
         let expected = cuts(chunker.on(Isa::Scalar).expect("always there"), data);
         for isa in Isa::available() {
             assert_eq!(
@@ -228,7 +280,7 @@ proptest! {
         seed: u64,
         lengths in proptest::collection::vec((0usize..60_000, any::<bool>(), any::<bool>()), 1..8),
         mean in 256usize..20_000,
-        keyed: bool,
+        kind in 0..4,
     ) {
         let dense = dense_period();
         let (mut data, mut splits) = (Vec::new(), vec![]);
@@ -243,7 +295,12 @@ proptest! {
                 splits.push(begin..data.len());
             }
         }
-        let mut sieve = if keyed { Sieve::keyed(mean, &[5; 32]) } else { Sieve::new(mean) };
+        let mut sieve = match kind {
+            0 => Sieve::new(mean),
+            1 => Sieve::keyed(mean, &[5; 32]),
+            2 => Sieve::threshold(mean),
+            _ => Sieve::threshold_keyed(mean, &[5; 32]),
+        };
         let pieces: Vec<_> = splits.into_iter().map(|piece| sieve.candidates(&data, piece)).collect();
         for ends in [false, true] {
             let (mut expected, mut found) = (Vec::new(), Vec::new());
