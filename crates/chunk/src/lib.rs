@@ -27,3 +27,8 @@ pub use chunker::{Chunker, Hints, Limits};
 pub use fingerprint::{Fingerprint, fingerprints};
 pub use names::{UnknownChunker, by_name, names};
 pub use stream::{ChunkStream, Chunks};
+
+/// The examples of the README run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
