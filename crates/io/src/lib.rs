@@ -19,6 +19,7 @@ mod pages;
 mod read_fully;
 mod rng;
 pub mod sim;
+pub mod spindle;
 mod uring;
 pub mod varint;
 
@@ -34,4 +35,5 @@ pub use mapped::{MAPPED_MIN, Mapped, advise_large_pages, mapped_bytes};
 pub use mem::{MemDir, MemDisk};
 pub use page_cache::cached_bytes;
 pub use sim::SimDir;
+pub use spindle::{SpindleCounts, SpindleDir, SpindleModel};
 pub use uring::uring_works;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onefold_io::{
     Batching, CountedDir, Counters, Dir, FileDir, FlashDir, FlashModel, MemDir, MemDisk,
+    SpindleDir, SpindleModel,
     sim::{Faults, SimDir},
 };
 
@@ -79,6 +80,14 @@ fn counted() {
 fn flash() {
     conformance::dir(|| {
         let dir = FlashDir::new(Arc::new(MemDir::new()), FlashModel::with_capacity(1 << 30));
+        (Arc::new(dir) as Arc<dyn Dir>, ())
+    });
+}
+
+#[test]
+fn spindle() {
+    conformance::dir(|| {
+        let dir = SpindleDir::new(Arc::new(MemDir::new()), SpindleModel::RAPTOR);
         (Arc::new(dir) as Arc<dyn Dir>, ())
     });
 }
