@@ -3,6 +3,7 @@
 
 mod alone;
 mod bloomstore;
+mod btree;
 mod bufferhash;
 mod chunk_index;
 mod chunkstash;
@@ -10,12 +11,15 @@ mod error;
 pub mod filters;
 mod flashlog;
 mod names;
+mod pagelog;
 mod ram;
 mod skimpystash;
 mod strata;
+mod tablets;
 pub mod workload;
 
 pub use bloomstore::{BloomStore, BloomStoreOptions};
+pub use btree::{BTree, BTreeOptions};
 pub use bufferhash::{BufferHash, BufferHashOptions};
 pub use chunk_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location};
 pub use chunkstash::{ChunkStash, ChunkStashOptions};
@@ -24,3 +28,4 @@ pub use names::IndexName;
 pub use ram::RamIndex;
 pub use skimpystash::{SkimpyStash, SkimpyStashOptions};
 pub use strata::{Strata, StrataOptions};
+pub use tablets::{Search, Tablets, TabletsOptions};

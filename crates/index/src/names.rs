@@ -6,8 +6,9 @@ use std::sync::Arc;
 use onefold_io::Dir;
 
 use crate::{
-    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, Result, SkimpyStash, SkimpyStashOptions, Strata, StrataOptions,
+    BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
+    ChunkStash, ChunkStashOptions, Result, Search, SkimpyStash, SkimpyStashOptions, Strata,
+    StrataOptions, Tablets, TabletsOptions,
 };
 
 /// A persistent index.
@@ -23,16 +24,22 @@ pub enum IndexName {
     SkimpyStash,
     /// Anand 2010.
     BufferHash,
+    /// An embedded database with a filter and container prefetch, as in Zhu 2008.
+    BTree,
+    /// Min 2010 (PRUNE).
+    Tablets,
 }
 
 impl IndexName {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, IndexName); 5] = [
+    pub const ALL: [(&'static str, IndexName); 7] = [
         ("strata", IndexName::Strata),
         ("chunkstash", IndexName::ChunkStash),
         ("bloomstore", IndexName::BloomStore),
         ("skimpystash", IndexName::SkimpyStash),
         ("bufferhash", IndexName::BufferHash),
+        ("btree", IndexName::BTree),
+        ("tablets", IndexName::Tablets),
     ];
 
     /// Opens the index in `dir`, or begins one. `unique` names the opener, as in [`StrataOptions`]; `strata` alone can have several.
@@ -76,6 +83,14 @@ impl IndexName {
             IndexName::BufferHash => {
                 let options = BufferHashOptions::new(keys(10.0));
                 Box::new(BufferHash::open(dir, options)?)
+            }
+            IndexName::BTree => {
+                let options = BTreeOptions::new(keys(4.0), ram_budget_bytes);
+                Box::new(BTree::open(dir, options)?)
+            }
+            IndexName::Tablets => {
+                let options = TabletsOptions::new(Search::LruPrefetch, ram_budget_bytes);
+                Box::new(Tablets::open(dir, options)?)
             }
         })
     }

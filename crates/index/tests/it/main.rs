@@ -1,5 +1,6 @@
 //! Integration tests of the index: one binary.
 
+mod btree;
 mod compaction;
 mod conformance;
 mod costs;
@@ -9,3 +10,4 @@ mod golden;
 mod papers;
 mod saved_filters;
 mod sharing;
+mod tablets;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{
-    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, SkimpyStash,
-    SkimpyStashOptions,
+    BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
+    ChunkStash, ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, Search,
+    SkimpyStash, SkimpyStashOptions, Tablets, TabletsOptions,
 };
 use onefold_io::{Dir, MemDir, SimDir};
 
@@ -16,7 +16,7 @@ use crate::conformance::{History, Random, conforms, key};
 type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
 /// Small ones, so that some thousand keys fill every structure they have.
-const INDEXES: [(&str, Open); 5] = [
+const INDEXES: [(&str, Open); 10] = [
     ("chunkstash", |dir| {
         let options = ChunkStashOptions {
             ram_budget_bytes: 64 << 10,
@@ -51,7 +51,40 @@ const INDEXES: [(&str, Open); 5] = [
         };
         Ok(Box::new(BloomStore::open(dir, options)?))
     }),
+    ("btree", |dir| {
+        let options = BTreeOptions {
+            cache_bytes: 64 << 10,
+            filter_bytes: 0,
+            keys_expected: 0,
+            prefetch_bytes: 0,
+        };
+        Ok(Box::new(BTree::open(dir, options)?))
+    }),
+    ("btree with a filter and prefetch", |dir| {
+        let options = BTreeOptions {
+            cache_bytes: 64 << 10,
+            filter_bytes: 600,
+            keys_expected: 1000,
+            prefetch_bytes: 40 << 10,
+        };
+        Ok(Box::new(BTree::open(dir, options)?))
+    }),
+    ("linear tablets", |dir| tablets(dir, Search::Linear)),
+    ("LRU tablets", |dir| tablets(dir, Search::Lru)),
+    ("LRU tablets with prefetch", |dir| {
+        tablets(dir, Search::LruPrefetch)
+    }),
 ];
+
+fn tablets(dir: Arc<dyn Dir>, search: Search) -> Result<Box<dyn ChunkIndex>> {
+    let options = TabletsOptions {
+        search,
+        tablet_bytes: 2 * 4096,
+        cache_tablets: 2,
+        filter_bits: 6,
+    };
+    Ok(Box::new(Tablets::open(dir, options)?))
+}
 
 fn bloomstore(keys_expected: u64, pool_bytes: usize) -> BloomStoreOptions {
     BloomStoreOptions {
@@ -188,7 +221,7 @@ fn a_crash_at_any_point_keeps_what_was_acknowledged() {
 
 #[test]
 fn every_name_opens_an_index_that_keeps_its_entries_and_its_budget() {
-    assert!("btree".parse::<IndexName>().is_err());
+    assert!("tree".parse::<IndexName>().is_err());
     for (name, _) in IndexName::ALL {
         let index: IndexName = name.parse().expect("a name");
         let dir = MemDir::new();

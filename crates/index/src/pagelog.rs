@@ -1,0 +1,147 @@
+//! A log of frames, each from a page boundary: what `tablets` appends to.
+//!
+//! Always holds: a frame's payload begins with its own page and with how many pages were durable when it was written. So at open a frame that is not
+//! whole can be told apart: it is the torn end and cut off, unless a whole frame behind it knew it to be durable, which is damage.
+
+use std::sync::Arc;
+
+use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, encode_frame, read_frame};
+use onefold_io::{Disk, ErrorKind};
+
+use crate::strata::page::PAGE_BYTES;
+use crate::{Error, Result};
+
+/// Page and durable pages.
+const HEAD_BYTES: usize = 8;
+/// No frame is longer.
+const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
+
+/// See the module.
+pub struct PageLog {
+    disk: Arc<dyn Disk>,
+    path: String,
+    kind: FrameKind,
+    pages: u32,
+    durable: u32,
+    /// Bytes appended since it was opened.
+    pub bytes_written: u64,
+}
+
+/// Pages of the log: the first, and how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// The first.
+    pub page: u32,
+    /// How many.
+    pub pages: u32,
+}
+
+impl PageLog {
+    /// Opens the log on `disk` and shows all frames to `visit`, in their order.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &str,
+        kind: FrameKind,
+        visit: &mut dyn FnMut(Extent, &[u8]) -> Result<()>,
+    ) -> Result<PageLog> {
+        let mut log = PageLog {
+            disk,
+            path: path.to_string(),
+            kind,
+            pages: 0,
+            durable: 0,
+            bytes_written: 0,
+        };
+        let bytes = log.disk.len()?;
+        let there = bytes
+            .div_ceil(PAGE_BYTES as u64)
+            .min(u64::from(u32::MAX - 1)) as u32;
+        while log.pages < there {
+            let Some((payload, _)) = log.frame(log.pages)? else {
+                break;
+            };
+            let extent = Extent {
+                page: log.pages,
+                pages: pages_of(payload.len()),
+            };
+            visit(extent, &payload[HEAD_BYTES..])?;
+            log.pages += extent.pages;
+        }
+        for page in log.pages + 1..there {
+            if log
+                .frame(page)?
+                .is_some_and(|(_, durable)| durable > log.pages)
+            {
+                let what = format!("no frame before page {page}, which knew it to be durable");
+                return Err(Error::damaged(path, place_of(log.pages), what));
+            }
+        }
+        if log.pages < there {
+            log.disk.set_len(place_of(log.pages))?;
+            log.disk.sync()?;
+        }
+        log.durable = log.pages;
+        Ok(log)
+    }
+
+    /// The frame at `page` and the pages that it knew to be durable, if it is whole and stands where it should.
+    fn frame(&self, page: u32) -> Result<Option<(Vec<u8>, u32)>> {
+        let read = read_frame(
+            &*self.disk,
+            self.kind,
+            place_of(page),
+            PAYLOAD_BYTES_MAX,
+            &self.path,
+        );
+        match read {
+            Ok((_, payload)) if payload.len() >= HEAD_BYTES && four(&payload, 0) == page => {
+                let durable = four(&payload, 4);
+                Ok(Some((payload, durable)))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Short) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Appends a frame; durable after the next sync.
+    pub fn append(&mut self, payload: &[u8]) -> Result<Extent> {
+        let mut framed = Vec::with_capacity(HEAD_BYTES + payload.len());
+        framed.extend_from_slice(&self.pages.to_le_bytes());
+        framed.extend_from_slice(&self.durable.to_le_bytes());
+        framed.extend_from_slice(payload);
+        let bytes = encode_frame(self.kind, 0, &framed);
+        self.disk.write_at(&bytes, place_of(self.pages))?;
+        let extent = Extent {
+            page: self.pages,
+            pages: pages_of(framed.len()),
+        };
+        self.pages += extent.pages;
+        self.bytes_written += bytes.len() as u64;
+        Ok(extent)
+    }
+
+    /// Makes all frames durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.disk.sync()?;
+        self.durable = self.pages;
+        Ok(())
+    }
+
+    /// Pages that it has.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+}
+
+fn pages_of(payload_bytes: usize) -> u32 {
+    (payload_bytes + OVERHEAD_BYTES).div_ceil(PAGE_BYTES) as u32
+}
+
+fn place_of(page: u32) -> u64 {
+    u64::from(page) * PAGE_BYTES as u64
+}
+
+fn four(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}

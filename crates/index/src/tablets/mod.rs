@@ -1,0 +1,416 @@
+//! `tablets`: the index cut into small tables in the order of the stream (Min, Yoon, Won: PRUNE, 2010, §3).
+//!
+//! ```text
+//! RAM    the current tablet │ of each sealed one: filter, first fingerprint of each page, containers │ some tablets whole
+//! disk   tablet-<number>: pages in the order of fingerprints        tablets-journal-<number>: the current one, as checkpoints saw it
+//! ```
+//!
+//! Neighbours of the stream lie in one tablet, so a stream that comes again works in one after the other, which are read whole (1.5 MB) once they are
+//! hit some times in a row. The list of tablets is searched from the oldest on (`Linear`), from the one that was last hit (`Lru`), or so that the
+//! successor of the last one comes right behind it and is read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without
+//! filter and prefetch.
+//!
+//! PRUNE has one Bloom filter before the list, and each search in the list costs a lookup in a BerkeleyDB, mostly in the system's page cache.
+//! Here RAM is bounded, so each tablet has a filter of its own instead: a tablet that does not hold the key costs no read.
+//!
+//! Always holds: of two tablets that speak of a fingerprint the newer counts, whatever the order: `moved` names it. A sealed tablet is durable before
+//! the journal of its records goes. One opener at a time.
+
+mod list;
+mod tablet;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::frame::FrameKind;
+use onefold_io::{Dir, ErrorKind, LockGuard};
+
+use self::list::TabletList;
+use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, Tablet, pages_of};
+use crate::alone::alone;
+use crate::flashlog::open_or_create;
+use crate::pagelog::PageLog;
+use crate::strata::page::PAGE_BYTES;
+use crate::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
+
+const JOURNAL_FRAME: FrameKind = FrameKind {
+    magic: *b"OFTABJRN",
+    version: 1,
+};
+const TMP: &str = "tablets-tmp";
+/// The paper's best (§5.4).
+const TABLET_BYTES: usize = 1536 << 10;
+
+/// The order in which tablets are searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// The oldest first.
+    Linear,
+    /// The one that was hit last first.
+    Lru,
+    /// So, and its successor right behind it, read ahead.
+    LruPrefetch,
+}
+
+/// How tablets work; may differ from opening to opening.
+#[derive(Clone, Copy, Debug)]
+pub struct TabletsOptions {
+    /// The order of search.
+    pub search: Search,
+    /// A tablet is sealed when its pages come to this.
+    pub tablet_bytes: usize,
+    /// Tablets that are held in RAM, at most.
+    pub cache_tablets: usize,
+    /// Bits a key of the tablets' filters. 16: a tablet in 1,500 is read in vain.
+    pub filter_bits: u32,
+}
+
+impl TabletsOptions {
+    /// For a budget: tablets of 1.5 MB, or smaller ones, so that the current one and two others fit into half of it.
+    pub fn new(search: Search, ram_budget_bytes: usize) -> TabletsOptions {
+        let tablet_bytes = (ram_budget_bytes / 14).clamp(4 * PAGE_BYTES, TABLET_BYTES);
+        TabletsOptions {
+            search,
+            tablet_bytes,
+            cache_tablets: (ram_budget_bytes / 4 / tablet_bytes).max(2),
+            filter_bits: 16,
+        }
+    }
+}
+
+/// See the module.
+pub struct Tablets {
+    dir: Arc<dyn Dir>,
+    options: TabletsOptions,
+    list: TabletList,
+    number: u32,
+    current: HashMap<Fingerprint, Entry>,
+    journal: PageLog,
+    /// Changed since the last checkpoint.
+    unsaid: Vec<Fingerprint>,
+    unsaid_retirements: Vec<ContainerId>,
+    /// Fingerprints in several tablets: the newest of them.
+    moved: HashMap<Fingerprint, u32>,
+    /// Fingerprints of the last lookup that no tablet has.
+    absent: HashSet<Fingerprint>,
+    retired: HashSet<ContainerId>,
+    bytes_written: u64,
+    stats: IndexStats,
+    _alone: Box<dyn LockGuard>,
+}
+
+/// The file of a tablet.
+fn name_of(number: u32) -> String {
+    format!("tablet-{number:08x}")
+}
+
+fn journal_of(number: u32) -> String {
+    format!("tablets-journal-{number:08x}")
+}
+
+impl Tablets {
+    /// Opens the index in `dir`, or begins one; reads all tablets once.
+    pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<Tablets> {
+        let alone = alone(&*dir, "tablets")?;
+        let numbers = |prefix: &str| -> Result<Vec<u32>> {
+            let list = dir.list()?;
+            let number = |name: &str| u32::from_str_radix(name.strip_prefix(prefix)?, 16).ok();
+            Ok(list
+                .iter()
+                .filter_map(|entry| number(&entry.name))
+                .collect())
+        };
+        let (sealed, journals) = (numbers("tablet-")?, numbers("tablets-journal-")?);
+        let mut moved = HashMap::new();
+        let mut tablets = Vec::new();
+        for number in sealed {
+            let disk = dir.open(&name_of(number))?;
+            let mut older = |key| {
+                moved.insert(key, number);
+            };
+            tablets.push(Tablet::open(disk, number, options.filter_bits, &mut older)?);
+        }
+        let after = tablets.last().map_or(0, |tablet| tablet.number + 1);
+        let number = journals.iter().copied().fold(after, u32::max);
+        let mut replay = Replay::default();
+        for old in journals.iter().filter(|old| **old < number) {
+            open_journal(&*dir, *old, &mut replay)?;
+        }
+        // of a tablet that is sealed since, only what outlives it
+        replay.current.clear();
+        let journal = open_journal(&*dir, number, &mut replay)?;
+        dir.sync()?;
+        let mut index = Tablets {
+            list: TabletList::new(tablets, &options),
+            dir,
+            options,
+            number,
+            current: replay.current,
+            journal,
+            unsaid: Vec::new(),
+            unsaid_retirements: Vec::new(),
+            moved,
+            absent: HashSet::new(),
+            retired: replay.retired,
+            bytes_written: 0,
+            stats: IndexStats::default(),
+            _alone: alone,
+        };
+        if journals.iter().any(|old| *old < number) {
+            index.unsaid_retirements = index.retired.iter().copied().collect();
+            index.checkpoint()?;
+            for old in journals.iter().filter(|old| **old < number) {
+                index.dir.remove(&journal_of(*old))?;
+            }
+        }
+        Ok(index)
+    }
+
+    /// What the newest tablet says.
+    fn find(&mut self, key: &Fingerprint) -> Result<Option<ContainerId>> {
+        let said = match self.current.get(key) {
+            Some(entry) => Some(entry.said),
+            None => self.list.find(key, self.moved.get(key).copied())?,
+        };
+        if said.is_none() {
+            self.absent.insert(*key);
+        }
+        Ok(said
+            .flatten()
+            .filter(|container| !self.retired.contains(container)))
+    }
+
+    fn say(&mut self, key: &Fingerprint, said: Option<ContainerId>) -> Result<()> {
+        let has_older = match self.current.get(key) {
+            Some(entry) => entry.has_older,
+            None if self.moved.contains_key(key) => true,
+            None => !self.absent.contains(key) && self.list.find(key, None)?.is_some(),
+        };
+        if said.is_some() || has_older {
+            self.current.insert(*key, Entry { said, has_older });
+        } else {
+            self.current.remove(key);
+        }
+        self.unsaid.push(*key);
+        if self.current.len() >= self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the current tablet a sealed one, durably, and begins another.
+    fn seal(&mut self) -> Result<()> {
+        let mut records: Vec<(Fingerprint, Entry)> = self.current.drain().collect();
+        records.sort_unstable_by_key(|(key, _)| key.0);
+        let (pages, name) = (pages_of(&records), name_of(self.number));
+        drop(records);
+        match self.dir.remove(TMP) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let disk = self.dir.create(TMP)?;
+        disk.write_at(&pages, 0)?;
+        disk.sync()?;
+        self.dir.rename(TMP, &name)?;
+        self.dir.sync()?;
+        self.bytes_written += pages.len() as u64 + self.journal.bytes_written;
+        let (number, moved) = (self.number, &mut self.moved);
+        let mut older = |key| {
+            moved.insert(key, number);
+        };
+        let disk = self.dir.open(&name)?;
+        let tablet = Tablet::open(disk, number, self.options.filter_bits, &mut older)?;
+        self.list.push(tablet);
+        self.number += 1;
+        self.unsaid.clear();
+        self.absent.clear();
+        self.journal = open_journal(&*self.dir, self.number, &mut Replay::default())?;
+        self.unsaid_retirements = self.retired.iter().copied().collect();
+        self.checkpoint()?;
+        self.dir.sync()?;
+        Ok(self.dir.remove(&journal_of(number))?)
+    }
+
+    /// Removes tablets all of whose chunks are gone, and forgets containers that nobody speaks of.
+    fn remove_retired(&mut self) -> Result<()> {
+        let retired = &self.retired;
+        let is_gone = |tablet: &Tablet| {
+            let mut containers = tablet.containers.iter();
+            !tablet.has_removals && containers.all(|container| retired.contains(container))
+        };
+        for tablet in self.list.tablets.iter().filter(|tablet| is_gone(tablet)) {
+            self.dir.remove(&name_of(tablet.number))?;
+        }
+        self.list.tablets.retain(|tablet| !is_gone(tablet));
+        let sealed = self
+            .list
+            .tablets
+            .iter()
+            .flat_map(|tablet| &tablet.containers);
+        let current = self
+            .current
+            .values()
+            .filter_map(|entry| entry.said.as_ref());
+        let spoken: HashSet<ContainerId> = sealed.chain(current).copied().collect();
+        self.retired.retain(|container| spoken.contains(container));
+        Ok(())
+    }
+}
+
+/// What journals say.
+#[derive(Default)]
+struct Replay {
+    current: HashMap<Fingerprint, Entry>,
+    retired: HashSet<ContainerId>,
+}
+
+fn open_journal(dir: &dyn Dir, number: u32, replay: &mut Replay) -> Result<PageLog> {
+    let path = journal_of(number);
+    let disk = open_or_create(dir, &path)?;
+    PageLog::open(disk, &path, JOURNAL_FRAME, &mut |extent, payload| {
+        if !payload.len().is_multiple_of(RECORD_BYTES) {
+            let what = format!("{} bytes of records", payload.len());
+            return Err(Error::damaged(
+                &path,
+                u64::from(extent.page) * PAGE_BYTES as u64,
+                what,
+            ));
+        }
+        for record in payload.chunks_exact(RECORD_BYTES).map(Record::read) {
+            match record {
+                Record::Retires(container) => {
+                    replay.retired.insert(container);
+                }
+                Record::Of(
+                    key,
+                    Entry {
+                        said: None,
+                        has_older: false,
+                    },
+                ) => {
+                    replay.current.remove(&key);
+                }
+                Record::Of(key, entry) => {
+                    replay.current.insert(key, entry);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+impl ChunkIndex for Tablets {
+    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+        self.absent.clear();
+        let (reads, false_reads) = (self.list.reads, self.list.false_reads);
+        for (key, slot) in keys.iter().zip(found) {
+            let container = self.find(key)?;
+            *slot = container.map(|container| Location { container });
+            self.stats.hits += u64::from(slot.is_some());
+        }
+        self.stats.lookups += keys.len() as u64;
+        self.stats.lookup_reads += self.list.reads - reads;
+        self.stats.false_reads += self.list.false_reads - false_reads;
+        Ok(())
+    }
+
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
+        entries
+            .iter()
+            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
+    }
+
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.say(key, None))
+    }
+
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
+        for container in containers {
+            if self.retired.insert(*container) {
+                self.unsaid_retirements.push(*container);
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let mut keys = std::mem::take(&mut self.unsaid);
+        keys.sort_unstable_by_key(|key| key.0);
+        keys.dedup();
+        let gone = Entry {
+            said: None,
+            has_older: false,
+        };
+        let mut payload = Vec::new();
+        for key in keys {
+            let entry = self.current.get(&key).copied().unwrap_or(gone);
+            Record::Of(key, entry).write(&mut payload);
+        }
+        let retirements = std::mem::take(&mut self.unsaid_retirements);
+        for container in &retirements {
+            Record::Retires(*container).write(&mut payload);
+        }
+        if !payload.is_empty() {
+            self.journal.append(&payload)?;
+        }
+        self.journal.sync()?;
+        if !retirements.is_empty() {
+            self.remove_retired()?;
+        }
+        Ok(())
+    }
+
+    fn iterate(
+        &mut self,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        for tablet in &self.list.tablets {
+            for (key, entry) in tablet.all()? {
+                let newest = self
+                    .moved
+                    .get(&key)
+                    .is_none_or(|number| *number == tablet.number);
+                let container = entry
+                    .said
+                    .filter(|_| newest && !self.current.contains_key(&key))
+                    .filter(|container| !self.retired.contains(container));
+                if let Some(container) = container {
+                    visit(key, Location { container })?;
+                }
+            }
+        }
+        for (key, entry) in &self.current {
+            if let Some(container) = entry.said
+                && !self.retired.contains(&container)
+            {
+                visit(*key, Location { container })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ram_bytes(&self) -> usize {
+        // hashbrown: a control byte beside each slot, 8 slots in 7 used at most
+        let slots = |capacity: usize, bytes: usize| capacity * 8 / 7 * (bytes + 1);
+        size_of::<Tablets>()
+            + slots(self.current.capacity(), size_of::<(Fingerprint, Entry)>())
+            + slots(self.moved.capacity(), size_of::<(Fingerprint, u32)>())
+            + slots(self.absent.capacity(), 32)
+            + slots(self.retired.capacity(), 8)
+            + self.unsaid.capacity() * 32
+            + self.list.ram_bytes()
+    }
+
+    fn stats(&self) -> IndexStats {
+        let tablets = &self.list.tablets;
+        let sealed: u64 = tablets.iter().map(|tablet| tablet.records).sum();
+        let disk_bytes: u64 = tablets.iter().map(Tablet::disk_bytes).sum();
+        IndexStats {
+            entries: sealed + self.current.len() as u64,
+            disk_bytes: disk_bytes + u64::from(self.journal.pages()) * PAGE_BYTES as u64,
+            bytes_written: self.bytes_written + self.journal.bytes_written,
+            ..self.stats
+        }
+    }
+}
