@@ -35,8 +35,11 @@ pub enum Traverse {
 pub struct ForestOptions {
     /// RAM for layer 0, and for updates once that is on flash.
     pub ram_bytes: usize,
-    /// Bits a key, keys a page.
+    /// Bits a key, keys a page, in layer 0.
     pub shape: PageShape,
+    /// The same in the layers that grow, where fewer bits a key leave room for more keys in the buffer (§3.5.6): with k' of them
+    /// M' = −N·k'/ln(1 − f^(1/k')) bits ([`PageShape::with_hashes`]), so pages are more, by a larger `branching`.
+    pub grown: PageShape,
     /// Children of a page, b.
     pub branching: u32,
     /// The order of a query.
@@ -111,6 +114,7 @@ impl Forest {
         self.disk.sync()?;
         let mut body = Vec::new();
         put_shape(&mut body, self.options.shape);
+        put_shape(&mut body, self.options.grown);
         put_varint(&mut body, self.first_pages().into());
         put_varint(&mut body, self.options.branching.into());
         match &self.first {
@@ -131,7 +135,7 @@ impl Forest {
         saved::save(dir, name, Saved::Forest, &body)
     }
 
-    /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shape, its branching and the pages of its
+    /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shapes, its branching and the pages of its
     /// layer 0; `options` say how much RAM updates may take, and the order of a query.
     pub fn load(
         disk: Arc<dyn Disk>,
@@ -140,7 +144,7 @@ impl Forest {
         options: ForestOptions,
     ) -> Result<Forest> {
         saved::load(dir, name, Saved::Forest, |reader| {
-            let shape = saved::shape(reader)?;
+            let (shape, grown) = (saved::shape(reader)?, saved::shape(reader)?);
             let first_pages = number(reader, 1, 1 << 28)? as u32;
             let branching = number(reader, 2, 1 << 16)? as u32;
             let height = number(reader, 0, 32)?;
@@ -148,6 +152,7 @@ impl Forest {
                 disk,
                 options: ForestOptions {
                     shape,
+                    grown,
                     branching,
                     ..options
                 },
@@ -211,11 +216,14 @@ impl Forest {
     fn add_layer(&mut self) -> Result<()> {
         let ForestOptions {
             ram_bytes,
-            shape,
             branching,
             group_pages,
             ..
         } = self.options;
+        let shape = match self.layers.is_empty() {
+            true => self.options.shape,
+            false => self.options.grown,
+        };
         if let Some(lowest) = self.layers.last_mut() {
             lowest.flush()?;
         }

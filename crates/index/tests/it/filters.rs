@@ -58,6 +58,7 @@ fn forest(disk: Arc<dyn Disk>, traverse: Traverse, starts_in_flash: bool) -> For
         ForestOptions {
             ram_bytes: 16 << 10,
             shape,
+            grown: shape,
             branching: 2,
             traverse,
             group_pages: 4,

@@ -37,6 +37,7 @@ fn forest_options(ram_bytes: usize, starts_in_flash: bool) -> ForestOptions {
     ForestOptions {
         ram_bytes,
         shape: PageShape::for_rate(RATE),
+        grown: PageShape::with_hashes(RATE, 3),
         branching: 2,
         traverse: Traverse::BottomUp,
         group_pages: 4,
