@@ -261,7 +261,7 @@ fn store_container(
     sums.1 += 1;
     drop(sums);
     if dry_run {
-        session.imagine(&whole.table);
+        session.imagine(&whole.table)?;
         return Ok(whole.bytes);
     }
     session.tell_index(whole.id, &whole.table)?;

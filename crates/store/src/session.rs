@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::building::Building;
 use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
+use crate::imagined::Imagined;
 use crate::ingested::Ingested;
 use crate::keys::Keys;
 use crate::objects::ObjectStore;
@@ -96,8 +97,8 @@ pub struct SessionState {
     newer: Mutex<HashSet<ContainerId>>,
     pending: Mutex<HashMap<Fingerprint, ContainerId>>,
     told: Mutex<HashSet<ContainerId>>,
-    /// In a dry run: what would be stored by now, by the first eight bytes of its fingerprint.
-    imagined: Mutex<HashSet<u64>>,
+    /// In a dry run: what would be stored by now.
+    imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
     /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
     elsewhere: Arc<Mutex<Option<Elsewhere>>>,
@@ -174,9 +175,12 @@ impl SessionState {
         }
     }
 
-    pub(crate) fn pending(&self, fingerprint: &Fingerprint) -> Option<ContainerId> {
+    pub(crate) fn pending(&self, fingerprint: &Fingerprint) -> Result<Option<ContainerId>> {
         let pending = self.pending.lock().get(fingerprint).copied();
-        pending.or_else(|| self.imagined(fingerprint))
+        match pending {
+            None => self.imagined(fingerprint),
+            found => Ok(found),
+        }
     }
 
     pub(crate) fn stored(&self, bytes: u64) {
@@ -185,26 +189,27 @@ impl SessionState {
         }
     }
 
-    fn imagined(&self, fingerprint: &Fingerprint) -> Option<ContainerId> {
+    fn imagined(&self, fingerprint: &Fingerprint) -> Result<Option<ContainerId>> {
         if !self.options().dry_run {
-            return None;
+            return Ok(None);
         }
-        let known = self.imagined.lock().contains(&fingerprint.prefix());
-        known.then_some(ContainerId(0))
+        let known = self.imagined.lock().contains(fingerprint)?;
+        Ok(known.then_some(ContainerId(0)))
     }
 
     /// Takes note of a container that would be stored now.
-    pub(crate) fn imagine(&self, table: &Table) {
+    pub(crate) fn imagine(&self, table: &Table) -> Result<()> {
         let (mut imagined, mut pending) = (self.imagined.lock(), self.pending.lock());
         for (fingerprint, _) in &table.chunks {
-            imagined.insert(fingerprint.prefix());
+            imagined.insert(fingerprint)?;
             pending.remove(fingerprint);
         }
+        Ok(())
     }
 
     /// Whether this very session has stored the chunk.
     pub(crate) fn has_stored(&self, fingerprint: &Fingerprint) -> Result<bool> {
-        if self.pending(fingerprint).is_some() {
+        if self.pending(fingerprint)?.is_some() {
             return Ok(true);
         }
         let mut found = [None];

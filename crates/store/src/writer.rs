@@ -171,7 +171,7 @@ impl ChunkWriter {
             return Ok(Some(location.container));
         }
         // It may have come up before in this very segment.
-        Ok(self.session.pending(fingerprint))
+        self.session.pending(fingerprint)
     }
 
     /// Adds a new chunk to the open block of the open container.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use onefold_backup::backup::Outcome;
+use onefold_backup::snapshot::Summary;
 use serde_json::json;
 
 use crate::cli::Global;
@@ -32,6 +33,7 @@ fn as_json(outcome: &Outcome, elapsed: Duration, dry_run: bool, out: &Out) -> Re
     value["message_type"] = json!("summary");
     if dry_run {
         value["dry_run"] = json!(true);
+        value["approximate"] = json!(is_approximate(summary));
     }
     value["total_duration"] = json!(elapsed.as_secs_f64());
     value["bytes_read"] = json!(summary.bytes_read);
@@ -71,7 +73,12 @@ fn as_text(
         count(s.dirs_unmodified)
     ))?;
     out.say(format_args!(
-        "new        {} in {}, {} {} (compressed {})",
+        "new        {}{} in {}, {} {} (compressed {})",
+        if dry_run && is_approximate(s) {
+            "about "
+        } else {
+            ""
+        },
         bytes(s.data_added),
         many(s.data_chunks + s.tree_chunks, "chunk"),
         if dry_run {
@@ -104,6 +111,11 @@ fn as_text(
             next(&short(id), outcome.snapshot.parent.is_none(), global, out)
         }
     }
+}
+
+/// Whether a dry run was too large to be counted exactly.
+fn is_approximate(summary: &Summary) -> bool {
+    summary.data_chunks + summary.tree_chunks > onefold_store::DRY_RUN_EXACT_CHUNKS as u64
 }
 
 /// What to run next: said after a first backup, not after the hundredth.
