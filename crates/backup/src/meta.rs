@@ -153,15 +153,26 @@ fn kind(file_type: FileType) -> Kind {
 pub struct Owners {
     users: HashMap<u32, Box<str>>,
     groups: HashMap<u32, Box<str>>,
+    uids: HashMap<Box<str>, u32>,
+    gids: HashMap<Box<str>, u32>,
     known: Mutex<HashMap<(u32, u32), Arc<Owner>>>,
 }
 
 impl Owners {
     /// This machine's.
     pub fn load() -> Self {
+        let text = |file| std::fs::read(file).unwrap_or_default();
+        Self::of(&text("/etc/passwd"), &text("/etc/group"))
+    }
+
+    /// Those of the texts of such files.
+    pub fn of(passwd: &[u8], group: &[u8]) -> Self {
+        let (users, groups) = (names(passwd), names(group));
         Self {
-            users: names("/etc/passwd"),
-            groups: names("/etc/group"),
+            uids: ids(&users),
+            gids: ids(&groups),
+            users,
+            groups,
             known: Mutex::default(),
         }
     }
@@ -186,30 +197,33 @@ impl Owners {
 
     /// The number of the user called `name` here.
     pub fn uid_of(&self, name: &str) -> Option<u32> {
-        id_of(&self.users, name)
+        self.uids.get(name).copied()
     }
 
     /// The number of the group called `name` here.
     pub fn gid_of(&self, name: &str) -> Option<u32> {
-        id_of(&self.groups, name)
+        self.gids.get(name).copied()
     }
 }
 
-fn id_of(names: &HashMap<u32, Box<str>>, name: &str) -> Option<u32> {
-    names
-        .iter()
-        .filter(|(_, known)| ***known == *name)
-        .map(|(id, _)| *id)
-        .min()
+/// Of a name with several numbers the lowest.
+fn ids(names: &HashMap<u32, Box<str>>) -> HashMap<Box<str>, u32> {
+    let mut ids = HashMap::new();
+    for (id, name) in names {
+        let known = ids.entry(name.clone()).or_insert(*id);
+        *known = (*known).min(*id);
+    }
+    ids
 }
 
-fn names(file: &str) -> HashMap<u32, Box<str>> {
-    let text = std::fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+fn names(text: &[u8]) -> HashMap<u32, Box<str>> {
+    let text = String::from_utf8_lossy(text);
     let mut names = HashMap::new();
     for line in text.lines() {
         let mut fields = line.split(':');
-        if let (Some(name), Some(Ok(id))) = (fields.next(), fields.nth(1).map(str::parse)) {
+        if let (Some(name), Some(Ok(id))) = (fields.next(), fields.nth(1).map(str::parse))
+            && !name.is_empty()
+        {
             names.entry(id).or_insert_with(|| name.into());
         }
     }
@@ -281,5 +295,22 @@ fn grown(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Er
             Err(Errno::RANGE) if size < 1 << 20 => size *= 4,
             Err(e) => return Err(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_lead_to_each_other() {
+        let passwd = b"root:x:0:0:root:/root:/bin/sh\nnonsense\n:::\n:x:9:9::/:\nann:x:1002:7::/:\nann:x:1001:7::/:\nbob:x:1001:8::/:\n";
+        let owners = Owners::of(passwd, b"root:x:0:\nstaff:x:50:ann,bob\n");
+        let ids = |user, group| (owners.uid_of(user), owners.gid_of(group));
+        assert_eq!(ids("ann", "staff"), (Some(1001), Some(50)));
+        assert_eq!(ids("carol", "ann"), (None, None));
+        assert_eq!(ids("", ""), (None, None));
+        let owner = owners.get(1001, 51);
+        assert_eq!((&*owner.user, &*owner.group), ("ann", ""));
     }
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use onefold_store::Session;
 
 use crate::exclude::Patterns;
-use crate::meta::Stat;
+use crate::meta::{Owners, Stat};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::{Error, Events, Kind, Progress, Result, Time};
@@ -77,6 +77,10 @@ pub struct Options {
     pub delete: bool,
     /// Set owners; only root can.
     pub owners: bool,
+    /// By number alone. Otherwise who has the owner's name on this machine becomes the owner, as tar and borg do it: numbers are given out
+    /// machine by machine, so a file restored elsewhere by number may come to belong to a stranger. Names that nobody has here, and what was
+    /// owned by nobody known, keep their numbers. ACLs hold numbers and keep them.
+    pub numeric_owners: bool,
     /// Set extended attributes and ACLs.
     pub xattrs: bool,
     /// Threads that read containers; each holds one in RAM.
@@ -95,6 +99,7 @@ impl Default for Options {
             dry_run: false,
             delete: false,
             owners: rustix::process::geteuid().is_root(),
+            numeric_owners: false,
             xattrs: true,
             readers: 2,
             writers: 4,
@@ -163,6 +168,7 @@ pub fn run(
             events,
         )?;
     }
+    let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let mut last = None;
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let Some(target) = &target else { continue };
@@ -176,6 +182,7 @@ pub fn run(
             options,
             applier: Applier {
                 owners: options.owners,
+                names: names.as_ref(),
                 xattrs: options.xattrs,
             },
             progress,

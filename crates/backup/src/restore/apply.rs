@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::meta::{Stat, beside};
+use crate::meta::{Owners, Stat, beside};
 use crate::{Entry, Kind, Owner, Time, Xattrs};
 
 /// What is put back.
@@ -30,10 +30,12 @@ impl Meta {
 }
 
 /// How metadata is put back.
-#[derive(Clone, Copy, Debug)]
-pub struct Applier {
+#[derive(Clone, Copy)]
+pub struct Applier<'a> {
     /// Owners too: only root may give files away.
     pub owners: bool,
+    /// This machine's names: who has the name that the snapshot says becomes the owner. Without, it is the number.
+    pub names: Option<&'a Owners>,
     /// Extended attributes and ACLs too.
     pub xattrs: bool,
 }
@@ -41,13 +43,23 @@ pub struct Applier {
 /// What could not be put back, though the content could.
 pub type Missed = Vec<(&'static str, Errno)>;
 
-impl Applier {
+impl Applier<'_> {
+    fn ids(self, owner: &Owner) -> (Option<Uid>, Option<Gid>) {
+        let known = self.names;
+        let uid = known.and_then(|names| names.uid_of(&owner.user));
+        let gid = known.and_then(|names| names.gid_of(&owner.group));
+        (
+            Some(Uid::from_raw(uid.unwrap_or(owner.uid))),
+            Some(Gid::from_raw(gid.unwrap_or(owner.gid))),
+        )
+    }
+
     /// To an open file or folder.
     pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {
-            let (uid, gid) = ids(&meta.owner);
+            let (uid, gid) = self.ids(&meta.owner);
             note("set the owner of", rustix::fs::fchown(fd, uid, gid));
         }
         if self.xattrs {
@@ -74,7 +86,7 @@ impl Applier {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {
-            let (uid, gid) = ids(&meta.owner);
+            let (uid, gid) = self.ids(&meta.owner);
             note(
                 "set the owner of",
                 rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
@@ -113,13 +125,6 @@ fn chmod_special(dir: BorrowedFd<'_>, name: &[u8], kind: Kind, mode: u16) -> Res
     }
     let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
     rustix::fs::chmod(path, Mode::from_raw_mode(mode.into()))
-}
-
-fn ids(owner: &Owner) -> (Option<Uid>, Option<Gid>) {
-    (
-        Some(Uid::from_raw(owner.uid)),
-        Some(Gid::from_raw(owner.gid)),
-    )
 }
 
 /// The access time is left as it is: snapshots do not keep it.

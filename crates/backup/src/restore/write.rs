@@ -34,7 +34,7 @@ pub struct Writer<'a> {
     pub target: &'a Target,
     pub session: &'a Session,
     pub options: &'a Options,
-    pub applier: Applier,
+    pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub skipped: AtomicU64,

@@ -66,6 +66,10 @@ pub struct Args {
     #[arg(long)]
     pub no_owners: bool,
 
+    /// Restore owners by number, even where their names have other numbers on this machine (ACLs always go by number)
+    #[arg(long, alias = "numeric-ids", conflicts_with = "no_owners")]
+    pub numeric_owner: bool,
+
     /// Do not restore extended attributes and ACLs
     #[arg(long)]
     pub no_xattrs: bool,
@@ -146,6 +150,7 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
         dry_run: args.dry_run,
         delete: args.delete,
         owners: defaults.owners && !args.no_owners,
+        numeric_owners: args.numeric_owner,
         xattrs: !args.no_xattrs,
         ..defaults
     })

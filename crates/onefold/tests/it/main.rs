@@ -13,6 +13,7 @@ mod indexes;
 mod input;
 mod json;
 mod kill;
+mod owners;
 mod rig;
 mod signals;
 mod story;
