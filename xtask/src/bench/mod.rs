@@ -5,6 +5,7 @@ mod chunk;
 mod fbc;
 mod index;
 mod papers;
+mod papers_disks;
 mod papers_filters;
 mod report;
 mod sampling;

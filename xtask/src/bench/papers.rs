@@ -41,6 +41,9 @@ pub struct PapersArgs {
     /// The filters on flash instead of the indexes.
     #[arg(long)]
     pub filters: bool,
+    /// PRUNE's tablets on a modelled disk, and ChunkStash beside B-trees, instead.
+    #[arg(long)]
+    pub disks: bool,
 }
 
 type Error = Box<dyn std::error::Error>;
@@ -49,6 +52,9 @@ type Open = Box<dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex
 /// Runs the benchmark and prints a table a workload.
 pub fn run(args: &PapersArgs) -> Result<(), Error> {
     println!("{}", machine_line(&machine()));
+    if args.disks {
+        return super::papers_disks::run(args.scale);
+    }
     if args.filters {
         return super::papers_filters::run(args.scale, args.seed);
     }

@@ -1,0 +1,192 @@
+//! `cargo xtask bench papers --disks`: PRUNE's tablets, and ChunkStash beside B-trees on disk and flash, on modelled devices.
+//!
+//! PRUNE: the same 100 GB twice (9.9 M chunks), the fingerprints on a disk of 10,000 turns; sets, tablets, cached RAM and the disk's stroke are all
+//! scaled by the same part, so that the number of tablets stays. All else that a backup does takes what PRUNE's fastest one took (81.7
+//! MB/s); the single table has as much RAM as the tablets. ChunkStash: two full backups of 4.1 M chunks (its data set 2), of which
+//! the second has a sixteenth of new runs; index time alone. Times are modelled, plus 1 µs of CPU a key.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::workload::{drive, key_of};
+use onefold_index::{
+    BTree, BTreeOptions, ChunkIndex, ChunkStash, ChunkStashOptions, Search, Tablets, TabletsOptions,
+};
+use onefold_io::{FlashDir, FlashModel, MemDir, SpindleDir, SpindleModel};
+
+use super::report::Table;
+
+type Error = Box<dyn std::error::Error>;
+
+const CPU_US: f64 = 1.0;
+/// PRUNE, §5.3: 13 bits of target pattern.
+const CHUNK_BYTES: f64 = 10_100.0;
+const PRUNE_CHUNKS: f64 = 9_900_000.0;
+/// Bytes a microsecond: PRUNE's fastest backup (§5.6).
+const REST: f64 = 81.7;
+const TABLET_BYTES: f64 = 1_572_864.0;
+const STASH_CHUNKS: f64 = 4_100_000.0;
+/// Chunks that are new, or repeated, together.
+const RUN: u64 = 64;
+
+/// Runs both comparisons at `scale` and prints "paper | here".
+pub fn run(scale: f64) -> Result<(), Error> {
+    println!("\nPRUNE, × {scale}: MB/s of a backup, and microseconds of the index's disk a chunk");
+    print!("{}", prune(scale)?.text());
+    println!("\nChunkStash, × {scale}: thousands of chunks a second");
+    print!("{}", stash(scale)?.text());
+    Ok(())
+}
+
+fn prune(scale: f64) -> Result<Table, Error> {
+    let keys = (PRUNE_CHUNKS * scale) as u64;
+    let tablet_bytes = ((TABLET_BYTES * scale) as usize).next_multiple_of(4096);
+    let mut rows = Vec::new();
+    let mut ram = 0;
+    for (name, search, first, second) in [
+        ("LRU + prefetch", Search::LruPrefetch, "81.7", "80"),
+        ("LRU", Search::Lru, "80.3", "79.3"),
+        ("linear", Search::Linear, "76.9", "42.9"),
+    ] {
+        let disk = spindle(SpindleModel::RAPTOR.scaled(scale));
+        let options = TabletsOptions {
+            search,
+            tablet_bytes,
+            cache_tablets: 3,
+            filter_bits: 24,
+        };
+        let mut index = Tablets::open(Arc::new(disk.clone()), options)?;
+        rows.push(prune_row(name, &mut index, &disk, keys, [first, second])?);
+        ram = index.ram_bytes();
+    }
+    let disk = spindle(SpindleModel::RAPTOR.scaled(scale));
+    let options = BTreeOptions {
+        cache_bytes: ram,
+        filter_bytes: 0,
+        keys_expected: keys,
+        prefetch_bytes: 0,
+    };
+    let mut index = BTree::open(Arc::new(disk.clone()), options)?;
+    rows.push(prune_row(
+        "single (btree)",
+        &mut index,
+        &disk,
+        keys,
+        ["2.8", "3.3"],
+    )?);
+    rows.reverse();
+    Ok(Table {
+        head: vec![
+            "organisation",
+            "RAM B/key",
+            "first: paper",
+            "here",
+            "µs",
+            "second: paper",
+            "here",
+            "µs",
+        ],
+        words: 1,
+        rows,
+    })
+}
+
+fn prune_row(
+    name: &str,
+    index: &mut dyn ChunkIndex,
+    disk: &SpindleDir,
+    keys: u64,
+    paper: [&str; 2],
+) -> Result<Vec<String>, Error> {
+    let mut row = vec![name.to_string(), String::new()];
+    for paper in paper {
+        let clock = || disk.counts().modelled_us;
+        let before = clock();
+        drive(index, &mut (0..keys).map(key_of), false, &clock)?;
+        let us = (clock() - before) / keys as f64;
+        let speed = CHUNK_BYTES / (CHUNK_BYTES / REST + us + CPU_US);
+        row.extend([paper.to_string(), format!("{speed:.1}"), format!("{us:.1}")]);
+    }
+    row[1] = format!("{:.2}", index.ram_bytes() as f64 / keys as f64);
+    Ok(row)
+}
+
+fn stash(scale: f64) -> Result<Table, Error> {
+    let keys = (STASH_CHUNKS * scale) as u64;
+    let ram = keys as usize * 9;
+    let zhu = BTreeOptions {
+        filter_bytes: keys as usize,
+        keys_expected: keys,
+        cache_bytes: ram * 4 / 9,
+        prefetch_bytes: ram * 4 / 9,
+    };
+    let flash = || {
+        let model = FlashModel::with_capacity(keys * 64 * 6 + (64 << 20));
+        FlashDir::new(Arc::new(MemDir::new()), model)
+    };
+    let disk = spindle(SpindleModel::DESKTOP.scaled(scale));
+    let mut on_disk = BTree::open(Arc::new(disk.clone()), zhu)?;
+    let on_disk = backups(&mut on_disk, keys, &|| disk.counts().modelled_us)?;
+    let device = flash();
+    let mut on_flash = BTree::open(Arc::new(device.clone()), zhu)?;
+    let on_flash = backups(&mut on_flash, keys, &|| device.counts().modelled_us)?;
+    let device = flash();
+    let options = ChunkStashOptions {
+        ram_budget_bytes: ram,
+        cache_bytes: None,
+        sample: 1,
+    };
+    let mut stash = ChunkStash::open(Arc::new(device.clone()), options)?;
+    let stash = backups(&mut stash, keys, &|| device.counts().modelled_us)?;
+    let rows = (0..3).map(|backup| {
+        vec![
+            ["first full", "second full", "its lookups"][backup].to_string(),
+            format!("{:.1}", on_disk[backup]),
+            format!("{:.1}", on_flash[backup]),
+            format!("{:.1}", stash[backup]),
+            "7–60".to_string(),
+            format!("{:.1}", stash[backup] / on_disk[backup]),
+            "2–4".to_string(),
+            format!("{:.1}", stash[backup] / on_flash[backup]),
+        ]
+    });
+    Ok(Table {
+        head: vec![
+            "backup",
+            "btree, disk",
+            "btree, flash",
+            "chunkstash",
+            "/ disk: paper",
+            "here",
+            "/ flash: paper",
+            "here",
+        ],
+        words: 1,
+        rows: rows.collect(),
+    })
+}
+
+/// Thousands of chunks a second of two full backups, and of the lookups of the second.
+fn backups(
+    index: &mut dyn ChunkIndex,
+    keys: u64,
+    clock: &dyn Fn() -> f64,
+) -> Result<[f64; 3], Error> {
+    let mut speeds = [0.0; 3];
+    for backup in 0..2 {
+        let number = |i: u64| {
+            let is_new = backup > 0 && (i / RUN).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 == 0;
+            if is_new { i + (1 << 40) } else { i }
+        };
+        let mut stream = (0..keys).map(|i| -> Fingerprint { key_of(number(i)) });
+        let report = drive(index, &mut stream, false, clock)?;
+        let speed = |us: f64| keys as f64 * 1e3 / (us + keys as f64 * CPU_US);
+        speeds[backup] = speed(report.lookup_us + report.insert_us);
+        speeds[2] = speed(report.lookup_us);
+    }
+    Ok(speeds)
+}
+
+fn spindle(model: SpindleModel) -> SpindleDir {
+    SpindleDir::new(Arc::new(MemDir::new()), model)
+}
