@@ -37,7 +37,8 @@
 //!
 //! **Threshold.** `sieve-threshold` cuts at the first candidate of `[min, max)` whose strong hash is below a threshold, and takes the smallest hash only
 //! where none is. Half as far from the middle as a classic chunker (`min` is half of the mean, `max` four times that), it needs two candidates to
-//! a cut where the smallest of a range needs sixteen, so short chunks cost less. Ends of streams are cut where a hash is below the threshold, else
+//! a cut where the smallest of a range needs sixteen, so short chunks cost less: 5–25 % at means of 512 to 4096. Its DER at equal real means is 1 % above to
+//! 0.5 % below that of the smallest (docs/chunkers). Ends of streams are cut where a hash is below the threshold, else
 //! they stay whole.
 //!
 //! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ, NEON with PMULL) cut identically; the fastest that the CPU has is chosen at run time.
