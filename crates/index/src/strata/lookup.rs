@@ -35,6 +35,8 @@ pub struct Lookups {
     /// The prefetch cache.
     pub cache: PageCache,
     locality: f32,
+    /// Run pages that are read at once.
+    pages_max: usize,
     buf: Vec<u8>,
     /// Which index the cached pages are of, and how new.
     born: u64,
@@ -84,11 +86,12 @@ struct Reference {
 }
 
 impl Lookups {
-    /// With a cache of `cache_bytes`.
-    pub fn new(cache_bytes: usize) -> Lookups {
+    /// With a cache of `cache_bytes`, reading at most `pages_max` pages of runs at once.
+    pub fn new(cache_bytes: usize, pages_max: usize) -> Lookups {
         Lookups {
             cache: PageCache::new(cache_bytes),
             locality: 1.0,
+            pages_max,
             buf: Vec::new(),
             born: 0,
             generation: 0,
@@ -313,13 +316,15 @@ impl Lookups {
             }
         }
         while !steps.is_empty() {
+            // no more at once than there are buffers for
+            let waiting = steps.split_off(steps.len().min(self.pages_max));
             let wanted = steps.iter().map(|step| {
                 let run = &view.runs[step.run];
                 (&*run.disk, step.page, 1)
             });
             let pages = read_pages(wanted, &mut self.buf)?;
             stats.lookup_reads += steps.len() as u64;
-            let mut next = Vec::new();
+            let mut next = waiting;
             for (step, bytes) in steps.iter().zip(pages.chunks_exact(PAGE_BYTES)) {
                 match RunPage::check(bytes, &view.runs[step.run].path, step.page)?
                     .ask(asking[step.asking].hash)

@@ -21,9 +21,10 @@
 //! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that was read.
 //!
 //! # RAM
-//! The budget B is divided once: tail 14 % (60 bytes a record), prefetch cache 10 %, filters 55 %, spans 2 %, a partition in the making 13 %, read buffers 4 %.
-//! Filters take `records × bits × 1.15 … 1.18 / 8` bytes; `bits` is what fits, 2 to 16 for the largest run and one more for each
-//! halving: at 1 billion chunks 1.15 GB for 8 bits, 0.58 GB for 4. Where 2 bits for the largest run don't fit, it goes without
+//! The budget B is divided once: tail 9 % (60 bytes a record), its sealing 4 %, prefetch cache 5 %, two partitions in the making 10 %, read buffers 6 %, spans
+//! 2 %, each up to some MiB, and all the rest for filters: 74 % of a small budget, 90 % of 256 MiB.
+//! Filters take `records × bits × 1.19 … 1.23 / 8` bytes; `bits` is what fits, 2 to 16 for the largest run and one more for each
+//! halving: at 1 billion chunks 1.19 GB for 8 bits, 0.6 GB for 4. Where 2 bits for the largest run don't fit, it goes without
 //! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 48 bytes for each partition of some 100,000 records, 100 for each log file, and
 //! 4 for each log page with a superseded record.
 //!
@@ -113,7 +114,7 @@ impl Strata {
             merger,
             tail: Tail::new(plan.tail_records),
             retired: HashSet::new(),
-            lookups: Lookups::new(plan.cache_bytes),
+            lookups: Lookups::new(plan.cache_bytes, plan.batch_keys),
             stats: IndexStats::default(),
         })
     }

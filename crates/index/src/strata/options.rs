@@ -8,8 +8,11 @@ use crate::{Error, Result};
 pub const RAM_BUDGET_BYTES_MIN: usize = 1 << 20;
 /// RAM a record of the partition that is being written: the record, its packed form, and the making of its filter.
 const PARTITION_RECORD_BYTES: usize = 84;
-/// Bits of filter in RAM for a bit a cell and key: fuse filters of partitions of some 100 thousand keys take 1.18 cells a key.
-const CELLS_A_KEY_PERCENT: u64 = 119;
+/// A partition's pages and filter are whole pages on disk, so small ones waste some.
+const PARTITION_BYTES_MIN: usize = 128 << 10;
+/// Bits of filter in RAM for a bit a cell and key: fuse filters take 1.19 cells a key where a
+/// partition has some 50 thousand, 1.23 at 15 thousand.
+const CELLS_A_KEY_PERCENT: u64 = 122;
 /// What a run's filter is written with at least.
 const FILTER_BITS_MIN: u8 = 4;
 /// Below this a filter lets so much through that it is dropped instead.
@@ -40,20 +43,21 @@ impl StrataOptions {
     }
 }
 
-/// How the budget is divided.
+/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters get the rest, 74 %
+/// of a small budget and 90 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Records in the tail: 14 %.
+    /// Records in the tail: 9 %, at most 6 MiB, and while it is sealed two fifths of that once more.
     pub tail_records: usize,
-    /// The prefetch cache: 10 %.
+    /// The prefetch cache: 5 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log.
     pub cache_bytes: usize,
-    /// All filters: 55 %.
+    /// All filters: the rest.
     pub filter_bytes: usize,
     /// The spans of log files, all that fit: 2 %.
     pub span_bytes: usize,
-    /// Records in a partition that a merge writes: 13 % for making it.
+    /// Records in a partition that is being written: 5 %, at most 4 MiB, twice, because a seal and a merge may write one each.
     pub partition_records: usize,
-    /// Keys that are looked up at once, each with a page to read into: 4 %.
+    /// Keys that are looked up at once, and pages that are read at once: 3 %, at most 2 MiB.
     pub batch_keys: usize,
 }
 
@@ -66,22 +70,31 @@ impl Plan {
                 what: format!("strata needs at least {RAM_BUDGET_BYTES_MIN}"),
             });
         }
-        let percent = |share: usize| budget_bytes / 100 * share;
+        let share =
+            |percent: usize, most_mib: usize| (budget_bytes / 100 * percent).min(most_mib << 20);
+        let (tail, cache) = (
+            share(9, 6),
+            share(5, 5).max((CACHE_PAGE_BYTES * 40).min(budget_bytes / 10)),
+        );
+        let partition = share(5, 4).max(PARTITION_BYTES_MIN.min(budget_bytes / 10));
+        let (batch, spans) = (share(3, 2), share(2, usize::MAX >> 20));
+        // what a merge reads of its runs
+        let readers = share(3, 2);
+        let others = tail * 7 / 5 + cache + partition * 2 + batch + spans + readers;
         Ok(Plan {
-            tail_records: percent(14) / TAIL_RECORD_BYTES,
-            cache_bytes: percent(10).max(CACHE_PAGE_BYTES * 2),
-            filter_bytes: percent(55),
-            span_bytes: percent(2),
-            partition_records: percent(13) / PARTITION_RECORD_BYTES,
-            batch_keys: (percent(4) / 4096).clamp(16, 1024),
+            tail_records: tail / TAIL_RECORD_BYTES,
+            cache_bytes: cache,
+            filter_bytes: budget_bytes.saturating_sub(others),
+            span_bytes: spans,
+            partition_records: partition / PARTITION_RECORD_BYTES,
+            batch_keys: (batch / 4096).clamp(16, 512),
         })
     }
 
-    /// Bits a cell for the filters of a new run of `own` records, where the index has `records` in all: so many that it may grow by a
-    /// quarter, and more for a small run. See [`Plan::allot`].
+    /// Bits a cell that the filters of a new run of `own` records are written with, where the index has `records` in all: one more than fit if
+    /// all had as many, and more for a small run, since [`Plan::allot`] takes what it can of them.
     pub fn filter_bits(&self, records: u64, own: u64) -> u8 {
-        let bits = self.filter_bytes as u64 * 8 * 100
-            / (records.max(1) * CELLS_A_KEY_PERCENT * 5 / 4).max(1);
+        let bits = self.filter_bytes as u64 * 8 * 100 / (records.max(1) * CELLS_A_KEY_PERCENT) + 1;
         (bits.max(u64::from(FILTER_BITS_MIN)) + smaller(own, records))
             .min(u64::from(FILTER_BITS_MAX)) as u8
     }
@@ -91,35 +104,35 @@ impl Plan {
         (records * u64::from(bits) * CELLS_A_KEY_PERCENT / 800) as usize
     }
 
-    /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records. A run half as large has a bit more, which
-    /// costs as little RAM as it brings (Dayan, Athanassoulis, Idreos: "Monkey", 2017); where two bits for the largest do not fit, it
-    /// goes without a filter, and each lookup that reaches it reads a page.
+    /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records. Bit by bit, to the run where it saves the most
+    /// false positives for its RAM; so a run half as large has a bit more (Dayan, Athanassoulis, Idreos: "Monkey", 2017). Where two bits
+    /// for the largest do not fit, it goes without a filter, and each lookup that reaches it reads a page.
     pub fn allot(&self, runs: &[u64]) -> Vec<u8> {
         let mut by_size: Vec<usize> = (0..runs.len()).collect();
         by_size.sort_by_key(|run| runs[*run]);
-        for kept in (1..=by_size.len()).rev() {
-            let (with, largest) = (&by_size[..kept], runs[by_size[kept - 1]]);
-            for (base, more) in (KEPT_BITS_MIN..=FILTER_BITS_MAX)
-                .rev()
-                .flat_map(|base| [16, 6, 3, 0].map(|more| (base, more)))
-            {
-                let bits = |run: usize| {
-                    (u64::from(base) + smaller(runs[run], largest).min(more))
-                        .min(u64::from(FILTER_BITS_MAX))
-                };
-                let ram: usize = with
-                    .iter()
-                    .map(|run| self.filter_ram(runs[*run], bits(*run) as u8))
-                    .sum();
-                if ram <= self.filter_bytes {
-                    let mut kept_bits = vec![0; runs.len()];
-                    with.iter()
-                        .for_each(|run| kept_bits[*run] = bits(*run) as u8);
-                    return kept_bits;
-                }
+        let (mut bits, mut left) = (vec![0; runs.len()], self.filter_bytes);
+        for &run in &by_size {
+            let ram = self.filter_ram(runs[run], KEPT_BITS_MIN) + 1;
+            if ram > left {
+                break;
+            }
+            (bits[run], left) = (KEPT_BITS_MIN, left - ram);
+        }
+        by_size.retain(|run| bits[*run] > 0);
+        // a bit halves the false positives of its run, for RAM in proportion to the run's records
+        let price = |run: usize, bits: &[u8]| u128::from(runs[run]) << bits[run];
+        while let Some(place) = (0..by_size.len()).min_by_key(|place| price(by_size[*place], &bits))
+        {
+            let run = by_size[place];
+            let ram = self.filter_ram(runs[run], 1) + 1;
+            if bits[run] < FILTER_BITS_MAX && ram <= left {
+                bits[run] += 1;
+                left -= ram;
+            } else {
+                by_size.remove(place);
             }
         }
-        vec![0; runs.len()]
+        bits
     }
 }
 

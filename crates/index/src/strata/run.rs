@@ -322,12 +322,16 @@ pub struct RunReader {
     run: Arc<Run>,
     partition: usize,
     page: u32,
+    /// Pages that were read; those before `decoded` are in `records` or were given out.
     buf: Vec<u8>,
-    records: std::vec::IntoIter<RunRecord>,
+    decoded: usize,
+    first: u32,
+    records: Vec<RunRecord>,
+    given: usize,
 }
 
-/// Pages that [`RunReader`] reads at once: 128 KiB, more brings a disk of today little.
-const READ_PAGES: u32 = 32;
+/// Pages that [`RunReader`] reads at once: 64 KiB, as a merge has up to some dozen of them.
+const READ_PAGES: u32 = 16;
 
 impl RunReader {
     /// From the first hash.
@@ -337,15 +341,23 @@ impl RunReader {
             partition: 0,
             page: 0,
             buf: Vec::new(),
-            records: Vec::new().into_iter(),
+            decoded: 0,
+            first: 0,
+            records: Vec::new(),
+            given: 0,
         }
     }
 
     /// The next record, `None` after the last.
     pub fn next(&mut self) -> Result<Option<RunRecord>> {
         loop {
-            if let Some(record) = self.records.next() {
-                return Ok(Some(record));
+            if let Some(record) = self.records.get(self.given) {
+                self.given += 1;
+                return Ok(Some(*record));
+            }
+            if self.decoded < self.buf.len() {
+                self.decode_page()?;
+                continue;
             }
             let Some(partition) = self.run.partitions.get(self.partition) else {
                 return Ok(None);
@@ -355,46 +367,23 @@ impl RunReader {
                 self.page = 0;
                 continue;
             }
-            let (first, pages) = (
-                partition.first_page + self.page,
-                READ_PAGES.min(partition.pages - self.page),
-            );
+            let pages = READ_PAGES.min(partition.pages - self.page);
+            self.first = partition.first_page + self.page;
             self.page += pages;
-            self.fill(first, pages)?;
+            self.buf.resize(pages as usize * PAGE_BYTES, 0);
+            self.decoded = 0;
+            self.run.read_page(self.first, &mut self.buf)?;
         }
     }
 
-    fn fill(&mut self, first: u32, pages: u32) -> Result<()> {
-        self.buf.resize(pages as usize * PAGE_BYTES, 0);
-        self.run.read_page(first, &mut self.buf)?;
-        let mut records = std::mem::take(&mut self.records).collect::<Vec<_>>();
-        for (i, bytes) in self.buf.chunks_exact(PAGE_BYTES).enumerate() {
-            let page = RunPage::check(bytes, &self.run.path, first + i as u32)?;
-            records.extend((0..page.len()).map(|i| page.record(i)));
-        }
-        self.records = records.into_iter();
+    fn decode_page(&mut self) -> Result<()> {
+        let number = self.first + (self.decoded / PAGE_BYTES) as u32;
+        let bytes = &self.buf[self.decoded..self.decoded + PAGE_BYTES];
+        let page = RunPage::check(bytes, &self.run.path, number)?;
+        self.records.clear();
+        self.records.extend((0..page.len()).map(|i| page.record(i)));
+        self.given = 0;
+        self.decoded += PAGE_BYTES;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use onefold_io::{Dir, MemDir};
-
-    use super::*;
-    use crate::strata::run_writer::RunWriter;
-
-    /// What a merge leaves where everything was removed.
-    #[test]
-    fn a_run_without_records_sends_nobody_to_its_pages() {
-        let disk = MemDir::new().create("run").unwrap();
-        let written = RunWriter::new(Arc::clone(&disk), 4, 1, 1, 8);
-        let file = written.finish(&[]).unwrap();
-        let mut run = Run::open(disk, "run", file.footer_at, file.file_bytes).unwrap();
-        for bits in [0, 4, 8, 16] {
-            run.load_filters(bits).unwrap();
-            let asked = (0..10_000u64).map(|n| n << (HASH_BITS - 14));
-            assert_eq!(asked.filter(|hash| run.may_contain(*hash)).count(), 0);
-        }
     }
 }

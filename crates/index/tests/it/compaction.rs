@@ -12,7 +12,7 @@ use crate::conformance::{key, options};
 #[test]
 fn log_files_of_retired_containers_give_back_their_space() {
     let dir = MemDir::new();
-    let mut index = Strata::open(Arc::new(dir.clone()), options(1, 1 << 20)).expect("open");
+    let mut index = Strata::open(Arc::new(dir.clone()), options(1, 3 << 19)).expect("open");
     let at = |container| Location {
         container: ContainerId(container),
     };
