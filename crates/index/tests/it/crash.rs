@@ -14,7 +14,7 @@ const KEYS: u64 = 400;
 fn work(index: &mut dyn ChunkIndex, seed: u64, told: &mut dyn FnMut(&History)) -> Result<()> {
     let mut random = Random(seed);
     let mut history = History::default();
-    for round in 0..8 {
+    for round in 0..12 {
         let container = ContainerId(round);
         let start = random.below(KEYS);
         for number in start..(start + 150).min(KEYS) {
@@ -89,10 +89,16 @@ fn a_crash_at_any_point_keeps_the_last_checkpoint() {
         // (points so far, what is said): pairs around each checkpoint
         let mut said = vec![(0, History::default())];
         let mut index = open(&dir, 1);
+        let mut runs = Vec::new();
         work(&mut index, seed, &mut |history| {
-            said.push((dir.counts().points, history.clone()))
+            said.push((dir.counts().points, history.clone()));
+            let is_run = |name: &&String| name.starts_with("run-");
+            runs.push(dir.paths().iter().filter(is_run).count());
         })
         .expect("no faults");
+        // five runs and the one just sealed became one, twice, so that points within such merges are among those below
+        let merges = runs.windows(2).filter(|pair| pair[0] >= 5 && pair[1] == 1);
+        assert!(merges.count() >= 2, "seed {seed}: runs {runs:?}");
         let points = dir.counts().points;
         for point in 0..points {
             for image_seed in [0, 1, 2 + point + seed] {
