@@ -31,7 +31,7 @@ pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use flash::{FlashCounts, FlashDir, FlashModel};
-pub use mapped::{MAPPED_MIN, Mapped, advise_large_pages, mapped_bytes};
+pub use mapped::{MAPPED_MIN, Mapped, mapped_bytes};
 pub use mem::{MemDir, MemDisk};
 pub use page_cache::cached_bytes;
 pub use sim::SimDir;

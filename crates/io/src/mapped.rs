@@ -5,17 +5,14 @@
 //! the owner's.
 
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Below this the heap gives the bytes: a mapping takes whole pages, and a process may have some 65,000 of them.
 pub const MAPPED_MIN: usize = 64 << 10;
-
-const PAGE_BYTES: usize = 4096;
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -55,18 +52,6 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     let start = NonNull::new(start.ok()?.cast::<u8>())?;
     MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
     Some(start)
-}
-
-/// Asks that the pages of `memory` be large ones when they are first written to: filling 64 MiB then takes a third of the time. Advice only.
-pub fn advise_large_pages<T>(memory: &mut [MaybeUninit<T>]) {
-    let bytes = size_of_val(memory);
-    let skipped = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
-    let whole_pages = bytes.saturating_sub(skipped) / PAGE_BYTES * PAGE_BYTES;
-    if whole_pages > 0 {
-        let start = memory.as_mut_ptr().cast::<u8>().wrapping_add(skipped);
-        // SAFETY: the pages lie within `memory`, and this advice changes nothing of what they hold.
-        let _ = unsafe { madvise(start.cast(), whole_pages, Advice::LinuxHugepage) };
-    }
 }
 
 impl Deref for Mapped {
@@ -127,18 +112,6 @@ mod tests {
             assert!(one.iter().all(|byte| *byte == 1));
             let moved = std::thread::spawn(move || other.iter().all(|byte| *byte == 2));
             assert!(moved.join().expect("no panic"));
-        }
-    }
-
-    #[test]
-    fn advice_leaves_contents_alone() {
-        for len in [0, 1, 5000, 3 << 20] {
-            let mut bytes: Vec<u8> = Vec::with_capacity(len + 7);
-            bytes.push(1);
-            advise_large_pages(bytes.spare_capacity_mut());
-            bytes.resize(len + 1, 2);
-            assert_eq!((bytes[0], bytes.len()), (1, len + 1));
-            assert!(bytes[1..].iter().all(|byte| *byte == 2));
         }
     }
 }
