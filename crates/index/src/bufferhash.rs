@@ -19,7 +19,9 @@ use onefold_io::Dir;
 use onefold_io::frame::FrameKind;
 
 use crate::filters::{BlockedBloom, word};
-use crate::flashlog::{FlashLog, Kind, RECORDS, Record, RecordPage, read_or_write_shape};
+use crate::flashlog::{
+    At, FlashLog, Kind, Located, RECORDS, Record, RecordPage, read_or_write_shape,
+};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
 
@@ -81,12 +83,6 @@ struct Partition {
     keys: u64,
     /// First page and filter of each full table, oldest first.
     tables: Vec<(u32, BlockedBloom)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
-    Buffer,
-    Page(u32),
 }
 
 impl BufferHash {
@@ -235,7 +231,7 @@ impl BufferHash {
     }
 
     /// What is said of each key, and where; the reads of a batch of keys go out together.
-    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Option<(At, Said)>>> {
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found = vec![None; keys.len()];
         let mut searches: Vec<(usize, Vec<u32>)> = Vec::new();
         for (place, key) in keys.iter().enumerate() {
@@ -271,7 +267,7 @@ impl BufferHash {
     fn read_candidates(
         &mut self,
         keys: &[Fingerprint],
-        found: &mut [Option<(At, Said)>],
+        found: &mut [Located],
         searches: &mut [(usize, Vec<u32>)],
     ) -> Result<()> {
         loop {
@@ -308,28 +304,15 @@ impl BufferHash {
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
-        for (key, located) in keys.iter().zip(self.locate(&keys)?) {
-            if let Some((place, Some(container))) = located
-                && place == at
-                && !self.log.is_retired(&container)
-            {
-                visit(*key, Location { container })?;
-            }
-        }
-        Ok(())
+        let located = self.locate(&keys)?;
+        self.log.visit_live(&keys, located, at, visit)
     }
 }
 
 impl ChunkIndex for BufferHash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        for (slot, located) in found.iter_mut().zip(self.locate(keys)?) {
-            *slot = located
-                .and_then(|(_, said)| said)
-                .filter(|container| !self.log.is_retired(container))
-                .map(|container| Location { container });
-            self.stats.hits += u64::from(slot.is_some());
-        }
-        self.stats.lookups += keys.len() as u64;
+        let located = self.locate(keys)?;
+        self.log.answer(located, found, &mut self.stats);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 
 use crate::filters::word;
-use crate::flashlog::{FlashLog, Kind, RECORDS, Record, RecordPage};
+use crate::flashlog::{At, FlashLog, Kind, Located, RECORDS, Record, RecordPage};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 
@@ -41,12 +41,6 @@ pub struct SkimpyStash {
     filter_bytes: usize,
     entries: u64,
     stats: IndexStats,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
-    Buffer,
-    Page(u32),
 }
 
 impl SkimpyStash {
@@ -138,8 +132,8 @@ impl SkimpyStash {
     }
 
     /// What is said of each key, and where. The chains of a batch of keys are followed together, a page of each at a time.
-    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Option<(At, Said)>>> {
-        let mut found: Vec<Option<(At, Said)>> = keys
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
+        let mut found: Vec<Located> = keys
             .iter()
             .map(|key| self.buffer.find(key).map(|said| (At::Buffer, said)))
             .collect();
@@ -156,7 +150,7 @@ impl SkimpyStash {
     fn follow(
         &mut self,
         keys: &[Fingerprint],
-        found: &mut [Option<(At, Said)>],
+        found: &mut [Located],
         mut searches: Vec<(usize, u32)>,
     ) -> Result<()> {
         loop {
@@ -191,28 +185,15 @@ impl SkimpyStash {
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
-        for (key, located) in keys.iter().zip(self.locate(&keys)?) {
-            if let Some((place, Some(container))) = located
-                && place == at
-                && !self.log.is_retired(&container)
-            {
-                visit(*key, Location { container })?;
-            }
-        }
-        Ok(())
+        let located = self.locate(&keys)?;
+        self.log.visit_live(&keys, located, at, visit)
     }
 }
 
 impl ChunkIndex for SkimpyStash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        for (slot, located) in found.iter_mut().zip(self.locate(keys)?) {
-            *slot = located
-                .and_then(|(_, said)| said)
-                .filter(|container| !self.log.is_retired(container))
-                .map(|container| Location { container });
-            self.stats.hits += u64::from(slot.is_some());
-        }
-        self.stats.lookups += keys.len() as u64;
+        let located = self.locate(keys)?;
+        self.log.answer(located, found, &mut self.stats);
         Ok(())
     }
 

@@ -6,8 +6,8 @@
 
 use onefold_chunk::Fingerprint;
 
-use super::{At, BloomStore};
-use crate::flashlog::{Kind, Record};
+use super::BloomStore;
+use crate::flashlog::{At, Kind, Record};
 use crate::{Location, Result};
 
 impl BloomStore {

@@ -26,7 +26,7 @@ use onefold_io::Dir;
 use self::chain::{POINTER_BYTES, Shape, UnitHead, pointer_of};
 use self::units::{Place, Units};
 use crate::filters::{BlockedBloom, word};
-use crate::flashlog::{FlashLog, Kind, RECORDS, Record, RecordPage};
+use crate::flashlog::{At, FlashLog, Kind, Located, RECORDS, Record, RecordPage};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
 
@@ -114,13 +114,6 @@ struct Partition {
     ordinals: u32,
     /// The page behind that of the last filter in the units before the last, and in the last.
     since: (u32, u32),
-}
-
-/// Where an entry is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
-    Buffer,
-    Page(u32),
 }
 
 /// The candidates of a key that are still to be read, the last one first.
@@ -259,7 +252,7 @@ impl BloomStore {
     }
 
     /// What is said of each key, and where: `None` where nothing is.
-    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Option<(At, Said)>>> {
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found = vec![None; keys.len()];
         let mut present = vec![true; keys.len()];
         if let Some(prefilter) = &mut self.prefilter {
@@ -296,7 +289,7 @@ impl BloomStore {
     fn search(
         &mut self,
         keys: &[Fingerprint],
-        found: &mut [Option<(At, Said)>],
+        found: &mut [Located],
         mut searches: Vec<&mut Search>,
     ) -> Result<()> {
         loop {
@@ -312,7 +305,7 @@ impl BloomStore {
     fn read_candidates(
         &mut self,
         keys: &[Fingerprint],
-        found: &mut [Option<(At, Said)>],
+        found: &mut [Located],
         searches: &mut [&mut Search],
     ) -> Result<()> {
         let head = self.log.range().start;
@@ -368,14 +361,8 @@ impl BloomStore {
 
 impl ChunkIndex for BloomStore {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        for (slot, located) in found.iter_mut().zip(self.locate(keys)?) {
-            *slot = located
-                .and_then(|(_, said)| said)
-                .filter(|container| !self.log.is_retired(container))
-                .map(|container| Location { container });
-            self.stats.hits += u64::from(slot.is_some());
-        }
-        self.stats.lookups += keys.len() as u64;
+        let located = self.locate(keys)?;
+        self.log.answer(located, found, &mut self.stats);
         Ok(())
     }
 
