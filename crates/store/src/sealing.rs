@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::building::{Building, ChunkList, Finished};
-use crate::compression::Compressor;
+use crate::compression::{Compression, Compressor};
 use crate::container::{self, StreamKind};
 use crate::session::SessionState;
 use crate::{Error, Result};
@@ -115,7 +115,12 @@ impl Sealing {
             sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
             return Ok(sealing);
         }
-        let (job_sender, jobs) = bounded(threads);
+        // Where compressing takes long anyway and blocks are large, none wait: RAM is worth more.
+        let waiting = match session.options().compression {
+            Compression::Max => 0,
+            _ => threads,
+        };
+        let (job_sender, jobs) = bounded(waiting);
         // None waits between: a container is 16 MiB.
         let (finished_sender, finished) = bounded(0);
         for _ in 0..threads {
