@@ -4,6 +4,7 @@
 //! within a component, `**` spans them, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
 //! pattern that matches decides. What is left out takes everything below it along.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -71,14 +72,14 @@ impl Default for PatternsBuilder {
 }
 
 impl PatternsBuilder {
-    /// Adds a pattern as the user or an ignore file gives it. Errors: it is no valid glob.
+    /// Adds a pattern as the user or an ignore file gives it; an empty one means nothing. Errors: it is no valid glob.
     pub fn add(&mut self, pattern: &str, ignore_case: bool) -> Result<()> {
         self.add_as(pattern, ignore_case, false)
     }
 
     /// Adds the lines of a file of patterns: empty lines and those beginning with `#` mean nothing.
     pub fn add_lines(&mut self, text: &[u8], ignore_case: bool) -> Result<()> {
-        lines(text).try_for_each(|line| self.add(&line, ignore_case))
+        lines(text).try_for_each(|line| self.add(line.trim_start(), ignore_case))
     }
 
     fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
@@ -90,6 +91,10 @@ impl PatternsBuilder {
             Some(body) if !body.is_empty() => (body, true),
             _ => (body, false),
         };
+        if body.is_empty() {
+            return Ok(());
+        }
+        let body = &*cleaned(body);
         let anchored = body.starts_with('/') || slash_anchors && body.contains('/');
         let glob = match anchored {
             true => format!("/{}", body.trim_start_matches('/')),
@@ -120,6 +125,25 @@ impl PatternsBuilder {
             rules: self.rules,
         })
     }
+}
+
+/// Without `.` components, and `..` undone with the component before it, as paths are cleaned before they are matched.
+fn cleaned(pattern: &str) -> Cow<'_, str> {
+    if !pattern
+        .split('/')
+        .any(|component| matches!(component, "." | ".."))
+    {
+        return pattern.into();
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    for component in pattern.split('/') {
+        match component {
+            "." => {}
+            ".." if kept.last().is_some_and(|last| !last.is_empty()) => drop(kept.pop()),
+            _ => kept.push(component),
+        }
+    }
+    kept.join("/").into()
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = String> {

@@ -18,8 +18,6 @@ mod target;
 mod window;
 mod write;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use onefold_store::Session;
 
 use crate::exclude::Patterns;
@@ -31,7 +29,7 @@ use crate::{Error, Events, Kind, Progress, Result, Time};
 use apply::Applier;
 use plan::Planner;
 use target::Target;
-use write::Writer;
+use write::{Tally, Writer};
 
 /// What to do with what is already there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +118,12 @@ pub struct Summary {
     pub bytes: u64,
     /// Files that stayed as they were in the target.
     pub skipped: u64,
+    /// Files that failed, of those whose making was begun.
+    pub failed: u64,
+    /// Bytes of the files that stayed or failed.
+    pub left_bytes: u64,
+    /// Something failed because the target is full.
+    pub is_full: bool,
     /// Things removed from the target.
     pub deleted: u64,
     /// Paths that failed.
@@ -173,7 +177,9 @@ pub fn run(
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let Some(target) = &target else { continue };
         if options.dry_run {
-            summary.skipped += dry::kept(&window, target, options);
+            let (kept, kept_bytes) = dry::kept(&window, target, options);
+            summary.skipped += kept;
+            summary.left_bytes += kept_bytes;
             continue;
         }
         let writer = Writer {
@@ -187,12 +193,10 @@ pub fn run(
             },
             progress,
             events,
-            skipped: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            tally: Tally::default(),
         };
         last = writer.carry_out(&mut window, planner.continues())?;
-        summary.skipped += writer.skipped.load(Relaxed);
-        summary.errors += writer.failed.load(Relaxed);
+        writer.tally.add_to(&mut summary);
     }
     Ok(summary)
 }

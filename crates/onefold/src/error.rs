@@ -19,6 +19,9 @@ pub enum Error {
     /// No password was given and none can be asked for.
     #[error("the repository is encrypted, and no password was given")]
     NoPassword,
+    /// No new password was given and none can be asked for.
+    #[error("no new password was given")]
+    NoNewPassword,
     /// Two passwords that should be the same differ.
     #[error("the two passwords differ")]
     PasswordsDiffer,
@@ -71,7 +74,9 @@ impl Error {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NoRepository(_) => Exit::NoRepository,
-            Self::NoPassword | Self::PasswordsDiffer | Self::Password(_) => Exit::WrongPassword,
+            Self::NoPassword | Self::NoNewPassword | Self::PasswordsDiffer | Self::Password(_) => {
+                Exit::WrongPassword
+            }
             Self::Backup(error) => backup_exit(error),
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
@@ -92,6 +97,13 @@ impl Error {
         Some(match self {
             Self::NoPassword => {
                 "give it with --password-file, --password-command or ONEFOLD_PASSWORD, or run on a terminal to be asked"
+            }
+            Self::NoNewPassword => {
+                "`key add` and `key passwd` take it from --new-password-file, `init` from where it would be read later; or run on a terminal to be asked"
+            }
+            Self::Password(_) => return None,
+            Self::Io { .. } if self.exit() == Exit::NoSpace => {
+                "the repository is not what is full; make room, then run it again"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             _ => match self.exit() {

@@ -64,15 +64,15 @@ fn tell(snapshot: &str, hurt: &Hurt, out: &Out) -> Result<()> {
         return out.json(&value);
     }
     match hurt {
-        Hurt::File(path) => out.line(format_args!("  {}", paths::shown(path))),
-        Hurt::Entries(from, Some(to)) => out.line(format_args!(
+        Hurt::File(path) => out.report(format_args!("  {}", paths::shown(path))),
+        Hurt::Entries(from, Some(to)) => out.report(format_args!(
             "  everything from {} up to {}",
             paths::shown(from),
             paths::shown(to)
         )),
         Hurt::Entries(from, None) => {
-            out.line(format_args!("  everything from {} on", paths::shown(from)))
+            out.report(format_args!("  everything from {} on", paths::shown(from)))
         }
-        Hurt::All => out.line("  everything: its table of contents is lost"),
+        Hurt::All => out.report("  everything: its table of contents is lost"),
     }
 }

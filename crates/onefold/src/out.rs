@@ -40,21 +40,26 @@ impl Out {
         self.with(|stdout| writeln!(stdout, "{line}"))
     }
 
-    /// A line that explains; left out with `-q` and in JSON.
+    /// A line that explains; left out with `-q` and in JSON. Nobody has to listen: see [`report`](Self::report).
     pub fn say(&self, line: impl Display) -> Result<()> {
         if self.quiet || self.json {
             return Ok(());
         }
-        self.line(line)
+        self.report(line)
     }
 
-    /// A JSON value on a line of its own, flushed, so that a program that listens has it at once.
+    /// A line on what a verb did or found. That nobody reads it any more (`onefold restore … | head -1`) neither ends the work nor hides how it ended.
+    pub fn report(&self, line: impl Display) -> Result<()> {
+        unless_closed(self.line(line))
+    }
+
+    /// A JSON value on a line of its own, flushed, so that a program that listens has it at once. Nobody has to listen, either.
     pub fn json(&self, value: &impl Serialize) -> Result<()> {
-        self.with(|stdout| {
+        unless_closed(self.with(|stdout| {
             serde_json::to_writer(&mut *stdout, value)?;
             stdout.write_all(b"\n")?;
             stdout.flush()
-        })
+        }))
     }
 
     /// A JSON value on a line of its own, buffered: for long listings.
@@ -86,9 +91,9 @@ impl Out {
         });
     }
 
-    /// Writes out what is buffered.
+    /// Writes out what is buffered, for whoever still reads.
     pub fn flush(&self) -> Result<()> {
-        self.with(|stdout| stdout.flush())
+        unless_closed(self.with(|stdout| stdout.flush()))
     }
 
     fn with(&self, write: impl FnOnce(&mut BufWriter<io::Stdout>) -> io::Result<()>) -> Result<()> {
@@ -103,6 +108,13 @@ impl Out {
             io::ErrorKind::BrokenPipe => Error::Closed,
             _ => Error::io("write to standard output", e),
         })
+    }
+}
+
+fn unless_closed(written: Result<()>) -> Result<()> {
+    match written {
+        Err(Error::Closed) => Ok(()),
+        other => other,
     }
 }
 

@@ -76,7 +76,7 @@ impl PasswordOptions {
         let given = self.insecure_no_password
             || self.password_file.is_some()
             || self.password_command.is_some()
-            || std::env::var_os(PASSWORD_ENV).is_some();
+            || from_environment().is_some();
         !given
     }
 
@@ -88,14 +88,22 @@ impl PasswordOptions {
         if let Some(command) = &self.password_command {
             return from_command(command).map(Some);
         }
-        Ok(std::env::var_os(PASSWORD_ENV).map(OsStringExt::into_vec))
+        Ok(from_environment().map(OsStringExt::into_vec))
     }
+}
+
+/// A variable that is set to nothing gives no password, as with the other variables.
+fn from_environment() -> Option<OsString> {
+    std::env::var_os(PASSWORD_ENV).filter(|password| !password.is_empty())
 }
 
 /// Asks at the terminal, whatever the options say; twice for a new password.
 pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Error::NoPassword);
+        return Err(match purpose {
+            Purpose::Open => Error::NoPassword,
+            Purpose::New => Error::NoNewPassword,
+        });
     }
     let password = prompt_hidden(prompt)?;
     if purpose == Purpose::New && prompt_hidden("once more: ")? != password {
@@ -107,7 +115,7 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
 /// The first line of a file: for `--password-file` and `--new-password-file`.
 pub fn from_file(file: &Path) -> Result<Vec<u8>> {
     let bytes = std::fs::read(file)
-        .map_err(|e| Error::io(format!("read password file {}", file.display()), e))?;
+        .map_err(|e| Error::Password(format!("read password file {}: {e}", file.display())))?;
     Ok(first_line(&bytes))
 }
 
@@ -137,7 +145,7 @@ fn first_line(bytes: &[u8]) -> Vec<u8> {
 pub fn not_empty(password: Vec<u8>, purpose: Purpose) -> Result<Secret> {
     if password.is_empty() && purpose == Purpose::New {
         return Err(Error::Password(
-            "the password is empty; say --insecure-no-password if that is meant".into(),
+            "the new password is empty; say --insecure-no-password (with `key`: --new-insecure-no-password) if that is meant".into(),
         ));
     }
     Ok(Secret::new(password))

@@ -126,7 +126,14 @@ pub fn many(
                 )),
             }
         };
-        return names.iter().map(one).collect();
+        let mut chosen: Vec<Named> = Vec::with_capacity(names.len());
+        for name in names {
+            let named = one(name)?;
+            if chosen.iter().all(|other| other.id != named.id) {
+                chosen.push(named);
+            }
+        }
+        return Ok(chosen);
     }
     let mut all = list(repository, out)?;
     all.retain(|named| filter.matches(&named.snapshot));

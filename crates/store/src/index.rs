@@ -35,7 +35,11 @@ impl RepositoryIndex {
             is_open: false,
         };
         if name.parse() == Ok(IndexName::Strata) {
-            index.open(options)?;
+            match index.open(options) {
+                // A repository that can only be read is read without.
+                Err(error) if is_denied(&error) => {}
+                other => other?,
+            }
         }
         Ok(index)
     }
@@ -121,6 +125,13 @@ fn open_named(
         },
         other => other.into(),
     })
+}
+
+fn is_denied(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io(error) | Error::Index(onefold_index::Error::Io(error)) if error.kind == ErrorKind::Denied
+    )
 }
 
 /// Bytes of all files in a folder.

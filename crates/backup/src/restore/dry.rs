@@ -6,8 +6,8 @@ use super::window::Window;
 use crate::Time;
 use crate::meta::Stat;
 
-/// How much of the window would stay as it is in the target.
-pub fn kept(window: &Window, target: &Target, options: &Options) -> u64 {
+/// How many things of the window would stay as they are in the target, and the bytes of those that are files.
+pub fn kept(window: &Window, target: &Target, options: &Options) -> (u64, u64) {
     let stays = |folder: u32, name: &[u8], size: u64, mtime: Time| {
         // What cannot be looked at is not there, or will fail when it is real.
         let path = &window.folders[folder as usize].path;
@@ -16,17 +16,19 @@ pub fn kept(window: &Window, target: &Target, options: &Options) -> u64 {
             .and_then(|dir| Stat::at(&dir, name, false));
         there.is_ok_and(|there| options.overwrite.keeps(&there, size, mtime))
     };
-    let files = window
-        .files
-        .iter()
-        .filter(|file| stays(file.folder, &file.name, file.size, file.meta.mtime));
-    let specials = window.specials.iter().filter(|special| {
+    let files = window.files.iter().filter_map(|file| {
+        stays(file.folder, &file.name, file.size, file.meta.mtime).then_some(file.size)
+    });
+    let specials = window.specials.iter().filter_map(|special| {
         let entry = &special.entry;
-        stays(special.folder, &entry.name, 0, entry.mtime)
+        stays(special.folder, &entry.name, 0, entry.mtime).then_some(0)
     });
-    let links = window.links.iter().filter(|link| {
+    let links = window.links.iter().filter_map(|link| {
         let entry = &link.entry;
-        stays(link.folder, &entry.name, entry.size, entry.mtime)
+        stays(link.folder, &entry.name, entry.size, entry.mtime).then_some(entry.size)
     });
-    (files.count() + specials.count() + links.count()) as u64
+    files
+        .chain(specials)
+        .chain(links)
+        .fold((0, 0), |(kept, bytes), size| (kept + 1, bytes + size))
 }

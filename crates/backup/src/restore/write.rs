@@ -3,9 +3,10 @@
 mod link;
 
 use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
@@ -19,7 +20,7 @@ use super::batch::{Batch, Place};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
 use super::window::{File, Special, State, Use, Window};
-use super::{Options, Overwrite};
+use super::{Options, Overwrite, Summary};
 use crate::meta::Stat;
 use crate::path::join;
 use crate::{Error, Events, Kind, Progress, Result};
@@ -37,8 +38,29 @@ pub struct Writer<'a> {
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
+    pub tally: Tally,
+}
+
+/// What came of a window's paths.
+#[derive(Default)]
+pub struct Tally {
     pub skipped: AtomicU64,
-    pub failed: AtomicU64,
+    pub errors: AtomicU64,
+    pub failed_files: AtomicU64,
+    /// Of files that stayed or failed.
+    pub left_bytes: AtomicU64,
+    /// The target was full, once at least.
+    pub is_full: AtomicBool,
+}
+
+impl Tally {
+    pub fn add_to(&self, summary: &mut Summary) {
+        summary.skipped += self.skipped.load(Relaxed);
+        summary.errors += self.errors.load(Relaxed);
+        summary.failed += self.failed_files.load(Relaxed);
+        summary.left_bytes += self.left_bytes.load(Relaxed);
+        summary.is_full |= self.is_full.load(Relaxed);
+    }
 }
 
 /// One window being carried out.
@@ -239,6 +261,8 @@ impl Run<'_> {
                 if before != State::Failed {
                     let path = self.path(file);
                     self.failed(&path, &Error::io("write", &path, e));
+                    self.all.tally.failed_files.fetch_add(1, Relaxed);
+                    self.all.tally.left_bytes.fetch_add(file.size, Relaxed);
                 }
                 self.arrived(number, chunks, None);
             }
@@ -327,7 +351,8 @@ impl Run<'_> {
         }
         let there = Stat::at(dir, name, false)?;
         if self.all.options.overwrite.keeps(&there, size, meta.mtime) {
-            self.all.skipped.fetch_add(1, Relaxed);
+            self.all.tally.skipped.fetch_add(1, Relaxed);
+            self.all.tally.left_bytes.fetch_add(size, Relaxed);
             return Ok(None);
         }
         clear(dir.as_fd(), name)?;
@@ -414,7 +439,15 @@ impl Run<'_> {
     }
 
     fn failed(&self, path: &[u8], error: &Error) {
-        self.all.failed.fetch_add(1, Relaxed);
+        self.all.tally.errors.fetch_add(1, Relaxed);
+        if let Error::Io { source, .. } = error
+            && matches!(
+                source.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+            )
+        {
+            self.all.tally.is_full.store(true, Relaxed);
+        }
         Progress::add(&self.all.progress.errors, 1);
         self.all.events.error(path, error);
     }

@@ -3,7 +3,7 @@
 use std::{fs::File, os::fd::OwnedFd, path::Path, sync::Arc};
 
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags},
+    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid},
     io::Errno,
 };
 
@@ -94,14 +94,14 @@ impl FileDir {
 
     fn open_file(&self, op: &'static str, name: &str, flags: OFlags) -> Result<File> {
         check_name(op, &self.path, name)?;
-        rustix::fs::openat(
-            &self.fd,
-            name,
-            flags | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-            FILE_MODE,
-        )
-        .map(File::from)
-        .map_err(|e| self.fail(op, name, e))
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
+            .map(File::from)
+            .map_err(|e| self.fail(op, name, e))?;
+        if flags.contains(OFlags::CREATE) {
+            self.hand_over(&file).map_err(|e| self.fail(op, name, e))?;
+        }
+        Ok(file)
     }
 
     fn open_disk(&self, op: &'static str, name: &str, flags: OFlags) -> Result<Arc<dyn Disk>> {
@@ -145,10 +145,28 @@ impl FileDir {
     }
 
     fn open_lock_file(&self, name: &str) -> Result<File> {
-        match self.open_file("lock", name, OFlags::RDWR | OFlags::CREATE) {
-            Err(e) if e.kind == ErrorKind::Denied => self.open_file("lock", name, OFlags::RDONLY),
+        let denied = match self.open_file("lock", name, OFlags::RDWR | OFlags::CREATE) {
+            Err(e) if e.kind == ErrorKind::Denied => e,
+            other => return other,
+        };
+        match self.open_file("lock", name, OFlags::RDONLY) {
+            // It may not be made: that is the error, not that it is not there.
+            Err(e) if e.kind == ErrorKind::NotFound => Err(denied),
             other => other,
         }
+    }
+
+    /// What root makes in the folder of another user is that user's: whoever owns a repository can open what is in it, though root was there.
+    fn hand_over(&self, made: &File) -> rustix::io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let folder = rustix::fs::fstat(&self.fd)?;
+        if folder.st_uid == 0 {
+            return Ok(());
+        }
+        let (owner, group) = (Uid::from_raw(folder.st_uid), Gid::from_raw(folder.st_gid));
+        rustix::fs::fchown(made, Some(owner), Some(group))
     }
 
     /// Whether `name` is still the file that was opened, so that a lock on it means something.
@@ -223,7 +241,14 @@ impl Dir for FileDir {
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         check_name("create folder", &self.path, name)?;
         match rustix::fs::mkdirat(&self.fd, name, DIR_MODE) {
-            Ok(()) | Err(Errno::EXIST) => self.open_subdir(name),
+            Ok(()) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(&self.fd, name, flags, Mode::empty())
+                    .and_then(|made| self.hand_over(&File::from(made)))
+                    .map_err(|e| self.fail("create folder", name, e))?;
+                self.open_subdir(name)
+            }
+            Err(Errno::EXIST) => self.open_subdir(name),
             Err(e) => Err(self.fail("create folder", name, e)),
         }
     }

@@ -8,7 +8,7 @@ use onefold_store::SessionKind;
 use serde_json::json;
 
 use crate::cli::Global;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::json::{NodeJson, SnapshotJson, permissions};
 use crate::out::Out;
@@ -70,13 +70,22 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();
     let mut cursor = tree.cursor();
+    // `/` is in every snapshot, and no entry.
+    let mut is_found = spec.path.is_empty() && (wanted.is_empty() || wanted.contains(&Vec::new()));
     while let Some((folder, entry)) = cursor.next(&mut reader)? {
         let path = path::join(&folder, &entry.name);
         if path::within(&path, &spec.path) && is_wanted(args, &wanted, &path) {
             show(args, &path, &entry, out)?;
+            is_found = true;
         }
     }
     session.finish()?;
+    if !is_found {
+        return Err(Error::Failed(format!(
+            "nothing of that path is in snapshot {}",
+            short(&named.id)
+        )));
+    }
     Ok(Exit::Ok)
 }
 

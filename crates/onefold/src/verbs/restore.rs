@@ -104,6 +104,14 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if args.target.is_empty() {
         return Err(Error::Usage("the target folder is empty".into()));
     }
+    if args
+        .include
+        .iter()
+        .chain(&args.iinclude)
+        .any(String::is_empty)
+    {
+        return Err(Error::Usage("an empty pattern includes nothing".into()));
+    }
     let options = options(args, &spec)?;
     let repository = repository::open(global, "a restore")?;
     // What the snapshot refers to stays from here on.
@@ -133,10 +141,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let summary = done?;
     session.finish()?;
     print(args, &summary, meter.elapsed(), out)?;
-    Ok(if summary.errors > 0 {
-        Exit::Incomplete
-    } else {
-        Exit::Ok
+    Ok(match summary.errors {
+        0 => Exit::Ok,
+        _ if summary.is_full => Exit::NoSpace,
+        _ => Exit::Incomplete,
     })
 }
 
@@ -166,7 +174,9 @@ fn patterns(exact: &[String], any_case: &[String]) -> Result<Patterns> {
 }
 
 fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out) -> Result<()> {
-    let restored = summary.files.saturating_sub(summary.skipped);
+    let left = summary.skipped + summary.failed;
+    let restored = summary.files.saturating_sub(left);
+    let restored_bytes = summary.bytes.saturating_sub(summary.left_bytes);
     if out.json {
         return out.json(&json!({
             "message_type": "summary",
@@ -177,7 +187,7 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
             "files_skipped": summary.skipped,
             "files_deleted": summary.deleted,
             "total_bytes": summary.bytes,
-            "bytes_restored": summary.bytes,
+            "bytes_restored": restored_bytes,
             "error_count": summary.errors,
         }));
     }
@@ -186,13 +196,13 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
     } else {
         "restored"
     };
-    let rate = bytes((summary.bytes as f64 / elapsed.as_secs_f64().max(1e-9)) as u64);
+    let rate = bytes((restored_bytes as f64 / elapsed.as_secs_f64().max(1e-9)) as u64);
     out.say(format_args!(
         "{did} {}, {}, {} other: {} in {} ({rate}/s)",
         many(restored, "file"),
         many(summary.dirs, "folder"),
         human::count(summary.others),
-        bytes(summary.bytes),
+        bytes(restored_bytes),
         human::duration(elapsed)
     ))?;
     if summary.skipped > 0 {

@@ -42,6 +42,47 @@ fn usage_is_2() {
 }
 
 #[test]
+fn an_empty_exclude_leaves_nothing_out() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    for empty in ["", "!", "/"] {
+        let ran = rig
+            .run(["backup", "s", "--json", "--exclude", empty])
+            .ends(0);
+        assert_eq!(ran.last()["total_files_processed"], 1, "{empty:?}");
+    }
+    rig.run(["restore", "latest", "--target", "back", "--exclude", ""])
+        .ends(0);
+    assert_eq!(crate::rig::files(&rig.path("back")).len(), 1);
+    rig.run(["restore", "latest", "--target", "back", "--include", ""])
+        .ends(2);
+}
+
+#[test]
+fn a_listener_that_leaves_does_not_hide_how_a_restore_ended() {
+    let rig = Rig::open();
+    rig.write("s/f", &crate::rig::Random(7).bytes(100_000));
+    rig.backup("s");
+    rig.write("t/f/in-the-way", b"x");
+    let spec = format!("latest:{}", rig.path("s").display());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = rig.command(["restore", &spec, "--target", "t", "--overwrite", "never"]);
+    let first = command.stdout(writer.try_clone().expect("a pipe")).output();
+    assert_eq!(
+        first.expect("runs").status.code(),
+        Some(0),
+        "a folder is left as it is"
+    );
+    for container in crate::rig::files(&rig.repo().join("containers")).keys() {
+        fs::write(rig.repo().join("containers").join(container), b"").expect("ours");
+    }
+    let mut command = rig.command(["check"]);
+    let ran = command.stdout(writer).output().expect("runs");
+    assert_eq!(ran.status.code(), Some(13));
+}
+
+#[test]
 fn failed_is_1() {
     let rig = Rig::open();
     rig.run(["init"]).ends(1);
@@ -51,6 +92,8 @@ fn failed_is_1() {
     rig.write("f", b"x");
     rig.backup("f");
     rig.run(["dump", "latest", "/no/such"]).ends(1);
+    rig.run(["ls", "latest", "/no/such"]).ends(1);
+    rig.run(["ls", "latest:/no/such"]).ends(1);
 }
 
 #[test]

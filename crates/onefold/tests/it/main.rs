@@ -13,6 +13,7 @@ mod indexes;
 mod input;
 mod json;
 mod kill;
+mod others_repositories;
 mod owners;
 mod rig;
 mod signals;

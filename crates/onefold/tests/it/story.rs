@@ -173,7 +173,7 @@ fn passwords_come_from_files_commands_and_the_environment() {
     without(&["snapshots", "--insecure-no-password"]).ends(12);
     // What is named beats the environment.
     rig.run(["snapshots", "-p", "wrong"]).ends(12);
-    rig.run(["snapshots", "-p", "missing"]).ends(1);
+    rig.run(["snapshots", "-p", "missing"]).ends(12);
 }
 
 #[test]

@@ -98,9 +98,8 @@ fn as_text(
     ))?;
     if s.errors > 0 {
         out.note(format_args!(
-            "{} could not be read and {} not in the snapshot",
-            many(s.errors, "path"),
-            if s.errors == 1 { "is" } else { "are" }
+            "{} could not be read: the snapshot has nothing of their contents (see `ls`)",
+            many(s.errors, "path")
         ));
     }
     match &outcome.id {
