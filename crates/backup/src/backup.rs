@@ -43,7 +43,7 @@ use buffers::Buffers;
 use finish::Finisher;
 use metadata::MetadataStream;
 use plan::{ContentFrom, Job, Planned, Planner, Step};
-use segment::{Cutter, Turns, Worker, large_channel};
+use segment::{Cutter, Queues, Turns, Worker, large_channel};
 use source::{Reader, Work};
 
 /// Steps between planner and finisher; each holds at most a piece of a folder.
@@ -431,16 +431,23 @@ fn start_readers<'scope, 'env>(
     (buffers, progress): (&'env Buffers, &'env Progress),
     jobs: &Receiver<Work>,
 ) -> Result<()> {
-    let (tasks, segments) = unbounded();
-    let turns = Turns::new(options.hashers.max(1));
-    for _ in 0..options.readers.max(options.hashers).max(1) {
-        let worker = Worker {
-            fingerprinter: repository.fingerprinter(),
-            turns: turns.clone(),
-            buffers,
-        };
-        let segments = segments.clone();
-        scope.spawn(move || worker.run(&segments));
+    let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
+    let queues = Queues { cold, cached };
+    let cores = options.hashers.max(1);
+    let turns = Turns::new(cores);
+    for (tasks, threads) in [
+        (cold_tasks, options.readers.max(cores)),
+        (cached_tasks, cores),
+    ] {
+        for _ in 0..threads {
+            let worker = Worker {
+                fingerprinter: repository.fingerprinter(),
+                turns: turns.clone(),
+                buffers,
+            };
+            let tasks = tasks.clone();
+            scope.spawn(move || worker.run(&tasks));
+        }
     }
     for _ in 0..options.readers.max(1) {
         let cutter = Cutter {
@@ -452,7 +459,7 @@ fn start_readers<'scope, 'env>(
             fingerprinter: repository.fingerprinter(),
             buffers,
             progress,
-            tasks: tasks.clone(),
+            queues: queues.clone(),
         };
         let jobs = jobs.clone();
         scope.spawn(move || reader.run(&jobs));

@@ -188,8 +188,7 @@ impl Handle {
         if !aligned || len < DIRECT_READ_BYTES_MIN {
             return None;
         }
-        let cached = onefold_io::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
-        if cached >= len as u64 / 4 {
+        if self.is_cached(offset, len)? {
             return None;
         }
         let open = || {
@@ -198,6 +197,12 @@ impl Handle {
             rustix::fs::open(path, flags, Mode::empty()).ok()
         };
         self.direct.get_or_init(open).as_ref()
+    }
+
+    /// Whether reading this is copying rather than waiting for the disk; `None` where the kernel does not say.
+    pub fn is_cached(&self, offset: u64, len: usize) -> Option<bool> {
+        let cached = onefold_io::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
+        Some(cached >= len as u64 / 4)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {

@@ -2,8 +2,9 @@
 //!
 //! One thread takes a segment all the way, so that what it read is still in its core's cache when it is cut and fingerprinted; and as several
 //! threads do so, the disk has several reads to do at once. Only the cuts depend on the segment before: what cuts goes from segment to segment as a
-//! baton. Tasks are taken in the order in which they were given, so whoever waits for a baton waits for a task that a thread already has: nothing
-//! waits in a circle.
+//! baton. Segments that wait for the disk and those that are there already have threads of their own: many that wait, and as many as there are cores
+//! that copy, since more would only push each other out of the cores' caches. Each queue is taken in the order in which it was filled, and a segment
+//! is sent after the one before it: of all that is unfinished, the segment that was sent first waits for nobody, and a thread has it or is free for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,6 +96,28 @@ pub struct Task {
     before: Receiver<Baton>,
     after: Sender<Baton>,
     done: Sender<Segment>,
+}
+
+/// Where segments wait for a thread.
+#[derive(Clone)]
+pub struct Queues {
+    /// Those whose bytes come from the disk.
+    pub cold: Sender<Task>,
+    /// Those whose bytes are in RAM.
+    pub cached: Sender<Task>,
+}
+
+impl Queues {
+    fn send(&self, task: Task) -> Result<(), Abandoned> {
+        let is_cached = match &task.bytes {
+            Bytes::Here(..) => true,
+            Bytes::At(file, at) => file
+                .is_cached(*at, (task.range.end - at) as usize)
+                .unwrap_or(false),
+        };
+        let queue = if is_cached { &self.cached } else { &self.cold };
+        queue.send(task).map_err(|_| Abandoned)
+    }
 }
 
 /// Turns to compute: fewer than threads that read, so that what one has in a core's cache is not pushed out by others.
@@ -195,7 +218,7 @@ impl Baton {
 pub struct Segments<'a> {
     pub cutter: &'a Arc<Mutex<Cutter>>,
     pub buffers: &'a Buffers,
-    pub tasks: &'a Sender<Task>,
+    pub queues: &'a Queues,
     pub parts: &'a Sender<LargePart>,
 }
 
@@ -241,7 +264,7 @@ impl Segments<'_> {
                 after,
                 done,
             };
-            self.tasks.send(task).map_err(|_| Abandoned)?;
+            self.queues.send(task)?;
             (before, at) = (next, end);
             if is_last || over.load(Relaxed) {
                 let baton = before.recv().map_err(|_| Abandoned)?;
@@ -267,11 +290,12 @@ mod tests {
         let begins = None;
         let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
         let source = Source::file(file.into()).unwrap();
-        let (task_sender, tasks) = unbounded();
+        let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
+        let queues = Queues { cold, cached };
         let (parts, received) = large_channel();
         let turns = Turns::new(2);
         std::thread::scope(|scope| {
-            for _ in 0..4 {
+            for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {
                 let (buffers, turns, tasks) = (&buffers, turns.clone(), tasks.clone());
                 let fingerprinter = Fingerprinter::default();
                 let worker = Worker {
@@ -294,11 +318,11 @@ mod tests {
             let segments = Segments {
                 cutter: &cutter,
                 buffers: &buffers,
-                tasks: &task_sender,
+                queues: &queues,
                 parts: &parts,
             };
             let end = segments.send(&source, range);
-            drop((parts, task_sender));
+            drop((parts, queues));
             let end = end.unwrap_or_else(|_| panic!("abandoned"));
             (lengths.join().unwrap(), end)
         })

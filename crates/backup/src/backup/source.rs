@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::buffers::Buffers;
 use super::read::{self, Source};
-use super::segment::{Cutter, SEGMENT_BYTES, Segment, Segments, Task};
+use super::segment::{Cutter, Queues, SEGMENT_BYTES, Segment, Segments};
 use crate::meta::Stat;
 use crate::{Progress, Xattrs};
 
@@ -116,7 +116,7 @@ pub struct Reader<'a> {
     pub fingerprinter: Fingerprinter,
     pub buffers: &'a Buffers,
     pub progress: &'a Progress,
-    pub tasks: Sender<Task>,
+    pub queues: Queues,
 }
 
 /// Nobody takes what this thread reads: the backup has ended.
@@ -263,7 +263,7 @@ impl Reader<'_> {
         Segments {
             cutter: &self.cutter,
             buffers: self.buffers,
-            tasks: &self.tasks,
+            queues: &self.queues,
             parts,
         }
     }
