@@ -10,6 +10,7 @@ use std::sync::Arc;
 use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
 use onefold_io::{Dir, ErrorKind};
 
+use crate::ingested::FILE as INGESTED_FILE;
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
 
@@ -34,7 +35,7 @@ impl RepositoryIndex {
             index: Box::new(RamIndex::new()),
             is_open: false,
         };
-        if name.parse() == Ok(IndexName::Strata) {
+        if index.is_strata() {
             match index.open(options) {
                 // A repository that can only be read is read without.
                 Err(error) if is_denied(&error) => {}
@@ -42,6 +43,10 @@ impl RepositoryIndex {
             }
         }
         Ok(index)
+    }
+
+    fn is_strata(&self) -> bool {
+        self.name.parse() == Ok(IndexName::Strata)
     }
 
     /// Opens it, if it is not open yet. One whose files are damaged is begun anew, for every container will be told to it again.
@@ -53,16 +58,20 @@ impl RepositoryIndex {
             return Ok(());
         }
         if self.name == RAM {
-            clear_folder(&*self.dir)?;
+            self.clear()?;
         } else {
             self.index = match open_named(&self.name, &self.dir, options) {
                 Err(error) if error.is_damage() => {
                     tracing::warn!("{error}: the index is rebuilt from the containers");
-                    clear_folder(&*self.dir)?;
+                    self.clear()?;
                     open_named(&self.name, &self.dir, options)?
                 }
                 other => other?,
             };
+            // The others do not know, when they are opened, how many entries they have.
+            if self.is_strata() && self.index.stats().entries == 0 {
+                self.clear_ingested()?;
+            }
         }
         self.is_open = true;
         Ok(())
@@ -74,8 +83,23 @@ impl RepositoryIndex {
         self.open(options)?;
         self.index = Box::new(RamIndex::new());
         self.is_open = false;
-        clear_folder(&*self.dir)?;
+        self.clear()?;
         self.open(options)
+    }
+
+    /// Removes its files; first, durably, the list of what it was told.
+    fn clear(&self) -> Result<()> {
+        self.clear_ingested()?;
+        clear_folder(&*self.dir)
+    }
+
+    /// One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows.
+    fn clear_ingested(&self) -> Result<()> {
+        match self.dir.remove(INGESTED_FILE) {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(self.dir.sync()?),
+        }
     }
 }
 

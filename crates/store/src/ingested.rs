@@ -16,7 +16,8 @@ pub const INGESTED: FrameKind = FrameKind {
     magic: *b"1FINGEST",
     version: 1,
 };
-const FILE: &str = "ingested";
+/// Its name in the index's folder.
+pub const FILE: &str = "ingested";
 const LOCK: &str = "ingested.lock";
 
 /// The list, in the index's folder.

@@ -261,9 +261,7 @@ impl<'a> Marker<'a> {
         let mut found = vec![None; keys.len()];
         self.repository
             .shared
-            .index
-            .lock()
-            .lookup(&keys, &mut found)?;
+            .with_index(|index| Ok(index.lookup(&keys, &mut found)?))?;
         for (chunk, found) in wandering.drain(..).zip(found) {
             let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
             match found.map(|location| location.container).filter(there) {

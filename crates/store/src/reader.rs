@@ -401,10 +401,11 @@ impl ChunkReader {
         not: ContainerId,
     ) -> Result<Option<ContainerId>> {
         let mut found = [None];
-        self.shared
-            .index
-            .lock()
-            .lookup(&[*fingerprint], &mut found)?;
+        match self.shared.index.lock().lookup(&[*fingerprint], &mut found) {
+            // Who reads can do without; who writes makes it anew.
+            Err(onefold_index::Error::Damaged { .. }) => found = [None],
+            other => other?,
+        }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
         let mut holds = |id: ContainerId| {
             id != not && matches!(self.open(id), Ok(opened) if opened.find(fingerprint).is_some())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
-use onefold_index::ContainerId;
+use onefold_index::{ChunkIndex, ContainerId};
 use onefold_io::{Dir, ErrorKind};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
@@ -123,6 +123,48 @@ impl Shared {
             .collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    /// Asks or tells the index. One whose files turn out to be damaged is begun anew from the containers, then asked again: damage to it costs time
+    /// only, in the middle of a session too. So `ask` may run twice, and the second time upon an index that knows every stored container.
+    pub(crate) fn with_index<T>(
+        &self,
+        mut ask: impl FnMut(&mut dyn ChunkIndex) -> Result<T>,
+    ) -> Result<T> {
+        let mut index = self.index.lock();
+        match ask(&mut **index) {
+            Err(error @ Error::Index(_)) if error.is_damage() => {
+                tracing::warn!("{error}: the index is rebuilt from the containers");
+                self.rebuild(&mut index)?;
+                ask(&mut **index)
+            }
+            other => other,
+        }
+    }
+
+    /// Throws the index away and tells a new one of every container that can be read. What others finish meanwhile, they tell it themselves.
+    fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {
+        index.forget(&self.options)?;
+        let told = self.tell(&mut **index, &self.containers()?)?;
+        index.checkpoint()?;
+        Ingested::new(Arc::clone(&self.index_dir)).add(&told)
+    }
+
+    /// Tells the index of containers, and returns those that could be read.
+    fn tell(&self, index: &mut dyn ChunkIndex, ids: &[ContainerId]) -> Result<Vec<ContainerId>> {
+        let mut told = Vec::with_capacity(ids.len());
+        for id in ids {
+            match Opened::read(self, *id) {
+                Ok(opened) => {
+                    insert_table(index, *id, &opened.table)?;
+                    told.push(*id);
+                }
+                // Damaged or just deleted: nothing to refer to. `check` reports it.
+                Err(error) if error.is_damage() => tracing::warn!("{error}: left out of the index"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(told)
     }
 }
 
@@ -326,24 +368,14 @@ impl Repository {
         if gone.is_empty() && missed.is_empty() {
             return Ok(());
         }
-        let mut told = Vec::with_capacity(missed.len());
-        let mut index = shared.index.lock();
-        if !gone.is_empty() {
-            index.retire(&gone)?;
-        }
-        for id in missed {
-            match Opened::read(shared, id) {
-                Ok(opened) => {
-                    insert_table(&mut **index, id, &opened.table)?;
-                    told.push(id);
-                }
-                // Damaged or just deleted: nothing to refer to. `check` reports it.
-                Err(error) if error.is_damage() => tracing::warn!("{error}: left out of the index"),
-                Err(error) => return Err(error),
+        let told = shared.with_index(|index| {
+            if !gone.is_empty() {
+                index.retire(&gone)?;
             }
-        }
-        index.checkpoint()?;
-        drop(index);
+            let told = shared.tell(index, &missed)?;
+            index.checkpoint()?;
+            Ok(told)
+        })?;
         let list = Ingested::new(Arc::clone(&shared.index_dir));
         if !gone.is_empty() {
             list.remove(&gone)?;
@@ -362,9 +394,7 @@ impl Repository {
     /// # Errors
     /// As [`session`](Self::session).
     pub fn rebuild_index(&self) -> Result<()> {
-        self.forget_index()?;
-        let listed = self.shared.containers()?;
-        self.catch_up(&[], &listed)
+        self.shared.rebuild(&mut self.shared.index.lock())
     }
 
     /// Throws the index away; the next session for a backup tells a new one of all containers.

@@ -151,7 +151,8 @@ impl SessionState {
         keys: &[Fingerprint],
         found: &mut [Option<Location>],
     ) -> Result<()> {
-        Ok(self.shared.index.lock().lookup(keys, found)?)
+        self.shared
+            .with_index(|index| Ok(index.lookup(keys, found)?))
     }
 
     /// Whether the session may refer to this container. One that is newer than the session's list was made while the session was visible, so
@@ -229,7 +230,8 @@ impl SessionState {
     /// Tells the index of a container that is durable now.
     pub(crate) fn tell_index(&self, id: ContainerId, table: &Table) -> Result<()> {
         self.newer.lock().insert(id);
-        insert_table(&mut **self.shared.index.lock(), id, table)?;
+        self.shared
+            .with_index(|index| insert_table(index, id, table))?;
         self.told.lock().insert(id);
         let mut pending = self.pending.lock();
         for (fingerprint, _) in &table.chunks {
@@ -245,7 +247,7 @@ impl SessionState {
         if told.is_empty() {
             return Ok(());
         }
-        self.shared.index.lock().checkpoint()?;
+        self.shared.with_index(|index| Ok(index.checkpoint()?))?;
         Ingested::new(Arc::clone(&self.shared.index_dir)).add(&told)
     }
 }

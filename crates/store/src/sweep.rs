@@ -359,8 +359,10 @@ impl<'a> Sweep<'a> {
         }
         self.acquit(&mut list)?;
         let lens = self.lengths()?;
-        shared.index.lock().retire(&list)?;
-        shared.index.lock().checkpoint()?;
+        shared.with_index(|index| {
+            index.retire(&list)?;
+            Ok(index.checkpoint()?)
+        })?;
         for (i, id) in list.iter().enumerate() {
             observer.progress(Progress {
                 stage: "deleting",

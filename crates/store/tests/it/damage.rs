@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
-use onefold_store::{ChunkRef, Encryption, Repository, RootId};
+use onefold_store::{ChunkRef, Encryption, Repository, RootId, SessionKind, StreamKind};
 
 use crate::fixture::{
-    Hasty, Lists, back_up, check, chunks, decode_root, init, open, restore, sweep,
+    Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, encode_root, init, open,
+    restore, sweep,
 };
 
 /// What is done to the bytes.
@@ -272,4 +273,90 @@ fn a_damaged_sweep_list_is_named_and_mended() {
     assert!(back_up(&repository, &chunks(9, 5)).is_err_and(|error| error.is_damage()));
     repository.repair(&Lists, &mut Hasty).unwrap();
     back_up(&repository, &chunks(9, 5)).unwrap();
+}
+
+/// Five backups, so that the next one merges runs of the index.
+fn five_backups() -> (SimDir, Vec<Vec<u8>>) {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::None).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let known: Vec<_> = (1..=5).flat_map(|seed| chunks(seed, 20)).collect();
+    for data in known.chunks(20) {
+        back_up(&repository, data).unwrap();
+    }
+    (device, known)
+}
+
+/// What a backup of `data` stores, where `path` is damaged before it or in its middle; everything is sound afterwards, and the index is whole.
+fn back_up_beside_damage(
+    device: &SimDir,
+    path: &str,
+    (action, place): (Action, usize),
+    in_the_middle: bool,
+    known: &[Vec<u8>],
+) {
+    let context = format!("{action:?} at place {place} of {path}, in the middle: {in_the_middle}");
+    let image = device.crash_image(1);
+    let dir: Arc<dyn Dir> = Arc::new(image.clone());
+    let data: Vec<_> = known.iter().cloned().chain(chunks(9, 20)).collect();
+    let refs = {
+        if !in_the_middle {
+            damage(&image, path, action, place);
+        }
+        let repository = open(&dir, 1, 5).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let session = repository
+            .session(SessionKind::Backup)
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
+        if in_the_middle {
+            damage(&image, path, action, place);
+        }
+        let mut writer = session.writer(StreamKind::Data).unwrap();
+        let mut refs = Vec::new();
+        for data in &data {
+            let named = [(repository.fingerprinter().fingerprint(data), &data[..])];
+            writer
+                .write(&named, &mut refs)
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+        let stats = writer
+            .finish()
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(stats.new_chunks, 20, "{context}: what was known is known");
+        let root = repository.put_root(&encode_root(&refs)).unwrap();
+        session
+            .finish()
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_sound(&repository, &[(root, data.clone())], &context);
+        refs
+    };
+    let repository = open(&dir, 1, 6).unwrap();
+    let (root, stats) = back_up(&repository, &data).unwrap();
+    assert_eq!(stats.new_chunks, 0, "{context}: the index is whole again");
+    assert_eq!(
+        decode_root(&repository.root(&root).unwrap()).len(),
+        refs.len()
+    );
+}
+
+#[test]
+fn damage_to_the_index_costs_time_only_in_the_middle_of_a_backup_too() {
+    let (device, known) = five_backups();
+    let files = objects(&device);
+    let files: Vec<_> = files
+        .iter()
+        .filter(|path| path.starts_with("index/"))
+        .collect();
+    for kind in ["manifest", "run-", "log-", "ingested"] {
+        assert!(files.iter().any(|path| path.contains(kind)), "{files:?}");
+    }
+    let actions = [(Action::Truncate, 2), (Action::Empty, 0)];
+    for path in files {
+        let flips = (0..4).map(|place| (Action::Flip, place));
+        for action in flips.chain(actions) {
+            back_up_beside_damage(&device, path, action, true, &known);
+            back_up_beside_damage(&device, path, action, false, &known);
+        }
+        back_up_beside_damage(&device, path, (Action::Delete, 0), false, &known);
+    }
 }
