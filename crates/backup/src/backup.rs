@@ -114,6 +114,8 @@ pub struct Options {
     pub time: Time,
     /// What time it is now, for durations.
     pub clock: fn() -> Time,
+    /// A disk that fails, for tests.
+    pub failing: walk::Failing,
 }
 
 impl Default for Options {
@@ -141,6 +143,7 @@ impl Default for Options {
             program: String::new(),
             time: Time::default(),
             clock: Time::default,
+            failing: walk::SOUND,
         }
     }
 }
@@ -352,6 +355,7 @@ fn write(
                     threads: options.walkers,
                     excludes: options.excludes.clone(),
                     one_file_system: options.one_file_system,
+                    failing: options.failing,
                 };
                 let walk = Walk::start(paths, &walk)?;
                 scope.spawn(move || planner.run(walk, parent.as_ref()));
@@ -374,7 +378,7 @@ fn write(
         drop(steps);
         done
     });
-    close(finisher, done)
+    close(finisher, done, session)
 }
 
 /// The chunker that cuts this backup's files.
@@ -392,16 +396,17 @@ fn chunker(repository: &Repository, options: &Options) -> Result<Box<dyn Chunker
 }
 
 /// Makes durable what was stored, after a failure too: the next backup finds it.
-fn close(finisher: Finisher<'_>, done: Result<()>) -> Result<(Table, Summary)> {
+fn close(finisher: Finisher<'_>, done: Result<()>, session: &Session) -> Result<(Table, Summary)> {
     let Finisher {
         writer,
         metadata,
         mut summary,
+        cut_off,
         ..
     } = finisher;
     let data = writer.finish();
     done?;
-    let (data, (table, tree)) = (data?, metadata.finish()?);
+    let (data, (table, tree)) = (data?, metadata.finish(session, &cut_off)?);
     summary.data_chunks = data.new_chunks;
     summary.tree_chunks = tree.new_chunks;
     summary.data_added = data.new_bytes + tree.new_bytes;

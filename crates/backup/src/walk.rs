@@ -28,7 +28,15 @@ pub struct Options {
     pub excludes: Arc<Excludes>,
     /// Do not enter other file systems than those of the sources.
     pub one_file_system: bool,
+    /// A disk that fails, for tests.
+    pub failing: Failing,
 }
+
+/// Of a folder's path: after how many names its listing fails, as on a disk with a bad sector; `None`: it does not.
+pub type Failing = fn(&[u8]) -> Option<usize>;
+
+/// A disk that does not fail.
+pub const SOUND: Failing = |_| None;
 
 /// Entries of one folder that follow each other, sorted by name; a folder gives one or more pieces.
 #[derive(Debug)]
@@ -41,6 +49,8 @@ pub struct Piece {
     pub found: Vec<Found>,
     /// What could not be looked at: path and reason.
     pub errors: Vec<(Vec<u8>, Error)>,
+    /// The folder could not be listed to its end, and its own entry, which came before, does not say so.
+    pub is_cut_off: bool,
     /// Entries that were left out by request.
     pub excluded: u64,
 }

@@ -44,6 +44,11 @@ impl Session {
         }
     }
 
+    /// Whether what is written is only counted, and cannot be read again.
+    pub fn is_dry_run(&self) -> bool {
+        self.state.options().dry_run
+    }
+
     /// A writer of one stream. A session may have several at once, one a stream.
     pub fn writer(&self, stream: StreamKind) -> Result<ChunkWriter> {
         ChunkWriter::new(Arc::clone(&self.state), stream)

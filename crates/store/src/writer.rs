@@ -31,6 +31,21 @@ pub struct WriteStats {
     pub containers: u64,
 }
 
+impl std::ops::Add for WriteStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            chunks: self.chunks + other.chunks,
+            bytes: self.bytes + other.bytes,
+            new_chunks: self.new_chunks + other.new_chunks,
+            new_bytes: self.new_bytes + other.new_bytes,
+            stored_bytes: self.stored_bytes + other.stored_bytes,
+            containers: self.containers + other.containers,
+        }
+    }
+}
+
 /// Writes one stream of chunks. [`finish`](Self::finish) makes all of it durable; dropped without, what was sealed stays and the rest is lost.
 pub struct ChunkWriter {
     session: Arc<SessionState>,

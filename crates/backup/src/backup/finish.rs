@@ -72,6 +72,8 @@ pub struct Finisher<'a> {
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub summary: Summary,
+    /// Folders whose entries are to be flagged as not listed.
+    pub cut_off: Vec<Arc<[u8]>>,
     batch: Batch,
     recipe: Builder,
     links: HashMap<LinkKey, Linked>,
@@ -101,6 +103,7 @@ impl<'a> Finisher<'a> {
             progress,
             events,
             summary: Summary::default(),
+            cut_off: Vec::new(),
             batch: Batch::default(),
             recipe: Builder::default(),
             links: HashMap::new(),
@@ -113,6 +116,7 @@ impl<'a> Finisher<'a> {
             self.progress.check()?;
             match step {
                 Step::Failed(path, error) => self.failed(&path, &error),
+                Step::CutOff(folder) => self.cut_off.push(folder),
                 Step::Fatal(error) => return Err(error),
                 Step::Entries {
                     folder,

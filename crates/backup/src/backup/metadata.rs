@@ -1,11 +1,21 @@
 //! The metadata stream being written: entries to leaves to chunks.
+//!
+//! An entry is final once it is pushed, but for one flag: that a folder could not be listed to its end shows after its own entry was
+//! written, and is entered at the end, in new leaves that take the place of the old ones. Those stay behind as a few KiB that the sweep reclaims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkRef, ChunkWriter, Fingerprinter, WriteStats};
+use onefold_store::{
+    ChunkReader, ChunkRef, ChunkWriter, Fingerprinter, Session, StreamKind, WriteStats,
+};
 
 use crate::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
+use crate::path::{entry_order, split};
 use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table};
-use crate::{Entry, Item, Result};
+use crate::tree::read_leaf;
+use crate::{Entry, Flags, Item, Result, path};
 
 /// Leaves that are handed to the store at once: one index lookup for a megabyte of them.
 const LEAVES_AT_ONCE: usize = 16;
@@ -26,6 +36,8 @@ pub struct MetadataStream {
     cutter: Cutter,
     pending: Vec<Pending>,
     leaves: Vec<LeafRef>,
+    /// What writers before this one stored.
+    before: WriteStats,
 }
 
 impl MetadataStream {
@@ -36,6 +48,7 @@ impl MetadataStream {
             cutter: Cutter::default(),
             pending: Vec::new(),
             leaves: Vec::new(),
+            before: WriteStats::default(),
         }
     }
 
@@ -118,15 +131,22 @@ impl MetadataStream {
 
     /// Bytes of new chunks so far, before compression.
     pub fn new_bytes(&self) -> u64 {
-        self.writer.stats().new_bytes
+        self.before.new_bytes + self.writer.stats().new_bytes
     }
 
-    /// Everything durable; where the leaves are.
-    pub fn finish(mut self) -> Result<(Table, WriteStats)> {
+    /// Everything durable, the folders `cut_off` flagged as not listed to their end; where the leaves are.
+    pub fn finish(
+        mut self,
+        session: &Session,
+        cut_off: &[Arc<[u8]>],
+    ) -> Result<(Table, WriteStats)> {
         if let Some(leaf) = self.cutter.finish() {
             self.leaf(leaf)?;
         }
         self.flush()?;
+        if !cut_off.is_empty() && !session.is_dry_run() {
+            self.flag(session, cut_off)?;
+        }
         let leaves = std::mem::take(&mut self.leaves);
         let inline = encode_table(&leaves);
         let table = if inline.len() <= TABLE_INLINE_MAX {
@@ -139,6 +159,44 @@ impl MetadataStream {
                     .collect::<Result<_>>()?,
             )
         };
-        Ok((table, self.writer.finish()?))
+        let stats = self.before + self.writer.finish()?;
+        Ok((table, stats))
+    }
+
+    fn flag(&mut self, session: &Session, cut_off: &[Arc<[u8]>]) -> Result<()> {
+        let mut by_leaf: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+        for folder in cut_off.iter().filter(|folder| !folder.is_empty()) {
+            let is_before =
+                |leaf: &LeafRef| entry_order((&leaf.folder, &leaf.name), split(folder)).is_le();
+            if let Some(at) = self.leaves.partition_point(is_before).checked_sub(1) {
+                by_leaf.entry(at).or_default().push(folder);
+            }
+        }
+        // What is to be read again must be stored first.
+        let next = session.writer(StreamKind::Metadata)?;
+        self.before = std::mem::replace(&mut self.writer, next).finish()?;
+        let mut reader = session.reader()?;
+        by_leaf
+            .into_iter()
+            .try_for_each(|(at, folders)| self.replace_leaf(at, &folders, &mut reader))
+    }
+
+    fn replace_leaf(
+        &mut self,
+        at: usize,
+        folders: &[&[u8]],
+        reader: &mut ChunkReader,
+    ) -> Result<()> {
+        let mut leaf = read_leaf(&self.leaves[at], reader)?;
+        let is_cut_off: Vec<bool> = leaf
+            .iter()
+            .map(|(above, entry)| folders.contains(&&*path::join(above, &entry.name)))
+            .collect();
+        for (entry, _) in leaf.entries.iter_mut().zip(is_cut_off).filter(|e| e.1) {
+            entry.flags.0 |= Flags::UNLISTED.0;
+        }
+        leaf.recipes = self.recipes(&leaf)?;
+        self.leaves[at].chunk = self.store(&leaf::encode(&leaf))?;
+        Ok(())
     }
 }

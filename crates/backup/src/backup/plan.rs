@@ -56,6 +56,8 @@ pub enum Step {
     },
     /// A path that failed.
     Failed(Vec<u8>, Error),
+    /// A folder whose entry came before, and which turned out not to be listed to its end.
+    CutOff(Arc<[u8]>),
     /// The backup cannot go on.
     Fatal(Error),
 }
@@ -132,6 +134,9 @@ impl Planner<'_> {
             if self.steps.send(Step::Failed(path, error)).is_err() {
                 return Ok(Err(Gone));
             }
+        }
+        if piece.is_cut_off && self.steps.send(Step::CutOff(piece.folder.clone())).is_err() {
+            return Ok(Err(Gone));
         }
         let Some(dir) = piece.dir else {
             return Ok(Ok(()));

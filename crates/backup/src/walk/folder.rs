@@ -30,6 +30,8 @@ pub(super) struct Task {
     ignore: Option<Arc<Ignore>>,
     /// The file system to stay on.
     device: Option<u64>,
+    /// The folder's own entry says already that it cannot be listed.
+    is_flagged: bool,
 }
 
 enum Step {
@@ -53,6 +55,7 @@ impl Task {
                 select,
                 ignore: None,
                 device: None,
+                is_flagged: false,
             },
         )
     }
@@ -64,6 +67,7 @@ impl Task {
             select: self.select,
             ignore: self.ignore,
             device: self.device,
+            is_flagged: self.is_flagged,
             piece: empty(key),
             next: Vec::new(),
         };
@@ -76,9 +80,7 @@ impl Task {
             }
         };
         if let Err(e) = result {
-            look.piece
-                .errors
-                .push((key.folder.to_vec(), Error::io("list", &key.folder, e)));
+            look.cut_off(e);
         }
         Done {
             piece: Some(look.piece),
@@ -93,6 +95,7 @@ fn empty(key: &Key) -> Piece {
         dir: None,
         found: Vec::new(),
         errors: Vec::new(),
+        is_cut_off: false,
         excluded: 0,
     }
 }
@@ -103,6 +106,7 @@ struct Look<'a> {
     select: Arc<Select>,
     ignore: Option<Arc<Ignore>>,
     device: Option<u64>,
+    is_flagged: bool,
     piece: Piece,
     next: Vec<(Key, Task)>,
 }
@@ -157,8 +161,22 @@ impl Look<'_> {
         }
     }
 
+    fn cut_off(&mut self, e: Errno) {
+        let folder = &self.key.folder;
+        let error = Error::io("list", folder, e);
+        self.piece.errors.push((folder.to_vec(), error));
+        self.piece.is_cut_off = !self.is_flagged;
+    }
+
     fn list(&mut self, dir: &Arc<OwnedFd>, after: Option<Vec<u8>>) -> Result<(), Errno> {
-        let (mut names, more) = sorted_names(dir, after.as_deref())?;
+        let fails_after = (self.options.failing)(&self.key.folder);
+        let Listing {
+            mut names,
+            more,
+            failed,
+        } = sorted_names(dir, after.as_deref(), fails_after)?;
+        // What was listed before is kept.
+        failed.into_iter().for_each(|e| self.cut_off(e));
         if let Some(marker) = self.marker(dir) {
             self.piece.excluded += names.iter().filter(|(name, _)| *name != marker).count() as u64;
             names.retain(|(name, _)| *name == marker);
@@ -207,6 +225,7 @@ impl Look<'_> {
             select: self.select.clone(),
             ignore: self.ignore.clone(),
             device: self.device,
+            is_flagged: self.is_flagged,
         }
     }
 
@@ -283,7 +302,7 @@ impl Look<'_> {
             if !can_list(dir, &name) {
                 flags = Flags::UNLISTED;
             }
-            self.descend(dir, &name, path, &stat);
+            self.descend(dir, &name, path, &stat, flags);
         }
         self.piece.found.push(Found { name, stat, flags });
     }
@@ -305,7 +324,14 @@ impl Look<'_> {
             || stat.is_some_and(too_large)
     }
 
-    fn descend(&mut self, dir: &Arc<OwnedFd>, name: &[u8], path: Vec<u8>, stat: &Stat) {
+    fn descend(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        name: &[u8],
+        path: Vec<u8>,
+        stat: &Stat,
+        flags: Flags,
+    ) {
         let select = match self.select.whole {
             true => self.select.clone(),
             false => self.select.children[name].clone(),
@@ -324,6 +350,7 @@ impl Look<'_> {
             select,
             ignore: self.ignore.clone(),
             device,
+            is_flagged: flags.has(Flags::UNLISTED),
         };
         self.next.push((
             Key {
@@ -371,16 +398,41 @@ fn read_start(dir: &OwnedFd, name: &[u8], max: usize) -> Option<Vec<u8>> {
 /// Names with inode numbers.
 type Names = Vec<(Vec<u8>, u64)>;
 
-/// The names after `after` in order, as many as a pass keeps, and whether there are more.
-fn sorted_names(dir: &OwnedFd, after: Option<&[u8]>) -> Result<(Names, bool), Errno> {
+/// Names of a folder, in order.
+struct Listing {
+    /// As many as a pass keeps.
+    names: Names,
+    /// Whether others follow them.
+    more: bool,
+    /// What ended it too early.
+    failed: Option<Errno>,
+}
+
+/// The names after `after`; with `fails_after` the listing fails after so many.
+fn sorted_names(
+    dir: &OwnedFd,
+    after: Option<&[u8]>,
+    fails_after: Option<usize>,
+) -> Result<Listing, Errno> {
     rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
     let mut names: Names = Vec::new();
     let mut bytes = 0;
     let mut ceiling: Option<Vec<u8>> = None;
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut listing = RawDir::new(dir, &mut buf);
+    let mut failed = None;
     while let Some(entry) = listing.next() {
-        let entry = entry?;
+        let entry = match entry {
+            Ok(_) if fails_after.is_some_and(|most| names.len() >= most) => Err(Errno::IO),
+            other => other,
+        };
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) => {
+                failed = Some(e);
+                break;
+            }
+        };
         let name = entry.file_name().to_bytes();
         let beyond = ceiling.as_deref().is_some_and(|ceiling| name > ceiling);
         if matches!(name, b"." | b"..") || beyond || after.is_some_and(|after| name <= after) {
@@ -394,7 +446,11 @@ fn sorted_names(dir: &OwnedFd, after: Option<&[u8]>) -> Result<(Names, bool), Er
         }
     }
     names.sort_unstable();
-    Ok((names, ceiling.is_some()))
+    Ok(Listing {
+        names,
+        more: ceiling.is_some() && failed.is_none(),
+        failed,
+    })
 }
 
 /// Sorts and keeps the first names up to `max` bytes; returns the bytes kept.

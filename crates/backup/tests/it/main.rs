@@ -2,6 +2,7 @@
 
 mod change;
 mod crash;
+mod cut_off;
 mod faults;
 mod forget;
 mod golden;

@@ -237,6 +237,7 @@ fn start_scan<'scope, 'env>(
         threads: 1,
         excludes: Arc::clone(&options.excludes),
         one_file_system: options.one_file_system,
+        failing: walk::SOUND,
     };
     let Ok(walk) = Walk::start(paths, &options) else {
         return;

@@ -29,6 +29,7 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
         threads: 1,
         excludes: args.leave_out.excludes(None)?.0.into(),
         one_file_system: args.leave_out.one_file_system,
+        failing: walk::SOUND,
     };
     // A chunker that cannot be is told before the walk begins.
     Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
