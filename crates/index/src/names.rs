@@ -7,8 +7,8 @@ use onefold_io::Dir;
 
 use crate::{
     BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
-    ChunkStash, ChunkStashOptions, Result, Search, SkimpyStash, SkimpyStashOptions, Strata,
-    StrataOptions, Tablets, TabletsOptions,
+    ChunkStash, ChunkStashOptions, Result, Search, SkimpyStash, SkimpyStashOptions, Sparse,
+    SparseOptions, Strata, StrataOptions, Tablets, TabletsOptions,
 };
 
 /// A persistent index.
@@ -28,11 +28,13 @@ pub enum IndexName {
     BTree,
     /// Min 2010 (PRUNE).
     Tablets,
+    /// Lillibridge 2009; inexact where the budget is small.
+    Sparse,
 }
 
 impl IndexName {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, IndexName); 7] = [
+    pub const ALL: [(&'static str, IndexName); 8] = [
         ("strata", IndexName::Strata),
         ("chunkstash", IndexName::ChunkStash),
         ("bloomstore", IndexName::BloomStore),
@@ -40,12 +42,13 @@ impl IndexName {
         ("bufferhash", IndexName::BufferHash),
         ("btree", IndexName::BTree),
         ("tablets", IndexName::Tablets),
+        ("sparse", IndexName::Sparse),
     ];
 
     /// Opens the index in `dir`, or begins one. `unique` names the opener, as in [`StrataOptions`]; `strata` alone can have several.
     ///
     /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash, 10 in BufferHash.
-    /// More keys than that make them slower or, in ChunkStash, are an error. All keep the shape that they were made with.
+    /// More keys than that make them slower, in ChunkStash are an error, and in Sparse may be forgotten. All keep the shape that they were made with.
     pub fn open(
         self,
         dir: Arc<dyn Dir>,
@@ -91,6 +94,10 @@ impl IndexName {
             IndexName::Tablets => {
                 let options = TabletsOptions::new(Search::LruPrefetch, ram_budget_bytes);
                 Box::new(Tablets::open(dir, options)?)
+            }
+            IndexName::Sparse => {
+                let options = SparseOptions::new(ram_budget_bytes);
+                Box::new(Sparse::open(dir, options)?)
             }
         })
     }

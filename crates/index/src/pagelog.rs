@@ -1,12 +1,12 @@
-//! A log of frames, each from a page boundary: what `tablets` appends to.
+//! A log of frames, each from a page boundary: what `tablets` and `sparse` append to.
 //!
 //! Always holds: a frame's payload begins with its own page and with how many pages were durable when it was written. So at open a frame that is not
 //! whole can be told apart: it is the torn end and cut off, unless a whole frame behind it knew it to be durable, which is damage.
 
 use std::sync::Arc;
 
-use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, encode_frame, read_frame};
-use onefold_io::{Disk, ErrorKind};
+use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, decode_frame, encode_frame, read_frame};
+use onefold_io::{Disk, ErrorKind, ReadAt};
 
 use crate::strata::page::PAGE_BYTES;
 use crate::{Error, Result};
@@ -119,6 +119,54 @@ impl PageLog {
         self.pages += extent.pages;
         self.bytes_written += bytes.len() as u64;
         Ok(extent)
+    }
+
+    /// Reads runs of whole frames, one read each, in one batch. Shows each frame to `visit`, with the place of its run in `extents`.
+    pub fn read_many(
+        &self,
+        extents: &[Extent],
+        visit: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        // the last frame does not fill its last page
+        let end = self.disk.len()?;
+        let bytes_of = |extent: &Extent| {
+            let behind = place_of(extent.page + extent.pages).min(end);
+            vec![0; behind.saturating_sub(place_of(extent.page)) as usize]
+        };
+        let mut runs: Vec<Vec<u8>> = extents.iter().map(bytes_of).collect();
+        let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(extents.len());
+        for (extent, buf) in extents.iter().zip(&mut runs) {
+            let offset = place_of(extent.page);
+            reads.push(ReadAt { offset, buf });
+        }
+        self.disk
+            .read_many_at(&mut reads)
+            .map_err(|error| Error::from_read(error, &self.path))?;
+        for (place, (extent, run)) in extents.iter().zip(&runs).enumerate() {
+            self.show_frames(*extent, run, &mut |payload| visit(place, payload))?;
+        }
+        Ok(())
+    }
+
+    fn show_frames(
+        &self,
+        extent: Extent,
+        run: &[u8],
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut page = extent.page;
+        while page < extent.page + extent.pages {
+            let at = (page - extent.page) as usize * PAGE_BYTES;
+            let bytes = run.get(at..).unwrap_or_default();
+            let frame = decode_frame(self.kind, bytes, &self.path, place_of(page))?;
+            if frame.payload.len() < HEAD_BYTES || four(frame.payload, 0) != page {
+                let what = format!("the frame of another page, expected that of {page}");
+                return Err(Error::damaged(&self.path, place_of(page), what));
+            }
+            visit(&frame.payload[HEAD_BYTES..])?;
+            page += pages_of(frame.payload.len());
+        }
+        Ok(())
     }
 
     /// Makes all frames durable.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use onefold_index::workload::{Workload, drive, key_of};
 use onefold_index::{
     BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, SkimpyStash, SkimpyStashOptions, Strata, StrataOptions,
+    ChunkStashOptions, SkimpyStash, SkimpyStashOptions, Sparse, Strata, StrataOptions,
 };
 use onefold_io::{Dir, FlashDir, FlashModel, MemDir};
 
@@ -144,6 +144,15 @@ fn indexes(workload: Workload, keys: u64) -> Vec<(String, Open)> {
                     sample: sample as u32,
                 };
                 Ok(Box::new(ChunkStash::open(dir, options)?))
+            }),
+        ));
+    }
+    for sample in [16, 64] {
+        all.push((
+            format!("sparse 1/{sample}"),
+            Box::new(move |dir| {
+                let options = super::sampling::sparse(keys as usize, sample, 4 << 20);
+                Ok(Box::new(Sparse::open(dir, options)?))
             }),
         ));
     }

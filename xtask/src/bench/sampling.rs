@@ -1,4 +1,4 @@
-//! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, on backups of real data.
+//! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, and sparse indexing beside it, on backups of real data.
 //!
 //! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the order of their names, looked up segment
 //! by segment, and what is not found is stored. A duplicate that was not found is lost: it is stored again. Device time is modelled, as in [`super::papers`].
@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_chunk::{Chunker, Fingerprint, by_name};
-use onefold_index::{ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location};
-use onefold_io::{FlashDir, FlashModel, MemDir};
+use onefold_index::{
+    ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location, Sparse, SparseOptions,
+};
+use onefold_io::{Dir, FlashDir, FlashModel, MemDir};
 
 use super::report::{Table, machine, machine_line};
 
@@ -57,26 +59,69 @@ pub fn run(args: &SamplingArgs) -> Result<(), Error> {
     );
     let mut table = Table {
         head: vec![
-            "sample",
+            "index and sample",
+            "RAM B/key",
             "table B/key",
             "lost chunks %",
             "lost bytes %",
             "reads/1000 lookups",
             "lookups/s",
+            "written B/key",
         ],
         words: 1,
         rows: Vec::new(),
     };
+    let unique = known.len();
     for sample in [1, 2, 10, 30, 100] {
-        table.rows.push(row(args, sample, &backups, known.len())?);
+        let open = |dir: Arc<dyn Dir>| chunkstash(dir, unique, sample, args.cache_mib << 20);
+        let bytes = 6.0 / 0.9 / f64::from(sample);
+        let name = format!("chunkstash 1/{sample}");
+        table.rows.push(row(name, bytes, &open, &backups, unique)?);
+    }
+    for sample in [1, 8, 32, 64, 128] {
+        let open = |dir: Arc<dyn Dir>| {
+            let options = sparse(unique, sample, args.cache_mib << 20);
+            Ok(Box::new(Sparse::open(dir, options)?) as Box<dyn ChunkIndex>)
+        };
+        let bytes = 21.0 * 8.0 / 7.0 / f64::from(sample);
+        let name = format!("sparse 1/{sample}");
+        table.rows.push(row(name, bytes, &open, &backups, unique)?);
     }
     print!("{}", table.text());
     Ok(())
 }
 
-fn row(
-    args: &SamplingArgs,
+fn chunkstash(
+    dir: Arc<dyn Dir>,
+    unique: usize,
     sample: u32,
+    cache_bytes: usize,
+) -> onefold_index::Result<Box<dyn ChunkIndex>> {
+    let options = ChunkStashOptions {
+        ram_budget_bytes: unique * 6 * 10 / 9 * 5 / 4 / sample as usize * 5 / 4 + (16 << 10),
+        cache_bytes: Some(cache_bytes),
+        sample,
+    };
+    Ok(Box::new(ChunkStash::open(dir, options)?))
+}
+
+/// Sparse indexing of that sample, which does not become sparser, whatever the table takes.
+pub fn sparse(unique: usize, sample: u32, cache_bytes: usize) -> SparseOptions {
+    SparseOptions {
+        sample,
+        hook_bytes: unique * 64 / sample as usize + (64 << 10),
+        cache_bytes,
+        ..SparseOptions::new(4 << 20)
+    }
+}
+
+/// Opens an index.
+type Open<'a> = &'a dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex>>;
+
+fn row(
+    name: String,
+    table_bytes: f64,
+    open: Open<'_>,
     backups: &[Chunks],
     unique: usize,
 ) -> Result<Vec<String>, Error> {
@@ -84,13 +129,7 @@ fn row(
         Arc::new(MemDir::new()),
         FlashModel::with_capacity(unique as u64 * 256 + (64 << 20)),
     );
-    let table_bytes = unique * 6 * 10 / 9 * 5 / 4 / sample as usize * 5 / 4 + (16 << 10);
-    let options = ChunkStashOptions {
-        ram_budget_bytes: table_bytes,
-        cache_bytes: Some(args.cache_mib << 20),
-        sample,
-    };
-    let mut index = ChunkStash::open(Arc::new(flash.clone()), options)?;
+    let mut index = open(Arc::new(flash.clone()))?;
     let (mut known, mut lost) = (HashSet::new(), Loss::default());
     let mut stored = 0;
     for backup in backups {
@@ -122,8 +161,9 @@ fn row(
     let percent =
         |part: u64, whole: u64| format!("{:.2}", part as f64 * 100.0 / whole.max(1) as f64);
     Ok(vec![
-        format!("1/{sample}"),
-        format!("{:.2}", 6.0 / 0.9 / f64::from(sample)),
+        name,
+        format!("{:.2}", index.ram_bytes() as f64 / unique as f64),
+        format!("{table_bytes:.2}"),
         percent(lost.chunks, lost.duplicates),
         percent(lost.bytes, lost.duplicate_bytes),
         format!(
@@ -134,6 +174,7 @@ fn row(
             "{:.0}",
             stats.lookups as f64 * 1e6 / (lost.us + stats.lookups as f64)
         ),
+        format!("{:.0}", stats.bytes_written as f64 / unique as f64),
     ])
 }
 

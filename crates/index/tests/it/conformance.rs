@@ -74,6 +74,14 @@ impl History {
         }
     }
 
+    /// Whether an index that may forget, and may not know of the newest location, may answer so.
+    pub fn allows(&self, number: u64, found: Option<Location>) -> bool {
+        let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
+        found.is_none_or(|Location { container }| {
+            said.contains(&container) && !self.retired.contains(&container)
+        })
+    }
+
     pub fn check(&self, number: u64, found: Option<Location>) {
         assert!(
             self.agrees(number, found),

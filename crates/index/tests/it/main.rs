@@ -10,4 +10,5 @@ mod golden;
 mod papers;
 mod saved_filters;
 mod sharing;
+mod sparse;
 mod tablets;

@@ -7,7 +7,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{
     BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
     ChunkStash, ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, Search,
-    SkimpyStash, SkimpyStashOptions, Tablets, TabletsOptions,
+    SkimpyStash, SkimpyStashOptions, Sparse, SparseOptions, Tablets, TabletsOptions,
 };
 use onefold_io::{Dir, MemDir, SimDir};
 
@@ -16,7 +16,7 @@ use crate::conformance::{History, Random, conforms, key};
 type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
 /// Small ones, so that some thousand keys fill every structure they have.
-const INDEXES: [(&str, Open); 10] = [
+const INDEXES: [(&str, Open); 11] = [
     ("chunkstash", |dir| {
         let options = ChunkStashOptions {
             ram_budget_bytes: 64 << 10,
@@ -73,6 +73,18 @@ const INDEXES: [(&str, Open); 10] = [
     ("LRU tablets", |dir| tablets(dir, Search::Lru)),
     ("LRU tablets with prefetch", |dir| {
         tablets(dir, Search::LruPrefetch)
+    }),
+    // with all fingerprints as hooks and all champions read it is exact
+    ("sparse, with every key a hook", |dir| {
+        let options = SparseOptions {
+            segment_chunks: 100,
+            sample: 1,
+            hook_bytes: 128 << 10,
+            cache_bytes: 4 << 20,
+            champions: usize::MAX,
+            repeats: 4,
+        };
+        Ok(Box::new(Sparse::open(dir, options)?))
     }),
 ];
 
@@ -237,11 +249,11 @@ fn every_name_opens_an_index_that_keeps_its_entries_and_its_budget() {
         let ram = first.ram_bytes();
         assert!(ram <= budget * 11 / 10, "{name}: {ram} bytes of RAM");
         drop(first);
-        let mut found = [None; 2];
-        open()
-            .lookup(&[key(49_999), key(50_000)], &mut found)
-            .expect("lookup");
-        assert_eq!(found, [Some(Location { container }), None], "{name}");
+        // with its neighbours, for a sampling index
+        let keys: Vec<Fingerprint> = (49_700..=50_000).map(key).collect();
+        let mut found = vec![None; keys.len()];
+        open().lookup(&keys, &mut found).expect("lookup");
+        assert_eq!(found[299..], [Some(Location { container }), None], "{name}");
     }
 }
 

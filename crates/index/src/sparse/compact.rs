@@ -1,0 +1,88 @@
+//! The whole log at once: writing it anew without what no longer counts, and showing what does.
+//!
+//! Always holds: the log has its name only when it is durable as a whole, so a crash leaves the old one or the new one.
+
+use std::collections::HashMap;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::ErrorKind;
+
+use super::part::{Part, Record};
+use super::{LOG, LOG_FRAME, Sparse, open_log, read_records};
+use crate::pagelog::PageLog;
+use crate::{ContainerId, Location, Result};
+
+const TMP: &str = "sparse-log-tmp";
+/// RAM of a fingerprint that is to be shown.
+const SHOWN_BYTES: u64 = 90;
+
+impl Sparse {
+    /// Writes the log anew and reads it as at open. All that the open segment must keep is written already.
+    pub(super) fn compact(&mut self) -> Result<()> {
+        match self.dir.remove(TMP) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let mut made = PageLog::open(self.dir.create(TMP)?, TMP, LOG_FRAME, &mut |_, _| Ok(()))?;
+        let mut part = Part::default();
+        for number in 0..self.ledger.next() {
+            let live = self.live_records(number)?;
+            if part.records.len() + live.len() > self.options.segment_chunks {
+                append(&mut made, &mut part)?;
+            }
+            part.records.extend(live);
+        }
+        append(&mut made, &mut part)?;
+        made.sync()?;
+        self.dir.rename(TMP, LOG)?;
+        self.dir.sync()?;
+        self.bytes_written += self.log.bytes_written + made.bytes_written;
+        (self.log, self.ledger) = open_log(&*self.dir, &self.options)?;
+        self.cache.clear();
+        self.manifest = None;
+        Ok(())
+    }
+
+    /// Those of manifest `number` that were not removed and whose containers are there.
+    fn live_records(&self, number: u32) -> Result<Vec<Record>> {
+        let extent = self.ledger.manifests[number as usize];
+        let mut records = read_records(&self.log, &[extent])?.remove(0);
+        records.retain(|record| {
+            !self.ledger.is_retired(&record.container)
+                && !self.ledger.is_removed(&record.key, number)
+        });
+        Ok(records)
+    }
+
+    /// Shows each fingerprint with its newest location, those of one range after the other, so that a range fits into RAM.
+    pub(super) fn visit_newest(
+        &self,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        let ram = (self.options.hook_bytes + self.options.cache_bytes).max(1 << 20) as u64;
+        let ranges = (self.ledger.records * SHOWN_BYTES).div_ceil(ram).max(1);
+        for range in 0..ranges {
+            let mut newest: HashMap<Fingerprint, ContainerId> = HashMap::new();
+            for number in 0..self.ledger.next() {
+                for record in self.live_records(number)? {
+                    let own = (u128::from(record.key.prefix()) * u128::from(ranges)) >> 64;
+                    if own == u128::from(range) {
+                        newest.insert(record.key, record.container);
+                    }
+                }
+            }
+            for (key, container) in newest {
+                visit(key, Location { container })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append(log: &mut PageLog, part: &mut Part) -> Result<()> {
+    if !part.is_empty() {
+        log.append(&part.encode())?;
+        part.records.clear();
+    }
+    Ok(())
+}

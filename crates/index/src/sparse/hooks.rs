@@ -1,0 +1,110 @@
+//! Hooks: the sampled fingerprints, and the manifests that they were last seen in.
+//!
+//! A fingerprint is a hook if eight of its bytes, as a number, divide by `sample`. Always holds: the table stays within its bytes; where it is full, `sample`
+//! doubles, and every other hook goes. All manifests of a hook give it the same location: one that moves forgets those before.
+
+use std::collections::HashMap;
+
+use onefold_chunk::Fingerprint;
+
+/// Manifests of a hook, the newest first.
+const MANIFESTS: usize = 3;
+const NONE: u32 = u32::MAX;
+/// Eight bytes of the fingerprint, the manifests, and the map's control byte.
+const SLOT_BYTES: usize = 8 + MANIFESTS * 4 + 1;
+
+/// Eight bytes of a fingerprint, in halves so that a slot has no padding.
+pub type Tag = [u32; 2];
+
+/// Those bytes that tell hooks, and tell one hook from another.
+pub fn tag_of(key: &Fingerprint) -> Tag {
+    let four = |at: usize| u32::from_le_bytes(key.0[at..at + 4].try_into().expect("four bytes"));
+    [four(8), four(12)]
+}
+
+/// See the module.
+pub struct Hooks {
+    table: HashMap<Tag, [u32; MANIFESTS]>,
+    sample: u64,
+    hooks_max: usize,
+}
+
+impl Hooks {
+    /// None yet, one fingerprint in `sample`, within `bytes`.
+    pub fn new(sample: u32, bytes: usize) -> Hooks {
+        let slots = (bytes / SLOT_BYTES + 1).next_power_of_two() / 2;
+        Hooks {
+            table: HashMap::new(),
+            sample: u64::from(sample.max(1)),
+            hooks_max: slots.max(16) / 8 * 7,
+        }
+    }
+
+    /// One fingerprint in how many is a hook.
+    pub fn sample(&self) -> u64 {
+        self.sample
+    }
+
+    /// Whether the fingerprint is one of the sampled.
+    pub fn is_hook(&self, key: &Fingerprint) -> bool {
+        is_sampled(&tag_of(key), self.sample)
+    }
+
+    /// The manifests of a hook, the newest first; none for all others.
+    pub fn manifests(&self, key: &Fingerprint) -> impl Iterator<Item = u32> {
+        let manifests = self.table.get(&tag_of(key)).copied();
+        let all = manifests.unwrap_or([NONE; MANIFESTS]).into_iter();
+        all.filter(|manifest| *manifest != NONE)
+    }
+
+    /// A chunk was inserted in `manifest`: what was said before is no longer so.
+    pub fn moved(&mut self, key: &Fingerprint, manifest: u32) {
+        if self.is_hook(key) {
+            self.put(tag_of(key), [manifest, NONE, NONE]);
+        }
+    }
+
+    /// A chunk was found again, and `manifest` says so.
+    pub fn seen(&mut self, key: &Fingerprint, manifest: u32) {
+        if !self.is_hook(key) {
+            return;
+        }
+        let tag = tag_of(key);
+        let mut manifests = self.table.get(&tag).copied().unwrap_or([NONE; MANIFESTS]);
+        if manifests[0] != manifest {
+            manifests.copy_within(..MANIFESTS - 1, 1);
+            manifests[0] = manifest;
+            self.put(tag, manifests);
+        }
+    }
+
+    /// The chunk is known no more.
+    pub fn remove(&mut self, key: &Fingerprint) {
+        self.table.remove(&tag_of(key));
+    }
+
+    fn put(&mut self, tag: Tag, manifests: [u32; MANIFESTS]) {
+        while is_sampled(&tag, self.sample) {
+            // a map that is this full has all its slots already, and would double them for one more
+            let is_full =
+                self.table.len() == self.table.capacity() && self.table.len() > self.hooks_max / 2;
+            if !is_full || self.table.contains_key(&tag) {
+                self.table.insert(tag, manifests);
+                return;
+            }
+            self.sample *= 2;
+            let (table, sample) = (std::mem::take(&mut self.table), self.sample);
+            let kept = table.into_iter().filter(|(tag, _)| is_sampled(tag, sample));
+            self.table = kept.collect();
+        }
+    }
+
+    /// RAM, in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        self.table.capacity() * 8 / 7 * SLOT_BYTES
+    }
+}
+
+fn is_sampled(tag: &Tag, sample: u64) -> bool {
+    (u64::from(tag[1]) << 32 | u64::from(tag[0])).is_multiple_of(sample)
+}

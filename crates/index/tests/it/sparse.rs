@@ -1,0 +1,265 @@
+//! Sparse indexing: it may forget and is never wrong, finds what repeats at a read a segment, keeps its budget, and its golden file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, ContainerId, Error, Location, Sparse, SparseOptions};
+use onefold_io::{Dir, MemDir};
+
+use crate::conformance::{History, Random, key};
+
+const LOG: &str = "sparse-log";
+
+fn options(sample: u32) -> SparseOptions {
+    SparseOptions {
+        sample,
+        ..SparseOptions::new(1 << 20)
+    }
+}
+
+fn open(dir: &MemDir, options: SparseOptions) -> Sparse {
+    Sparse::open(Arc::new(dir.clone()), options).expect("open")
+}
+
+fn at(container: u64) -> Location {
+    let container = ContainerId(container);
+    Location { container }
+}
+
+fn found_of(index: &mut Sparse, numbers: std::ops::Range<u64>) -> Vec<Option<Location>> {
+    let keys: Vec<Fingerprint> = numbers.map(key).collect();
+    let mut found = vec![None; keys.len()];
+    for (keys, found) in keys.chunks(512).zip(found.chunks_mut(512)) {
+        index.lookup(keys, found).expect("lookup");
+    }
+    found
+}
+
+fn fill(index: &mut Sparse, keys: u64) {
+    let entries: Vec<_> = (0..keys)
+        .map(|number| (key(number), at(number / 1000)))
+        .collect();
+    for entries in entries.chunks(512) {
+        index.insert(entries).expect("insert");
+    }
+    index.checkpoint().expect("checkpoint");
+}
+
+/// What an index of few hooks answers under random operations was said and not taken back.
+fn is_never_wrong(seed: u64, options: SparseOptions) {
+    const KEYS: u64 = 1000;
+    let (dir, mut random, mut history) = (MemDir::new(), Random(seed), History::default());
+    let mut index = open(&dir, options);
+    let mut hits = 0;
+    for step in 0..120 {
+        let (start, len) = (random.below(KEYS), random.below(150));
+        let numbers = start..(start + len).min(KEYS);
+        match random.below(20) {
+            0..8 => {
+                let numbers: Vec<u64> = numbers.filter(|_| random.below(4) > 0).collect();
+                let entries: Vec<_> = numbers.iter().map(|i| (key(*i), at(step))).collect();
+                index.insert(&entries).expect("insert");
+                numbers
+                    .iter()
+                    .for_each(|number| history.insert(*number, ContainerId(step)));
+            }
+            8..10 => {
+                let keys: Vec<_> = numbers.clone().map(key).collect();
+                index.remove(&keys).expect("remove");
+                numbers.for_each(|number| history.remove(number));
+            }
+            10 => {
+                let container = ContainerId(random.below(step + 1));
+                index.retire(&[container]).expect("retire");
+                history.retire(container);
+            }
+            11..13 => index.checkpoint().expect("checkpoint"),
+            13 => {
+                index.checkpoint().expect("checkpoint");
+                drop(index);
+                index = open(&dir, options);
+            }
+            14 => index
+                .iterate(&mut |_, location| {
+                    assert!(location.container.0 < 120);
+                    Ok(())
+                })
+                .expect("iterate"),
+            _ => {
+                for (number, found) in numbers.clone().zip(found_of(&mut index, numbers)) {
+                    hits += u64::from(found.is_some());
+                    assert!(
+                        history.allows(number, found),
+                        "seed {seed}, step {step}, key {number}: {found:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(hits > 100, "seed {seed}: {hits} hits");
+}
+
+#[test]
+fn it_may_forget_and_is_never_wrong() {
+    for seed in 0..12 {
+        let options = SparseOptions {
+            segment_chunks: 32 + 32 * (seed as usize % 3),
+            sample: 1 + seed as u32 % 8,
+            hook_bytes: 4096 << (seed % 2),
+            cache_bytes: 8 << 10,
+            champions: 2,
+            repeats: [0, 4, usize::MAX >> 20][seed as usize % 3],
+        };
+        is_never_wrong(seed, options);
+    }
+}
+
+#[test]
+fn a_stream_that_comes_again_is_found_by_one_hook_in_64_at_a_read_a_segment() {
+    let dir = MemDir::new();
+    fill(&mut open(&dir, options(64)), 50_000);
+    let mut index = open(&dir, options(64));
+    let lost = found_of(&mut index, 0..50_000)
+        .iter()
+        .filter(|found| found.is_none())
+        .count();
+    assert!(lost < 1250, "{lost} of 50,000 were not found");
+    let reads = index.stats().lookup_reads;
+    assert!(reads < 120, "{reads} reads of about 98 manifests");
+    let absent = found_of(&mut index, 60_000..70_000);
+    assert!(absent.iter().all(Option::is_none));
+    assert_eq!(
+        index.stats().lookup_reads,
+        reads,
+        "absent keys cost no read"
+    );
+}
+
+#[test]
+fn more_keys_than_the_budget_make_the_sample_sparser_and_are_still_found() {
+    let dir = MemDir::new();
+    let budget = 512 << 10;
+    let mut index = open(&dir, SparseOptions::new(budget));
+    fill(&mut index, 2000);
+    assert_eq!(index.sample(), 1);
+    fill(&mut index, 150_000);
+    assert!(index.sample() >= 16, "1 in {}", index.sample());
+    let ram = index.ram_bytes();
+    assert!(ram <= budget, "{ram} bytes of RAM");
+    let found = found_of(&mut index, 0..150_000);
+    let lost = found.iter().filter(|found| found.is_none()).count();
+    assert!(lost < 3000, "{lost} of 150,000 were not found");
+}
+
+/// Of a segment half of which was there before, the whole is one manifest, so that the next time it costs one champion.
+#[test]
+fn a_segment_s_duplicates_are_written_beside_its_new_chunks() {
+    let reads = |repeats| {
+        let options = SparseOptions {
+            repeats,
+            ..options(64)
+        };
+        let dir = MemDir::new();
+        let mut index = open(&dir, options);
+        fill(&mut index, 20_000);
+        // every other chunk of the stream is one of a third of the old ones
+        let stream: Vec<u64> = (0..10_000)
+            .map(|i| if i % 2 == 0 { i * 2 } else { 50_000 + i })
+            .collect();
+        for numbers in stream.chunks(500) {
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            let mut found = vec![None; keys.len()];
+            index.lookup(&keys, &mut found).expect("lookup");
+            let new = keys.iter().zip(&found).filter(|(_, found)| found.is_none());
+            let new: Vec<_> = new.map(|(key, _)| (*key, at(99))).collect();
+            index.insert(&new).expect("insert");
+        }
+        index.checkpoint().expect("checkpoint");
+        drop(index);
+        let mut index = open(&dir, options);
+        for numbers in stream.chunks(500) {
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            let mut found = vec![None; keys.len()];
+            index.lookup(&keys, &mut found).expect("lookup");
+        }
+        index.stats().lookup_reads
+    };
+    let (apart, beside) = (reads(0), reads(4));
+    assert!(beside < apart, "{beside} and {apart} reads");
+}
+
+#[test]
+fn what_is_retired_gives_back_its_space() {
+    let dir = MemDir::new();
+    let mut index = open(&dir, options(8));
+    fill(&mut index, 50_000);
+    let before = index.stats().disk_bytes;
+    let retired: Vec<ContainerId> = (0..40).map(ContainerId).collect();
+    index.retire(&retired).expect("retire");
+    index.checkpoint().expect("checkpoint");
+    let after = index.stats().disk_bytes;
+    assert!(after < before / 4, "{after} of {before} bytes");
+    drop(index);
+    let mut index = open(&dir, options(8));
+    let found = found_of(&mut index, 39_000..41_000);
+    assert!(found[..1000].iter().all(Option::is_none));
+    assert!(
+        found[1000..]
+            .iter()
+            .filter(|found| **found == Some(at(40)))
+            .count()
+            > 950
+    );
+}
+
+#[test]
+fn a_damaged_manifest_is_damage_and_a_torn_end_is_cut_off() {
+    let filled = || {
+        let dir = MemDir::new();
+        let mut index = open(&dir, options(1));
+        fill(&mut index, 3000);
+        index.insert(&[(key(5000), at(9))]).expect("insert");
+        index.checkpoint().expect("checkpoint");
+        dir
+    };
+    let dir = filled();
+    let disk = dir.open_write(LOG).expect("open");
+    disk.write_at(&[0x5a], 5000).expect("write");
+    let damaged = Sparse::open(Arc::new(dir.clone()), options(1));
+    assert!(matches!(damaged, Err(Error::Damaged { .. })));
+
+    let dir = filled();
+    let disk = dir.open_write(LOG).expect("open");
+    let len = disk.len().expect("len");
+    disk.set_len(len - 1).expect("set_len");
+    let mut index = open(&dir, options(1));
+    assert_eq!(found_of(&mut index, 2999..3001), [Some(at(2)), None]);
+    assert_eq!(found_of(&mut index, 5000..5001), [None]);
+}
+
+#[test]
+fn golden_sparse_is_still_written_so_and_read() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sparse-1");
+    let (made, kept) = (MemDir::new(), MemDir::new());
+    let mut index = open(&made, options(1));
+    let entries = [(key(0), at(7)), (key(1), at(7)), (key(2), at(8))];
+    index.insert(&entries).expect("insert");
+    index.checkpoint().expect("checkpoint");
+    index.retire(&[ContainerId(8)]).expect("retire");
+    index.remove(&[key(1)]).expect("remove");
+    index.checkpoint().expect("checkpoint");
+    let disk = made.open(LOG).expect("open");
+    let mut written = vec![0; disk.len().expect("len") as usize];
+    disk.read_at(&mut written, 0).expect("read");
+    if std::env::var_os("ONEFOLD_BLESS").is_some() {
+        std::fs::create_dir_all(&folder).expect("create");
+        std::fs::write(folder.join(LOG), &written).expect("write");
+    }
+    let golden = std::fs::read(folder.join(LOG)).expect("golden file");
+    assert!(written == golden, "{LOG} differs");
+    let disk = kept.create(LOG).expect("create");
+    disk.write_at(&golden, 0).expect("write");
+    let found = found_of(&mut open(&kept, options(1)), 0..4);
+    assert_eq!(found, [Some(at(7)), None, None, None]);
+}
