@@ -29,6 +29,7 @@ use onefold_chunk::tar::Tar;
 pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, Session, SessionKind, StreamKind};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::exclude::Excludes;
 use crate::meta::{Owners, Stat};
@@ -180,9 +181,11 @@ pub fn run_if(
     events: &dyn Events,
     is_whole: impl FnOnce() -> Result<()>,
 ) -> Result<Outcome> {
-    let paths = match &input {
+    // A source that is missing is walked, so that it is told, but is none of the snapshot's paths: with the name corrected, the next backup is one of the
+    // same paths as those before the mistake.
+    let (sources, paths) = match &input {
         Input::Paths(paths) => sources(paths)?,
-        Input::Stream(_, path) => vec![path::clean(path)],
+        Input::Stream(_, path) => (vec![path::clean(path)], vec![path::clean(path)]),
     };
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
@@ -192,7 +195,7 @@ pub fn run_if(
         repository,
         &session,
         input,
-        &paths,
+        &sources,
         parent.as_ref(),
         options,
         progress,
@@ -228,25 +231,29 @@ pub fn run_if(
     Ok(Outcome { id, snapshot })
 }
 
-fn sources(paths: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-    let exists = |path: &[u8]| {
-        Stat::at(
-            rustix::fs::CWD,
-            if path.is_empty() { b"/" } else { path },
-            false,
-        )
-        .is_ok()
+type Paths = Vec<Vec<u8>>;
+
+/// The sources, sorted, and those of them that are not missing.
+fn sources(paths: &[Vec<u8>]) -> Result<(Paths, Paths)> {
+    let look = |path: &[u8]| {
+        let path: &[u8] = if path.is_empty() { b"/" } else { path };
+        Stat::at(rustix::fs::CWD, path, false).map(drop)
     };
     let mut clean: Vec<Vec<u8>> = paths.iter().map(|path| path::clean(path)).collect();
     clean.sort();
     clean.dedup();
-    match clean.iter().any(|path| exists(path)) {
-        true => Ok(clean),
-        false => Err(Error::NotFound(format!(
-            "none of the {} sources exists",
-            clean.len()
-        ))),
+    let seen: Vec<_> = clean.iter().map(|path| look(path)).collect();
+    if !seen.iter().any(|seen| seen.is_ok()) {
+        let what = format!("none of the {} sources exists", clean.len());
+        return Err(Error::NotFound(what));
     }
+    let is_missing = |seen| matches!(seen, Err(Errno::NOENT | Errno::NOTDIR));
+    let there = clean
+        .iter()
+        .zip(seen)
+        .filter(|(_, seen)| !is_missing(*seen));
+    let there = there.map(|(path, _)| path.clone()).collect();
+    Ok((clean, there))
 }
 
 fn nanos(time: Time) -> u64 {

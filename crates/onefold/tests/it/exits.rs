@@ -105,6 +105,23 @@ fn some_sources_unreadable_is_3() {
     assert_eq!(rig.snapshots().len(), 1, "the rest is in a snapshot");
 }
 
+#[test]
+fn a_missing_source_is_none_of_the_paths_of_a_snapshot() {
+    let rig = Rig::open();
+    rig.write("s/good", b"x");
+    rig.backup("s");
+    let ran = rig.run(["backup", "s", "typo", "--json"]).ends(3);
+    assert_eq!(ran.last()["files_unmodified"], 1, "{}", ran.out);
+    assert!(ran.err.contains("typo"), "{}", ran.err);
+    let list = rig.run(["snapshots", "--json"]).ends(0).last();
+    for snapshot in list.as_array().expect("an array") {
+        let source = rig.path("s").display().to_string();
+        assert_eq!(snapshot["paths"], serde_json::json!([source]));
+    }
+    let ran = rig.run(["backup", "s", "--json"]).ends(0);
+    assert_eq!(ran.last()["files_unmodified"], 1, "the parent was found");
+}
+
 /// root may read everything, so root runs the program as somebody else.
 #[test]
 fn a_file_without_read_permission_is_3() {
