@@ -377,6 +377,7 @@ fn write(
                     &planner.work,
                     &planner.steps,
                     &owners,
+                    &buffers,
                 )?;
             }
         }
@@ -487,6 +488,7 @@ fn stream_steps(
     work: &Sender<Work>,
     steps: &Sender<Step>,
     owners: &Owners,
+    buffers: &Buffers,
 ) -> Result<()> {
     if path.is_empty() {
         return Err(Error::Usage("a stream needs a file name".into()));
@@ -533,7 +535,7 @@ fn stream_steps(
         );
     }
     let (folder, name) = path::split(path);
-    let (parts, receiver) = large_channel();
+    let (parts, receiver) = large_channel(buffers);
     let _ = work.send(Work::Stream {
         fd,
         name: name.to_vec(),

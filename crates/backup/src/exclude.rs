@@ -91,10 +91,11 @@ impl PatternsBuilder {
             Some(body) if !body.is_empty() => (body, true),
             _ => (body, false),
         };
-        if body.is_empty() {
+        let body = &*cleaned(body);
+        // Of these, nothing is left to match, or everything.
+        if body.bytes().all(|b| b == b'/') {
             return Ok(());
         }
-        let body = &*cleaned(body);
         let anchored = body.starts_with('/') || slash_anchors && body.contains('/');
         let glob = match anchored {
             true => format!("/{}", body.trim_start_matches('/')),

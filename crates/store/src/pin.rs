@@ -120,7 +120,8 @@ pub fn living(root: &dyn Dir) -> Result<Vec<(String, PinInfo)>> {
         Err(error) => return Err(error.into()),
     };
     let mut living = Vec::new();
-    for entry in dir.list()? {
+    let is_pin = |name: &str| name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    for entry in dir.list()?.into_iter().filter(|entry| is_pin(&entry.name)) {
         match dir.lock(&entry.name, LockKind::Exclusive)? {
             // Held by nobody: dead. Removed while we hold it, so that no one mistakes it for alive.
             Some(_guard) => match dir.remove(&entry.name) {

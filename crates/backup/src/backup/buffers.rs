@@ -34,6 +34,11 @@ impl Buffers {
         }
     }
 
+    /// What the buffer of a segment takes.
+    pub fn segment_bytes(&self) -> usize {
+        self.large_bytes
+    }
+
     /// One for so many bytes, or more.
     pub fn get(&self, bytes: usize) -> Vec<u8> {
         let size = self.size_for(bytes);

@@ -212,7 +212,7 @@ impl Planner<'_> {
         }
         if stat.size >= LARGE_BYTES {
             self.submit(dir, folder, batch)?;
-            let (parts, receiver) = large_channel();
+            let (parts, receiver) = large_channel(self.buffers);
             let name = planned.entry.name.clone();
             let step = Step::Entries {
                 folder: folder.clone(),

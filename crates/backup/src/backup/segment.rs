@@ -24,6 +24,8 @@ use super::source::{Abandoned, LargePart, pieces};
 pub const SEGMENT_BYTES: usize = 512 << 10;
 /// Segments of one large file between its reader and the store.
 const SEGMENTS_AHEAD: usize = 8;
+/// Their buffers, in bytes.
+const BYTES_AHEAD: usize = 32 << 20;
 
 /// Chunks of a large file's segment: they fill the buffer from `start` on.
 pub struct Segment {
@@ -34,8 +36,11 @@ pub struct Segment {
 }
 
 /// The channel through which a large file's parts go.
-pub fn large_channel() -> (Sender<LargePart>, Receiver<LargePart>) {
-    bounded(SEGMENTS_AHEAD)
+///
+/// Where chunks are so long that a segment's buffer is large, fewer go ahead.
+pub fn large_channel(buffers: &Buffers) -> (Sender<LargePart>, Receiver<LargePart>) {
+    let fit = BYTES_AHEAD / buffers.segment_bytes();
+    bounded(fit.clamp(1, SEGMENTS_AHEAD))
 }
 
 /// A channel for one result.
@@ -137,9 +142,17 @@ impl Turns {
     fn with<T>(&self, compute: impl FnOnce() -> T) -> T {
         // Both ends are here: neither fails.
         let _ = self.1.recv();
-        let made = compute();
+        let _turn = Turn(&self.0);
+        compute()
+    }
+}
+
+/// Goes back when it is dropped, by a panic too.
+struct Turn<'a>(&'a Sender<()>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
         let _ = self.0.send(());
-        made
     }
 }
 
@@ -292,7 +305,7 @@ mod tests {
         let source = Source::file(file.into()).unwrap();
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
         let queues = Queues { cold, cached };
-        let (parts, received) = large_channel();
+        let (parts, received) = large_channel(&buffers);
         let turns = Turns::new(2);
         std::thread::scope(|scope| {
             for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {

@@ -41,6 +41,7 @@ impl FileDir {
             path,
             path.display().to_string(),
             Access::default(),
+            OFlags::empty(),
         )
     }
 
@@ -80,8 +81,9 @@ impl FileDir {
         path: impl rustix::path::Arg,
         shown: String,
         access: Access,
+        follow: OFlags,
     ) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
         match rustix::fs::openat(parent, path, flags, Mode::empty()) {
             Ok(fd) => Ok(Self {
                 fd,
@@ -98,8 +100,8 @@ impl FileDir {
         let file = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
             .map(File::from)
             .map_err(|e| self.fail(op, name, e))?;
-        if flags.contains(OFlags::CREATE) {
-            self.hand_over(&file).map_err(|e| self.fail(op, name, e))?;
+        if flags.contains(OFlags::EXCL) {
+            self.hand_over(&file);
         }
         Ok(file)
     }
@@ -145,9 +147,17 @@ impl FileDir {
     }
 
     fn open_lock_file(&self, name: &str) -> Result<File> {
-        let denied = match self.open_file("lock", name, OFlags::RDWR | OFlags::CREATE) {
-            Err(e) if e.kind == ErrorKind::Denied => e,
-            other => return other,
+        let denied = loop {
+            let there = match self.open_file("lock", name, OFlags::RDWR) {
+                Err(e) if e.kind == ErrorKind::NotFound => None,
+                other => Some(other),
+            };
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+            match there.unwrap_or_else(|| self.open_file("lock", name, flags)) {
+                Err(e) if e.kind == ErrorKind::Exists => {}
+                Err(e) if e.kind == ErrorKind::Denied => break e,
+                other => return other,
+            }
         };
         match self.open_file("lock", name, OFlags::RDONLY) {
             // It may not be made: that is the error, not that it is not there.
@@ -156,17 +166,28 @@ impl FileDir {
         }
     }
 
-    /// What root makes in the folder of another user is that user's: whoever owns a repository can open what is in it, though root was there.
-    fn hand_over(&self, made: &File) -> rustix::io::Result<()> {
+    /// What root has just made in the folder of another user is that user's: whoever owns a repository can open what is in it, though root was
+    /// there. Only what was made anew, and as far as this root may: in a container, or over NFS, it may not.
+    fn hand_over(&self, made: &File) {
         if !rustix::process::geteuid().is_root() {
-            return Ok(());
+            return;
         }
-        let folder = rustix::fs::fstat(&self.fd)?;
-        if folder.st_uid == 0 {
-            return Ok(());
+        let Ok(folder) = rustix::fs::fstat(&self.fd) else {
+            return;
+        };
+        if folder.st_uid != 0 {
+            let (owner, group) = (Uid::from_raw(folder.st_uid), Gid::from_raw(folder.st_gid));
+            let _ = rustix::fs::fchown(made, Some(owner), Some(group));
         }
-        let (owner, group) = (Uid::from_raw(folder.st_uid), Gid::from_raw(folder.st_gid));
-        rustix::fs::fchown(made, Some(owner), Some(group))
+    }
+
+    /// How a folder within is opened: through a symbolic link only if that is our own (an index may be put on a faster disk), since
+    /// somebody else's may lead anywhere.
+    fn follow(&self, name: &str) -> OFlags {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if stat.st_uid == rustix::process::geteuid().as_raw() => OFlags::empty(),
+            _ => OFlags::NOFOLLOW,
+        }
     }
 
     /// Whether `name` is still the file that was opened, so that a lock on it means something.
@@ -243,9 +264,9 @@ impl Dir for FileDir {
         match rustix::fs::mkdirat(&self.fd, name, DIR_MODE) {
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                rustix::fs::openat(&self.fd, name, flags, Mode::empty())
-                    .and_then(|made| self.hand_over(&File::from(made)))
+                let made = rustix::fs::openat(&self.fd, name, flags, Mode::empty())
                     .map_err(|e| self.fail("create folder", name, e))?;
+                self.hand_over(&File::from(made));
                 self.open_subdir(name)
             }
             Err(Errno::EXIST) => self.open_subdir(name),
@@ -260,6 +281,7 @@ impl Dir for FileDir {
             name,
             join(&self.path, name),
             self.access,
+            self.follow(name),
         )?))
     }
 

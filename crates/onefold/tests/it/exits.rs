@@ -45,7 +45,7 @@ fn usage_is_2() {
 fn an_empty_exclude_leaves_nothing_out() {
     let rig = Rig::open();
     rig.write("s/f", b"x");
-    for empty in ["", "!", "/"] {
+    for empty in ["", "!", "/", ".", "./", "/.", "a/.."] {
         let ran = rig
             .run(["backup", "s", "--json", "--exclude", empty])
             .ends(0);

@@ -67,6 +67,31 @@ fn what_root_does_in_anothers_repository_stays_the_owners() {
 }
 
 #[test]
+fn what_others_put_into_their_repository_leads_root_nowhere() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = rig_of_nobody();
+    rig.write("roots/file", b"of root");
+    fs::hard_link(
+        rig.path("roots/file"),
+        rig.repo().join("sessions/deadbeefdeadbeef"),
+    )
+    .expect("one disk");
+    rig.run(["prune"]).ends(0);
+    assert_eq!(
+        fs::metadata(rig.path("roots/file")).expect("there").uid(),
+        0
+    );
+    fs::remove_dir(rig.repo().join("sessions")).expect("empty again");
+    let link = rig.repo().join("sessions");
+    std::os::unix::fs::symlink(rig.path("roots"), &link).expect("a link");
+    std::os::unix::fs::lchown(&link, Some(NOBODY), Some(NOBODY)).expect("root");
+    rig.run(["prune"]).ends(1);
+    assert!(rig.path("roots/file").exists());
+}
+
+#[test]
 fn a_repository_that_may_not_be_written_can_be_read() {
     let rig = rig_of_nobody();
     let protect = |mode: u32| {
