@@ -42,7 +42,7 @@ use crate::{Entry, Error, Events, Kind, Progress, Result, Time, path};
 use budget::Budget;
 use buffers::Buffers;
 use finish::Finisher;
-use metadata::MetadataStream;
+pub(crate) use metadata::MetadataStream;
 use plan::{ContentFrom, Job, Planned, Planner, Step};
 use segment::{Cutter, Queues, Turns, Worker, large_channel};
 use source::{Reader, Work};

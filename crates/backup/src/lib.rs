@@ -16,6 +16,7 @@ pub mod list;
 pub mod meta;
 pub mod path;
 mod progress;
+pub mod repair;
 pub mod restore;
 pub mod roots;
 pub mod snapshot;

@@ -135,7 +135,8 @@ pub fn hurt(
     Ok(())
 }
 
-fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Option<(Leaf, Vec<u64>)> {
+/// A leaf without contents; `None` where it cannot be read.
+pub(crate) fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Option<(Leaf, Vec<u64>)> {
     decode_bare(&reader.read(&leaf.chunk).ok()?).ok()
 }
 

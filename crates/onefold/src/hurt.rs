@@ -49,7 +49,8 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     Ok(count)
 }
 
-fn tell(snapshot: &str, hurt: &Hurt, out: &Out) -> Result<()> {
+/// Prints one loss.
+pub fn tell(snapshot: &str, hurt: &Hurt, out: &Out) -> Result<()> {
     if out.json {
         let value = match hurt {
             Hurt::File(path) => {

@@ -1,6 +1,8 @@
 //! `onefold repair`: rebuild what can be rebuilt, and say exactly what cannot.
 
-use std::ffi::OsStr;
+mod snapshots;
+
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -13,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, many};
 use crate::out::Out;
+use crate::select::FilterArgs;
 use crate::sweeping::Watch;
 use crate::{hurt, repository};
 
@@ -20,11 +23,27 @@ use crate::{hurt, repository};
 ///
 /// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their second copies, and the
 /// index is rebuilt. What stays lost is listed file by file; to get it back, back up the same files again while they are still there.
+/// `repair snapshots`, after that, makes new snapshots without what is lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to repair
     #[arg(value_name = "WHAT", default_value = "all")]
     pub what: What,
+
+    /// Of `repair snapshots`: beginnings of ids, or "latest"; without, all that the filters let through
+    #[arg(value_name = "SNAPSHOT")]
+    pub snapshots: Vec<OsString>,
+
+    #[command(flatten)]
+    pub filter: FilterArgs,
+
+    /// Of `repair snapshots`: drop the snapshots that new ones replace
+    #[arg(long)]
+    pub forget: bool,
+
+    /// Of `repair snapshots`: only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
 }
 
 /// What to repair.
@@ -34,9 +53,28 @@ pub enum What {
     All,
     /// Only the index: delete it and build it anew from the containers
     Index,
+    /// Snapshots: make new ones without what is lost
+    Snapshots,
+}
+
+impl Args {
+    fn is_of_snapshots(&self) -> bool {
+        let filter = &self.filter;
+        let has_filter =
+            !(filter.hosts.is_empty() && filter.tags.is_empty() && filter.paths.is_empty());
+        has_filter || self.forget || self.dry_run || !self.snapshots.is_empty()
+    }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    if args.what == What::Snapshots {
+        return snapshots::run(args, global, out);
+    }
+    if args.is_of_snapshots() {
+        return Err(Error::Usage(
+            "snapshots, filters, --forget and --dry-run are for `repair snapshots`".into(),
+        ));
+    }
     let repository = repository::open(global, "a repair")?;
     if args.what == What::Index {
         repository.rebuild_index()?;

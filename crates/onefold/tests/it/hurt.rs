@@ -108,6 +108,71 @@ fn destroyed(destroy: impl Fn(&PathBuf)) {
 }
 
 #[test]
+fn repaired_snapshots_are_whole_and_say_what_they_lack() {
+    let rig = Rig::open();
+    let (snapshots, container) = three_snapshots(&rig);
+    fs::remove_file(&container).expect("remove");
+    rig.run(["repair"]).ends(13);
+    let before = rig.run(["check", "--json"]).ends(13);
+    let dry = rig.run(["repair", "snapshots", "--dry-run", "--forget", "--json"]);
+    assert_eq!(named(&dry.ends(0)), named(&before));
+    assert_eq!(rig.snapshots(), snapshots);
+
+    let kept = rig
+        .run(["repair", "snapshots", &snapshots[1], "--json"])
+        .ends(0);
+    assert_eq!(kept.last()["changed_snapshots"], 1);
+    assert_eq!(rig.snapshots().len(), 4);
+    rig.run(["repair", "--forget"]).ends(2);
+    let ran = rig
+        .run(["repair", "snapshots", "--forget", "--json"])
+        .ends(0);
+    assert_eq!(ran.last()["changed_snapshots"], 2);
+    rig.run(["check", "--read-data"]).ends(0);
+    let again = rig
+        .run(["repair", "snapshots", "--forget", "--json"])
+        .ends(0);
+    assert_eq!(again.last()["changed_snapshots"], 0);
+
+    let list = rig.run(["snapshots", "--json"]).ends(0).last();
+    let list = list.as_array().expect("an array");
+    assert_eq!(list[0]["id"], snapshots[0]);
+    let repaired = list
+        .iter()
+        .filter(|s| s["tags"][0] == "repaired")
+        .collect::<Vec<_>>();
+    assert_eq!(repaired.len(), list.len() - 1, "{list:?}");
+    for snapshot in &repaired {
+        let original = snapshot["original"].as_str().expect("an id").to_owned();
+        assert!(snapshots[1..].contains(&original), "{snapshot}");
+    }
+    let third = repaired.last().expect("a snapshot")["id"]
+        .as_str()
+        .expect("an id");
+    let nodes = rig.run(["ls", third, "--json"]).ends(0).lines();
+    let lacks: BTreeSet<_> = nodes
+        .iter()
+        .filter(|node| node["unreadable"] == true)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|node| node["path"].as_str().expect("a path").to_owned())
+        .collect();
+    assert_eq!(lacks, named(&before)[&snapshots[2]]);
+    let whole = rig.restored(third, "s");
+    let names: Vec<_> = whole
+        .keys()
+        .map(|name| name.display().to_string())
+        .collect();
+    assert_eq!(names, ["fresh", "stays", "sub/empty"]);
+    for (name, bytes) in whole {
+        assert_eq!(fs::read(rig.path("s").join(name)).expect("read"), bytes);
+    }
+    // The next backup has everything again.
+    let next = rig.backup("s");
+    assert_eq!(rig.restored(&next, "s"), files(&rig.path("s")));
+}
+
+#[test]
 fn a_missing_container_hurts_the_files_that_are_named() {
     destroyed(|container| fs::remove_file(container).expect("remove"));
 }

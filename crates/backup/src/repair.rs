@@ -1,0 +1,178 @@
+//! Repairing a snapshot: a new one without what is lost, which can be read whole.
+//!
+//! What always holds: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in part, is an entry that could
+//! not be read; a folder whose names may be lost is one that could not be listed. So `diff` and `restore --delete` treat what is lost
+//! as they treat what a backup failed to read: as unknown, not as removed.
+//! Why not the parts of a file that are left, as restic keeps them: a file with a part cut out passes for a whole one everywhere else.
+
+use std::collections::HashSet;
+
+use onefold_store::{ChunkReader, ChunkRef, Repository, RootId, Session, SessionKind, StreamKind};
+
+use crate::backup::MetadataStream;
+use crate::leaf::{Leaf, recipe};
+use crate::path::{self, order, split};
+use crate::roots::{self, Hurt, read_bare};
+use crate::snapshot::{LeafRef, Table};
+use crate::snapshots::Named;
+use crate::tree::Tree;
+use crate::{Content, Entry, Flags, Item, Result};
+
+/// The tag of a repaired snapshot.
+pub const REPAIRED_TAG: &str = "repaired";
+
+/// What became of a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Repaired {
+    /// Nothing of it is lost.
+    Whole,
+    /// Nothing of it can be found any more.
+    Gone,
+    /// It is hurt; the snapshot that has what is left, unless that was not wanted.
+    Anew(Vec<Hurt>, Option<RootId>),
+}
+
+/// Makes a snapshot of what is left of `named`, where `is_lost` says what is lost. The old one stays. With `dry_run` nothing is stored.
+///
+/// # Errors
+/// Only what keeps it from looking or storing at all.
+pub fn repair(
+    repository: &Repository,
+    named: &Named,
+    is_lost: &dyn Fn(&ChunkRef) -> bool,
+    dry_run: bool,
+) -> Result<Repaired> {
+    let kind = match dry_run {
+        true => SessionKind::Read,
+        false => SessionKind::Backup,
+    };
+    let session = repository.session(kind)?;
+    let mut reader = session.reader()?;
+    let mut hurts = Vec::new();
+    roots::hurt(
+        &named.snapshot,
+        &mut reader,
+        &mut |chunk| is_lost(chunk),
+        &mut |hurt| hurts.push(hurt),
+    )?;
+    if hurts.is_empty() {
+        return Ok(Repaired::Whole);
+    }
+    if hurts.contains(&Hurt::All) {
+        return Ok(Repaired::Gone);
+    }
+    if dry_run {
+        return Ok(Repaired::Anew(hurts, None));
+    }
+    let mut snapshot = named.snapshot.clone();
+    snapshot.table = rewrite(repository, &session, named, &Lost::new(&hurts), &mut reader)?;
+    snapshot.summary.errors += hurts.len() as u64;
+    snapshot.original = snapshot.original.or(Some(named.id.0));
+    snapshot.tags.push(REPAIRED_TAG.into());
+    snapshot.tags.sort();
+    snapshot.tags.dedup();
+    let id = repository.put_root(&snapshot.encode())?;
+    session.finish()?;
+    Ok(Repaired::Anew(hurts, Some(id)))
+}
+
+/// What of a snapshot is lost.
+struct Lost<'a> {
+    files: HashSet<&'a [u8]>,
+    /// Folders from and up to which names may be lost.
+    gaps: Vec<(&'a [u8], Option<&'a [u8]>)>,
+}
+
+impl<'a> Lost<'a> {
+    fn new(hurts: &'a [Hurt]) -> Self {
+        let (mut files, mut gaps) = (HashSet::new(), Vec::new());
+        for hurt in hurts {
+            match hurt {
+                Hurt::File(path) => drop(files.insert(&path[..])),
+                Hurt::Entries(from, to) => {
+                    gaps.push((split(from).0, to.as_ref().map(|to| split(to).0)));
+                }
+                Hurt::All => {}
+            }
+        }
+        Self { files, gaps }
+    }
+
+    fn may_hold_names_of(&self, folder: &[u8]) -> bool {
+        let holds = |(from, to): &(&[u8], Option<&[u8]>)| {
+            order(from, folder).is_le() && to.is_none_or(|to| order(folder, to).is_le())
+        };
+        self.gaps.iter().any(holds)
+    }
+}
+
+/// All entries that are left, as a new stream. Leaves without a loss come out as they were, and are stored already.
+fn rewrite(
+    repository: &Repository,
+    session: &Session,
+    named: &Named,
+    lost: &Lost<'_>,
+    reader: &mut ChunkReader,
+) -> Result<Table> {
+    let writer = session.writer(StreamKind::Metadata)?;
+    let mut stream = MetadataStream::new(writer, repository.fingerprinter());
+    for leaf in Tree::open(&named.snapshot, reader)?.leaves() {
+        let Some(leaf) = left_of(leaf, lost, reader) else {
+            continue;
+        };
+        let folders = leaf.runs.iter();
+        let folders = folders.flat_map(|run| std::iter::repeat_n(&run.folder[..], run.count));
+        for (folder, entry) in folders.zip(leaf.entries) {
+            stream.push(folder, entry)?;
+        }
+    }
+    Ok(stream.finish(session, &[])?.0)
+}
+
+/// A leaf with the contents that are left; `None` where it is lost itself.
+fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Option<Leaf> {
+    let (mut leaf, counts) = read_bare(leaf, reader)?;
+    let items = left_items(&leaf, reader);
+    let paths: Vec<_> = leaf
+        .iter()
+        .map(|(folder, entry)| path::join(folder, &entry.name))
+        .collect();
+    let mut at = 0usize;
+    for ((entry, path), count) in leaf.entries.iter_mut().zip(paths).zip(counts) {
+        let end = at.saturating_add(count as usize);
+        let own = items.get(at..end).map(|own| own.iter().copied());
+        match own.and_then(Iterator::collect::<Option<Vec<Item>>>) {
+            Some(_) if count == 0 => {}
+            Some(own) => entry.content.items = own,
+            None => lose(entry),
+        }
+        at = end;
+        if lost.files.contains(&path[..]) {
+            lose(entry);
+        }
+        if entry.is_dir() && lost.may_hold_names_of(&path) {
+            entry.flags.0 |= Flags::UNLISTED.0;
+        }
+    }
+    Some(leaf)
+}
+
+/// Leaves what `stat` said, and no content.
+fn lose(entry: &mut Entry) {
+    entry.flags.0 |= Flags::UNREADABLE.0;
+    (entry.size, entry.content) = (0, Content::default());
+}
+
+/// The items of a leaf's recipe chunks; `None` for those of a chunk that is lost.
+fn left_items(leaf: &Leaf, reader: &mut ChunkReader) -> Vec<Option<Item>> {
+    let mut all = Vec::new();
+    for recipe in &leaf.recipes {
+        let read = reader.read(&recipe.chunk).ok();
+        let items = read.and_then(|bytes| recipe::decode(&bytes, 0).ok());
+        match items.filter(|items| items.len() == recipe.items as usize) {
+            Some(items) => all.extend(items.into_iter().map(Some)),
+            None => all.extend(std::iter::repeat_n(None, recipe.items as usize)),
+        }
+    }
+    all
+}
