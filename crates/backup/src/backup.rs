@@ -11,6 +11,7 @@
 
 mod budget;
 mod buffers;
+mod cutting;
 mod finish;
 mod metadata;
 mod plan;
@@ -23,9 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use onefold_chunk::Chunker;
 pub use onefold_chunk::context::Rules;
-use onefold_chunk::tar::Tar;
 pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, Session, SessionKind, StreamKind};
 use parking_lot::Mutex;
@@ -41,6 +40,7 @@ use crate::{Entry, Error, Events, Kind, Progress, Result, Time, path};
 
 use budget::Budget;
 use buffers::Buffers;
+use cutting::Cutting;
 use finish::Finisher;
 pub(crate) use metadata::MetadataStream;
 use plan::{ContentFrom, Job, Planned, Planner, Step};
@@ -190,8 +190,10 @@ pub fn run_if(
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
     let parent = find_parent(repository, &paths, options, events)?;
+    let cutting = Cutting::begin(repository, options, events)?;
     let started = (options.clock)();
     let written = write(
+        &cutting,
         repository,
         &session,
         input,
@@ -226,6 +228,7 @@ pub fn run_if(
     } else {
         Some(repository.put_root(&snapshot.encode())?)
     };
+    cutting.keep(events);
     session.finish()?;
     snapshot.table = Table::Inline(Vec::new());
     Ok(Outcome { id, snapshot })
@@ -319,6 +322,7 @@ fn find_parent(
     reason = "everything that one backup is made of"
 )]
 fn write(
+    cutting: &Cutting<'_>,
     repository: &Repository,
     session: &Session,
     input: Input,
@@ -329,7 +333,7 @@ fn write(
     events: &dyn Events,
 ) -> Result<(Table, Summary)> {
     let (owners, budget) = (Owners::load(), Budget::new(options.bytes_in_flight));
-    let buffers = Buffers::new(chunker(repository, options)?.limits().max);
+    let buffers = Buffers::new(cutting.chunker()?.limits().max);
     let metadata = MetadataStream::new(
         session.writer(StreamKind::Metadata)?,
         repository.fingerprinter(),
@@ -354,7 +358,13 @@ fn write(
         links: HashMap::new(),
     };
     let done = std::thread::scope(|scope| {
-        start_readers(scope, repository, options, (&buffers, progress), &jobs)?;
+        start_readers(
+            scope,
+            repository,
+            (cutting, options),
+            (&buffers, progress),
+            &jobs,
+        )?;
         drop(jobs);
         match input {
             Input::Paths(_) => {
@@ -387,20 +397,6 @@ fn write(
         done
     });
     close(finisher, done, session)
-}
-
-/// The chunker that cuts this backup's files.
-fn chunker(repository: &Repository, options: &Options) -> Result<Box<dyn Chunker>> {
-    let chunker = match &options.chunk_rules {
-        Some(rules) => repository.context_chunker(rules)?,
-        None => repository.chunker()?,
-    };
-    // A chunker that goes by types knows a tar itself.
-    let knows_tars = repository.config().chunker == "context";
-    Ok(match options.tars.filter(|_| !knows_tars) {
-        Some(tars) => Box::new(Tar::new(chunker, tars)),
-        None => chunker,
-    })
 }
 
 /// Makes durable what was stored, after a failure too: the next backup finds it.
@@ -440,7 +436,7 @@ fn open_parent(
 fn start_readers<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     repository: &Repository,
-    options: &Options,
+    (cutting, options): (&Cutting<'_>, &Options),
     (buffers, progress): (&'env Buffers, &'env Progress),
     jobs: &Receiver<Work>,
 ) -> Result<()> {
@@ -464,7 +460,7 @@ fn start_readers<'scope, 'env>(
     }
     for _ in 0..options.readers.max(1) {
         let cutter = Cutter {
-            chunker: chunker(repository, options)?,
+            chunker: cutting.chunker()?,
             begins: None,
         };
         let reader = Reader {

@@ -128,7 +128,7 @@ impl Check<'_> {
         }
     }
 
-    /// Both copies of the configuration and of every key slot; the sweep's list.
+    /// Both copies of the configuration and of every key slot; the sweep's list; the sketch.
     fn small_objects(&mut self) -> Result<()> {
         let objects = &*self.repository.shared.objects;
         for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
@@ -156,6 +156,7 @@ impl Check<'_> {
             }
         }
         self.tolerate(condemned::read(objects))?;
+        self.tolerate(self.repository.sketch())?;
         Ok(())
     }
 

@@ -30,6 +30,7 @@ mod roots;
 mod sealing;
 mod secrets;
 mod session;
+pub mod sketch;
 pub mod slots;
 mod sweep;
 mod writer;

@@ -15,6 +15,7 @@ use crate::keys::Sealer;
 use crate::repository::Repository;
 use crate::roots::Roots;
 use crate::session::SessionKind;
+use crate::sketch::SKETCH_OBJECT;
 use crate::slots::{SLOT_FOLDER, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
 use crate::writer::ChunkWriter;
@@ -82,6 +83,11 @@ impl Repository {
             report
                 .restored_objects
                 .push(condemned::CONDEMNED_OBJECT.into());
+        }
+        if matches!(self.sketch(), Err(error) if error.is_damage()) {
+            // The next backup makes a new one.
+            objects.delete(SKETCH_OBJECT)?;
+            report.restored_objects.push(SKETCH_OBJECT.into());
         }
         Ok(())
     }

@@ -11,3 +11,4 @@ mod lost;
 mod restore;
 mod roundtrip;
 mod scene;
+mod sketch;

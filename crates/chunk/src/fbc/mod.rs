@@ -15,7 +15,7 @@
 //! Other data gives less: ten releases of a larger package, 8 MiB of each as a tar, 1.16 to 1.19 times Rabin at averages of 1 to 4 KiB (1.08 at 9 KiB),
 //! 1.5 to 1.8 times fewer chunks at equal ratio; there one pass is 2 to 5 % below two, and 1 to 2 % better with the sketch of a run before.
 //!
-//! A sketch is not kept in repositories yet: there, `fbc` starts anew with each thread.
+//! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
 //!
 //! Cuts depend on the chunks before: the same bytes can be cut otherwise later. Deduplication suffers by that at most one more copy.
 //!
@@ -37,11 +37,13 @@ mod coarse;
 mod estimate;
 mod filter;
 mod segments;
+mod shared;
 mod window;
 
 pub use estimate::Estimator;
 pub use filter::bias;
 pub use segments::{Segment, Segments, SketchError};
+pub use shared::Shared;
 
 use crate::{Chunker, Hints, Limits};
 use coarse::Coarse;
@@ -73,6 +75,9 @@ pub struct Params {
 }
 
 impl Params {
+    /// The default of `entries_max`: a table of at most 25 MB, a sketch of at most 4 MiB.
+    pub const ENTRIES_MAX: usize = 1 << 18;
+
     /// The dissertation's, for segments of `segment_bytes` (at least 64).
     pub fn new(segment_bytes: usize) -> Self {
         Self {
@@ -85,7 +90,7 @@ impl Params {
             stage_ratio: 16,
             coarse_bytes_max: 100_000,
             escape: None,
-            entries_max: 1 << 18,
+            entries_max: Self::ENTRIES_MAX,
         }
     }
 
@@ -257,6 +262,35 @@ impl Fbc {
         }
     }
 
+    /// Where the chunk ends that `stretch` begins with.
+    fn look(&self, stretch: &[u8]) -> Cut {
+        match self.choose(stretch) {
+            // Too little in front for a chunk of its own.
+            Some(choice) if choice.begin < self.window.bytes / 8 => Cut {
+                length: choice.end,
+                ends_in: Some(choice.signature),
+            },
+            Some(choice) => Cut {
+                length: choice.begin,
+                ends_in: None,
+            },
+            None => Cut {
+                length: stretch.len(),
+                ends_in: None,
+            },
+        }
+    }
+
+    /// Remembers the cut, and gives its length.
+    fn settle(&mut self, cut: Cut) -> usize {
+        if let Some(signature) = cut.ends_in {
+            self.track(signature, cut.length);
+        }
+        self.coarse_left = self.coarse_left.saturating_sub(cut.length);
+        self.bytes_done += cut.length as u64;
+        cut.length
+    }
+
     /// The segment ends a chunk of `bytes`: it is remembered so.
     fn track(&mut self, signature: u64, bytes: usize) {
         let epoch = (self.bytes_done >> 20) as u32;
@@ -268,6 +302,12 @@ impl Fbc {
         }
         self.segments.forget();
     }
+}
+
+/// The next chunk, and the segment to remember that it ends in.
+struct Cut {
+    length: usize,
+    ends_in: Option<u64>,
 }
 
 /// A chunk that ends in a segment.
@@ -288,21 +328,7 @@ impl Chunker for Fbc {
 
     fn cut(&mut self, data: &[u8]) -> usize {
         let stretch = self.stretch(data);
-        let length = match self.choose(&data[..stretch]) {
-            // Too little in front for a chunk of its own.
-            Some(Choice {
-                signature,
-                begin,
-                end,
-            }) if begin < self.window.bytes / 8 => {
-                self.track(signature, end);
-                end
-            }
-            Some(choice) => choice.begin,
-            None => stretch,
-        };
-        self.coarse_left = self.coarse_left.saturating_sub(length);
-        self.bytes_done += length as u64;
-        length
+        let cut = self.look(&data[..stretch]);
+        self.settle(cut)
     }
 }

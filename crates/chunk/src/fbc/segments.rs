@@ -33,8 +33,8 @@ const ENTRY_BYTES: usize = size_of::<(u64, Segment)>() + 1;
 /// Version of the sketch.
 pub const VERSION: u8 = 1;
 /// Bytes of a sketch before its entries, and of an entry.
-const HEAD_BYTES: usize = 13;
-const ITEM_BYTES: usize = 16;
+pub(super) const HEAD_BYTES: usize = 13;
+pub(super) const ITEM_BYTES: usize = 16;
 /// No window, modulo or chunk of a sketch may be larger.
 const SANE: u32 = 1 << 30;
 
@@ -186,7 +186,7 @@ impl Segments {
 
 /// Why bytes are no sketch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SketchError(&'static str);
+pub struct SketchError(pub(super) &'static str);
 
 impl std::fmt::Display for SketchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

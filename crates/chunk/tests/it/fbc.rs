@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::random;
 use onefold_chunk::Chunker;
-use onefold_chunk::fbc::{Estimator, Fbc, Params, Segments};
+use onefold_chunk::fbc::{Estimator, Fbc, Params, Segments, Shared};
 use proptest::prelude::*;
 
 /// The lengths of all chunks, each checked against the limits.
@@ -200,6 +200,36 @@ fn a_sketch_is_these_bytes() {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     assert_eq!(hex, include_str!("fbc_sketch.in").trim());
+}
+
+#[test]
+fn streams_that_share_a_table_cut_as_one_does_and_know_what_the_other_saw() {
+    let data = random(9, 300_000);
+    let mut alone = Fbc::one_pass(2048);
+    let mut shared = Shared::one_pass(2048);
+    assert_eq!(lengths(&mut shared, &data), lengths(&mut alone, &data));
+    assert_eq!(shared.sketch(), alone.segments().encode());
+    let mut other = shared.clone();
+    assert_eq!(lengths(&mut other, &data), lengths(&mut alone, &data));
+    assert_eq!(shared.bytes_done(), 600_000);
+    let both = std::thread::scope(|scope| {
+        let run = |seed| {
+            let mut stream = shared.clone();
+            scope.spawn(move || lengths(&mut stream, &random(seed, 300_000)).len())
+        };
+        [run(10), run(11)].map(|thread| thread.join().expect("no panic"))
+    });
+    assert!(both.iter().all(|chunks| *chunks > 50), "{both:?}");
+}
+
+#[test]
+fn a_sketch_of_another_mean_is_refused() {
+    let mut first = Shared::one_pass(2048);
+    lengths(&mut first, &random(12, 100_000));
+    assert!(Shared::informed(2048, &first.sketch()).is_ok());
+    assert!(Shared::informed(4096, &first.sketch()).is_err());
+    assert!(Shared::informed(2048, b"no sketch").is_err());
+    assert!(first.sketch().len() <= Shared::SKETCH_BYTES_MAX);
 }
 
 proptest! {

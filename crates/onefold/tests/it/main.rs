@@ -17,6 +17,7 @@ mod others_repositories;
 mod owners;
 mod rig;
 mod signals;
+mod sketch;
 mod story;
 mod tar;
 mod terminal;

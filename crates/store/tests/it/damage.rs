@@ -360,3 +360,37 @@ fn damage_to_the_index_costs_time_only_in_the_middle_of_a_backup_too() {
         back_up_beside_damage(&device, path, (Action::Delete, 0), false, &known);
     }
 }
+
+#[test]
+fn the_sketch_outlives_a_sweep_and_a_damaged_one_is_named_and_removed() {
+    for encryption in [Encryption::None, Encryption::Aes256Gcm] {
+        let stored = stored(encryption);
+        let dir: Arc<dyn Dir> = Arc::new(stored.device.clone());
+        let repository = open(&dir, 1, 5).unwrap();
+        assert_eq!(repository.sketch().unwrap(), None);
+        repository.put_sketch(b"one").unwrap();
+        repository.put_sketch(b"another").unwrap();
+        repository.remove_root(&stored.roots[0].0).unwrap();
+        sweep(&repository).unwrap();
+        let sketch = open(&dir, 1, 6).unwrap().sketch().unwrap();
+        assert_eq!(sketch.as_deref(), Some(&b"another"[..]));
+        assert!(check(&repository).unwrap().damage.is_empty());
+        for action in ACTIONS {
+            if matches!(action, Action::Delete | Action::Swap) {
+                continue;
+            }
+            damage(&stored.device, "sketch", action, 2);
+            let found = check(&repository).unwrap().damage;
+            assert!(
+                found.len() == 1 && found[0].to_string().contains("sketch"),
+                "{action:?}: {found:?}"
+            );
+            let repaired = repository.repair(&Lists, &mut Hasty).unwrap();
+            assert!(repaired.restored_objects.contains(&"sketch".into()));
+            assert_eq!(repository.sketch().unwrap(), None);
+            repository.put_sketch(b"again").unwrap();
+        }
+        let long = vec![0; onefold_store::sketch::SKETCH_BYTES_MAX + 1];
+        assert!(repository.put_sketch(&long).is_err());
+    }
+}

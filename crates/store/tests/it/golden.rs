@@ -12,6 +12,7 @@ use onefold_store::condemned;
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::objects::{LocalObjects, ObjectStore};
 use onefold_store::pin::{PIN_FOLDER, Pin};
+use onefold_store::sketch::SKETCH_OBJECT;
 use onefold_store::{Compression, Encryption, Entropy, OpenOptions, PinInfo, Repository};
 
 use crate::fixture::{assert_sound, back_up, chunks, init, secret};
@@ -188,10 +189,33 @@ fn passing() -> BTreeMap<String, Vec<u8>> {
     list.add(&[ContainerId(0x0102)]).unwrap();
     list.add(&[ContainerId(0xfe), ContainerId(0xfd)]).unwrap();
     made.insert("ingested".into(), objects.get("ingested").unwrap());
+    let repository = {
+        let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+        init(&dir, Encryption::None).unwrap();
+        (open(&dir, Compression::Off), dir)
+    };
+    repository.0.put_sketch(&frequent()).unwrap();
+    let repository = LocalObjects::new(repository.1, Entropy::seeded(1));
+    made.insert("sketch".into(), repository.get(SKETCH_OBJECT).unwrap());
     let pin = Pin::set(&*dir, &info(), &Entropy::seeded(1)).unwrap();
     let bytes = objects.get(&format!("{PIN_FOLDER}/{}", pin.name()));
     made.insert("session".into(), bytes.unwrap());
     made
+}
+
+/// Two segments of 128 bytes: one was seen twice and ends a chunk of 213, one was seen and never cut at.
+fn frequent() -> Vec<u8> {
+    let head = [&[1][..], &128u32.to_le_bytes(), &32u32.to_le_bytes()].concat();
+    let mut sketch = [&head[..], &2u32.to_le_bytes()].concat();
+    for (signature, count, chunk_bytes) in [
+        (0x0004_4674_dc84_8401u64, 2u32, 213u32),
+        (0x0011_0000_0000_0021, 1, 0),
+    ] {
+        sketch.extend(signature.to_le_bytes());
+        sketch.extend(count.to_le_bytes());
+        sketch.extend(chunk_bytes.to_le_bytes());
+    }
+    sketch
 }
 
 fn info() -> PinInfo {
@@ -219,4 +243,15 @@ fn golden_passing_files_read_and_are_still_written_so() {
         PinInfo::decode(&kept["session"], "session").unwrap(),
         info()
     );
+    let root = load(&passing_repository(&kept));
+    let found = open(&root, Compression::Off).sketch().unwrap();
+    assert_eq!(found, Some(frequent()));
+}
+
+/// A repository that holds the golden sketch.
+fn passing_repository(kept: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    on_disk(&testdata().join("v1-none-tiny"), "", &mut all);
+    all.insert(SKETCH_OBJECT.into(), kept["sketch"].clone());
+    all
 }

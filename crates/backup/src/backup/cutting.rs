@@ -1,0 +1,107 @@
+//! What cuts a backup's files: a chunker for each reader, and for the chunker that learns from the data (`fbc`) what the backups before have learnt.
+//!
+//! Always holds: what was learnt is advice. One that is damaged, is gone or cannot be kept is told as a warning and costs deduplication only.
+
+use onefold_chunk::Chunker;
+use onefold_chunk::fbc::Shared;
+use onefold_chunk::tar::Tar;
+use onefold_store::Repository;
+
+use super::Options;
+use crate::{Events, Result};
+
+/// The chunkers of one backup.
+pub struct Cutting<'a> {
+    repository: &'a Repository,
+    options: &'a Options,
+    /// Where the repository's chunker learns: one table for all readers.
+    learning: Option<Learning>,
+}
+
+struct Learning {
+    table: Shared,
+    /// The repository holds what the table began with.
+    is_kept: bool,
+}
+
+impl<'a> Cutting<'a> {
+    /// Begins with what the repository knows. Beside the session: a sketch that another backup puts meanwhile is as good.
+    pub fn begin(
+        repository: &'a Repository,
+        options: &'a Options,
+        events: &dyn Events,
+    ) -> Result<Self> {
+        let learns = repository.config().chunker == "fbc" && options.chunk_rules.is_none();
+        let learning = match learns {
+            true => Some(learning(repository, events)?),
+            false => None,
+        };
+        Ok(Self {
+            repository,
+            options,
+            learning,
+        })
+    }
+
+    /// A chunker for one reader.
+    pub fn chunker(&self) -> Result<Box<dyn Chunker>> {
+        let repository = self.repository;
+        let chunker = match (&self.options.chunk_rules, &self.learning) {
+            (Some(rules), _) => repository.context_chunker(rules)?,
+            (None, Some(learning)) => Box::new(learning.table.clone()),
+            (None, None) => repository.chunker()?,
+        };
+        // A chunker that goes by types knows a tar itself.
+        let knows_tars = repository.config().chunker == "context";
+        Ok(match self.options.tars.filter(|_| !knows_tars) {
+            Some(tars) => Box::new(Tar::new(chunker, tars)),
+            None => chunker,
+        })
+    }
+
+    /// Keeps what was learnt, for the next backup. The session must not have ended.
+    pub fn keep(&self, events: &dyn Events) {
+        let Some(Learning { table, is_kept }) = &self.learning else {
+            return;
+        };
+        if *is_kept && table.bytes_done() == 0 {
+            return;
+        }
+        if let Err(error) = self.repository.put_sketch(&table.sketch()) {
+            let what = format!(
+                "the sketch of frequent segments cannot be kept, so the next backup may find fewer duplicates: {error}"
+            );
+            events.warning(b"", &what);
+        }
+    }
+}
+
+/// The table that the repository's sketch makes, or a new one.
+fn learning(repository: &Repository, events: &dyn Events) -> Result<Learning> {
+    let mean = repository.config().chunk_bytes_mean as usize;
+    let why = match repository.sketch() {
+        Ok(Some(sketch)) => match Shared::informed(mean, &sketch) {
+            Ok(table) => {
+                return Ok(Learning {
+                    table,
+                    is_kept: true,
+                });
+            }
+            Err(error) => Some(error.to_string()),
+        },
+        // Before the first backup nothing can have been learnt.
+        Ok(None) if repository.roots()?.is_empty() => None,
+        Ok(None) => Some("it is not there".into()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(why) = why {
+        let what = format!(
+            "the sketch of frequent segments cannot be used, so a new one is begun and fewer duplicates may be found: {why}"
+        );
+        events.warning(b"", &what);
+    }
+    Ok(Learning {
+        table: Shared::one_pass(mean),
+        is_kept: false,
+    })
+}

@@ -1,0 +1,89 @@
+//! One chunker by frequency for several streams at once: what one of them shows to be frequent, all know, and memory is that of one table.
+//!
+//! Between two chunks a one-pass chunker has no state but its table, so streams may take turns chunk by chunk: a cut is looked for under a lock that all may
+//! hold together, and remembered under one that is held for a single entry. Which cuts a stream gets depends on who came first, as all that this chunker does
+//! depends on the chunks before.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::segments::{HEAD_BYTES, ITEM_BYTES};
+use super::{Fbc, Params, Segments, SketchError};
+use crate::{Chunker, Limits};
+
+/// A one-pass [`Fbc`] that all clones of it share.
+///
+/// ```
+/// use onefold_chunk::{Chunks, fbc::Shared};
+///
+/// let data: Vec<u8> = (0..200_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
+/// let shared = Shared::one_pass(4096);
+/// assert!(Chunks::new(shared.clone(), &data).count() > 10);
+/// // A later run starts from what this one learnt.
+/// let later = Shared::informed(4096, &shared.sketch()).unwrap();
+/// assert_eq!(later.sketch(), shared.sketch());
+/// ```
+#[derive(Clone)]
+pub struct Shared {
+    fbc: Arc<RwLock<Fbc>>,
+    limits: Limits,
+}
+
+impl Shared {
+    /// No sketch is longer, in bytes.
+    pub const SKETCH_BYTES_MAX: usize = HEAD_BYTES + ITEM_BYTES * Params::ENTRIES_MAX;
+
+    /// Nothing known yet; see [`Fbc::one_pass`].
+    pub fn one_pass(mean: usize) -> Self {
+        Self::of(Fbc::one_pass(mean))
+    }
+
+    /// Starts with the [`sketch`](Self::sketch) of a run with the same mean.
+    ///
+    /// # Errors
+    /// The bytes are no such sketch.
+    pub fn informed(mean: usize, sketch: &[u8]) -> Result<Self, SketchError> {
+        let sketch = Segments::decode(sketch, Params::ENTRIES_MAX)?;
+        let new = Fbc::one_pass(mean);
+        let of = |segments: &Segments| (segments.window_bytes(), segments.modulo());
+        if of(&sketch) != of(new.segments()) {
+            return Err(SketchError("a sketch for chunks of another mean"));
+        }
+        Ok(Self::of(Fbc::informed(mean, sketch)))
+    }
+
+    fn of(fbc: Fbc) -> Self {
+        Self {
+            limits: fbc.limits(),
+            fbc: Arc::new(RwLock::new(fbc)),
+        }
+    }
+
+    /// What all streams have shown, for a later run.
+    pub fn sketch(&self) -> Vec<u8> {
+        let fbc = self.fbc.read().unwrap_or_else(PoisonError::into_inner);
+        fbc.segments().encode()
+    }
+
+    /// Bytes cut so far, of all streams.
+    pub fn bytes_done(&self) -> u64 {
+        let fbc = self.fbc.read().unwrap_or_else(PoisonError::into_inner);
+        fbc.bytes_done
+    }
+}
+
+impl Chunker for Shared {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn cut(&mut self, data: &[u8]) -> usize {
+        let stretch = &data[..data.len().min(self.limits.max)];
+        // Nothing panics while it holds the lock; if something did, the table is still a table.
+        let cut = {
+            let fbc = self.fbc.read().unwrap_or_else(PoisonError::into_inner);
+            fbc.look(stretch)
+        };
+        let mut fbc = self.fbc.write().unwrap_or_else(PoisonError::into_inner);
+        fbc.settle(cut)
+    }
+}
