@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes ─▶ Reading (one a thread) ─▶ Tally (one a choice of chunker and mean) ─▶ Estimate ─▶ table, CSV, Parquet, plot
-//!                                         └─ saved, merged
+//!                  └─ Helpers: idle threads          └─ saved, merged
 //! ```
 //!
 //! What always holds: the data is read once whatever the number of choices; a tally holds no more entries than it was allowed.
@@ -10,11 +10,13 @@
 
 pub mod columns;
 pub mod estimate;
+pub mod idle;
 pub mod plot;
 pub mod reading;
 pub mod saved;
 pub mod tally;
 
 pub use estimate::Estimate;
+pub use idle::Helpers;
 pub use reading::{Choice, Reading, Tallies};
 pub use tally::Tally;

@@ -2,10 +2,12 @@
 
 use std::io::{self, Read};
 
+use onefold_chunk::sieve::Sieve;
 use onefold_chunk::{Chunker, Fingerprint, Hints, UnknownChunker, by_name, fingerprints};
 use parking_lot::Mutex;
 
-use crate::{Estimate, Tally};
+use crate::idle::side_by_side;
+use crate::{Estimate, Helpers, Tally};
 
 /// A chunker and the mean that is asked of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,14 +53,21 @@ impl Tallies {
 
 /// Bytes that are read at once, at least.
 const READ_BYTES: usize = 1 << 20;
+/// The same where others help: enough for each that starting it costs little.
+const READ_BYTES_HELPED: usize = 8 << 20;
+/// Fewer bytes are not worth help.
+const HELPED_BYTES_MIN: usize = 1 << 20;
 /// A chunker whose chunks may be longer is not given them: `whole-file`, which looks at no byte, and is followed without.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 /// Chunks that wait until a tally is locked for them.
 const BATCH: usize = 2048;
 
-/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices.
+/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices; 8 MiB in place of one where others help.
 pub struct Reading<'a> {
     tallies: &'a Tallies,
+    helpers: Option<&'a Helpers>,
+    /// The longest chunk of all choices, in bytes.
+    longest: usize,
     lanes: Vec<Lane>,
     buffer: Vec<u8>,
 }
@@ -66,6 +75,8 @@ pub struct Reading<'a> {
 /// One choice: its chunker, how far it is in the buffer, and what its tally has not got yet.
 struct Lane {
     chunker: Box<dyn Chunker>,
+    /// The same chunker where its search can be shared among threads.
+    sieve: Option<Sieve>,
     /// In its place where chunks are longer than any buffer.
     whole: Option<Whole>,
     at: usize,
@@ -81,6 +92,11 @@ impl<'a> Reading<'a> {
             let whole = chunker.limits().max > CHUNK_BYTES_MAX;
             lanes.push(Lane {
                 whole: whole.then(|| Whole::of(chunker.limits().max)),
+                sieve: match choice.chunker.as_str() {
+                    "sieve" => Some(Sieve::new(choice.mean as usize)),
+                    "sieve-threshold" => Some(Sieve::threshold(choice.mean as usize)),
+                    _ => None,
+                },
                 chunker,
                 at: 0,
                 waiting: Vec::new(),
@@ -88,11 +104,21 @@ impl<'a> Reading<'a> {
         }
         let cutting = lanes.iter().filter(|lane| lane.whole.is_none());
         let longest = cutting.map(|lane| lane.chunker.limits().max).max();
+        let longest = longest.unwrap_or(0);
         Ok(Self {
             tallies,
+            helpers: None,
+            longest,
             lanes,
-            buffer: vec![0; READ_BYTES + 2 * longest.unwrap_or(0)],
+            buffer: vec![0; READ_BYTES + 2 * longest],
         })
+    }
+
+    /// The same with help: while `helpers` are idle, they share the search for cuts (of the chunkers that can) and the fingerprints of large
+    /// streams. The chunks are the same.
+    pub fn helped(mut self, helpers: &'a Helpers) -> Self {
+        self.helpers = Some(helpers);
+        self
     }
 
     /// Reads a stream to its end; `name` is what a chunker that goes by file types is told. `tick` gets the bytes of every read and says whether
@@ -111,16 +137,22 @@ impl<'a> Reading<'a> {
                 return Ok(());
             }
             let data = &self.buffer[..filled];
-            for lane in &mut self.lanes {
-                if !begun {
-                    lane.at = 0;
-                    lane.whole = lane.whole.take().map(|whole| Whole::of(whole.max));
-                    lane.chunker
-                        .begin(&Hints::of(name, &data[..filled.min(4096)]));
+            if !begun {
+                for lane in &mut self.lanes {
+                    lane.begin(&Hints::of(name, &data[..filled.min(4096)]));
                 }
-                lane.cut(data, ends);
             }
             begun = true;
+            let lanes = &mut self.lanes;
+            let mut cut = |threads| {
+                lanes
+                    .iter_mut()
+                    .for_each(|lane| lane.cut(data, ends, threads));
+            };
+            match self.helpers {
+                Some(helpers) if filled >= HELPED_BYTES_MIN => helpers.with(cut),
+                _ => cut(1),
+            }
             self.hand_over(BATCH);
             let done = self
                 .lanes
@@ -131,8 +163,16 @@ impl<'a> Reading<'a> {
             self.buffer.copy_within(done..filled, 0);
             filled -= done;
             self.lanes.iter_mut().for_each(|lane| lane.at -= done);
+            self.widen();
         }
         Ok(())
+    }
+
+    /// More is read at once from now on where others help.
+    fn widen(&mut self) {
+        if self.helpers.is_some_and(Helpers::are_there) {
+            self.buffer.resize(READ_BYTES_HELPED + 2 * self.longest, 0);
+        }
     }
 
     /// Gives the tallies what still waits.
@@ -153,20 +193,41 @@ impl<'a> Reading<'a> {
 }
 
 impl Lane {
-    fn cut(&mut self, data: &[u8], ends: bool) {
+    fn begin(&mut self, hints: &Hints<'_>) {
+        self.at = 0;
+        self.whole = self.whole.take().map(|whole| Whole::of(whole.max));
+        self.chunker.begin(hints);
+    }
+
+    fn cut(&mut self, data: &[u8], ends: bool, threads: usize) {
         if let Some(whole) = &mut self.whole {
             whole.take(&data[self.at..], ends, &mut self.waiting);
             self.at = data.len();
             return;
         }
-        let mut chunks = Vec::new();
-        let mut at = self.at;
-        self.chunker.cuts(&data[self.at..], ends, &mut |length| {
-            chunks.push(&data[at..at + length]);
+        let (mut chunks, rest) = (Vec::new(), &data[self.at..]);
+        let mut at = 0;
+        let mut chunk = |length| {
+            chunks.push(&rest[at..at + length]);
             at += length;
-        });
-        self.at = at;
-        let names = fingerprints(None, chunks.iter().copied());
+        };
+        let covered = match &mut self.sieve {
+            Some(sieve) if threads > 1 => {
+                let search = |piece| sieve.candidates(rest, piece);
+                let found = side_by_side(rest.len(), threads, search);
+                sieve.cuts_from(rest, &found, ends, &mut chunk)
+            }
+            _ => self.chunker.cuts(rest, ends, &mut chunk),
+        };
+        self.at += covered;
+        let name = |part| {
+            let part: &[&[u8]] = &chunks[part];
+            fingerprints(None, part.iter().copied())
+        };
+        let names = match threads {
+            1 => name(0..chunks.len()),
+            _ => side_by_side(chunks.len(), threads, name).concat(),
+        };
         let sizes = chunks.iter().map(|chunk| chunk.len());
         self.waiting.extend(names.into_iter().zip(sizes));
     }

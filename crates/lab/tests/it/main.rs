@@ -1,5 +1,6 @@
 //! Tests of the estimates.
 
+mod idle;
 mod sample;
 mod saved;
 

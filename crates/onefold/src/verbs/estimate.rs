@@ -89,7 +89,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let mut failed = 0;
     let mut counted = Vec::new();
     if args.stdin {
-        meter.run(|| read::stdin(args, &tallies, &meter))?;
+        meter.run(|| read::stdin(args, global, &tallies, &meter))?;
         counted = tallies.into_inner();
     } else if !args.paths.is_empty() {
         failed = meter.run(|| read::all(args, global, &tallies, &meter))?;

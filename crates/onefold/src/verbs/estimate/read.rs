@@ -9,7 +9,7 @@ use std::thread::ScopedJoinHandle;
 
 use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Error as BackupError, Events, Kind, Progress};
-use onefold_lab::{Reading, Tallies};
+use onefold_lab::{Helpers, Reading, Tallies};
 
 use super::Args;
 use crate::cli::Global;
@@ -34,15 +34,15 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     // A chunker that cannot be is told before the walk begins.
     Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
     let walk = Mutex::new(Files::new(Walk::start(&sources, &options)?, meter));
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = global.threads.map_or_else(cores, usize::from);
+    let threads = threads(global);
+    let helpers = Helpers::default();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if meter.is_shown() {
             let scan = Walk::start(&sources, &options)?;
             scope.spawn(|| expect(scan, meter, &ended));
         }
-        let worker = || work(&walk, tallies, meter);
+        let worker = || work(&walk, tallies, &helpers, meter);
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         let join = |worker: ScopedJoinHandle<Result<()>>| {
             let done = worker.join();
@@ -58,9 +58,16 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     Ok(meter.progress.errors.load(Relaxed))
 }
 
-/// Counts standard input.
-pub fn stdin(args: &Args, tallies: &Tallies, meter: &Meter) -> Result<()> {
-    let mut reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+fn threads(global: &Global) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    global.threads.map_or_else(cores, usize::from).max(1)
+}
+
+/// Counts standard input, on all cores.
+pub fn stdin(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Result<()> {
+    let helpers = Helpers::new(threads(global) - 1);
+    let reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+    let mut reading = reading.helped(&helpers);
     let (name, progress) = (paths::inside(&args.stdin_filename), &meter.progress);
     reading
         .stream(&name, &mut std::io::stdin().lock(), tick(progress))
@@ -101,8 +108,10 @@ fn expect(scan: Walk, meter: &Meter, ended: &AtomicBool) {
     expected.known.store(true, Relaxed);
 }
 
-fn work(files: &Mutex<Files>, tallies: &Tallies, meter: &Meter) -> Result<()> {
-    let mut reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+/// Reads file after file; where none is left, helps with the large ones that others still read.
+fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Meter) -> Result<()> {
+    let reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
+    let mut reading = reading.helped(helpers);
     loop {
         let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(path) = next else { break };
@@ -121,6 +130,7 @@ fn work(files: &Mutex<Files>, tallies: &Tallies, meter: &Meter) -> Result<()> {
         }
     }
     reading.finish();
+    helpers.join();
     Ok(())
 }
 
