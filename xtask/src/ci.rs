@@ -53,6 +53,7 @@ pub fn run() -> Result<(), String> {
         "warnings",
     ])?;
     crate::tidy::run()?;
+    bare_chunkers()?;
     cargo(&["test", "--workspace"])?;
     fuzz(&["--seconds".into(), FUZZ_SECONDS.into()])?;
     step(
@@ -69,6 +70,33 @@ pub fn run() -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// The chunkers without the standard library, and, where the target is installed, for a machine that has none.
+fn bare_chunkers() -> Result<(), String> {
+    let check = ["check", "-p", "onefold-chunk", "--no-default-features"];
+    cargo(&check)?;
+    if rust_target_is_there(BARE) {
+        cargo(&[&check[..], &["--target", BARE]].concat())
+    } else {
+        println!(
+            "no Rust target {BARE}: a dependency's use of the standard library was not looked for (rustup target add {BARE})"
+        );
+        Ok(())
+    }
+}
+
+/// A machine without an operating system.
+const BARE: &str = "x86_64-unknown-none";
+
+fn rust_target_is_there(target: &str) -> bool {
+    let found = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", target])
+        .output();
+    found.is_ok_and(|found| {
+        let folder = String::from_utf8_lossy(&found.stdout).into_owned();
+        std::path::Path::new(folder.trim()).is_dir()
+    })
 }
 
 /// One fuzz target per decoder, with `args` as `onefold-fuzz` takes them.

@@ -17,6 +17,7 @@
 //! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 2.6 GB/s byte by byte (3.1 in one loop over a
 //! chunk), 5 in plain blocks, 14 with SSE2, 23 with AVX2, 21 with AVX-512.
 
+use crate::real;
 pub use crate::simd::Isa;
 use crate::simd::{Simd, value_at};
 use crate::{Chunker, Limits};
@@ -49,7 +50,7 @@ impl Ae {
     /// Chunks of `mean` bytes, at least 256.
     pub fn new(mean: usize) -> Self {
         let mean = mean.max(256);
-        let window = (mean as f64 / MEAN_PER_WINDOW).round() as usize;
+        let window = real::round(mean as f64 / MEAN_PER_WINDOW) as usize;
         let limits = Limits {
             min: window,
             mean,

@@ -1,5 +1,7 @@
 //! The seam of all chunkers.
 
+use alloc::boxed::Box;
+
 /// Chunk lengths in bytes that a chunker promises: `min ≤ length ≤ max`, save for the last chunk of a stream, which may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {

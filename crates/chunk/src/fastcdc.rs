@@ -4,6 +4,7 @@
 //! expect: the byte that makes the hash match belongs to the *next* chunk, and an odd last byte of a stream is never tested.
 
 use crate::gear_table::{GEAR, MASKS};
+use crate::real;
 use crate::{Chunker, Limits};
 
 /// FastCDC with normalised chunking.
@@ -42,7 +43,7 @@ impl FastCdc {
     pub fn with(min: usize, mean: usize, max: usize, level: usize) -> Self {
         assert!([min, mean, max].iter().all(|size| size % 2 == 0) && level <= 3);
         assert!(64 <= min && min <= mean && mean <= max && (256..=4 << 20).contains(&mean));
-        let bits = (mean as f64).log2().round() as usize;
+        let bits = real::round(real::log2(mean as f64)) as usize;
         Self {
             limits: Limits { min, mean, max },
             mask_before: MASKS[bits + level],

@@ -4,6 +4,7 @@
 
 use crate::gear_table::GEAR;
 use crate::odds::{odds_for, usual_limits};
+use crate::real;
 use crate::{Chunker, Limits};
 
 /// Content-defined chunks by the Gear hash of the last 64 bytes, `min` skipped first.
@@ -30,7 +31,7 @@ impl Gear {
     /// Chunks of `mean` bytes (at least 256) between a quarter and four times that.
     pub fn new(mean: usize) -> Self {
         let limits = usual_limits(mean);
-        let threshold = (odds_for(limits) * 2f64.powi(64)) as u64;
+        let threshold = (odds_for(limits) * real::power_of_two(64)) as u64;
         Self { limits, threshold }
     }
 
@@ -71,7 +72,7 @@ fn first_below(data: &[u8], mut hash: u64, threshold: u64) -> Option<usize> {
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     for (at, block) in blocks.iter().enumerate() {
         let mut added = 0u64;
-        let hashes: [u64; BLOCK] = std::array::from_fn(|i| {
+        let hashes: [u64; BLOCK] = core::array::from_fn(|i| {
             added = (added << 1).wrapping_add(GEAR[block[i] as usize]);
             (hash << (i + 1)).wrapping_add(added)
         });

@@ -8,6 +8,7 @@
 //! 1.22 for [`rabin`](crate::rabin) (random data, mean 8 KiB, Zen 4).
 
 use crate::odds::{odds_for, usual_limits};
+use crate::real;
 use crate::sliding::{Sliding, first_match};
 use crate::{Chunker, Limits};
 
@@ -51,13 +52,13 @@ impl IncK {
     /// Unless `64 ≤ min < max` and `1 ≤ bits ≤ 30`.
     pub fn with_pattern(min: usize, max: usize, bits: u32) -> Self {
         assert!(64 <= min && min < max && (1..=30).contains(&bits));
-        let odds = (-f64::from(bits)).exp2();
+        let odds = real::exp2(-f64::from(bits));
         let mean = crate::odds::mean_of(min, max, odds) as usize;
         Self::with_odds(Limits { min, mean, max }, odds)
     }
 
     fn with_odds(limits: Limits, odds: f64) -> Self {
-        let threshold = (odds * 2f64.powi(31)) as u64;
+        let threshold = (odds * real::power_of_two(31)) as u64;
         Self { limits, threshold }
     }
 

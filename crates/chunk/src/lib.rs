@@ -1,9 +1,17 @@
 //! Chunkers, one algorithm a file, and [`Fingerprint`]. Pure: no I/O, no clock, no threads.
+//!
+//! Without the feature `std`, which is on by default, it needs an allocator only. Everything is computed in the portable way then (which instructions the CPU has is
+//! asked of the standard library), with the same cuts; `fbc` and `context` are missing.
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
 
 pub mod ae;
 mod chunker;
+#[cfg(feature = "std")]
 pub mod context;
 pub mod fastcdc;
+#[cfg(feature = "std")]
 pub mod fbc;
 mod fingerprint;
 pub mod fixed;
@@ -14,6 +22,7 @@ mod names;
 mod odds;
 pub mod rabin;
 pub mod ram;
+mod real;
 pub mod seqcdc;
 pub mod sieve;
 mod simd;

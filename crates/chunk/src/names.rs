@@ -1,12 +1,15 @@
 //! Chunkers by name.
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 
 use crate::{
-    Chunker, ae::Ae, context::Context, fastcdc::FastCdc, fbc::Fbc, fixed::Fixed, gear::Gear,
-    inc_k::IncK, rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd,
-    whole_file::WholeFile,
+    Chunker, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK, rabin::Rabin,
+    ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
 };
+#[cfg(feature = "std")]
+use crate::{context::Context, fbc::Fbc};
 
 /// What `whole-file` holds at once; longer files are cut at this.
 const WHOLE_FILE_BYTES_MAX: usize = 1 << 30;
@@ -15,13 +18,13 @@ const WHOLE_FILE_BYTES_MAX: usize = 1 << 30;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownChunker(pub String);
 
-impl std::fmt::Display for UnknownChunker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Display for UnknownChunker {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for UnknownChunker {}
+impl core::error::Error for UnknownChunker {}
 
 /// All names that [`by_name`] knows.
 pub fn names() -> &'static [&'static str] {
@@ -38,7 +41,9 @@ pub fn names() -> &'static [&'static str] {
         "ae",
         "ram",
         "seqcdc",
+        #[cfg(feature = "std")]
         "context",
+        #[cfg(feature = "std")]
         "fbc",
     ]
 }
@@ -65,9 +70,15 @@ pub fn by_name(
         "tttd" => Ok(Box::new(Tttd::new(mean))),
         "ae" => Ok(Box::new(Ae::new(mean))),
         "ram" => Ok(Box::new(Ram::new(mean))),
+        #[cfg(feature = "std")]
         "fbc" => Ok(Box::new(Fbc::one_pass(mean))),
         "seqcdc" => Ok(Box::new(SeqCdc::new(mean))),
-        "context" => Ok(Box::new(Context::new(mean, key, Arc::default()))),
+        #[cfg(feature = "std")]
+        "context" => Ok(Box::new(Context::new(
+            mean,
+            key,
+            alloc::sync::Arc::default(),
+        ))),
         "sieve" => Ok(match key {
             Some(key) => Box::new(Sieve::keyed(mean, key)),
             None => Box::new(Sieve::new(mean)),

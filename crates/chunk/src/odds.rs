@@ -1,6 +1,7 @@
 //! How likely a cut must be at a position for chunks of a wanted mean: PRUNE's model of the chunk size (Min et al. 2010, eq. 2), and its inverse.
 
 use crate::Limits;
+use crate::real;
 
 /// Limits of the classic content-defined chunkers where nothing else is asked for: a quarter of the mean, and four times it.
 pub fn usual_limits(mean: usize) -> Limits {
@@ -15,7 +16,7 @@ pub fn usual_limits(mean: usize) -> Limits {
 /// The mean chunk in bytes if every position from `min` to `max` is a cut with probability `p`, and `max` always is one.
 pub fn mean_of(min: usize, max: usize, p: f64) -> f64 {
     let positions = (max - min) as f64;
-    min as f64 + (1.0 - (positions * (-p).ln_1p()).exp()) / p
+    min as f64 + (1.0 - real::exp(positions * real::ln_1p(-p))) / p
 }
 
 /// The probability that gives `limits.mean`, by halving on a logarithmic scale.
@@ -23,11 +24,11 @@ pub fn odds_for(limits: Limits) -> f64 {
     let (mut low, mut high) = (-60f64, -1f64);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
-        if mean_of(limits.min, limits.max, middle.exp2()) > limits.mean as f64 {
+        if mean_of(limits.min, limits.max, real::exp2(middle)) > limits.mean as f64 {
             low = middle;
         } else {
             high = middle;
         }
     }
-    high.exp2()
+    real::exp2(high)
 }

@@ -2,6 +2,7 @@
 //! GF(2), modulo an irreducible polynomial of degree 53.
 
 use crate::odds::{odds_for, usual_limits};
+use crate::real;
 use crate::sliding::{Sliding, first_match};
 use crate::{Chunker, Limits};
 
@@ -35,7 +36,7 @@ impl Rabin {
     /// Chunks of `mean` bytes (at least 256) between a quarter and four times that.
     pub fn new(mean: usize) -> Self {
         let limits = usual_limits(mean);
-        let threshold = (odds_for(limits) * 2f64.powi(32)) as u32;
+        let threshold = (odds_for(limits) * real::power_of_two(32)) as u32;
         Self { limits, threshold }
     }
 

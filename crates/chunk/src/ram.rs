@@ -11,6 +11,7 @@
 //! outside of the chunk (and is the first of the next one's window); and it takes `mean − 256` as the window whatever the mean, which
 //! is right for random data only where a window is sure to hold a 255: here the window is solved for.
 
+use crate::real;
 pub use crate::simd::Isa;
 use crate::simd::Simd;
 use crate::{Chunker, Limits};
@@ -97,7 +98,7 @@ fn window_for(mean: usize) -> usize {
 
 /// Expected bytes behind a window of random bytes until one is as large as its largest: `Σₖ P(largest = k) · 256 / (256 − k)`.
 fn search_after(window: usize) -> f64 {
-    let at_most = |k: i32| (f64::from(k + 1) / 256.0).powf(window as f64);
+    let at_most = |k: i32| real::power(f64::from(k + 1) / 256.0, window as f64);
     (0..256)
         .map(|k| (at_most(k) - at_most(k - 1)) * 256.0 / f64::from(256 - k))
         .sum()

@@ -63,7 +63,7 @@ fn match_in<S: Sliding>(
     sum: &mut S,
     wanted: &impl Fn(S) -> bool,
 ) -> Option<usize> {
-    let lanes: [&[u8; WINDOW + LANE]; LANES] = std::array::from_fn(|lane| {
+    let lanes: [&[u8; WINDOW + LANE]; LANES] = core::array::from_fn(|lane| {
         block[lane * LANE..]
             .first_chunk()
             .expect("within the block")

@@ -1,6 +1,7 @@
 //! Chunks of a stream: of one that comes in pieces, and of one that lies in memory.
 
 use crate::Chunker;
+use alloc::vec::Vec;
 
 /// Bytes that are gathered beyond the longest chunk before they are cut: a chunker that looks ahead is quick on many chunks at once, and what
 /// is left over is moved to the front less often.
@@ -127,4 +128,4 @@ impl<'a, C: Chunker> Iterator for Chunks<'a, C> {
     }
 }
 
-impl<C: Chunker> std::iter::FusedIterator for Chunks<'_, C> {}
+impl<C: Chunker> core::iter::FusedIterator for Chunks<'_, C> {}

@@ -10,6 +10,7 @@
 //! a whole multiple of the paper's mean.
 
 use crate::rabin::{Sum, WINDOW};
+use crate::real;
 use crate::{Chunker, Limits};
 
 /// The paper's parameters, for a mean of [`PAPER_MEAN`]: thresholds and main divisor; the backup divisor is half of it.
@@ -47,7 +48,7 @@ impl Tttd {
             mean,
             max: (PAPER_MAX * scale) as usize,
         };
-        let main = (2f64.powi(32) / (PAPER_DIVISOR * scale)) as u32;
+        let main = (real::power_of_two(32) / (PAPER_DIVISOR * scale)) as u32;
         Self { limits, main }
     }
 }

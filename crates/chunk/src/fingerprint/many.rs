@@ -6,6 +6,8 @@
 //!
 //! This leans on `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore pinned.
 
+use alloc::vec;
+use alloc::vec::Vec;
 use blake3::platform::Platform;
 use blake3::{BLOCK_LEN, CHUNK_LEN, IncrementCounter, OUT_LEN};
 
@@ -103,7 +105,7 @@ pub fn fingerprints<'a>(
         out.push(Fingerprint([0; OUT_LEN]));
     }
     // Longest first: those with a leaf number i stand in front.
-    messages.sort_by_key(|message| std::cmp::Reverse(message.data.len()));
+    messages.sort_by_key(|message| core::cmp::Reverse(message.data.len()));
     let mut lanes = Lanes::new(key, leaves, messages.len());
     lanes.whole_leaves(&messages);
     lanes.ragged_leaves(&messages);
@@ -115,7 +117,7 @@ pub fn fingerprints<'a>(
 impl Lanes {
     fn new(key: Option<&[u8; 32]>, leaves: usize, messages: usize) -> Self {
         let words = |key: &[u8; 32]| {
-            std::array::from_fn(|i| {
+            core::array::from_fn(|i| {
                 u32::from_le_bytes(key[4 * i..][..4].try_into().expect("four bytes"))
             })
         };

@@ -2,7 +2,7 @@
 
 mod many;
 
-use std::fmt;
+use core::fmt;
 
 pub use many::fingerprints;
 

@@ -1,6 +1,8 @@
 //! The linear bits with carry-less multiplication on AArch64 (PMULL): 16 positions at a time, as x86 has them in 128 bits.
 
-use std::arch::aarch64::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::arch::aarch64::*;
 
 use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};

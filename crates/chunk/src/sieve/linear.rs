@@ -13,6 +13,7 @@ const FACTORS: [u32; 4] = [9, 10, 12, 29];
 /// The multiplier of the carry-less convolution: the product of all factors.
 ///
 /// An even number of its bits is set. So the linear bits of a run of one byte have even parity, whatever the byte.
+#[cfg_attr(not(feature = "std"), allow(dead_code))]
 pub const KEY: u64 = {
     let mut key = 1u64;
     let mut i = 0;
@@ -61,6 +62,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = ONES << 7;
 
 /// The bits at position `t ≥ 8`.
+#[cfg_attr(not(feature = "std"), allow(dead_code))]
 pub fn bits_at(data: &[u8], t: usize) -> u8 {
     let mut product = Product::NEW;
     product.next(word(&data[t - REACH..]));

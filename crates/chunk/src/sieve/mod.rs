@@ -43,20 +43,25 @@
 //!
 //! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ, NEON with PMULL) cut identically; the fastest that the CPU has is chosen at run time.
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(feature = "std", target_arch = "aarch64"))]
 mod aarch64;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    all(feature = "std", target_arch = "x86_64"),
+    all(feature = "std", target_arch = "aarch64")
+))]
 mod lanes;
 mod linear;
 mod scan;
 mod search;
 mod split;
 mod strong;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod x86;
 
 use crate::odds::odds_for;
+use crate::real;
 use crate::{Chunker, Limits};
+use alloc::vec::Vec;
 
 pub use scan::Isa;
 pub use split::Candidates;
@@ -85,7 +90,7 @@ fn search_range(mean: usize) -> (usize, usize) {
     let mut middle = mean as f64;
     for _ in 0..8 {
         let candidates = (MAX_PER_MIDDLE - MIN_PER_MIDDLE) * middle / 256.0;
-        middle = mean as f64 / (1.023 + 0.46 * (-0.97 * candidates).exp());
+        middle = mean as f64 / (1.023 + 0.46 * real::exp(-0.97 * candidates));
     }
     let min = ((middle * MIN_PER_MIDDLE) as usize).max(2 * WINDOW);
     (min, (middle * MAX_PER_MIDDLE) as usize)
@@ -159,7 +164,7 @@ impl Sieve {
         let sieve = Self::made(limits, 1.0 / (odds * CANDIDATES_A_CUT), 0, strong);
         let candidates = 256.0 * f64::from(u32::from(sieve.scanner.mask) + 1);
         Self {
-            threshold: (odds * candidates * 2f64.powi(64)) as u64,
+            threshold: (odds * candidates * real::power_of_two(64)) as u64,
             ..sieve
         }
     }
@@ -167,7 +172,7 @@ impl Sieve {
     /// With a candidate about every `spacing` positions.
     fn made(limits: Limits, spacing: f64, threshold: u64, strong: Strong) -> Self {
         // A candidate at every 2^(8 + extra)th position.
-        let extra = (spacing.log2().round() as i32 - 8).clamp(0, 8) as u32;
+        let extra = (real::round(real::log2(spacing)) as i32 - 8).clamp(0, 8) as u32;
         let isa = Isa::available().pop().expect("scalar is always there");
         Self {
             limits,

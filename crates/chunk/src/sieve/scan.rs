@@ -1,6 +1,9 @@
 //! Where the candidates are: the linear pass, on the best instruction set of the CPU.
 
 use super::linear;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// How the linear bits are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,10 +23,11 @@ pub enum Isa {
 impl Isa {
     /// Those that this CPU has, slowest first.
     pub fn available() -> Vec<Self> {
+        #[cfg_attr(not(feature = "std"), expect(unused_mut))]
         let mut found = vec![Self::Scalar];
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         found.extend(super::x86::available());
-        #[cfg(target_arch = "aarch64")]
+        #[cfg(all(feature = "std", target_arch = "aarch64"))]
         found.extend(super::aarch64::available());
         found
     }
@@ -83,9 +87,9 @@ pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
     (found.base, found.count) = (area.from, 0);
     assert!(2 * linear::REACH <= area.from && area.from <= area.to && area.to <= data.len());
     match isa {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         Isa::Avx512 | Isa::Avx2 | Isa::Pclmul => super::x86::scan(isa, data, area, found),
-        #[cfg(target_arch = "aarch64")]
+        #[cfg(all(feature = "std", target_arch = "aarch64"))]
         Isa::Neon => super::aarch64::scan(data, area, found),
         _ => linear::scan(data, area, found),
     }

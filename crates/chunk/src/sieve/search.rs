@@ -3,6 +3,7 @@
 use super::CANDIDATES_MAX;
 use super::scan::{self, Area, Found, Isa, STEP};
 use super::strong::Strong;
+use alloc::vec::Vec;
 
 /// What finds candidates and rates them: all that depends on content, none of which depends on where chunks begin.
 #[derive(Clone)]

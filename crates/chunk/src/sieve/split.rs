@@ -3,7 +3,8 @@
 //! Nearly all the work is to find and rate candidates, and none of that depends on where chunks begin. So pieces of a buffer are
 //! [searched](Sieve::candidates) side by side, and one core then [cuts](Sieve::cuts_from) among the few that were found. Threads are the caller's.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::search::Candidate;
 use super::{CANDIDATES_MAX, Sieve, WINDOW};

@@ -2,6 +2,8 @@
 
 use aes::Aes128;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::WINDOW;
 
@@ -80,7 +82,7 @@ fn mac_all<'a>(
         for (block, second) in blocks.iter_mut().zip(&seconds) {
             // An array of its own: sixteen bytes at once, since nothing else can be changed by it.
             let first: [u8; 16] = (*block).into();
-            *block = std::array::from_fn::<_, 16, _>(|i| first[i] ^ second[i]).into();
+            *block = core::array::from_fn::<_, 16, _>(|i| first[i] ^ second[i]).into();
         }
         cipher.encrypt_blocks(blocks);
         hashes.extend(

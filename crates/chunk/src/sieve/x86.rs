@@ -3,7 +3,8 @@
 //! The product of a 64-bit word with the key is 128 bits long: its low half belongs to the positions of that word, its high half to those of
 //! the next. So the bits of a word are the low half of its own product XOR the high half of the product before.
 
-use std::arch::x86_64::*;
+use alloc::vec::Vec;
+use core::arch::x86_64::*;
 
 use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};

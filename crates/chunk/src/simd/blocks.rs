@@ -15,7 +15,7 @@ pub fn largest(data: &[u8]) -> u8 {
         let (blocks, rest) = part.as_chunks::<BLOCK>();
         let mut lanes = [0; BLOCK];
         for block in blocks {
-            lanes = std::array::from_fn(|i| lanes[i].max(block[i]));
+            lanes = core::array::from_fn(|i| lanes[i].max(block[i]));
         }
         let of_blocks = lanes.iter().fold(0, |largest, byte| (*byte).max(largest));
         let of_rest = rest.iter().fold(0, |largest, byte| (*byte).max(largest));

@@ -6,12 +6,13 @@
 
 mod blocks;
 mod scalar;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod vector;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod x86;
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// How bytes are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,9 +32,9 @@ pub enum Isa {
 impl Isa {
     /// Those that this CPU has, slowest first.
     pub fn available() -> Vec<Self> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         let own = x86::available();
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
         let own = Vec::new();
         [Self::Scalar, Self::Blocks]
             .into_iter()
@@ -81,7 +82,7 @@ impl Simd {
     pub fn largest(self, data: &[u8]) -> u8 {
         match self.0 {
             Isa::Scalar => scalar::largest(data),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "std", target_arch = "x86_64"))]
             Isa::Sse2 | Isa::Avx2 | Isa::Avx512 => x86::largest(self.0, data),
             _ => blocks::largest(data),
         }
@@ -91,7 +92,7 @@ impl Simd {
     pub fn position_from(self, data: &[u8], least: u8) -> Option<usize> {
         match self.0 {
             Isa::Scalar => scalar::position_from(data, least),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "std", target_arch = "x86_64"))]
             Isa::Sse2 | Isa::Avx2 | Isa::Avx512 => x86::position_from(self.0, data, least),
             _ => blocks::position_from(data, least),
         }
@@ -101,7 +102,7 @@ impl Simd {
     pub fn position_above(self, data: &[u8], than: u64) -> Option<usize> {
         match self.0 {
             Isa::Scalar => scalar::position_above(data, than, 0),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "std", target_arch = "x86_64"))]
             Isa::Sse2 | Isa::Avx2 | Isa::Avx512 => x86::position_above(self.0, data, than),
             _ => blocks::position_above(data, than),
         }
@@ -117,7 +118,7 @@ impl Simd {
         length: u32,
         trigger: u32,
     ) -> Found {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         if matches!(self.0, Isa::Avx2 | Isa::Avx512) {
             return x86::slopes(self.0, data, from, slopes, length, trigger);
         }
@@ -126,7 +127,7 @@ impl Simd {
 
     /// Asks for the bytes of `range`, which are wanted soon; it may reach beyond the end.
     pub fn prefetch(self, data: &[u8], range: Range<usize>) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         if !matches!(self.0, Isa::Scalar | Isa::Blocks) {
             x86::prefetch(data, range.clone());
         }

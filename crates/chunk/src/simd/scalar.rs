@@ -9,7 +9,7 @@ use super::{Found, Slopes, value_at};
 pub fn largest(data: &[u8]) -> u8 {
     data.iter().fold(0, |largest, byte| {
         if *byte > largest {
-            std::hint::black_box(*byte)
+            core::hint::black_box(*byte)
         } else {
             largest
         }

@@ -2,7 +2,7 @@
 //!
 //! All methods are `#[inline(always)]`: they become the instructions of the function with `#[target_feature]` that they are used in.
 
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 /// A vector of unsigned bytes. Masks have the first byte lowest.
 ///

@@ -3,8 +3,10 @@
 //! Every function here takes an [`Isa`] that [`available`] gave and that [`super::Simd`] holds, which makes only those that this CPU has:
 //! that is what the calls of `unsafe` functions rely on. Bytes that do not fill a vector are left to [`scalar`].
 
-use std::arch::x86_64::*;
-use std::ops::Range;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::arch::x86_64::*;
+use core::ops::Range;
 
 use super::vector::Vector;
 use super::{Found, Isa, Slopes, scalar, value_at};

@@ -79,12 +79,12 @@ fn number(field: &[u8]) -> Option<u64> {
 pub fn pax_size(mut records: &[u8]) -> Option<u64> {
     let mut size = None;
     while let Some((length, _)) = split_at_byte(records, b' ') {
-        let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
+        let length: usize = core::str::from_utf8(length).ok()?.parse().ok()?;
         let record = records.get(..length)?;
         let (_, pair) = split_at_byte(record, b' ')?;
         if let Some(value) = pair.strip_prefix(b"size=") {
             let digits = value.strip_suffix(b"\n")?;
-            size = std::str::from_utf8(digits).ok()?.parse().ok();
+            size = core::str::from_utf8(digits).ok()?.parse().ok();
         }
         records = &records[length..];
     }

@@ -2,6 +2,7 @@
 
 use super::header::{self, Follows};
 use super::{BLOCK, Tars};
+use alloc::vec::Vec;
 
 /// Pax records of more bytes than this are not looked at; the size in the header counts then.
 const PAX_BYTES_MAX: u64 = 64 << 10;
