@@ -39,7 +39,7 @@ pub struct ChunkArgs {
     /// Only contestants whose name begins with one of these.
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
-    /// The build folder of dedup-bench (github.com/UWASL/dedup-bench): its program is run on the first `--data`, too.
+    /// The build folder of dedup-bench (github.com/UWASL/dedup-bench): its program is run on the same `--data`, too.
     #[arg(long)]
     pub dedupbench: Option<PathBuf>,
 }
@@ -62,8 +62,8 @@ pub fn run(args: &ChunkArgs) -> Result<(), String> {
     if !args.data.is_empty() {
         ratio::run(args, &all)?;
     }
-    if let (Some(folder), Some(data)) = (&args.dedupbench, args.data.first()) {
-        dedupbench::run(folder, data)?;
+    if let Some(folder) = &args.dedupbench {
+        dedupbench::run(folder, &ratio::chosen(args)?)?;
     }
     Ok(())
 }

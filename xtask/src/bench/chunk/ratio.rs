@@ -1,7 +1,7 @@
 //! The dedup ratio (bytes given to bytes of different chunks) at equal means, by interpolation between two means around the target.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -12,10 +12,9 @@ use super::{ChunkArgs, QUANTILES, quantiles};
 
 pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {
     let mut files = Vec::new();
-    let mut left = args.data_mib << 20;
-    for path in &args.data {
-        collect(path, &mut files, &mut left)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+    for path in chosen(args)? {
+        let file = std::fs::read(&path);
+        files.push(file.map_err(|error| format!("{}: {error}", path.display()))?);
     }
     let bytes: usize = files.iter().map(Vec::len).sum();
     println!(
@@ -93,8 +92,17 @@ fn deduplicate(chunker: &mut dyn Chunker, files: &[Vec<u8>]) -> (f64, Found) {
     (mean, Found { ratio, lengths })
 }
 
-/// Reads regular files, in order of their names, while they fit.
-fn collect(path: &Path, files: &mut Vec<Vec<u8>>, left: &mut usize) -> std::io::Result<()> {
+/// The regular files to deduplicate, in order of their names: those that fit.
+pub fn chosen(args: &ChunkArgs) -> Result<Vec<PathBuf>, String> {
+    let (mut files, mut left) = (Vec::new(), (args.data_mib as u64) << 20);
+    for path in &args.data {
+        choose(path, &mut files, &mut left)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(files)
+}
+
+fn choose(path: &Path, files: &mut Vec<PathBuf>, left: &mut u64) -> std::io::Result<()> {
     let kind = path.symlink_metadata()?;
     if kind.is_dir() {
         let entries = std::fs::read_dir(path)?.collect::<Result<Vec<_>, _>>()?;
@@ -102,11 +110,10 @@ fn collect(path: &Path, files: &mut Vec<Vec<u8>>, left: &mut usize) -> std::io::
         paths.sort();
         paths
             .iter()
-            .try_for_each(|path| collect(path, files, left))?;
-    } else if kind.is_file() && kind.len() <= *left as u64 {
-        let file = std::fs::read(path)?;
-        *left = left.saturating_sub(file.len());
-        files.push(file);
+            .try_for_each(|path| choose(path, files, left))?;
+    } else if kind.is_file() && kind.len() <= *left {
+        *left -= kind.len();
+        files.push(path.to_owned());
     }
     Ok(())
 }
