@@ -7,8 +7,9 @@
 //!
 //! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a signature lies in 16
 //! slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was made to
-//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all. The reads of
-//! a segment of keys are one batch.
+//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all. A table that is full is made
+//! anew from the log, without retired containers and, where that leaves it nearly full, with `sample` doubled: more keys than the budget
+//! is for cost duplicates that are not recognised, never a failure. The reads of a segment of keys are one batch.
 //!
 //! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut off; a damaged
 //! page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers as runs of
@@ -34,6 +35,8 @@ use crate::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
 const CANDIDATES: u64 = 16;
 /// Keys that move to make room for one before the table counts as full.
 const MOVES_MAX: usize = 64;
+/// A table that was made anew is to have this share of its slots free, so that it is not made anew again soon.
+const FREE_SHARE: f64 = 0.2;
 /// Pages that a hit prefetches: 64 KiB.
 const WINDOW_PAGES: u32 = 16;
 /// Records of a page that a stretch of keys is thought to use, at the least.
@@ -54,7 +57,7 @@ pub struct ChunkStashOptions {
     pub ram_budget_bytes: usize,
     /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the budget is too small for one.
     pub cache_bytes: Option<usize>,
-    /// Every n-th inserted key has a slot; 1 for all.
+    /// Every n-th inserted key has a slot; 1 for all. Doubles whenever the table is full.
     pub sample: u32,
 }
 
@@ -135,23 +138,22 @@ impl ChunkStash {
             stats: IndexStats::default(),
             _alone: alone,
         };
-        stash.rebuild()?;
+        stash.recover()?;
         Ok(stash)
     }
 
-    fn rebuild(&mut self) -> Result<()> {
+    /// Finds the end of the log, and makes the table of what is before it.
+    fn recover(&mut self) -> Result<()> {
         let there = (self.disk.len()? / PAGE_BYTES as u64).min(u64::from(u32::MAX - 1)) as u32;
         let mut buf = vec![0; PAGE_BYTES];
-        let mut broken = None;
+        let (mut broken, mut fits) = (None, true);
         for page in 0..there {
             self.disk
                 .read_at(&mut buf, u64::from(page) * PAGE_BYTES as u64)?;
             match (LogPage::check(&buf, LOG, page), &broken) {
                 (Ok(good), None) => {
                     self.pages = page + 1;
-                    for (key, _) in good.records() {
-                        self.enter(&key, page)?;
-                    }
+                    fits = fits && self.enter_page(&good, page)?;
                 }
                 (Ok(_), Some(first)) => {
                     return Err(Error::damaged(
@@ -165,37 +167,73 @@ impl ChunkStash {
         }
         self.disk
             .set_len(u64::from(self.pages) * PAGE_BYTES as u64)?;
+        if fits { Ok(()) } else { self.make_room() }
+    }
+
+    /// Makes the table anew where it is full: without what is retired, and of the rest with every second key as often as it takes.
+    fn make_room(&mut self) -> Result<()> {
+        // Without retirements the same keys would fill it again.
+        let mut is_roomy = !self.retired.is_empty() && self.make_table()?;
+        while !is_roomy {
+            self.options.sample = self.options.sample.max(1).saturating_mul(2);
+            tracing::warn!(
+                "index chunkstash is full: every {}th chunk has a place in its {} bytes of RAM from now on, and some duplicates are stored again; more RAM avoids that",
+                self.options.sample,
+                self.options.ram_budget_bytes
+            );
+            is_roomy = self.make_table()? || self.options.sample == u32::MAX;
+        }
         Ok(())
     }
 
-    /// Gives the key a slot that names `page`, in place of the one it has.
-    fn enter(&mut self, key: &Fingerprint, page: u32) -> Result<()> {
-        self.inserted += 1;
-        let own = self.slot_of(key)?;
-        if own.is_none()
-            && !self
-                .inserted
-                .is_multiple_of(u64::from(self.options.sample.max(1)))
-        {
-            return Ok(());
+    /// The table of all of the log; whether that fits, and leaves some of it free.
+    fn make_table(&mut self) -> Result<bool> {
+        self.table.pages.fill(0);
+        self.inserted = 0;
+        let mut buf = Vec::new();
+        for page in 0..self.pages {
+            read_pages(&*self.disk, LOG, page, 1, &mut buf)?;
+            if !self.enter_page(&LogPage::checked(&buf), page)? {
+                return Ok(false);
+            }
         }
-        if let Some(slot) = own.or_else(|| {
-            self.table
-                .candidates(key)
-                .find(|slot| self.table.pages[*slot] == 0)
-        }) {
+        let free = self.table.pages.iter().filter(|page| **page == 0).count();
+        Ok(free as f64 >= self.table.pages.len() as f64 * FREE_SHARE)
+    }
+
+    /// Enters what page `page` says; whether there was room.
+    fn enter_page(&mut self, records: &LogPage<'_>, page: u32) -> Result<bool> {
+        for (key, said) in records.records() {
+            if !self.enter(&key, said, page)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then another key lost its slot.
+    fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
+        let own = self.slot_of(key)?;
+        let is_gone = said.is_none_or(|container| self.retired.contains(&container));
+        if own.is_none() && is_gone {
+            return Ok(true);
+        }
+        self.inserted += 1;
+        let is_sampled = self
+            .inserted
+            .is_multiple_of(u64::from(self.options.sample.max(1)));
+        if own.is_none() && !is_sampled {
+            return Ok(true);
+        }
+        if let Some(slot) = own.or_else(|| self.free_slot(key)) {
             self.table.put(slot, key, page);
-            return Ok(());
+            return Ok(true);
         }
         let (mut key, mut page) = (*key, page);
         for turn in 0..MOVES_MAX {
-            if let Some(free) = self
-                .table
-                .candidates(&key)
-                .find(|slot| self.table.pages[*slot] == 0)
-            {
+            if let Some(free) = self.free_slot(&key) {
                 self.table.put(free, &key, page);
-                return Ok(());
+                return Ok(true);
             }
             let slot = self
                 .table
@@ -207,15 +245,12 @@ impl ChunkStash {
             self.table.put(slot, &key, page);
             (key, page) = (moved, out);
         }
-        let what = format!(
-            "{} slots are full after {} keys",
-            self.table.pages.len(),
-            self.inserted
-        );
-        Err(Error::Budget {
-            budget_bytes: self.options.ram_budget_bytes,
-            what,
-        })
+        Ok(false)
+    }
+
+    fn free_slot(&self, key: &Fingerprint) -> Option<usize> {
+        let mut candidates = self.table.candidates(key);
+        candidates.find(|slot| self.table.pages[*slot] == 0)
     }
 
     /// The key of a slot, from the log: RAM holds its signature only.
@@ -399,11 +434,12 @@ impl ChunkStash {
         self.stats.bytes_written += packer.pages.len() as u64;
         self.order.clear();
         self.buffer.clear();
-        for bytes in packer.pages.chunks_exact(PAGE_BYTES) {
-            let page = self.pages;
-            self.pages += 1;
-            for (key, _) in LogPage::checked(bytes).records() {
-                self.enter(&key, page)?;
+        let first = self.pages;
+        self.pages += (packer.pages.len() / PAGE_BYTES) as u32;
+        for (page, bytes) in (first..).zip(packer.pages.chunks_exact(PAGE_BYTES)) {
+            if !self.enter_page(&LogPage::checked(bytes), page)? {
+                // with the pages behind this one
+                return self.make_room();
             }
         }
         Ok(())

@@ -2,13 +2,14 @@
 //!
 //! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never wrong (ARCHITECTURE.md,
 //! invariant 1). `strata` has as many openers as there are processes and is open at once. The papers' indexes have one opener at a time, so they
-//! are opened when the first session needs to write: readers, and a second repository that only reads, never wait for them.
+//! are opened when the first session needs to write: readers, and a second repository that only reads, never wait for them. Whoever has one open
+//! holds `opener.lock` beside the index's own lock, also while it is thrown away and begun anew: nobody comes in between.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
 
 use crate::ingested::FILE as INGESTED_FILE;
 use crate::repository::OpenOptions;
@@ -16,6 +17,8 @@ use crate::{Error, Result};
 
 /// The index that keeps nothing on disk.
 const RAM: &str = "ram";
+/// Of whoever has an index open that has one opener.
+const OPENER_LOCK: &str = "opener.lock";
 
 /// See the module.
 pub(crate) struct RepositoryIndex {
@@ -23,6 +26,7 @@ pub(crate) struct RepositoryIndex {
     dir: Arc<dyn Dir>,
     index: Box<dyn ChunkIndex>,
     is_open: bool,
+    opener: Option<Box<dyn LockGuard>>,
 }
 
 impl RepositoryIndex {
@@ -34,6 +38,7 @@ impl RepositoryIndex {
             dir: Arc::clone(dir),
             index: Box::new(RamIndex::new()),
             is_open: false,
+            opener: None,
         };
         if index.is_strata() {
             match index.open(options) {
@@ -57,34 +62,54 @@ impl RepositoryIndex {
         if self.is_open {
             return Ok(());
         }
-        if self.name == RAM {
-            self.clear()?;
-        } else {
-            self.index = match open_named(&self.name, &self.dir, options) {
-                Err(error) if error.is_damage() => {
-                    tracing::warn!("{error}: the index is rebuilt from the containers");
-                    self.clear()?;
-                    open_named(&self.name, &self.dir, options)?
-                }
-                other => other?,
-            };
-            // The others do not know, when they are opened, how many entries they have.
-            if self.is_strata() && self.index.stats().entries == 0 {
-                self.clear_ingested()?;
-            }
+        self.hold()?;
+        let opened = self.open_held(options);
+        match &opened {
+            Ok(()) => self.is_open = true,
+            Err(_) => self.opener = None,
         }
-        self.is_open = true;
+        opened
+    }
+
+    fn open_held(&mut self, options: &OpenOptions) -> Result<()> {
+        if self.name == RAM {
+            return self.clear();
+        }
+        self.index = match open_named(&self.name, &self.dir, options) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!("{error}: the index is rebuilt from the containers");
+                self.clear()?;
+                open_named(&self.name, &self.dir, options)?
+            }
+            other => other?,
+        };
+        // The others do not know, when they are opened, how many entries they have.
+        if self.is_strata() && self.index.stats().entries == 0 {
+            self.clear_ingested()?;
+        }
         Ok(())
     }
 
-    /// Throws it away and begins it anew, empty.
+    /// Throws it away and begins it anew, empty. What is thrown away is not opened for that: it may be why it is thrown away.
     pub(crate) fn forget(&mut self, options: &OpenOptions) -> Result<()> {
-        // Whose lock it is, is known when it is open.
-        self.open(options)?;
+        self.hold()?;
         self.index = Box::new(RamIndex::new());
         self.is_open = false;
         self.clear()?;
         self.open(options)
+    }
+
+    /// Makes sure that nobody else opens an index that has one opener, from now on.
+    fn hold(&mut self) -> Result<()> {
+        if self.opener.is_none() && self.has_one_opener() {
+            let lock = self.dir.lock(OPENER_LOCK, LockKind::Exclusive)?;
+            self.opener = Some(lock.ok_or_else(|| held(&self.name))?);
+        }
+        Ok(())
+    }
+
+    fn has_one_opener(&self) -> bool {
+        self.name != RAM && !self.is_strata()
     }
 
     /// Removes its files; first, durably, the list of what it was told.
@@ -144,11 +169,15 @@ fn open_named(
         other => other.open(dir, options.index_ram_bytes, unique),
     };
     opened.map_err(|error| match error {
-        onefold_index::Error::Held { .. } => Error::Locked {
-            what: format!("the index {name} has one opener at a time, and another has it now"),
-        },
+        onefold_index::Error::Held { .. } => held(name),
         other => other.into(),
     })
+}
+
+fn held(name: &str) -> Error {
+    Error::Locked {
+        what: format!("the index {name} has one opener at a time, and another has it now"),
+    }
 }
 
 fn is_denied(error: &Error) -> bool {
@@ -171,7 +200,9 @@ pub(crate) fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
 }
 
 fn clear_folder(dir: &dyn Dir) -> Result<()> {
-    for entry in dir.list()? {
+    // a lock that is removed while it is held would let another in
+    let entries = dir.list()?.into_iter();
+    for entry in entries.filter(|entry| entry.name != OPENER_LOCK) {
         if entry.is_dir {
             clear_folder(&*dir.open_subdir(&entry.name)?)?;
             dir.remove_subdir(&entry.name)?;

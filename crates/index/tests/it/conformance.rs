@@ -306,6 +306,87 @@ fn a_sampled_chunkstash_finds_a_repeated_stream() {
     assert!(lost < 500, "{lost} of 50,000 were not found");
 }
 
+fn small_chunkstash(dir: &MemDir) -> ChunkStash {
+    let options = ChunkStashOptions {
+        // 1,092 slots
+        ram_budget_bytes: 8 << 10,
+        cache_bytes: Some(256 << 10),
+        sample: 1,
+    };
+    ChunkStash::open(Arc::new(dir.clone()), options).expect("open")
+}
+
+/// How many of keys `numbers` are found, each where it was said to be: in container number / 100.
+fn found_of(index: &mut ChunkStash, numbers: std::ops::Range<u64>) -> usize {
+    let keys: Vec<Fingerprint> = numbers.clone().map(key).collect();
+    let mut found = vec![None; keys.len()];
+    index.lookup(&keys, &mut found).expect("lookup");
+    for (number, found) in numbers.zip(&found) {
+        let container = ContainerId(number / 100);
+        assert!(found.is_none_or(|found| found.container == container));
+    }
+    found.iter().flatten().count()
+}
+
+fn insert_numbers(index: &mut ChunkStash, numbers: std::ops::Range<u64>) {
+    let at = |number| Location {
+        container: ContainerId(number / 100),
+    };
+    let entries: Vec<_> = numbers.map(|number| (key(number), at(number))).collect();
+    index.insert(&entries).expect("insert");
+    index.checkpoint().expect("checkpoint");
+}
+
+/// Twenty times the keys that it has slots for: it goes on, within its RAM, and forgets few of a stream that comes again.
+#[test]
+fn a_full_chunkstash_goes_on_with_fewer_keys() {
+    let dir = MemDir::new();
+    let mut index = small_chunkstash(&dir);
+    let before = index.ram_bytes();
+    insert_numbers(&mut index, 0..20_000);
+    assert!(found_of(&mut index, 0..20_000) > 19_000);
+    // what prefetch brought may fill its cache
+    assert!(index.ram_bytes() < before + (512 << 10));
+    drop(index);
+    let mut again = small_chunkstash(&dir);
+    insert_numbers(&mut again, 20_000..21_000);
+    assert!(found_of(&mut again, 0..21_000) > 19_500);
+    let mut live = 0;
+    again
+        .iterate(&mut |_, _| {
+            live += 1;
+            Ok(())
+        })
+        .expect("iterate");
+    assert!((300..1092).contains(&live), "{live} keys have slots");
+}
+
+/// What retired containers held makes room first: then every key keeps its slot.
+#[test]
+fn a_full_chunkstash_forgets_retired_containers_first() {
+    let dir = MemDir::new();
+    let mut index = small_chunkstash(&dir);
+    for round in 0..20u64 {
+        let (first, gone) = (round * 300, round.saturating_sub(1) * 300);
+        insert_numbers(&mut index, first..first + 300);
+        let retired: Vec<_> = (gone..first)
+            .step_by(100)
+            .map(|number| ContainerId(number / 100))
+            .collect();
+        index.retire(&retired).expect("retire");
+        assert_eq!(found_of(&mut index, first..first + 300), 300, "{round}");
+        assert_eq!(found_of(&mut index, gone..first), 0, "{round}");
+    }
+    let mut live = 0;
+    index
+        .iterate(&mut |_, _| {
+            live += 1;
+            Ok(())
+        })
+        .expect("iterate");
+    assert_eq!(live, 300);
+}
+
 /// A removal that a newer insertion superseded is forgotten in a merge; when that insertion's container is retired, a location from before the
 /// removal may come back. It is one that was true: containers never change.
 #[test]

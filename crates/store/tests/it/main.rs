@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod fixture;
 mod golden;
+mod index_limits;
 mod lost;
 mod round_trip;
 mod sweep;
