@@ -1,7 +1,7 @@
 //! Rabin fingerprints over a sliding window, as in LBFS (Muthitacharoen et al., 2001, §3.1): the remainder of 48 bytes, read as a polynomial over
 //! GF(2), modulo an irreducible polynomial of degree 53.
 
-use crate::odds::{odds_for, usual_limits};
+use crate::odds::{mean_of, odds_for, usual_limits};
 use crate::real;
 use crate::sliding::{Sliding, first_match};
 use crate::{Chunker, Limits};
@@ -37,6 +37,19 @@ impl Rabin {
     pub fn new(mean: usize) -> Self {
         let limits = usual_limits(mean);
         let threshold = (odds_for(limits) * real::power_of_two(32)) as u32;
+        Self { limits, threshold }
+    }
+
+    /// LBFS's form: a cut where `bits` bits of the fingerprint have a certain value, between `min` and `max` bytes (13 bits, 2 KiB and 64 KiB there). The mean
+    /// follows by PRUNE's eq. 2.
+    ///
+    /// # Panics
+    /// Unless `64 ≤ min < max` and `1 ≤ bits ≤ 31`.
+    pub fn with_pattern(min: usize, max: usize, bits: u32) -> Self {
+        assert!(64 <= min && min < max && (1..=31).contains(&bits));
+        let mean = mean_of(min, max, real::exp2(-f64::from(bits))) as usize;
+        let limits = Limits { min, mean, max };
+        let threshold = 1 << (32 - bits);
         Self { limits, threshold }
     }
 

@@ -11,6 +11,7 @@ mod signatures;
 mod simd;
 mod stream;
 mod tar;
+mod vectors;
 
 use onefold_chunk::Chunker;
 

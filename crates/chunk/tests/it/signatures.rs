@@ -53,6 +53,16 @@ fn chunk_sizes_follow_the_model_of_prune() {
     }
 }
 
+/// `wanted` bits of the fingerprint as LBFS has it: the model again.
+#[test]
+fn rabins_pattern_gives_the_mean_of_the_model() {
+    let rabin = Rabin::with_pattern(2048, 65_536, 12);
+    let mean = rabin.limits().mean as f64;
+    let data = random(10, 32 << 20);
+    let found = data.len() as f64 / cuts(rabin, &data).len() as f64;
+    assert!((found / mean - 1.0).abs() < 0.03, "{found}, model {mean}");
+}
+
 /// The naive twins of the searches in lanes: every position alone.
 fn naive_cuts(data: &[u8], limits: Limits, wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
     let mut lengths = Vec::new();

@@ -37,11 +37,11 @@ fn naive_ram(data: &[u8], window: usize, max: usize) -> usize {
     data.len()
 }
 
-fn naive_ae(data: &[u8], window: usize, max: usize) -> usize {
+/// `VALUE` bytes are a position's value.
+pub fn naive_ae<const VALUE: usize>(data: &[u8], window: usize, max: usize) -> usize {
     let data = &data[..data.len().min(max)];
-    let (mut largest, mut at) = (0, 0);
-    for (i, value) in data.windows(8).enumerate() {
-        let value = u64::from_be_bytes(value.try_into().expect("eight bytes"));
+    let (mut largest, mut at): (&[u8], usize) = (&[0; VALUE], 0);
+    for (i, value) in data.windows(VALUE).enumerate() {
         if value > largest {
             (largest, at) = (value, i);
         } else if i >= at + window {
@@ -96,7 +96,7 @@ proptest! {
         let data = bytes(seed, len, alphabet, run);
         let (ram, ae) = (Ram::new(mean), Ae::new(mean));
         let ram_naive = all_cuts(&data, |data| naive_ram(data, ram.limits().min - 1, ram.limits().max));
-        let ae_naive = all_cuts(&data, |data| naive_ae(data, ae.limits().min, ae.limits().max));
+        let ae_naive = all_cuts(&data, |data| naive_ae::<8>(data, ae.limits().min, ae.limits().max));
         for isa in Isa::available() {
             prop_assert_eq!(&cuts(ram.on(isa).expect("available"), &data), &ram_naive, "{:?}", isa);
             prop_assert_eq!(&cuts(ae.on(isa).expect("available"), &data), &ae_naive, "{:?}", isa);
