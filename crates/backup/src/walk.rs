@@ -66,7 +66,7 @@ pub struct Found {
     pub flags: Flags,
 }
 
-/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything.
+/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything, and other sources below it in any case.
 #[derive(Debug, Default)]
 pub(crate) struct Select {
     children: BTreeMap<Vec<u8>, Arc<Select>>,
@@ -75,14 +75,8 @@ pub(crate) struct Select {
 
 impl Select {
     fn new(sources: &[Vec<u8>]) -> Self {
-        if sources.iter().any(|source| source.is_empty()) {
-            return Self {
-                whole: true,
-                ..Self::default()
-            };
-        }
         let mut grouped: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-        for source in sources {
+        for source in sources.iter().filter(|source| !source.is_empty()) {
             let rest = &source[1..];
             let end = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
             grouped
@@ -91,11 +85,24 @@ impl Select {
                 .push(rest[end..].to_vec());
         }
         Self {
-            whole: false,
+            whole: sources.iter().any(|source| source.is_empty()),
             children: grouped
                 .into_iter()
                 .map(|(name, below)| (name, Arc::new(Self::new(&below))))
                 .collect(),
+        }
+    }
+
+    /// Everything of a folder, of which the sources below say nothing.
+    fn everything() -> Self {
+        Self::and_everything(&Self::default())
+    }
+
+    /// What `on_the_way` leads to, and everything else.
+    fn and_everything(on_the_way: &Self) -> Self {
+        Self {
+            whole: true,
+            children: on_the_way.children.clone(),
         }
     }
 }
@@ -107,7 +114,8 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries too.
+    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries too. A source is walked
+    /// whatever the excludes say of its own path, inside another source too.
     pub fn start(sources: &[Vec<u8>], options: &Options) -> Result<Self> {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));

@@ -13,7 +13,7 @@ use crate::human;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Leaving out")]
 pub struct LeaveOut {
-    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back)
+    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back). A path that is given itself is read whatever the patterns say of it
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
 

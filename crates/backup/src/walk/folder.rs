@@ -142,6 +142,9 @@ impl Look<'_> {
             self.stat_all(dir, names);
             return Ok(());
         }
+        if self.device.is_none() {
+            self.device = Some(Stat::of(&dir)?.device);
+        }
         self.read_ignore_files(&dir);
         self.list(&dir, None)
     }
@@ -178,9 +181,12 @@ impl Look<'_> {
         // What was listed before is kept.
         failed.into_iter().for_each(|e| self.cut_off(e));
         if let Some(marker) = self.marker(dir) {
-            self.piece.excluded += names.iter().filter(|(name, _)| *name != marker).count() as u64;
-            names.retain(|(name, _)| *name == marker);
+            let named = &self.select.children;
+            let is_kept = |name: &Vec<u8>| *name == marker || named.contains_key(name);
+            self.piece.excluded += names.iter().filter(|(name, _)| !is_kept(name)).count() as u64;
+            names.retain(|(name, _)| is_kept(name));
         }
+        self.add_named(&mut names, after.as_deref(), more);
         if more {
             let last = names
                 .last()
@@ -219,6 +225,21 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are those behind `after`, and
+    /// all of them unless there are more.
+    fn add_named(&self, names: &mut Names, after: Option<&[u8]>, more: bool) {
+        let last = names.last().map(|(name, _)| name.clone());
+        let is_here = |name: &[u8]| {
+            after.is_none_or(|after| name > after)
+                && !(more && last.as_deref().is_some_and(|last| name > last))
+        };
+        for name in self.select.children.keys().filter(|name| is_here(name)) {
+            if let Err(place) = names.binary_search_by(|(there, _)| there.cmp(name)) {
+                names.insert(place, (name.clone(), 0));
+            }
+        }
+    }
+
     fn task(&self, step: Step) -> Task {
         Task {
             step,
@@ -253,13 +274,14 @@ impl Look<'_> {
         by_inode.sort_unstable_by_key(|&i| names[i].1);
         let mut stats: Vec<Option<Result<Stat, Errno>>> = vec![None; names.len()];
         for i in by_inode {
+            let name = &names[i].0;
+            let stat = Stat::at(&dir, name, false);
             // A folder on the way to a source may be a symbolic link: the user named it, so it is followed.
-            let follow = self
-                .select
-                .children
-                .get(&names[i].0)
-                .is_some_and(|select| !select.whole);
-            stats[i] = Some(Stat::at(&dir, &names[i].0, follow));
+            let leads_on = || self.select.children.get(name).is_some_and(|to| !to.whole);
+            stats[i] = Some(match stat {
+                Ok(link) if link.kind == Kind::Symlink && leads_on() => Stat::at(&dir, name, true),
+                other => other,
+            });
         }
         for ((name, _), stat) in names.into_iter().zip(stats) {
             self.found(&dir, name, stat.expect("every name was looked at"));
@@ -269,40 +291,45 @@ impl Look<'_> {
 
     fn found(&mut self, dir: &Arc<OwnedFd>, name: Vec<u8>, stat: Result<Stat, Errno>) {
         let path = path::join(&self.key.folder, &name);
+        let select = Arc::clone(&self.select);
+        let named = select.children.get(&name);
         let stat = match stat {
             Ok(stat) => stat,
             // Deleted since it was listed: as if it had never been there. A source that is missing is the user's mistake.
-            Err(Errno::NOENT) if self.select.whole => return,
-            Err(_) if self.is_excluded(&path, None) => return,
+            Err(Errno::NOENT) if named.is_none() => return,
+            Err(_) if named.is_none() && self.is_excluded(&path, None) => return,
             Err(e) => {
                 let error = Error::io("stat", &path, e);
                 self.piece.errors.push((path, error));
-                if self.select.whole {
+                if select.whole && e != Errno::NOENT {
                     let (stat, flags) = (Stat::unknown(), Flags::UNREADABLE);
                     self.piece.found.push(Found { name, stat, flags });
                 }
                 return;
             }
         };
-        if self.is_excluded(&path, Some(&stat)) {
+        let is_source = named.is_some_and(|named| named.whole);
+        let is_out = !is_source && self.is_excluded(&path, Some(&stat));
+        if is_out && named.is_none() {
             self.piece.excluded += 1;
             return;
         }
-        let leads_on = self
-            .select
-            .children
-            .get(&name)
-            .is_some_and(|select| !select.whole);
-        if leads_on && stat.kind != Kind::Dir {
+        if stat.kind != Kind::Dir
+            && let Some(named) = named
+            && !named.children.is_empty()
+        {
             let error = Error::io("open the folder", &path, Errno::NOTDIR);
-            return self.piece.errors.push((path, error));
+            self.piece.errors.push((path.clone(), error));
+            if is_out || !select.whole && !is_source {
+                return;
+            }
         }
         let mut flags = Flags::default();
         if stat.kind == Kind::Dir {
             if !can_list(dir, &name) {
                 flags = Flags::UNLISTED;
             }
-            self.descend(dir, &name, path, &stat, flags);
+            self.descend(dir, &name, path, &stat, is_out, flags);
         }
         self.piece.found.push(Found { name, stat, flags });
     }
@@ -324,26 +351,34 @@ impl Look<'_> {
             || stat.is_some_and(too_large)
     }
 
+    /// Lists the folder next: what of it was asked for, or, where it is left out itself, what leads to the sources in it.
     fn descend(
         &mut self,
         dir: &Arc<OwnedFd>,
         name: &[u8],
         path: Vec<u8>,
         stat: &Stat,
+        is_out: bool,
         flags: Flags,
     ) {
-        let select = match self.select.whole {
-            true => self.select.clone(),
-            false => self.select.children[name].clone(),
+        let named = self.select.children.get(name);
+        let is_source = named.is_some_and(|named| named.whole);
+        let is_elsewhere =
+            self.options.one_file_system && self.device.is_some_and(|device| device != stat.device);
+        let leads_only = is_out || is_elsewhere || !self.select.whole;
+        let select = match named {
+            Some(named) if is_source || leads_only => Arc::clone(named),
+            // Behind a symbolic link there is more than was asked for.
+            Some(named) if Stat::at(dir, name, false).is_ok_and(|it| it.kind == Kind::Symlink) => {
+                Arc::clone(named)
+            }
+            Some(named) => Arc::new(Select::and_everything(named)),
+            None if is_elsewhere => return,
+            None if self.select.children.is_empty() => Arc::clone(&self.select),
+            None => Arc::new(Select::everything()),
         };
-        let device = if select.whole {
-            self.device.or(Some(stat.device))
-        } else {
-            None
-        };
-        if self.options.one_file_system && device.is_some_and(|device| device != stat.device) {
-            return;
-        }
+        // A source's own is known when it is opened.
+        let device = self.device.filter(|_| select.whole && !is_source);
         let step = Step::Open(Some((dir.clone(), name.to_vec())));
         let task = Task {
             step,

@@ -12,3 +12,4 @@ mod restore;
 mod roundtrip;
 mod scene;
 mod sketch;
+mod sources;

@@ -106,6 +106,14 @@ fn some_sources_unreadable_is_3() {
 }
 
 #[test]
+fn a_missing_source_inside_another_is_3_too() {
+    let rig = Rig::open();
+    rig.write("s/good", b"x");
+    let ran = rig.run(["backup", "s", "s/typo"]).ends(3);
+    assert!(ran.err.contains("typo"), "{}", ran.err);
+}
+
+#[test]
 fn a_missing_source_is_none_of_the_paths_of_a_snapshot() {
     let rig = Rig::open();
     rig.write("s/good", b"x");
