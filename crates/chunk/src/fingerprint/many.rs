@@ -2,7 +2,8 @@
 //!
 //! BLAKE3 cuts its input into leaves of 1 KiB and hashes up to sixteen of them side by side; a chunk of some KiB leaves most of those lanes empty.
 //! Here leaf number *i* of all chunks goes through the lanes together, and so do their parents, level by level. The results are BLAKE3's own, bit
-//! by bit (a test compares them for all shapes of chunk). Measured on chunks of 2 to 14 KiB: 1.7 times as fast as one after the other.
+//! by bit (a test compares them for all shapes of chunk). Their last leaves, of any length, go through lanes of our own (`ragged`). Measured on one Zen 4 core
+//! (GB/s, keyed, sieve's chunks out of memory): 3.9 at a mean of 4 KiB, 4.7 at 8 KiB and 5.1 at 16 KiB, where one after the other gives 1.5, 2.1 and 2.8.
 //!
 //! This leans on `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore pinned.
 
@@ -12,14 +13,15 @@ use blake3::platform::Platform;
 use blake3::{BLOCK_LEN, CHUNK_LEN, IncrementCounter, OUT_LEN};
 
 use super::Fingerprint;
+use super::ragged::{self, Leaf};
 
-const LEAF_START: u8 = 1;
-const LEAF_END: u8 = 2;
+pub(super) const LEAF_START: u8 = 1;
+pub(super) const LEAF_END: u8 = 2;
 const PARENT: u8 = 4;
 const ROOT: u8 = 8;
 const KEYED: u8 = 16;
 /// BLAKE3's initial value: that of SHA-256.
-const IV: [u32; 8] = [
+pub(super) const IV: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
     0x3c6e_f372,
@@ -85,13 +87,18 @@ pub fn fingerprints<'a>(
 ) -> Vec<Fingerprint> {
     let mut out = Vec::new();
     let mut leaves = 0;
-    let mut messages = Vec::new();
+    let (mut messages, mut short) = (Vec::new(), Vec::new());
     for chunk in chunks {
-        if chunk.len() <= CHUNK_LEN {
+        if chunk.is_empty() {
             out.push(match key {
                 Some(key) => Fingerprint::keyed(key, chunk),
                 None => Fingerprint::of(chunk),
             });
+            continue;
+        }
+        if chunk.len() <= CHUNK_LEN {
+            short.push((out.len(), chunk));
+            out.push(Fingerprint([0; OUT_LEN]));
             continue;
         }
         let count = chunk.len().div_ceil(CHUNK_LEN);
@@ -108,7 +115,7 @@ pub fn fingerprints<'a>(
     messages.sort_by_key(|message| core::cmp::Reverse(message.data.len()));
     let mut lanes = Lanes::new(key, leaves, messages.len());
     lanes.whole_leaves(&messages);
-    lanes.ragged_leaves(&messages);
+    lanes.ragged_leaves(&messages, &short, &mut out);
     lanes.parents(&mut messages);
     lanes.roots(&messages, &mut out);
     out
@@ -149,43 +156,36 @@ impl Lanes {
         }
     }
 
-    /// The last leaves that are no whole KiB: block by block, all messages in step, so that the processor may overlap them.
-    fn ragged_leaves(&mut self, messages: &[Message<'_>]) {
-        let mut ragged: Vec<(&Message<'_>, &[u8], [u32; 8])> = messages
-            .iter()
-            .map(|message| {
-                (
-                    message,
-                    message.data.as_chunks::<CHUNK_LEN>().1,
-                    self.node.key,
-                )
-            })
-            .filter(|(_, rest, _)| !rest.is_empty())
-            .collect();
-        for step in 0..CHUNK_LEN / BLOCK_LEN {
-            let start = if step == 0 { LEAF_START } else { 0 };
-            for (message, rest, cv) in &mut ragged {
-                let (block, end) = match rest.get(step * BLOCK_LEN..) {
-                    None | Some([]) => continue,
-                    Some(left) if left.len() > BLOCK_LEN => (&left[..BLOCK_LEN], 0),
-                    Some(last) => (last, LEAF_END),
-                };
-                let mut padded = [0; BLOCK_LEN];
-                padded[..block.len()].copy_from_slice(block);
-                self.node.platform.compress_in_place(
-                    cv,
-                    &padded,
-                    block.len() as u8,
-                    message.whole_leaves() as u64,
-                    self.node.mode | start | end,
-                );
-            }
+    /// The last leaves that are no whole KiB, and the short chunks that are such a leaf alone.
+    fn ragged_leaves(
+        &mut self,
+        messages: &[Message<'_>],
+        short: &[(usize, &[u8])],
+        out: &mut [Fingerprint],
+    ) {
+        let ends = messages.iter().map(|message| Leaf {
+            data: message.data.as_chunks::<CHUNK_LEN>().1,
+            counter: message.whole_leaves() as u64,
+            last: 0,
+            cv: self.node.key,
+            number: message.first + message.count - 1,
+        });
+        let mut ends: Vec<Leaf<'_>> = ends.collect();
+        ragged::compress(self.node.platform, self.node.mode, &mut ends);
+        for leaf in &ends {
+            self.cvs[leaf.number] = bytes_of(&leaf.cv);
         }
-        for (message, _, cv) in &ragged {
-            let last = &mut self.cvs[message.first + message.count - 1];
-            for (bytes, word) in last.as_chunks_mut().0.iter_mut().zip(cv) {
-                *bytes = word.to_le_bytes();
-            }
+        let whole = short.iter().map(|(number, data)| Leaf {
+            data,
+            counter: 0,
+            last: ROOT,
+            cv: self.node.key,
+            number: *number,
+        });
+        let mut whole: Vec<Leaf<'_>> = whole.collect();
+        ragged::compress(self.node.platform, self.node.mode, &mut whole);
+        for leaf in &whole {
+            out[leaf.number] = Fingerprint(bytes_of(&leaf.cv));
         }
     }
 
@@ -238,4 +238,12 @@ impl Lanes {
             out[message.number] = Fingerprint(*root);
         }
     }
+}
+
+fn bytes_of(cv: &[u32; 8]) -> Cv {
+    let mut bytes = [0; OUT_LEN];
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(cv) {
+        *bytes = word.to_le_bytes();
+    }
+    bytes
 }

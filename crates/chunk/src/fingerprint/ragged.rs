@@ -1,0 +1,144 @@
+//! Leaves that are no whole KiB, of many messages side by side: BLAKE3's compression of one block each, with a length, a counter and flags of each one's own.
+//!
+//! The functions of the crate `blake3` take several inputs only where all are equally long and their last block is full, so these leaves went one after the other, which was
+//! a quarter of the time that chunks of 8 KiB took. A chunk of up to 1 KiB is such a leaf too. Here they go through vectors (`wide`), those of as many
+//! blocks together; where no vectors are, or few leaves, each is compressed alone. Tests compare all with BLAKE3 itself.
+
+use alloc::vec::Vec;
+use blake3::platform::Platform;
+use blake3::{BLOCK_LEN, CHUNK_LEN};
+
+use super::many::{LEAF_END, LEAF_START};
+
+/// A leaf, not empty and no longer than [`CHUNK_LEN`].
+pub struct Leaf<'a> {
+    pub data: &'a [u8],
+    /// Which leaf of its message it is.
+    pub counter: u64,
+    /// Flags of its last block besides the leaf's own.
+    pub last: u8,
+    /// The key before, the chaining value after.
+    pub cv: [u32; 8],
+    /// For whom it is.
+    pub number: usize,
+}
+
+impl Leaf<'_> {
+    pub fn blocks(&self) -> usize {
+        self.data.len().div_ceil(BLOCK_LEN)
+    }
+
+    /// Block `step`, padded, with its length and flags; `None` behind the last.
+    pub fn block(&self, step: usize, mode: u8) -> Option<Block> {
+        let left = self.data.get(step * BLOCK_LEN..)?;
+        let flags = mode | if step == 0 { LEAF_START } else { 0 };
+        let (bytes, length) = match left.first_chunk() {
+            Some(block) => (*block, BLOCK_LEN),
+            None if left.is_empty() => return None,
+            None => {
+                let mut padded = [0; BLOCK_LEN];
+                padded[..left.len()].copy_from_slice(left);
+                (padded, left.len())
+            }
+        };
+        let ends = left.len() == length;
+        Some(Block {
+            bytes,
+            length: length as u8,
+            flags: flags | if ends { LEAF_END | self.last } else { 0 },
+        })
+    }
+}
+
+/// A block with its length and flags.
+pub struct Block {
+    pub bytes: [u8; BLOCK_LEN],
+    pub length: u8,
+    pub flags: u8,
+}
+
+/// Fewer leaves than this in a group are not worth a vector.
+const LANES_MIN: usize = 3;
+
+/// Compresses all leaves; they come back in another order.
+pub fn compress(platform: Platform, mode: u8, leaves: &mut Vec<Leaf<'_>>) {
+    leaves.retain(|leaf| !leaf.data.is_empty() && leaf.data.len() <= CHUNK_LEN);
+    leaves.sort_unstable_by_key(|leaf| core::cmp::Reverse(leaf.blocks()));
+    for group in leaves.chunks_mut(LANES) {
+        if group.len() < LANES_MIN || !side_by_side(mode, group) {
+            alone(platform, mode, group);
+        }
+    }
+}
+
+/// Block by block, all leaves in step, so that the processor may overlap them.
+fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
+    for step in 0..CHUNK_LEN / BLOCK_LEN {
+        for leaf in &mut *leaves {
+            if let Some(block) = leaf.block(step, mode) {
+                let (length, counter) = (block.length, leaf.counter);
+                platform.compress_in_place(
+                    &mut leaf.cv,
+                    &block.bytes,
+                    length,
+                    counter,
+                    block.flags,
+                );
+            }
+        }
+    }
+}
+
+/// `false` where this CPU has no vectors for it.
+fn side_by_side(mode: u8, group: &mut [Leaf<'_>]) -> bool {
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
+    return super::wide::compress(mode, group);
+    #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+    {
+        let _ = (mode, group);
+        false
+    }
+}
+
+/// Leaves that are compressed together.
+pub const LANES: usize = 16;
+
+#[cfg(all(test, feature = "std", target_arch = "x86_64"))]
+mod tests {
+    use super::super::wide;
+    use super::*;
+
+    #[test]
+    fn lanes_compress_as_each_leaf_alone() {
+        let data: Vec<u8> = (0..40_000u32).map(|i| ((i * i) >> 5) as u8).collect();
+        let leaves = || -> Vec<Leaf<'_>> {
+            let mut all: Vec<Leaf<'_>> = (0..LANES)
+                .map(|lane| Leaf {
+                    data: &data[lane * 1024..][..1 + (lane * 397 + lane) % 1024],
+                    counter: (lane as u64) << 29 | 5,
+                    last: lane as u8 & 8,
+                    cv: [lane as u32; 8],
+                    number: lane,
+                })
+                .collect();
+            all.sort_unstable_by_key(|leaf| core::cmp::Reverse(leaf.blocks()));
+            all
+        };
+        let cvs = |leaves: &[Leaf<'_>]| -> Vec<_> {
+            leaves.iter().map(|leaf| (leaf.number, leaf.cv)).collect()
+        };
+        let mut one_by_one = leaves();
+        alone(Platform::detect(), 16, &mut one_by_one);
+        let run = |way: fn(u8, &mut [Leaf<'_>])| {
+            let mut side_by_side = leaves();
+            way(16, &mut side_by_side);
+            assert_eq!(cvs(&side_by_side), cvs(&one_by_one));
+        };
+        run(wide::lanes);
+        run(|mode, leaves| {
+            if !wide::compress(mode, leaves) {
+                wide::lanes(mode, leaves);
+            }
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! BLAKE3's compression of one block of each of up to sixteen leaves at once, with a length, a counter and flags of each one's own.
+//!
+//! A word of every lane is an array that the compiler makes a vector of, in functions that are compiled for AVX-512 and for AVX2. Lanes are sorted, so that those that
+//! end first stand behind; an ended one goes along and is left as it was.
+
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+use blake3::BLOCK_LEN;
+
+use super::many::IV;
+use super::ragged::{LANES, Leaf};
+
+/// A word of every lane.
+type Word = [u32; LANES];
+
+/// Side by side, longest first; `false` where this CPU has no vectors for it.
+pub fn compress(mode: u8, leaves: &mut [Leaf<'_>]) -> bool {
+    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
+    fn avx512(mode: u8, leaves: &mut [Leaf<'_>]) {
+        lanes(mode, leaves);
+    }
+    #[target_feature(enable = "avx2")]
+    fn avx2(mode: u8, leaves: &mut [Leaf<'_>]) {
+        lanes(mode, leaves);
+    }
+    let has512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq");
+    if has512 {
+        // SAFETY: this CPU has the features, as was just asked.
+        unsafe { avx512(mode, leaves) };
+        return true;
+    }
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: as above.
+        unsafe { avx2(mode, leaves) };
+        return true;
+    }
+    false
+}
+
+/// Blocks that are asked of memory before they are needed: what went before may have pushed them out of the nearest cache.
+const AHEAD: usize = 4;
+
+#[inline(always)]
+fn prefetch(data: &[u8], at: usize) {
+    if let Some(byte) = data.get(at) {
+        // SAFETY: a hint, of a place that is there; every x86-64 CPU has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(byte).cast()) };
+    }
+}
+
+/// Longest first, at most [`LANES`].
+#[inline(always)]
+pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>]) {
+    let mut cvs = [[0; LANES]; 8];
+    let (mut low, mut high) = ([0; LANES], [0; LANES]);
+    for (lane, leaf) in leaves.iter().enumerate() {
+        for (words, word) in cvs.iter_mut().zip(leaf.cv) {
+            words[lane] = word;
+        }
+        (low[lane], high[lane]) = (leaf.counter as u32, (leaf.counter >> 32) as u32);
+    }
+    for step in 0..AHEAD {
+        for leaf in &*leaves {
+            prefetch(leaf.data, step * BLOCK_LEN);
+        }
+    }
+    let mut words = [[0; LANES]; 16];
+    let (mut lengths, mut flags) = ([0; LANES], [0; LANES]);
+    for step in 0..leaves[0].blocks() {
+        // All ones where a lane still has a block.
+        let mut live = [0; LANES];
+        for (lane, leaf) in leaves.iter().enumerate() {
+            let Some(block) = leaf.block(step, mode) else {
+                break;
+            };
+            for (words, bytes) in words.iter_mut().zip(block.bytes.as_chunks().0) {
+                words[lane] = u32::from_le_bytes(*bytes);
+            }
+            prefetch(leaf.data, (step + AHEAD) * BLOCK_LEN);
+            (lengths[lane], flags[lane]) = (block.length.into(), block.flags.into());
+            live[lane] = u32::MAX;
+        }
+        let after = rounds(&cvs, &words, [low, high, lengths, flags]);
+        for (cv, after) in cvs.iter_mut().zip(&after) {
+            for lane in 0..LANES {
+                cv[lane] = after[lane] & live[lane] | cv[lane] & !live[lane];
+            }
+        }
+    }
+    for (lane, leaf) in leaves.iter_mut().enumerate() {
+        leaf.cv = core::array::from_fn(|word| cvs[word][lane]);
+    }
+}
+
+/// Where each round takes its words from the round before's.
+const PERMUTATION: [usize; 16] = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8];
+
+/// BLAKE3's seven rounds: the next chaining values. `rest` is counter, length and flags.
+#[inline(always)]
+fn rounds(cvs: &[Word; 8], words: &[Word; 16], rest: [Word; 4]) -> [Word; 8] {
+    let [c0, c1, c2, c3, c4, c5, c6, c7] = *cvs;
+    let [i0, i1, i2, i3, ..] = IV.map(|word| [word; LANES]);
+    let [low, high, lengths, flags] = rest;
+    let mut v = [
+        c0, c1, c2, c3, c4, c5, c6, c7, i0, i1, i2, i3, low, high, lengths, flags,
+    ];
+    // Written out, so that every word's place is a constant.
+    round(&mut v, words, &ORDERS[0]);
+    round(&mut v, words, &ORDERS[1]);
+    round(&mut v, words, &ORDERS[2]);
+    round(&mut v, words, &ORDERS[3]);
+    round(&mut v, words, &ORDERS[4]);
+    round(&mut v, words, &ORDERS[5]);
+    round(&mut v, words, &ORDERS[6]);
+    core::array::from_fn(|i| core::array::from_fn(|lane| v[i][lane] ^ v[i + 8][lane]))
+}
+
+/// The words of each round.
+const ORDERS: [[usize; 16]; 7] = {
+    let mut orders = [[0; 16]; 7];
+    let mut i = 0;
+    while i < 16 {
+        orders[0][i] = i;
+        i += 1;
+    }
+    let mut round = 1;
+    while round < 7 {
+        let mut i = 0;
+        while i < 16 {
+            orders[round][i] = orders[round - 1][PERMUTATION[i]];
+            i += 1;
+        }
+        round += 1;
+    }
+    orders
+};
+
+#[inline(always)]
+fn round(v: &mut [Word; 16], words: &[Word; 16], order: &[usize; 16]) {
+    mix(v, [0, 4, 8, 12], &words[order[0]], &words[order[1]]);
+    mix(v, [1, 5, 9, 13], &words[order[2]], &words[order[3]]);
+    mix(v, [2, 6, 10, 14], &words[order[4]], &words[order[5]]);
+    mix(v, [3, 7, 11, 15], &words[order[6]], &words[order[7]]);
+    mix(v, [0, 5, 10, 15], &words[order[8]], &words[order[9]]);
+    mix(v, [1, 6, 11, 12], &words[order[10]], &words[order[11]]);
+    mix(v, [2, 7, 8, 13], &words[order[12]], &words[order[13]]);
+    mix(v, [3, 4, 9, 14], &words[order[14]], &words[order[15]]);
+}
+
+/// BLAKE3's quarter round on four words of the state.
+#[inline(always)]
+fn mix(v: &mut [Word; 16], [a, b, c, d]: [usize; 4], x: &Word, y: &Word) {
+    let (mut va, mut vb, mut vc, mut vd) = (v[a], v[b], v[c], v[d]);
+    for (message, first, second) in [(x, 16, 12), (y, 8, 7)] {
+        for lane in 0..LANES {
+            va[lane] = va[lane].wrapping_add(vb[lane]).wrapping_add(message[lane]);
+            vd[lane] = (vd[lane] ^ va[lane]).rotate_right(first);
+            vc[lane] = vc[lane].wrapping_add(vd[lane]);
+            vb[lane] = (vb[lane] ^ vc[lane]).rotate_right(second);
+        }
+    }
+    (v[a], v[b], v[c], v[d]) = (va, vb, vc, vd);
+}
