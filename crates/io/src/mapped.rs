@@ -26,7 +26,8 @@ pub struct Mapped(Inner);
 
 enum Inner {
     Heap(Box<[u8]>),
-    Mapping(NonNull<u8>, usize),
+    /// Where, how many bytes are ours to use, and how many are mapped.
+    Mapping(NonNull<u8>, usize, usize),
 }
 
 // SAFETY: a mapping is plain memory that only its owner reaches.
@@ -39,11 +40,37 @@ impl Mapped {
     pub fn zeroed(len: usize) -> Mapped {
         let mapping = if len < MAPPED_MIN { None } else { map(len) };
         Mapped(match mapping {
-            Some(start) => Inner::Mapping(start, len),
+            Some(start) => Inner::Mapping(start, len, len),
             None => Inner::Heap(vec![0; len].into_boxed_slice()),
         })
     }
+
+    /// Keeps the first `len` bytes; the memory of the others goes back to the system, whole pages of it at once. Nothing happens where there are no more than that.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            Inner::Heap(bytes) => {
+                let mut vec = std::mem::take(bytes).into_vec();
+                vec.truncate(len);
+                *bytes = vec.into_boxed_slice();
+            }
+            Inner::Mapping(start, held, mapped) if len < *held => {
+                let kept = len.next_multiple_of(PAGES_BYTES).max(PAGES_BYTES);
+                if kept < *mapped {
+                    // SAFETY: these whole pages are ours, and nobody borrows them: `self` is borrowed exclusively; `kept` bytes stay, which dropping gives back.
+                    unsafe { munmap(start.as_ptr().add(kept).cast::<c_void>(), *mapped - kept) }
+                        .ok();
+                    *mapped = kept;
+                }
+                MAPPED_BYTES.fetch_sub(*held - len, Ordering::Relaxed);
+                *held = len;
+            }
+            Inner::Mapping(..) => {}
+        }
+    }
 }
+
+/// A multiple of what a page of memory has on any system.
+const PAGES_BYTES: usize = 64 << 10;
 
 fn map(len: usize) -> Option<NonNull<u8>> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -61,7 +88,7 @@ impl Deref for Mapped {
         match &self.0 {
             Inner::Heap(bytes) => bytes,
             // SAFETY: the mapping is `len` readable bytes, zeroed by the system, and lives as long as `self`.
-            Inner::Mapping(start, len) => unsafe {
+            Inner::Mapping(start, len, _) => unsafe {
                 std::slice::from_raw_parts(start.as_ptr(), *len)
             },
         }
@@ -73,7 +100,7 @@ impl DerefMut for Mapped {
         match &mut self.0 {
             Inner::Heap(bytes) => bytes,
             // SAFETY: as above, writable, and borrowed exclusively.
-            Inner::Mapping(start, len) => unsafe {
+            Inner::Mapping(start, len, _) => unsafe {
                 std::slice::from_raw_parts_mut(start.as_ptr(), *len)
             },
         }
@@ -82,10 +109,10 @@ impl DerefMut for Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        if let Inner::Mapping(start, len) = self.0 {
+        if let Inner::Mapping(start, len, mapped) = self.0 {
             MAPPED_BYTES.fetch_sub(len, Ordering::Relaxed);
             // SAFETY: the mapping is ours, nobody borrows it any more, and it is given back once.
-            unsafe { munmap(start.as_ptr().cast::<c_void>(), len) }.ok();
+            unsafe { munmap(start.as_ptr().cast::<c_void>(), mapped) }.ok();
         }
     }
 }
@@ -99,6 +126,22 @@ impl std::fmt::Debug for Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_truncated_bytes_is_what_was_there() {
+        for (len, kept) in [
+            (100, 7),
+            (MAPPED_MIN * 3, MAPPED_MIN + 5),
+            (MAPPED_MIN, 0),
+            (9, 20),
+        ] {
+            let mut bytes = Mapped::zeroed(len);
+            (0..len).for_each(|i| bytes[i] = i as u8);
+            bytes.truncate(kept);
+            assert_eq!(bytes.len(), kept.min(len));
+            assert!((0..kept.min(len)).all(|i| bytes[i] == i as u8));
+        }
+    }
 
     #[test]
     fn bytes_are_zero_and_keep_what_is_written() {

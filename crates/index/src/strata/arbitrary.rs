@@ -12,6 +12,7 @@ use super::log::LogPage;
 use super::manifest::{FileId, LOG_PAGES_MAX, LogEntry, MANIFEST_FRAME, Manifest};
 use super::page::{PAGE_BYTES, seal_page};
 use super::run::{RUN_FRAME, Run, RunReader};
+use super::run_filters::FilterShare;
 use super::run_page::RunPage;
 use super::spans::{LOG_FRAME, SpanTable, read_spans};
 use super::{Strata, StrataOptions};
@@ -72,10 +73,10 @@ proptest! {
         let pages = vec![page(numbers.clone()); pages].concat();
         let (disk, len) = disk(&[&pages, &framed(RUN_FRAME, &payload)]);
         if let Ok(mut run) = Run::open(disk, "x", pages.len() as u64, len) {
-            run.load_filters(8).ok();
+            run.load_filters(FilterShare { bits: 8, more: 0 }).ok();
             let asked = (0..100u64).filter(|i| run.may_contain(i << 48)).map(|i| run.page_of(i << 48));
             prop_assert!(asked.count() <= 100);
-            let mut reader = RunReader::new(Arc::new(run));
+            let mut reader = RunReader::new(Arc::new(run), 4);
             while let Ok(Some(_)) = reader.next() {}
         }
     }

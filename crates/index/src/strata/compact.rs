@@ -88,7 +88,7 @@ fn seal_live(
     log: &OpenLog,
     keep_removals: bool,
 ) -> Result<Option<Vec<Sealed>>> {
-    let mut lookups = Lookups::new(CACHE_BYTES, shared.plan.batch_keys);
+    let mut lookups = Lookups::new(CACHE_BYTES, shared.plan.batch_pages);
     let (mut sealed, mut live, mut buf, mut first) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while first < log.entry.pages {
         if shared.stop.load(Ordering::Relaxed) {
@@ -126,7 +126,7 @@ fn seal_live(
             sealed.push(seal::seal(
                 &shared.folder,
                 live.iter(),
-                shared.plan.partition_records,
+                &shared.plan,
                 bits,
                 &shared.written,
             )?);

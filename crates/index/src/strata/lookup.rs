@@ -16,7 +16,7 @@ use super::cache::PageCache;
 use super::log::{LogPage, Said};
 use super::manifest::Manifest;
 use super::page::PAGE_BYTES;
-use super::run::hash_of;
+use super::run::{Run, hash_of};
 use super::run_page::{Asked, RunPage, proof_of};
 use super::view::{OpenLog, View};
 use crate::{ContainerId, IndexStats, Result};
@@ -27,6 +27,8 @@ const SCOUT_STRIDE: usize = 64;
 const SHORT_STRIDE: usize = 8;
 /// Below this share of keys that a wave's pages resolved, the stream counts as one without locality.
 const LOCALITY_MIN: f32 = 0.05;
+/// Keys whose place in a filter is fetched at once: as many as memory is asked for at once by a processor, and some.
+const PREFETCH_KEYS: usize = 16;
 /// So few keys say nothing of a stream's locality.
 const TELLING_KEYS: usize = 16;
 
@@ -134,10 +136,7 @@ impl Lookups {
             .iter_mut()
             .for_each(|asked| self.ask_cache(view, asked));
         for (number, run) in view.runs.iter().enumerate() {
-            for asked in &mut asking {
-                let newer = asked.cached_run < number as i32;
-                asked.runs |= u128::from(newer && run.may_contain(asked.hash)) << number;
-            }
+            ask_filters(&mut asking, number, run);
         }
         settle(&mut asking, found);
         let first = asking.len();
@@ -380,18 +379,20 @@ impl Lookups {
             spans.extend((from < end).then_some((&**log, from, end)));
             covered = covered.max(end);
         }
-        let wanted = spans.iter().map(|(log, from, end)| {
-            (
-                &*log.disk,
-                from - log.entry.first_page,
-                (end - from) as usize,
-            )
-        });
-        if spans.is_empty() {
-            return Ok(());
-        }
-        let pages = read_pages(wanted, &mut self.buf)?;
         stats.lookup_reads += spans.len() as u64;
+        // no more at once than there are buffers for
+        let at_once = (self.pages_max / window as usize).max(1);
+        spans
+            .chunks(at_once)
+            .try_for_each(|spans| self.read_spans(spans))
+    }
+
+    fn read_spans(&mut self, spans: &[(&OpenLog, u32, u32)]) -> Result<()> {
+        let wanted = spans.iter().map(|(log, from, end)| {
+            let first = from - log.entry.first_page;
+            (&*log.disk, first, (end - from) as usize)
+        });
+        let pages = read_pages(wanted, &mut self.buf)?;
         let numbers = spans
             .iter()
             .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
@@ -413,6 +414,17 @@ impl Lookups {
         let within = page - log.entry.first_page;
         let bytes = read_pages(std::iter::once((&*log.disk, within, 1)), &mut self.buf)?;
         Ok(LogPage::check(bytes, &log.path, within)?.find(key))
+    }
+}
+
+/// Asks the filters of run `number`, for some keys at once, so that memory is waited for once.
+fn ask_filters(asking: &mut [Asking<'_>], number: usize, run: &Run) {
+    for some in asking.chunks_mut(PREFETCH_KEYS) {
+        some.iter().for_each(|asked| run.prefetch(asked.hash));
+        for asked in some {
+            let newer = asked.cached_run < number as i32;
+            asked.runs |= u128::from(newer && run.may_contain(asked.hash)) << number;
+        }
     }
 }
 

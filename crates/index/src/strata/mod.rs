@@ -3,7 +3,7 @@
 //! ```text
 //! insert ─▶ tail (RAM) ─seal─▶ log file:  fingerprints in the order of insertion, containers as runs of records
 //!                              run:       128 bits of each fingerprint, sorted ─▶ its log page and span; merged in tiers
-//!                              filter:    a fuse filter for each partition of a run, in RAM
+//!                              filter:    a ribbon filter for each partition of a run, in RAM
 //! lookup ─▶ tail ─▶ prefetch cache ─▶ filters ─▶ one page of a run, which proves it ─▶ where keys repeat a stream, 64 KiB of the log
 //! ```
 //!
@@ -21,17 +21,17 @@
 //! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that was read.
 //!
 //! # RAM
-//! The budget B is divided once: tail 9 % (60 bytes a record), its sealing 4 %, prefetch cache 5 %, two partitions in the making 10 %, read buffers 6 %, spans
-//! 2 %, each up to some MiB, and all the rest for filters: 74 % of a small budget, 90 % of 256 MiB.
-//! Filters take `records × bits × 1.19 … 1.23 / 8` bytes; `bits` is what fits, 2 to 16 for the largest run and one more for each
-//! halving: at 1 billion chunks 1.19 GB for 8 bits, 0.6 GB for 4. Where 2 bits for the largest run don't fit, it goes without
-//! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 48 bytes for each partition of some 100,000 records, 100 for each log file, and
-//! 4 for each log page with a superseded record.
+//! The budget B is divided once: tail 6 % (60 bytes a record), its sealing 2.4 %, prefetch cache 4 %, two partitions in the making 5 %, read buffers 5 %, spans
+//! 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small budget, 90 % of 256 MiB.
+//! Filters take `records × bits × 1.03 / 8` bytes; `bits` is what fits, up to 16, for a run half as large one more, with the last bit in as many partitions as there is RAM for:
+//! at 1 billion chunks 1.04 GB for 8 bits, 0.52 GB for 4. Where one bit for the largest run doesn't fit, it goes without
+//! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 100 bytes for each partition of some 20,000 records,
+//! which count as filters, 100 for each log file, and 4 for each log page with a superseded record.
 //!
 //! # I/O
 //! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,
-//! twice, and 20 bytes of run for each tier that a record passes, log6(records / tail) + 1: a write amplification of about 2.5 against
-//! 52 bytes a record.
+//! twice, and 20 bytes of run each time that a record passes a merge, see [`merge`]: a write amplification of 2.8 against
+//! 52 bytes a record, 3 at most where the budget is half a byte a key or more.
 //!
 //! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
 //! records only with their container.
@@ -42,14 +42,15 @@ mod bits;
 pub(crate) mod cache;
 mod compact;
 mod folder;
-mod fuse;
 pub(crate) mod log;
 mod lookup;
 mod manifest;
 mod merge;
 mod options;
 pub(crate) mod page;
+mod ribbon;
 pub(crate) mod run;
+mod run_filters;
 mod run_page;
 mod run_writer;
 mod seal;
@@ -114,7 +115,7 @@ impl Strata {
             merger,
             tail: Tail::new(plan.tail_records),
             retired: HashSet::new(),
-            lookups: Lookups::new(plan.cache_bytes, plan.batch_keys),
+            lookups: Lookups::new(plan.cache_bytes, plan.batch_pages),
             stats: IndexStats::default(),
         })
     }
@@ -150,7 +151,7 @@ impl Strata {
             Some(seal::seal(
                 &self.shared.folder,
                 records,
-                self.shared.plan.partition_records,
+                &self.shared.plan,
                 bits,
                 &self.shared.written,
             )?)

@@ -1,22 +1,27 @@
 //! What `strata` is opened with, and how it divides its RAM.
 
 use super::cache::CACHE_PAGE_BYTES;
+use super::page::PAGE_BYTES;
+use super::run_filters::{FilterShare, RunSize};
 use super::tail::TAIL_RECORD_BYTES;
 use crate::{Error, Result};
 
 /// The least budget: a small tail, a small cache and the buffers of one merge.
 pub const RAM_BUDGET_BYTES_MIN: usize = 1 << 20;
 /// RAM a record of the partition that is being written: the record, its packed form, and the making of its filter.
-const PARTITION_RECORD_BYTES: usize = 84;
+const PARTITION_RECORD_BYTES: usize = 60;
 /// A partition's pages and filter are whole pages on disk, so small ones waste some.
-const PARTITION_BYTES_MIN: usize = 128 << 10;
-/// Bits of filter in RAM for a bit a cell and key: fuse filters take 1.19 cells a key where a
-/// partition has some 50 thousand, 1.23 at 15 thousand.
-const CELLS_A_KEY_PERCENT: u64 = 122;
+const PARTITION_BYTES_MIN: usize = 96 << 10;
+/// RAM of a key that is being looked up.
+const KEY_BYTES: usize = 128;
+/// Pages that are read at once, at least: two windows of the log.
+const BATCH_PAGES_MIN: usize = 32;
+/// Bytes of filter in RAM for a bit a slot and 8 million keys, in thousands: see [`super::ribbon`].
+const SLOTS_A_KEY_PER_MILLE: u64 = 1030;
+/// Of the RAM for filters, what is left for those of runs to come before all are allotted anew, in percent.
+const SPARE_PERCENT: usize = 2;
 /// What a run's filter is written with at least.
 const FILTER_BITS_MIN: u8 = 4;
-/// Below this a filter lets so much through that it is dropped instead.
-const KEPT_BITS_MIN: u8 = 2;
 /// Above this a filter brings nothing more: one absent key in 65,536 costs a read.
 const FILTER_BITS_MAX: u8 = 16;
 
@@ -43,22 +48,26 @@ impl StrataOptions {
     }
 }
 
-/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters get the rest, 74 %
-/// of a small budget and 90 % of 256 MiB.
+/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters get the rest, 77 %
+/// of a small budget and 92 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Records in the tail: 9 %, at most 6 MiB, and while it is sealed two fifths of that once more.
+    /// Records in the tail: 6 %, at most 8 MiB, and while it is sealed two fifths of that once more.
     pub tail_records: usize,
-    /// The prefetch cache: 5 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log.
+    /// The prefetch cache: 4 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log.
     pub cache_bytes: usize,
     /// All filters: the rest.
     pub filter_bytes: usize,
-    /// The spans of log files, all that fit: 2 %.
+    /// The spans of log files, all that fit: 1.5 %.
     pub span_bytes: usize,
-    /// Records in a partition that is being written: 5 %, at most 4 MiB, twice, because a seal and a merge may write one each.
+    /// Records in a partition that is being written: 2.5 %, at most 2 MiB, twice, because a seal and a merge may write one each.
     pub partition_records: usize,
-    /// Keys that are looked up at once, and pages that are read at once: 3 %, at most 2 MiB.
+    /// Keys that are looked up at once: 0.5 % and more, at most 512.
     pub batch_keys: usize,
+    /// Pages that are read at once by a lookup: 2 %, at most 2 MiB.
+    pub batch_pages: usize,
+    /// Pages that a merge holds of all its runs, and that are written or copied at once: 3 %, at most 2 MiB.
+    pub merge_pages: usize,
 }
 
 impl Plan {
@@ -70,69 +79,64 @@ impl Plan {
                 what: format!("strata needs at least {RAM_BUDGET_BYTES_MIN}"),
             });
         }
-        let share =
-            |percent: usize, most_mib: usize| (budget_bytes / 100 * percent).min(most_mib << 20);
-        let (tail, cache) = (
-            share(9, 6),
-            share(5, 5).max((CACHE_PAGE_BYTES * 40).min(budget_bytes / 10)),
-        );
-        let partition = share(5, 4).max(PARTITION_BYTES_MIN.min(budget_bytes / 10));
-        let (batch, spans) = (share(3, 2), share(2, usize::MAX >> 20));
-        // what a merge reads of its runs
-        let readers = share(3, 2);
-        let others = tail * 7 / 5 + cache + partition * 2 + batch + spans + readers;
+        let share = |per_mille: usize, most_mib: usize| {
+            (budget_bytes / 1000 * per_mille).min(most_mib << 20)
+        };
+        let least = |bytes: usize| bytes.min(budget_bytes / 10);
+        let (tail, cache) = (share(60, 8), share(40, 5).max(least(CACHE_PAGE_BYTES * 40)));
+        let partition = share(25, 2).max(least(PARTITION_BYTES_MIN));
+        let spans = share(15, usize::MAX >> 20);
+        let batch_keys = (budget_bytes / 200 / KEY_BYTES).clamp(64, 512);
+        let batch = share(20, 2).max(least(BATCH_PAGES_MIN * PAGE_BYTES));
+        let merge = share(30, 2).max(least(BATCH_PAGES_MIN * PAGE_BYTES));
+        let others = tail * 7 / 5 + cache + partition * 2 + spans + batch + batch_keys * KEY_BYTES;
         Ok(Plan {
             tail_records: tail / TAIL_RECORD_BYTES,
             cache_bytes: cache,
-            filter_bytes: budget_bytes.saturating_sub(others),
+            filter_bytes: budget_bytes.saturating_sub(others + merge),
             span_bytes: spans,
             partition_records: partition / PARTITION_RECORD_BYTES,
-            batch_keys: (batch / 4096).clamp(16, 512),
+            batch_keys,
+            batch_pages: batch / PAGE_BYTES,
+            merge_pages: merge / PAGE_BYTES,
         })
     }
 
-    /// Bits a cell that the filters of a new run of `own` records are written with, where the index has `records` in all: one more than fit if
+    /// Bits a slot that the filters of a new run of `own` records are written with, where the index has `records` in all: one more than fit if
     /// all had as many, and more for a small run, since [`Plan::allot`] takes what it can of them.
     pub fn filter_bits(&self, records: u64, own: u64) -> u8 {
-        let bits = self.filter_bytes as u64 * 8 * 100 / (records.max(1) * CELLS_A_KEY_PERCENT) + 1;
+        let bits =
+            self.filter_bytes as u64 * 8 * 1000 / (records.max(1) * SLOTS_A_KEY_PER_MILLE) + 1;
         (bits.max(u64::from(FILTER_BITS_MIN)) + smaller(own, records))
             .min(u64::from(FILTER_BITS_MAX)) as u8
     }
 
-    /// RAM of the filters of `records` at `bits` bits a cell.
-    pub fn filter_ram(&self, records: u64, bits: u8) -> usize {
-        (records * u64::from(bits) * CELLS_A_KEY_PERCENT / 800) as usize
-    }
-
-    /// How many bits a cell each run's filters keep in RAM, where `runs` says each one's records. Bit by bit, to the run where it saves the most
-    /// false positives for its RAM; so a run half as large has a bit more (Dayan, Athanassoulis, Idreos: "Monkey", 2017). Where two bits
-    /// for the largest do not fit, it goes without a filter, and each lookup that reaches it reads a page.
-    pub fn allot(&self, runs: &[u64]) -> Vec<u8> {
-        let mut by_size: Vec<usize> = (0..runs.len()).collect();
-        by_size.sort_by_key(|run| runs[*run]);
-        let (mut bits, mut left) = (vec![0; runs.len()], self.filter_bytes);
-        for &run in &by_size {
-            let ram = self.filter_ram(runs[run], KEPT_BITS_MIN) + 1;
-            if ram > left {
-                break;
-            }
-            (bits[run], left) = (KEPT_BITS_MIN, left - ram);
-        }
-        by_size.retain(|run| bits[*run] > 0);
+    /// How many bits a slot each run's filters keep in RAM, where RAM is for all `runs`. Bit by bit, to the run where it saves the most
+    /// false positives for its RAM; so a run half as large has a bit more (Dayan, Athanassoulis, Idreos: "Monkey", 2017). Where a bit no longer fits, some
+    /// partitions get it. Where one bit for the largest does not fit, it goes without a filter, and each lookup that reaches it reads a page.
+    pub fn allot(&self, runs: &[RunSize]) -> Vec<FilterShare> {
+        let bare: usize = runs.iter().map(RunSize::bare_ram).sum();
+        let mut left = (self.filter_bytes / 100 * (100 - SPARE_PERCENT)).saturating_sub(bare);
+        let mut shares = vec![FilterShare::default(); runs.len()];
+        let mut open: Vec<usize> = (0..runs.len()).collect();
         // a bit halves the false positives of its run, for RAM in proportion to the run's records
-        let price = |run: usize, bits: &[u8]| u128::from(runs[run]) << bits[run];
-        while let Some(place) = (0..by_size.len()).min_by_key(|place| price(by_size[*place], &bits))
-        {
-            let run = by_size[place];
-            let ram = self.filter_ram(runs[run], 1) + 1;
-            if bits[run] < FILTER_BITS_MAX && ram <= left {
-                bits[run] += 1;
+        let price =
+            |run: usize, shares: &[FilterShare]| u128::from(runs[run].records) << shares[run].bits;
+        while let Some(place) = (0..open.len()).min_by_key(|place| price(open[*place], &shares)) {
+            let run = open[place];
+            let ram = runs[run].bit_bytes + 1;
+            if shares[run].bits < FILTER_BITS_MAX && ram <= left {
+                shares[run].bits += 1;
                 left -= ram;
             } else {
-                by_size.remove(place);
+                if shares[run].bits < FILTER_BITS_MAX {
+                    shares[run].more = (left * 256 / ram) as u8;
+                    left = 0;
+                }
+                open.remove(place);
             }
         }
-        bits
+        shares
     }
 }
 

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
+use onefold_io::Disk;
 use onefold_io::frame::{FrameKind, crc64, read_frame};
 use onefold_io::varint::ByteReader;
-use onefold_io::{Disk, Mapped};
 
-use super::fuse::{Fuse, FuseShape};
 use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::ribbon::{Ribbon, RibbonShape};
+use super::run_filters::{FilterShare, RunFilters, RunSize};
 use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
 use crate::{Error, Result};
 
@@ -22,7 +23,7 @@ pub const HASH_BITS: u32 = 56;
 /// The footer of a run.
 pub const RUN_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRRUN",
-    version: 1,
+    version: 2,
 };
 const PARTITIONS_LOG2_MAX: u8 = 24;
 
@@ -44,8 +45,8 @@ pub struct Partition {
     /// Records.
     pub records: u32,
     /// The filter that stands behind its pages.
-    pub filter: Option<FuseShape>,
-    /// Checksum of the filter's cells.
+    pub filter: Option<RibbonShape>,
+    /// Checksum of the filter's blocks.
     pub filter_crc64: u64,
 }
 
@@ -66,10 +67,8 @@ pub struct Run {
     pub partitions_log2: u8,
     /// By hash.
     pub partitions: Vec<Partition>,
-    /// In RAM, per partition; an empty one says "maybe" to everything.
-    pub filters: Vec<Option<Arc<Fuse>>>,
-    /// Whether the filters were read, or left out on purpose.
-    pub is_loaded: bool,
+    /// In RAM; without them the run says "maybe" to everything.
+    pub filters: Option<Arc<RunFilters>>,
     /// Log pages, counted as in the records, where a record is superseded by one elsewhere: never to be believed unasked.
     pub dead_pages: Vec<u32>,
 }
@@ -126,14 +125,12 @@ impl Run {
         if !dead_pages.is_sorted_by(|before, page| before < page) {
             return Err(fields.damaged("dead pages out of order".to_string()).into());
         }
-        let filters = vec![None; partitions.len()];
         Ok(Run {
             disk,
             path: path.to_string(),
             partitions_log2,
             partitions,
-            filters,
-            is_loaded: false,
+            filters: None,
             dead_pages,
         })
     }
@@ -152,58 +149,100 @@ impl Run {
         Ok(self)
     }
 
-    /// Reads the filters with at most `bits` bits a cell; 0 keeps none. One that is missing or damaged is made again from its pages.
-    pub fn load_filters(&mut self, bits: u8) -> Result<()> {
-        for number in 0..self.partitions.len() {
-            self.filters[number] = if bits == 0 {
-                None
+    /// Reads the filters, with no more bits than `share` says. One that is damaged is made again from its pages.
+    pub fn load_filters(&mut self, share: FilterShare) -> Result<()> {
+        let count = self.partitions.len();
+        let shape = |(number, partition): (usize, &Partition)| {
+            let bits = share.bits_of(number, count);
+            let shape = partition
+                .filter
+                .filter(|_| partition.records > 0 && bits > 0)?;
+            Some(shape.narrowed(bits))
+        };
+        let shapes: Vec<_> = self.partitions.iter().enumerate().map(shape).collect();
+        let mut filters = RunFilters::with_room(&shapes, share);
+        let (mut end, mut wide) = (0, Vec::new());
+        for (number, (partition, shape)) in self.partitions.iter().zip(&shapes).enumerate() {
+            let (Some(stored), Some(shape)) = (&partition.filter, shape) else {
+                continue;
+            };
+            wide.resize(stored.bytes().unwrap_or(0), 0);
+            let read = self.disk.read_at(&mut wide, partition.filter_at());
+            end = if read.is_ok() && crc64(&wide) == partition.filter_crc64 {
+                filters.place(number, end, (stored, &wide), shape)
             } else {
-                self.read_filter(number, bits)?.map(Arc::new)
+                let (made, blocks) = self.filter_from_pages(number, shape.bits)?;
+                filters.place(number, end, (&made, &blocks), &made)
             };
         }
-        self.is_loaded = true;
+        self.filters = Some(Arc::new(filters));
         Ok(())
     }
 
     /// The same file, its filters to be read again.
     pub fn without_filters(&self) -> Run {
         Run {
-            filters: vec![None; self.partitions.len()],
-            is_loaded: false,
+            filters: None,
             ..self.clone()
         }
     }
 
-    /// The most bits a cell of its filters in RAM, 0 where there are none.
-    pub fn filter_bits(&self) -> u8 {
-        self.filters
+    /// The same with filters of fewer bits; `None` where it has none or somebody else holds them, too.
+    pub fn narrowed(mut self, share: FilterShare) -> Option<Run> {
+        let filters = Arc::into_inner(self.filters.take()?)?;
+        self.filters = (share.bits > 0).then(|| Arc::new(filters.narrowed(share)));
+        self.filters.is_some().then_some(self)
+    }
+
+    /// What a division of RAM needs to know.
+    pub fn size(&self) -> RunSize {
+        let shapes = self
+            .partitions
             .iter()
-            .flatten()
-            .map(|filter| filter.shape().bits)
-            .max()
-            .unwrap_or(0)
+            .filter_map(|partition| partition.filter.as_ref());
+        RunSize {
+            records: self
+                .partitions
+                .iter()
+                .map(|partition| u64::from(partition.records))
+                .sum(),
+            bit_bytes: shapes
+                .map(|shape| shape.narrowed(1).bytes().unwrap_or(0))
+                .sum(),
+            partitions: self.partitions.len(),
+        }
+    }
+
+    /// How its filters were read, if they were.
+    pub fn share(&self) -> Option<FilterShare> {
+        self.filters.as_ref().map(|filters| filters.share)
     }
 
     /// RAM, in bytes.
     pub fn ram_bytes(&self) -> usize {
-        let cells: usize = self
+        let filters = self
             .filters
-            .iter()
-            .flatten()
-            .map(|filter| filter.cells().len())
-            .sum();
-        let directory = self.partitions.capacity() * size_of::<Partition>()
-            + self.filters.capacity() * (size_of::<Option<Arc<Fuse>>>() + size_of::<Fuse>());
-        cells + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
+            .as_ref()
+            .map_or(0, |filters| filters.ram_bytes());
+        let directory = self.partitions.capacity() * size_of::<Partition>();
+        filters + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
     }
 
     /// Whether the run may hold `hash`.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let number = self.partition_of(hash);
-        match &self.filters[number] {
-            Some(filter) => filter.contains(hash),
-            None => self.partitions[number].records > 0,
+        let filters = self.filters.as_ref();
+        filters
+            .and_then(|filters| filters.may_contain(number, hash))
+            .unwrap_or_else(|| self.partitions[number].records > 0)
+    }
+
+    /// Tells the processor that [`Run::may_contain`] comes.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(filters) = &self.filters {
+            filters.prefetch(self.partition_of(hash), hash);
         }
     }
 
@@ -222,26 +261,10 @@ impl Run {
         (hash >> (HASH_BITS - u32::from(self.partitions_log2))) as usize
     }
 
-    fn read_filter(&self, number: usize, bits: u8) -> Result<Option<Fuse>> {
-        let partition = &self.partitions[number];
-        if partition.records == 0 {
-            // A filter of nothing would say "maybe" now and then, and send to a page that is not there.
-            return Ok(None);
-        }
-        let stored = partition.filter.and_then(|shape| {
-            let mut cells = Mapped::zeroed(shape.bytes()?);
-            self.disk.read_at(&mut cells, partition.filter_at()).ok()?;
-            (crc64(&cells) == partition.filter_crc64).then(|| Fuse::from_cells(shape, cells))?
-        });
-        match stored {
-            Some(filter) if filter.shape().bits > bits => Ok(Some(filter.narrowed(bits))),
-            Some(filter) => Ok(Some(filter)),
-            None => {
-                let mut hashes = Vec::new();
-                self.read_partition(number, |record| hashes.push(record.hash))?;
-                Ok(Fuse::build(&hashes, bits))
-            }
-        }
+    fn filter_from_pages(&self, number: usize, bits: u8) -> Result<(RibbonShape, Vec<u8>)> {
+        let mut hashes = Vec::new();
+        self.read_partition(number, |record| hashes.push(record.hash))?;
+        Ok(Ribbon::build(&hashes, bits).map_or_else(Default::default, Ribbon::into_parts))
     }
 
     fn read_partition(&self, number: usize, mut visit: impl FnMut(RunRecord)) -> Result<()> {
@@ -281,15 +304,9 @@ pub fn encode_partition(partition: &Partition, out: &mut Vec<u8>) {
     ] {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    let shape = partition.filter.unwrap_or(FuseShape {
-        bits: 0,
-        segment_log2: 0,
-        segments: 0,
-        seed: 0,
-    });
+    let shape = partition.filter.unwrap_or_default();
     out.push(shape.bits);
-    out.push(shape.segment_log2);
-    out.extend_from_slice(&shape.segments.to_le_bytes());
+    out.extend_from_slice(&shape.blocks.to_le_bytes());
     out.extend_from_slice(&shape.seed.to_le_bytes());
     out.extend_from_slice(&partition.filter_crc64.to_le_bytes());
 }
@@ -297,10 +314,9 @@ pub fn encode_partition(partition: &Partition, out: &mut Vec<u8>) {
 fn decode_partition(fields: &mut ByteReader<'_>) -> Result<Partition> {
     let [first_page, home_pages, pages, records] =
         [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
-    let shape = FuseShape {
+    let shape = RibbonShape {
         bits: fields.u8()?,
-        segment_log2: fields.u8()?,
-        segments: fields.u32()?,
+        blocks: fields.u32()?,
         seed: fields.u64()?,
     };
     let filter = (shape.bits > 0).then_some(shape);
@@ -320,6 +336,7 @@ fn decode_partition(fields: &mut ByteReader<'_>) -> Result<Partition> {
 /// All records of a run in the order of their hashes, some pages at a time.
 pub struct RunReader {
     run: Arc<Run>,
+    read_pages: u32,
     partition: usize,
     page: u32,
     /// Pages that were read; those before `decoded` are in `records` or were given out.
@@ -330,14 +347,15 @@ pub struct RunReader {
     given: usize,
 }
 
-/// Pages that [`RunReader`] reads at once: 64 KiB, as a merge has up to some dozen of them.
-const READ_PAGES: u32 = 16;
+/// Pages that [`RunReader`] reads at once, at most: 64 KiB.
+const READ_PAGES_MAX: usize = 16;
 
 impl RunReader {
-    /// From the first hash.
-    pub fn new(run: Arc<Run>) -> RunReader {
+    /// From the first hash, `read_pages` pages at once, if that is neither none nor too many.
+    pub fn new(run: Arc<Run>, read_pages: usize) -> RunReader {
         RunReader {
             run,
+            read_pages: read_pages.clamp(1, READ_PAGES_MAX) as u32,
             partition: 0,
             page: 0,
             buf: Vec::new(),
@@ -367,7 +385,7 @@ impl RunReader {
                 self.page = 0;
                 continue;
             }
-            let pages = READ_PAGES.min(partition.pages - self.page);
+            let pages = self.read_pages.min(partition.pages - self.page);
             self.first = partition.first_page + self.page;
             self.page += pages;
             self.buf.resize(pages as usize * PAGE_BYTES, 0);

@@ -8,8 +8,8 @@ use onefold_io::Disk;
 use onefold_io::frame::{crc64, encode_frame};
 
 use super::bits;
-use super::fuse::Fuse;
 use super::page::PAGE_BYTES;
+use super::ribbon::Ribbon;
 use super::run::{HASH_BITS, Partition, RUN_FRAME, encode_partition, home_page};
 use super::run_page::{Packing, RunRecord, value_bits};
 use crate::Result;
@@ -42,7 +42,7 @@ pub struct RunWriter {
 
 impl RunWriter {
     /// A run of at most `records` records on log pages below `log_pages`, with partitions of at most about `partition_records` and filters of
-    /// `filter_bits` bits a cell (0: none).
+    /// `filter_bits` bits a slot (0: none).
     pub fn new(
         disk: Arc<dyn Disk>,
         records: u64,
@@ -107,12 +107,12 @@ impl RunWriter {
         let records = std::mem::take(&mut self.pending);
         let (packing, home_pages) = self.plan(records.len());
         let filter = self.filter(&records);
-        let filter_bytes = filter.as_ref().map_or(0, |filter| filter.cells().len());
+        let filter_bytes = filter.as_ref().map_or(0, |filter| filter.blocks().len());
         let mut bytes = Vec::with_capacity((home_pages as usize + 2) * PAGE_BYTES + filter_bytes);
         self.pack(&records, packing, home_pages, &mut bytes);
         let pages = (bytes.len() / PAGE_BYTES) as u32;
-        let filter_crc64 = filter.as_ref().map_or(0, |filter| crc64(filter.cells()));
-        bytes.extend_from_slice(filter.as_ref().map_or(&[], |filter| filter.cells()));
+        let filter_crc64 = filter.as_ref().map_or(0, |filter| crc64(filter.blocks()));
+        bytes.extend_from_slice(filter.as_ref().map_or(&[], |filter| filter.blocks()));
         bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
         self.disk
             .write_at(&bytes, u64::from(self.pages) * PAGE_BYTES as u64)?;
@@ -132,12 +132,12 @@ impl RunWriter {
         Ok(())
     }
 
-    fn filter(&self, records: &[RunRecord]) -> Option<Fuse> {
+    fn filter(&self, records: &[RunRecord]) -> Option<Ribbon> {
         if self.filter_bits == 0 || records.is_empty() {
             return None;
         }
         let hashes: Vec<u64> = records.iter().map(|record| record.hash).collect();
-        Fuse::build(&hashes, self.filter_bits)
+        Ribbon::build(&hashes, self.filter_bits)
     }
 
     /// How records are packed and over how many pages they are spread. More pages need fewer bits a record, so it settles in some rounds.

@@ -10,15 +10,13 @@ use onefold_chunk::Fingerprint;
 use super::folder::{Folder, NewFile};
 use super::log::{LogPacker, LogPage, Said};
 use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
+use super::options::Plan;
 use super::page::{PAGE_BYTES, seal_page};
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
 use super::run_writer::{RunFile, RunWriter};
 use super::spans::{LogSpan, encode_spans, extend_spans};
 use crate::{Error, Result};
-
-/// Log pages that are written at once: 1 MiB.
-const WRITE_PAGES: usize = 256;
 
 /// A log and a run that no manifest names yet.
 #[derive(Clone, Copy)]
@@ -31,11 +29,11 @@ pub struct Sealed {
 pub fn seal<'a>(
     folder: &Folder,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
-    partition_records: usize,
+    plan: &Plan,
     filter_bits: u8,
     written: &AtomicU64,
 ) -> Result<Sealed> {
-    let mut log = LogWriter::new(folder.create_log()?);
+    let mut log = LogWriter::new(folder.create_log()?, plan.merge_pages / 4);
     let mut of_run = Vec::with_capacity(records.size_hint().1.unwrap_or(0));
     for (key, said) in records {
         let (page, span) = log.push(key, *said)?;
@@ -56,7 +54,7 @@ pub fn seal<'a>(
         file.disk,
         of_run.len() as u64,
         log.pages,
-        partition_records,
+        plan.partition_records,
         filter_bits,
     );
     of_run.iter().try_for_each(|record| run.push(*record))?;
@@ -134,18 +132,20 @@ pub struct LogWriter {
     packer: LogPacker,
     spans: Vec<LogSpan>,
     pages: u32,
+    write_pages: usize,
     /// Records; who copies pages adds theirs.
     pub records: u64,
 }
 
 impl LogWriter {
-    /// Into `file`, which is empty.
-    pub fn new(file: NewFile) -> LogWriter {
+    /// Into `file`, which is empty, `write_pages` pages at once.
+    pub fn new(file: NewFile, write_pages: usize) -> LogWriter {
         LogWriter {
             file,
             packer: LogPacker::default(),
             spans: Vec::new(),
             pages: 0,
+            write_pages,
             records: 0,
         }
     }
@@ -156,7 +156,7 @@ impl LogWriter {
         let span = self.packer.last_span();
         self.records += 1;
         let page = self.pages + (self.packer.pages.len() / PAGE_BYTES) as u32;
-        if self.packer.pages.len() >= WRITE_PAGES * PAGE_BYTES {
+        if self.packer.pages.len() >= self.write_pages * PAGE_BYTES {
             self.write()?;
         }
         Ok((page, span))

@@ -50,17 +50,20 @@ impl Shared {
 
     /// Looks at the newest manifest.
     ///
-    /// Where the filters of the merged runs and of the new one don't fit beside each other, the old ones go first, and for the moment
-    /// that reading the new ones takes, lookups read a page instead.
+    /// Where the filters of the merged runs and of the new one don't fit beside each other, the old ones go first, and those of other runs give up some bits; for the moment
+    /// that this and reading the new ones take, lookups read a page instead.
     pub fn refresh(&self) -> Result<Arc<View>> {
         let _one = self.refreshing.lock();
         let old = self.view();
         let mut view = View::newest(&self.folder, &old, &self.plan)?;
-        let (_, missing) = view.filter_bytes(&self.plan);
+        let (own, missing) = view.filter_bytes(&self.plan);
         let (held, _) = old.filter_bytes(&self.plan);
         drop(old);
-        if missing > 0 && held + missing > self.plan.filter_bytes {
-            *self.view.lock() = Arc::new(view.clone());
+        if held.max(own) + missing > self.plan.filter_bytes {
+            *self.view.lock() = Arc::new(view.without_wide_filters(&self.plan));
+        }
+        if own + missing > self.plan.filter_bytes {
+            view.narrow_filters(&self.plan);
         }
         view.load(&self.plan)?;
         let view = Arc::new(view);

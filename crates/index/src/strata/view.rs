@@ -11,6 +11,7 @@ use super::manifest::{LogEntry, Manifest};
 use super::options::Plan;
 use super::page::{PAGE_BYTES, check_length};
 use super::run::Run;
+use super::run_filters::{FilterShare, RunSize};
 use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
 use crate::{ContainerId, Error, Result};
@@ -131,19 +132,11 @@ impl View {
             span_room = span_room.saturating_sub(log.spans.ram_bytes());
             logs.push(log);
         }
-        let bits = plan.allot(
-            &manifest
-                .runs
-                .iter()
-                .map(|run| run.records)
-                .collect::<Vec<_>>(),
-        );
         let mut runs = Vec::with_capacity(manifest.runs.len());
-        for (entry, bits) in manifest.runs.iter().zip(bits) {
+        for entry in &manifest.runs {
             let path = entry.id.run_name();
             let run = match old.runs.iter().find(|run| run.path == path) {
-                Some(run) if run.filter_bits() <= bits => Arc::clone(run),
-                Some(run) => Arc::new(run.without_filters()),
+                Some(run) => Arc::clone(run),
                 None => match folder.open_file(&path)? {
                     Some(disk) => {
                         let run = Run::open(disk, &path, entry.footer_at, entry.file_bytes)?;
@@ -163,33 +156,64 @@ impl View {
         }))
     }
 
+    /// The same without the filters that are larger than they may be now.
+    pub fn without_wide_filters(&self, plan: &Plan) -> View {
+        let mut view = self.clone();
+        view.for_wide(plan, |run, _| *run = Arc::new(run.without_filters()));
+        view
+    }
+
+    /// Makes the filters that are larger than they may be now as small as they may be, or drops those that somebody else holds, too.
+    pub fn narrow_filters(&mut self, plan: &Plan) {
+        self.for_wide(plan, |run, share| {
+            let bare = Arc::new(run.without_filters());
+            let wide = std::mem::replace(run, bare);
+            if let Some(narrow) = Arc::into_inner(wide).and_then(|run| run.narrowed(share)) {
+                *run = Arc::new(narrow);
+            }
+        });
+    }
+
+    fn for_wide(&mut self, plan: &Plan, mut change: impl FnMut(&mut Arc<Run>, FilterShare)) {
+        let shares = plan.allot(&self.sizes());
+        for (run, share) in self.runs.iter_mut().zip(shares) {
+            if run.share().is_some_and(|own| own > share) {
+                change(run, share);
+            }
+        }
+    }
+
+    fn sizes(&self) -> Vec<RunSize> {
+        self.runs.iter().map(|run| run.size()).collect()
+    }
+
     /// Reads the filters that are missing.
     pub fn load(&mut self, plan: &Plan) -> Result<()> {
-        let records: Vec<u64> = self.manifest.runs.iter().map(|run| run.records).collect();
-        for (run, bits) in self
-            .runs
-            .iter_mut()
-            .zip(plan.allot(&records))
-            .filter(|(run, _)| !run.is_loaded)
-        {
+        let shares = plan.allot(&self.sizes());
+        let missing = self.runs.iter_mut().zip(shares);
+        for (run, share) in missing.filter(|(run, _)| run.share().is_none()) {
             let mut loaded = Run::clone(run);
-            loaded.load_filters(bits)?;
+            loaded.load_filters(share)?;
             *run = Arc::new(loaded);
         }
         Ok(())
     }
 
-    /// RAM of the filters that are there, and of those that are missing, in bytes.
+    /// The same without filters: for who reads runs as a whole, and must not hold filters that were replaced meanwhile.
+    pub fn without_filters(&self) -> View {
+        let bare = self.runs.iter().map(|run| Arc::new(run.without_filters()));
+        View {
+            runs: bare.collect(),
+            ..self.clone()
+        }
+    }
+
+    /// RAM of all runs with the filters that are there, and of those that are missing, in bytes.
     pub fn filter_bytes(&self, plan: &Plan) -> (usize, usize) {
-        let records: Vec<u64> = self.manifest.runs.iter().map(|run| run.records).collect();
-        let missing = records
-            .iter()
-            .zip(&self.runs)
-            .zip(plan.allot(&records))
-            .filter(|((_, run), _)| !run.is_loaded);
-        let missing = missing
-            .map(|((records, _), bits)| plan.filter_ram(*records, bits))
-            .sum();
+        let sizes = self.sizes();
+        let each = sizes.iter().zip(&self.runs).zip(plan.allot(&sizes));
+        let missing = each.filter(|((_, run), _)| run.share().is_none());
+        let missing = missing.map(|((size, _), share)| size.ram(share)).sum();
         (self.runs.iter().map(|run| run.ram_bytes()).sum(), missing)
     }
 

@@ -1,4 +1,4 @@
-//! The files of format version 1, byte for byte: what is written today, and that yesterday's are still read.
+//! The files of each format version, byte for byte: what is written today, and that yesterday's are still read, or refused as damage, upon which an index is built anew.
 //!
 //! After a wanted change of the format: `cargo xtask golden --bless`, and a new version number.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use onefold_index::workload::{TraceReader, TraceWriter};
 use onefold_index::{
     BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, ContainerId, Location, SkimpyStash, SkimpyStashOptions, Strata,
+    ChunkStashOptions, ContainerId, Error, Location, SkimpyStash, SkimpyStashOptions, Strata,
 };
 use onefold_io::{Dir, MemDir};
 
@@ -21,7 +21,7 @@ const FILES: [&str; 3] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-2")
 }
 
 fn fill(dir: &MemDir) {
@@ -114,6 +114,23 @@ fn golden_files_are_still_written_so() {
             "{name} differs"
         );
     }
+}
+
+#[test]
+fn runs_of_version_1_are_refused_as_damage() {
+    let dir = MemDir::new();
+    for name in FILES {
+        let golden = folder().with_file_name("strata-1").join(name);
+        let golden = std::fs::read(golden).expect("golden file");
+        let disk = dir.create(name).expect("create");
+        disk.write_at(&golden, 0).expect("write");
+    }
+    let refused = Strata::open(Arc::new(dir), options(0xbb, 1 << 20)).map(drop);
+    let refused = refused.expect_err("a run of version 1");
+    assert!(
+        matches!(&refused, Error::Damaged { what, .. } if what.contains("version 2, found 1")),
+        "{refused}"
+    );
 }
 
 #[test]
