@@ -69,11 +69,14 @@ struct OpenBlock {
 struct OpenContainer {
     building: Arc<Building>,
     blocks: u32,
+    chunks: u32,
     raw_bytes: u64,
 }
 
 /// Blocks that compress very well would make a container of very many chunks: at this many raw bytes per target byte it is closed.
 const RAW_PER_TARGET_MAX: u64 = 12;
+/// Nor do tiny chunks: who reads a container keeps its table in RAM, some 40 bytes a chunk.
+const CONTAINER_CHUNKS_MAX: u32 = 1 << 16;
 
 impl ChunkWriter {
     pub(crate) fn new(session: Arc<SessionState>, stream: StreamKind) -> Result<Self> {
@@ -214,9 +217,11 @@ impl ChunkWriter {
         let open = self.container.get_or_insert_with(|| OpenContainer {
             building: Arc::new(session.begin_container(stream, spares.container())),
             blocks: 0,
+            chunks: 0,
             raw_bytes: 0,
         });
         let id = open.building.id();
+        open.chunks += 1;
         open.raw_bytes += data.len() as u64;
         let block = &mut self.open[packing as usize];
         if block.raw.capacity() == 0 {
@@ -232,7 +237,9 @@ impl ChunkWriter {
 
     fn is_full(&self, open: &OpenContainer) -> bool {
         let target = self.session.options().container_bytes as u64;
-        open.building.stored_bytes() >= target || open.raw_bytes >= target * RAW_PER_TARGET_MAX
+        open.building.stored_bytes() >= target
+            || open.raw_bytes >= target * RAW_PER_TARGET_MAX
+            || open.chunks >= CONTAINER_CHUNKS_MAX
     }
 
     fn close_block(&mut self, packing: Packing) -> Result<()> {

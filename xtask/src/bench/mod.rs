@@ -7,6 +7,7 @@ mod index;
 mod papers;
 mod papers_disks;
 mod papers_filters;
+mod ram;
 mod report;
 mod sampling;
 
@@ -25,6 +26,8 @@ pub enum Bench {
     Index(index::IndexArgs),
     /// The papers' indexes under the papers' workloads, on a modelled flash.
     Papers(papers::PapersArgs),
+    /// The whole program on a repository of very many chunks: the peak RSS of every verb.
+    Ram(ram::RamArgs),
     /// What a sampled ChunkStash loses on backups of versions of real data.
     Sampling(sampling::SamplingArgs),
 }
@@ -38,6 +41,7 @@ impl Bench {
             Bench::Fbc(args) => fbc::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
             Bench::Papers(args) => papers::run(&args).map_err(|error| error.to_string()),
+            Bench::Ram(args) => ram::run(&args),
             Bench::Sampling(args) => sampling::run(&args).map_err(|error| error.to_string()),
         }
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir};
-use onefold_store::{Encryption, Error, Packing, Repository, Secret, SessionKind};
+use onefold_store::{
+    Encryption, Entropy, Error, OpenOptions, Packing, Repository, Secret, SessionKind,
+};
 
 use crate::fixture::{assert_sound, back_up, back_up_packed, chunks, init, open};
 
@@ -50,6 +52,24 @@ fn chunks_that_are_not_to_be_compressed_lie_beside_those_that_are() {
     assert!(as_is > raw && compressed < raw / 2, "{as_is} {compressed}");
     let middle = (as_is + compressed) / 2;
     assert!(mixed.abs_diff(middle) < raw / 10, "{mixed} {middle}");
+}
+
+/// However little they take: a reader keeps the tables of two containers and more within its cache.
+#[test]
+fn a_container_holds_a_bounded_number_of_tiny_chunks() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::None).unwrap();
+    let options = OpenOptions {
+        threads: 1,
+        entropy: Entropy::seeded(1),
+        ..OpenOptions::default()
+    };
+    let repository = Repository::open(Arc::clone(&dir), options, None).unwrap();
+    let data: Vec<Vec<u8>> = (0..140_000u32)
+        .map(|number| number.to_le_bytes().to_vec())
+        .collect();
+    let (_, stats) = back_up(&repository, &data).unwrap();
+    assert_eq!((stats.new_chunks, stats.containers), (140_000, 3));
 }
 
 #[test]

@@ -1,0 +1,252 @@
+//! `cargo xtask bench ram`: the peak RSS of every verb on a repository of very many chunks.
+//!
+//! A stream whose chunks are all different, but hold little, is backed up from a pipe: what the machine must store of it is small, what the engine must
+//! know of it is not. Then each verb runs on that repository, and the peak of its whole process is held against the limit.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use wait4::Wait4;
+
+use super::backup::measure::disk_usage;
+use super::report::{Table, machine, machine_line};
+
+/// What to measure.
+#[derive(clap::Args, Clone, Debug)]
+pub struct RamArgs {
+    /// Chunks in the repository; 50 million take about 10 GB of disk.
+    #[arg(long, default_value_t = 5_000_000)]
+    chunks: u64,
+    /// Size of a chunk, in bytes.
+    #[arg(long, default_value_t = 256)]
+    chunk_size: usize,
+    /// The limit for each verb, in MiB.
+    #[arg(long, default_value_t = 300)]
+    limit_mib: u64,
+    /// Folder for the repository, which is removed at the end.
+    #[arg(long, default_value = "target/bench-ram")]
+    dir: PathBuf,
+    /// Restore too: that takes chunks × chunk size of disk.
+    #[arg(long)]
+    restore: bool,
+    /// The program to measure. Default: this workspace's, built for release.
+    #[arg(long)]
+    onefold: Option<PathBuf>,
+}
+
+/// A stream of chunks without equals: each begins with its number, the rest is zeros.
+#[derive(Clone, Copy)]
+struct Stream {
+    first: u64,
+    chunks: u64,
+    chunk_size: usize,
+}
+
+impl Stream {
+    /// Fails where the reader leaves early, as it does when it found a mistake: its own exit code tells.
+    fn write(self, out: impl Write) -> std::io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 20, out);
+        let mut chunk = vec![0; self.chunk_size];
+        for number in self.first..self.first + self.chunks {
+            chunk[..8].copy_from_slice(&number.to_le_bytes());
+            out.write_all(&chunk)?;
+        }
+        out.flush()
+    }
+}
+
+/// Runs the benchmark, prints its table; an error if a verb fails or goes over the limit.
+pub fn run(args: &RamArgs) -> Result<(), String> {
+    if args.chunk_size < 8 {
+        return Err("a chunk of this benchmark has 8 bytes at least".into());
+    }
+    println!("{}", machine_line(&machine()));
+    let bench = Bench::new(args)?;
+    let done = bench.life();
+    let removed = std::fs::remove_dir_all(&args.dir).map_err(|error| error.to_string());
+    done.and(removed)
+}
+
+struct Bench<'a> {
+    args: &'a RamArgs,
+    program: PathBuf,
+    repository: PathBuf,
+    restored: PathBuf,
+}
+
+/// What one verb took.
+struct Taken {
+    wall_s: f64,
+    cpu_s: f64,
+    rss_bytes: u64,
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a RamArgs) -> Result<Self, String> {
+        let program = match &args.onefold {
+            Some(program) => program.clone(),
+            None => {
+                crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
+                let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
+                Path::new(&target).join("release/onefold")
+            }
+        };
+        std::fs::create_dir(&args.dir)
+            .map_err(|error| format!("{}: {error}", args.dir.display()))?;
+        Ok(Self {
+            args,
+            program,
+            repository: args.dir.join("repository"),
+            restored: args.dir.join("restored"),
+        })
+    }
+
+    fn life(&self) -> Result<(), String> {
+        let size = self.args.chunk_size;
+        let all = Stream {
+            first: 0,
+            chunks: self.args.chunks,
+            chunk_size: size,
+        };
+        let half = Stream {
+            chunks: self.args.chunks / 2,
+            ..all
+        };
+        let chunk_size = size.to_string();
+        let init = ["init", "--chunker", "fixed", "--chunk-size", &chunk_size];
+        self.verb(&init, None)?;
+        let mut table = Table {
+            head: vec!["verb", "wall s", "CPU s", "peak RSS MiB", "of the limit"],
+            words: 1,
+            rows: Vec::new(),
+        };
+        let mut over = Vec::new();
+        let mut verb = |name: &str, words: &[&str], stream| -> Result<(), String> {
+            let taken = self.verb(words, stream)?;
+            if taken.rss_bytes > self.args.limit_mib << 20 {
+                over.push(name.to_string());
+            }
+            let row = self.row(name, &taken);
+            println!("{}", row.join("  "));
+            table.rows.push(row);
+            Ok(())
+        };
+        let backup = |tag| ["backup", "--stdin", "--tag", tag];
+        verb("backup, all new", &backup("first"), Some(all))?;
+        verb("backup, nothing new", &backup("again"), Some(all))?;
+        verb("backup, half of it", &backup("half"), Some(half))?;
+        verb("snapshots", &["snapshots"], None)?;
+        verb("ls", &["ls", "latest"], None)?;
+        verb("stats", &["stats", "--mode", "raw-data"], None)?;
+        verb("check", &["check"], None)?;
+        verb("check --read-data", &["check", "--read-data"], None)?;
+        verb("dump", &["dump", "latest", "stdin"], None)?;
+        if self.args.restore {
+            let target = self.restored.to_string_lossy();
+            verb("restore", &["restore", "latest", "--target", &target], None)?;
+            std::fs::remove_dir_all(&self.restored).map_err(|error| error.to_string())?;
+        }
+        verb("repair index", &["repair", "index"], None)?;
+        verb("prune, nothing to do", &["prune"], None)?;
+        let forget = |tag| {
+            [
+                "forget",
+                "--tag",
+                tag,
+                "--keep-last",
+                "0",
+                "--unsafe-allow-remove-all",
+            ]
+        };
+        verb("forget", &forget("first"), None)?;
+        verb("forget", &forget("again"), None)?;
+        verb("prune, half of it", &["prune"], None)?;
+        verb("check", &["check"], None)?;
+        println!("\n{}", table.markdown());
+        println!(
+            "repository: {} MB",
+            disk_usage(&self.repository).0 / 1_000_000
+        );
+        match over.as_slice() {
+            [] => Ok(()),
+            over => Err(format!(
+                "over {} MiB: {}",
+                self.args.limit_mib,
+                over.join(", ")
+            )),
+        }
+    }
+
+    fn row(&self, name: &str, taken: &Taken) -> Vec<String> {
+        let mib = taken.rss_bytes as f64 / f64::from(1 << 20);
+        vec![
+            name.to_string(),
+            format!("{:.1}", taken.wall_s),
+            format!("{:.1}", taken.cpu_s),
+            format!("{mib:.0}"),
+            format!("{:.2}", mib / self.args.limit_mib as f64),
+        ]
+    }
+
+    /// Runs the program to its end, fed with `stream`.
+    fn verb(&self, words: &[&str], stream: Option<Stream>) -> Result<Taken, String> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(words)
+            .arg("--quiet")
+            .arg("--repo")
+            .arg(&self.repository);
+        command
+            .env("ONEFOLD_PASSWORD", "bench")
+            .stdout(Stdio::null());
+        command.stdin(if stream.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        });
+        let shown = words.join(" ");
+        let failed = |error: std::io::Error| format!("{shown}: {error}");
+        let start = Instant::now();
+        let mut child = command.spawn().map_err(failed)?;
+        let pipe = child.stdin.take();
+        let feeder = std::thread::spawn(move || match (stream, pipe) {
+            (Some(stream), Some(pipe)) => stream.write(pipe),
+            _ => Ok(()),
+        });
+        let ended = child.wait4().map_err(failed)?;
+        let fed = feeder
+            .join()
+            .map_err(|_| format!("{shown}: feeding it failed"))?;
+        if !ended.status.success() {
+            return Err(format!("{shown}: {}", ended.status));
+        }
+        fed.map_err(failed)?;
+        Ok(Taken {
+            wall_s: start.elapsed().as_secs_f64(),
+            cpu_s: (ended.rusage.utime + ended.rusage.stime).as_secs_f64(),
+            rss_bytes: ended.rusage.maxrss,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_chunks_of_a_stream_are_equal() {
+        let stream = Stream {
+            first: 7,
+            chunks: 5_000,
+            chunk_size: 24,
+        };
+        let mut bytes = Vec::new();
+        stream.write(&mut bytes).unwrap();
+        let chunks: HashSet<&[u8]> = bytes.chunks(24).collect();
+        assert_eq!((chunks.len(), bytes.len()), (5_000, 5_000 * 24));
+    }
+}
