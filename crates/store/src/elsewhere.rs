@@ -3,68 +3,226 @@
 //! What always holds: all containers are listed and their tables read once a session, whatever the number of chunks that are asked for; what
 //! is kept of it is a filter of all chunks, of some KiB a container. A chunk that is nowhere costs a look at the filter; one that is
 //! somewhere is most often in the container where the one before it was, and tables are searched for the rest.
+//!
+//! A session whose pin stands needs no second look: what it may refer to stays where it is. One without a pin (a repository that it may not write)
+//! can be swept by others meanwhile. It lists again when a container that it saw is gone, and after ever more chunks that it did not find; only
+//! containers that are new to it are read. A container that the device does not give is named, tried again as often, and never passed
+//! off as one without the chunk.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_index::Filter;
 use onefold_index::filters::BlockedBloom;
+use onefold_io::ErrorKind;
 
-use crate::Result;
 use crate::reader::Opened;
 use crate::repository::Shared;
+use crate::{Error, Result, container};
 
 /// Of the filter for each container: two bytes a chunk where it holds 4,000, and then the filter errs about one in a thousand chunks.
 const FILTER_BYTES_A_CONTAINER: usize = 8 << 10;
 /// 50 million chunks have ten bits each: it errs about one in a hundred.
 const FILTER_BYTES_MAX: usize = 64 << 20;
+/// Chunks in vain, after which it looks again at the latest.
+const PATIENCE_MAX: u32 = 1024;
 
-/// What is known of all containers.
+/// What a session's readers know of all containers.
 pub struct Elsewhere {
-    listed: Vec<ContainerId>,
-    chunks: BlockedBloom,
-    /// Where a chunk was found last.
-    last: Option<ContainerId>,
+    is_pinned: bool,
+    survey: Option<Survey>,
 }
 
 impl Elsewhere {
-    /// Lists all containers and reads their tables. Those that cannot be read hold nothing that could be found.
-    pub fn survey(shared: &Shared) -> Result<Self> {
+    /// Nothing is known yet.
+    pub fn new(is_pinned: bool) -> Self {
+        Self {
+            is_pinned,
+            survey: None,
+        }
+    }
+
+    /// The container of a chunk: the first that `holds` it, which says of one that is gone, damaged or not to be read why it cannot tell.
+    /// `gone` is a container that was found gone.
+    ///
+    /// # Errors
+    /// What the device said where a container that may hold the chunk cannot be read.
+    pub fn find(
+        &mut self,
+        shared: &Shared,
+        fingerprint: &Fingerprint,
+        gone: Option<ContainerId>,
+        holds: &mut dyn FnMut(ContainerId) -> Result<bool>,
+    ) -> Result<Option<ContainerId>> {
+        let (survey, is_fresh) = match &mut self.survey {
+            Some(survey) => (survey, false),
+            none => (none.insert(Survey::new(shared)?), true),
+        };
+        let mut search = survey.search(fingerprint, holds)?;
+        if search.found.is_none() && !is_fresh {
+            let is_swept =
+                search.is_stale || gone.is_some_and(|id| survey.listed.binary_search(&id).is_ok());
+            if survey.is_due(self.is_pinned, is_swept) {
+                survey.look_again(shared)?;
+                search = survey.search(fingerprint, holds)?;
+            }
+        }
+        match (search.found, search.failed, survey.unread.first()) {
+            (Some(found), ..) => Ok(Some(found)),
+            (None, Some(failed), _) => Err(failed),
+            (None, None, Some((id, why))) => Err(unreadable(*id, why)),
+            (None, None, None) => Ok(None),
+        }
+    }
+}
+
+/// Says that a chunk may be in a container that the device does not give.
+fn unreadable(id: ContainerId, why: &str) -> Error {
+    let what = format!("a missing chunk may be in it: {why}");
+    let object = container::object_name(id);
+    Error::Io(onefold_io::Error::new(
+        "read",
+        object,
+        ErrorKind::Device,
+        what,
+    ))
+}
+
+/// All containers, as they were when they were looked at last.
+struct Survey {
+    /// Those whose tables were read, sorted.
+    listed: Vec<ContainerId>,
+    /// Those whose tables are damaged: they hold nothing that could be found. Sorted.
+    damaged: Vec<ContainerId>,
+    /// Those that the device did not give, and why.
+    unread: Vec<(ContainerId, String)>,
+    chunks: BlockedBloom,
+    /// How many containers the filter is for.
+    room: usize,
+    /// Where a chunk was found last.
+    last: Option<ContainerId>,
+    /// Chunks that were not found since the last look, and how many make another.
+    misses: u32,
+    patience: u32,
+}
+
+/// What came of a search.
+#[derive(Default)]
+struct Search {
+    found: Option<ContainerId>,
+    /// A container is gone that was there.
+    is_stale: bool,
+    failed: Option<Error>,
+}
+
+impl Survey {
+    /// Lists all containers and reads their tables.
+    fn new(shared: &Shared) -> Result<Self> {
         let listed = shared.containers()?;
-        let bytes = (listed.len().max(1) * FILTER_BYTES_A_CONTAINER).min(FILTER_BYTES_MAX);
-        let mut chunks = BlockedBloom::with_bytes(bytes, bytes as u64 / 2)?;
-        let mut readable = Vec::with_capacity(listed.len());
-        for id in listed {
-            let Ok(opened) = Opened::read(shared, id) else {
-                continue;
+        let room = listed.len().max(1);
+        let bytes = (room * FILTER_BYTES_A_CONTAINER).min(FILTER_BYTES_MAX);
+        let mut survey = Self {
+            listed: Vec::with_capacity(listed.len()),
+            damaged: Vec::new(),
+            unread: Vec::new(),
+            chunks: BlockedBloom::with_bytes(bytes, bytes as u64 / 2)?,
+            room,
+            last: None,
+            misses: 0,
+            patience: 1,
+        };
+        survey.read(shared, &listed)?;
+        Ok(survey)
+    }
+
+    /// Takes `ids`, which are sorted, in.
+    fn read(&mut self, shared: &Shared, ids: &[ContainerId]) -> Result<()> {
+        for id in ids {
+            let opened = match Opened::read(shared, *id) {
+                Ok(opened) => opened,
+                // Deleted since it was listed.
+                Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => continue,
+                Err(error) if error.is_damage() => {
+                    self.damaged.push(*id);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!("{error}: chunks of this container are not found for now");
+                    self.unread.push((*id, error.to_string()));
+                    continue;
+                }
             };
             let held: Vec<Fingerprint> =
                 opened.table.chunks.iter().map(|(held, _)| *held).collect();
-            chunks.insert(&held)?;
-            readable.push(id);
+            self.chunks.insert(&held)?;
+            self.listed.push(*id);
         }
-        Ok(Self {
-            listed: readable,
-            chunks,
-            last: None,
-        })
+        self.listed.sort_unstable();
+        self.damaged.sort_unstable();
+        Ok(())
     }
 
-    /// The container of a chunk: the first that `holds` it.
-    pub fn find(
+    /// Whether a chunk that was not found is reason to look again.
+    fn is_due(&mut self, is_pinned: bool, is_swept: bool) -> bool {
+        self.misses += 1;
+        let is_tried = !is_pinned || !self.unread.is_empty();
+        is_tried && (is_swept && !is_pinned || self.misses >= self.patience)
+    }
+
+    /// Lists again; reads what is new, and what could not be read.
+    fn look_again(&mut self, shared: &Shared) -> Result<()> {
+        let there = shared.containers()?;
+        if there.len() > 2 * self.room {
+            *self = Self::new(shared)?;
+            return Ok(());
+        }
+        let before = self.listed.len();
+        let is_there = |id: &ContainerId| there.binary_search(id).is_ok();
+        self.listed.retain(is_there);
+        self.damaged.retain(is_there);
+        let known = |id: &ContainerId| {
+            self.listed.binary_search(id).is_ok() || self.damaged.binary_search(id).is_ok()
+        };
+        let new: Vec<_> = there.iter().copied().filter(|id| !known(id)).collect();
+        let is_changed = self.listed.len() < before || new.len() > self.unread.len();
+        self.unread.clear();
+        self.read(shared, &new)?;
+        self.misses = 0;
+        self.patience = match is_changed {
+            true => 1,
+            false => (self.patience * 2).min(PATIENCE_MAX),
+        };
+        Ok(())
+    }
+
+    fn search(
         &mut self,
         fingerprint: &Fingerprint,
-        mut holds: impl FnMut(ContainerId) -> bool,
-    ) -> Result<Option<ContainerId>> {
+        holds: &mut dyn FnMut(ContainerId) -> Result<bool>,
+    ) -> Result<Search> {
+        let mut search = Search::default();
         let mut maybe = [false];
         self.chunks.may_contain(&[*fingerprint], &mut maybe)?;
         if !maybe[0] {
-            return Ok(None);
+            return Ok(search);
         }
-        if let Some(last) = self.last.filter(|last| holds(*last)) {
-            return Ok(Some(last));
-        }
-        let found = self.listed.iter().copied().find(|id| holds(*id));
+        let mut is_in = |id: &ContainerId| match holds(*id) {
+            Ok(holds) => holds,
+            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {
+                search.is_stale = true;
+                false
+            }
+            Err(error) if error.is_damage() => false,
+            Err(error) => {
+                search.failed = Some(error);
+                false
+            }
+        };
+        let found = match self.last.filter(&mut is_in) {
+            Some(last) => Some(last),
+            None => self.listed.iter().copied().find(&mut is_in),
+        };
         self.last = found.or(self.last);
-        Ok(found)
+        search.found = found;
+        Ok(search)
     }
 }

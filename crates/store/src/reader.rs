@@ -227,21 +227,20 @@ pub struct ChunkReader {
     tables: Cache<ContainerId, Opened>,
     blocks: Cache<(ContainerId, usize), Vec<u8>>,
     /// Shared by all readers of a session.
-    elsewhere: Arc<Mutex<Option<Elsewhere>>>,
+    elsewhere: Arc<Mutex<Elsewhere>>,
 }
 
 const TABLE_CACHE_BYTES: usize = 8 << 20;
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// Neighbouring blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 4 << 20;
+/// How often a chunk is looked for again because it was swept away between.
+const MOVES_MAX: usize = 3;
 /// Unwanted bytes between two wanted blocks that are read along rather than skipped.
 const GAP_BYTES: u64 = 128 << 10;
 
 impl ChunkReader {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        elsewhere: Arc<Mutex<Option<Elsewhere>>>,
-    ) -> Result<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, elsewhere: Arc<Mutex<Elsewhere>>) -> Result<Self> {
         Ok(Self {
             shared,
             elsewhere,
@@ -256,25 +255,31 @@ impl ChunkReader {
     /// # Errors
     /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written.
     pub fn read(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
-        let here = self.read_from(chunk.container, &chunk.fingerprint);
-        let lost = match here {
-            Ok(Some(data)) => return Ok(data),
-            Ok(None) => Error::Lost {
-                fingerprint: chunk.fingerprint,
-                container: chunk.container,
-            },
-            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Error::Lost {
-                fingerprint: chunk.fingerprint,
-                container: chunk.container,
-            },
-            // Damaged here; it may lie elsewhere, too.
-            Err(error) if error.is_damage() => error,
-            Err(error) => return Err(error),
+        let mut gone = None;
+        let mut lost = Error::Lost {
+            fingerprint: chunk.fingerprint,
+            container: chunk.container,
         };
-        match self.find_moved(&chunk.fingerprint, chunk.container)? {
-            Some(moved) => self.read_from(moved, &chunk.fingerprint)?.ok_or(lost),
-            None => Err(lost),
+        match self.read_from(chunk.container, &chunk.fingerprint) {
+            Ok(Some(data)) => return Ok(data),
+            Ok(None) => {}
+            Err(error) if is_gone(&error) => gone = Some(chunk.container),
+            // Damaged here; it may lie elsewhere, too.
+            Err(error) if error.is_damage() => lost = error,
+            Err(error) => return Err(error),
         }
+        // Where it was found it may be swept again before it is read.
+        for _ in 0..MOVES_MAX {
+            let moved = self.find_moved(&chunk.fingerprint, chunk.container, gone)?;
+            let Some(moved) = moved else { break };
+            match self.read_from(moved, &chunk.fingerprint) {
+                Ok(Some(data)) => return Ok(data),
+                Ok(None) => break,
+                Err(error) if is_gone(&error) => gone = Some(moved),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(lost)
     }
 
     /// All `wanted` chunks of one container, each block read and decoded once, in the container's order. Gives those that it does not hold.
@@ -350,7 +355,20 @@ impl ChunkReader {
         Ok(())
     }
 
+    /// The chunk, if the container holds it. Of one that is gone, what was known is forgotten.
     fn read_from(
+        &mut self,
+        id: ContainerId,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<ChunkData>> {
+        let read = self.read_there(id, fingerprint);
+        if matches!(&read, Err(error) if is_gone(error)) {
+            self.tables.forget(&id);
+        }
+        read
+    }
+
+    fn read_there(
         &mut self,
         id: ContainerId,
         fingerprint: &Fingerprint,
@@ -394,11 +412,12 @@ impl ChunkReader {
         Ok(self.tables.put(id, opened, bytes))
     }
 
-    /// Where else than in container `not` a chunk lies: the index is asked, then all descriptors.
+    /// Where else than in container `not` a chunk lies: the index is asked, then all descriptors. `gone` is a container that was found gone.
     fn find_moved(
         &mut self,
         fingerprint: &Fingerprint,
         not: ContainerId,
+        gone: Option<ContainerId>,
     ) -> Result<Option<ContainerId>> {
         let mut found = [None];
         match self.shared.index.lock().lookup(&[*fingerprint], &mut found) {
@@ -407,21 +426,23 @@ impl ChunkReader {
             other => other?,
         }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
-        let mut holds = |id: ContainerId| {
-            id != not && matches!(self.open(id), Ok(opened) if opened.find(fingerprint).is_some())
+        let mut holds = |id: ContainerId| -> Result<bool> {
+            Ok(id != not && Some(id) != gone && self.open(id)?.find(fingerprint).is_some())
         };
         if let [Some(location)] = found
-            && holds(location.container)
+            && matches!(holds(location.container), Ok(true))
         {
             return Ok(Some(location.container));
         }
-        let mut elsewhere = elsewhere.lock();
-        let known = match &mut *elsewhere {
-            Some(known) => known,
-            none => none.insert(Elsewhere::survey(&shared)?),
-        };
-        known.find(fingerprint, holds)
+        elsewhere
+            .lock()
+            .find(&shared, fingerprint, gone, &mut holds)
     }
+}
+
+/// Whether it tells of a container that is not there.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind == ErrorKind::NotFound)
 }
 
 /// The blocks from that of chunk `first` on which are worth one read, and their bytes.
@@ -468,6 +489,10 @@ impl<K: std::hash::Hash + Eq + Clone, V> Cache<K, V> {
         let (value, _, used) = self.values.get_mut(key)?;
         *used = self.tick;
         Some(Arc::clone(value))
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.bytes -= self.values.remove(key).map_or(0, |(_, bytes, _)| bytes);
     }
 
     fn put(&mut self, key: K, value: V, bytes: usize) -> Arc<V> {

@@ -106,7 +106,7 @@ pub struct SessionState {
     imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
     /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
-    elsewhere: Arc<Mutex<Option<Elsewhere>>>,
+    elsewhere: Arc<Mutex<Elsewhere>>,
     _pin: Option<Pin>,
 }
 
@@ -126,7 +126,7 @@ impl SessionState {
             told: Mutex::default(),
             imagined: Mutex::default(),
             counter: OnceLock::new(),
-            elsewhere: Arc::default(),
+            elsewhere: Arc::new(Mutex::new(Elsewhere::new(pin.is_some()))),
             _pin: pin,
         }
     }

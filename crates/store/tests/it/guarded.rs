@@ -1,0 +1,114 @@
+//! A folder that may only be read, some of which may be closed, missing, or on a bad sector.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result};
+use parking_lot::Mutex;
+
+/// What fails, by the end of its path.
+#[derive(Clone, Default)]
+pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind)>>>);
+
+impl Failing {
+    pub fn set(&self, path: &str, kind: ErrorKind) {
+        self.0.lock().push((path.into(), kind));
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// See the module.
+pub struct Guarded {
+    inner: Arc<dyn Dir>,
+    path: String,
+    failing: Failing,
+}
+
+impl Guarded {
+    pub fn over(inner: &Arc<dyn Dir>, failing: &Failing) -> Arc<dyn Dir> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            path: String::new(),
+            failing: failing.clone(),
+        })
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+
+    fn look(&self, name: &str) -> Result<()> {
+        let path = self.path_of(name);
+        let failing = self.failing.0.lock();
+        match failing.iter().find(|(end, _)| path.ends_with(end)) {
+            Some((_, kind)) => Err(Error::new("open", path, *kind, "as asked for")),
+            None => Ok(()),
+        }
+    }
+
+    fn denied<T>(&self, op: &'static str, name: &str) -> Result<T> {
+        let path = self.path_of(name);
+        Err(Error::new(op, path, ErrorKind::Denied, "to be read only"))
+    }
+}
+
+impl Dir for Guarded {
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.look(name)?;
+        self.inner.open(name)
+    }
+
+    fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.denied("open", name)
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.denied("create", name)
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        self.denied("rename", from)
+    }
+
+    fn rename_new(&self, from: &str, _: &str) -> Result<()> {
+        self.denied("rename", from)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.denied("remove", name)
+    }
+
+    fn list(&self) -> Result<Vec<DirEntry>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        match self.open_subdir(name) {
+            Err(error) if error.kind == ErrorKind::NotFound => self.denied("create folder", name),
+            other => other,
+        }
+    }
+
+    fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        self.look(name)?;
+        Ok(Arc::new(Self {
+            inner: self.inner.open_subdir(name)?,
+            path: self.path_of(name),
+            failing: self.failing.clone(),
+        }))
+    }
+
+    fn remove_subdir(&self, name: &str) -> Result<()> {
+        self.denied("remove folder", name)
+    }
+
+    fn lock(&self, name: &str, _: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
+        self.denied("lock", name)
+    }
+}

@@ -1,0 +1,133 @@
+//! Repositories that may only be read: without a pin, beside the sweeps of others, and without an index.
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::{Dir, ErrorKind, MemDir};
+use onefold_store::{
+    ChunkReader, ChunkRef, ContainerId, Encryption, Error, Repository, RootId, SessionKind,
+};
+
+use crate::fixture::{assert_sound, back_up, chunks, decode_root, init, open, sweep};
+use crate::guarded::{Failing, Guarded};
+
+struct Scene {
+    dir: Arc<dyn Dir>,
+    writing: Repository,
+    /// Refers to every second chunk of all containers.
+    root: RootId,
+    data: Vec<Vec<u8>>,
+    /// Keeps all of them.
+    whole: RootId,
+}
+
+fn scene() -> Scene {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::None).unwrap();
+    let writing = open(&dir, 1, 1).unwrap();
+    let all = chunks(1, 120);
+    let (whole, _) = back_up(&writing, &all).unwrap();
+    let data: Vec<_> = all.into_iter().step_by(2).collect();
+    let (root, stats) = back_up(&writing, &data).unwrap();
+    assert_eq!(stats.new_chunks, 0);
+    Scene {
+        dir,
+        writing,
+        root,
+        data,
+        whole,
+    }
+}
+
+/// A chunk that is nowhere: asking for it makes a reader look at all containers.
+fn nowhere() -> ChunkRef {
+    ChunkRef {
+        fingerprint: Fingerprint([9; 32]),
+        container: ContainerId(1),
+        len: 1,
+    }
+}
+
+fn assert_lost(reader: &mut ChunkReader) {
+    let lost = reader.read(&nowhere()).err();
+    assert!(matches!(lost, Some(Error::Lost { .. })), "{lost:?}");
+}
+
+#[test]
+fn a_reader_without_a_pin_finds_what_a_sweep_moved_since_it_looked() {
+    let Scene {
+        dir,
+        writing,
+        root,
+        data,
+        whole,
+    } = scene();
+    let reading = open(&Guarded::over(&dir, &Failing::default()), 1, 2).unwrap();
+    let session = reading.session(SessionKind::Read).unwrap();
+    let mut reader = session.reader().unwrap();
+    let refs = decode_root(&reading.root(&root).unwrap());
+    assert_lost(&mut reader);
+    writing.remove_root(&whole).unwrap();
+    assert!(sweep(&writing).unwrap().compacted_containers > 0);
+    for (chunk, expected) in refs.iter().zip(&data) {
+        assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
+    }
+    // Also of containers that it had found chunks in, and had open.
+    let (half, _) = back_up(&writing, &data[..20]).unwrap();
+    writing.remove_root(&root).unwrap();
+    assert!(sweep(&writing).unwrap().deleted_containers > 0);
+    let mut fresh = session.reader().unwrap();
+    for (chunk, expected) in refs.iter().zip(&data[..20]) {
+        assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
+        assert_eq!(&fresh.read(chunk).unwrap()[..], &expected[..]);
+    }
+    assert_lost(&mut reader);
+    assert_sound(&writing, &[(half, data[..20].to_vec())], &"swept twice");
+}
+
+/// The name of one that was not swept.
+fn a_container(dir: &Arc<dyn Dir>) -> String {
+    let all = dir.open_subdir("containers").unwrap();
+    let folders = all.list().unwrap().into_iter();
+    let mut entries =
+        folders.flat_map(|folder| all.open_subdir(&folder.name).unwrap().list().unwrap());
+    entries.next().expect("a container").name
+}
+
+#[test]
+fn a_container_that_cannot_be_read_is_named_and_tried_again() {
+    let Scene {
+        dir,
+        writing,
+        root,
+        data,
+        whole,
+    } = scene();
+    let refs = decode_root(&writing.root(&root).unwrap());
+    writing.remove_root(&whole).unwrap();
+    sweep(&writing).unwrap();
+    let failing = Failing::default();
+    let reading = open(&Guarded::over(&dir, &failing), 1, 2).unwrap();
+    let session = reading.session(SessionKind::Read).unwrap();
+    let mut reader = session.reader().unwrap();
+    let name = a_container(&dir);
+    failing.set(&name, ErrorKind::Device);
+    let mut told = 0;
+    for (chunk, expected) in refs.iter().zip(&data) {
+        match reader.read(chunk) {
+            Ok(found) => assert_eq!(&found[..], &expected[..]),
+            Err(Error::Io(error)) if error.kind == ErrorKind::Device => {
+                assert!(error.to_string().contains(&name), "{error}");
+                told += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(told > 0, "the container holds nothing of it");
+    failing.clear();
+    // After some more chunks in vain.
+    (0..2000).for_each(|_| drop(reader.read(&nowhere())));
+    for (chunk, expected) in refs.iter().zip(&data) {
+        assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
+    }
+}
