@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
 use onefold_index::{ChunkIndex, ContainerId};
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::{Dir, ErrorKind, MemDir};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
@@ -111,6 +111,8 @@ pub struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) index: Mutex<RepositoryIndex>,
     pub(crate) index_dir: Arc<dyn Dir>,
+    /// Why its folder cannot be had, in words. Then an empty one in RAM stands in for it, which is enough for whoever reads.
+    index_denied: Option<String>,
 }
 
 impl Shared {
@@ -142,8 +144,19 @@ impl Shared {
         }
     }
 
+    /// For whoever tells the index something: that it is the repository's.
+    fn index_is_kept(&self) -> Result<()> {
+        let denied = |what: &String| {
+            onefold_io::Error::new("open folder", INDEX_FOLDER, ErrorKind::Denied, what).into()
+        };
+        self.index_denied
+            .as_ref()
+            .map_or(Ok(()), |what| Err(denied(what)))
+    }
+
     /// Throws the index away and tells a new one of every container that can be read. What others finish meanwhile, they tell it themselves.
     fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {
+        self.index_is_kept()?;
         index.forget(&self.options)?;
         let told = self.tell(&mut **index, &self.containers()?)?;
         index.checkpoint()?;
@@ -240,7 +253,7 @@ impl Repository {
                 (Keys::from_master(&unlocked.master), Some(unlocked))
             }
         };
-        let index_dir = root.subdir(INDEX_FOLDER)?;
+        let (index_dir, index_denied) = index_folder(&*root)?;
         let index = RepositoryIndex::new(&config.index, &index_dir, &options)?;
         let shared = Shared {
             root,
@@ -250,6 +263,7 @@ impl Repository {
             options,
             index: Mutex::new(index),
             index_dir,
+            index_denied,
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -333,13 +347,15 @@ impl Repository {
             Err(error) => return Err(error),
         };
         let condemned = condemned::read(&*shared.objects)?;
+        let mut ingested = None;
         if kind == SessionKind::Backup {
+            shared.index_is_kept()?;
             // One that begins anew has forgotten what is listed as ingested, and the list with it.
             shared.index.lock().open(&shared.options)?;
+            ingested = Some(Ingested::new(Arc::clone(&shared.index_dir)).read()?);
         }
-        let ingested = Ingested::new(Arc::clone(&shared.index_dir)).read()?;
         let mut live = shared.containers()?;
-        if kind == SessionKind::Backup {
+        if let Some(ingested) = ingested {
             self.catch_up(&ingested, &live)?;
         }
         live.retain(|id| condemned.binary_search(id).is_err());
@@ -400,7 +416,20 @@ impl Repository {
     /// Throws the index away; the next session for a backup tells a new one of all containers.
     pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
+        shared.index_is_kept()?;
         shared.index.lock().forget(&shared.options)
+    }
+}
+
+/// The index's folder; in a repository that may only be read, and where it is missing or closed to the reader, an empty one in RAM, and why.
+fn index_folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<String>)> {
+    match root.subdir(INDEX_FOLDER) {
+        Ok(dir) => Ok((dir, None)),
+        Err(error) if error.kind == ErrorKind::Denied => {
+            tracing::info!("{error}: the repository is read without its index");
+            Ok((Arc::new(MemDir::new()), Some(error.to_string())))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -131,3 +131,34 @@ fn a_container_that_cannot_be_read_is_named_and_tried_again() {
         assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
     }
 }
+
+#[test]
+fn a_repository_to_be_read_only_is_read_without_its_index() {
+    for index in ["missing", "closed", "unreadable"] {
+        let Scene {
+            dir,
+            writing,
+            root,
+            data,
+            whole,
+        } = scene();
+        writing.remove_root(&whole).unwrap();
+        sweep(&writing).unwrap();
+        drop(writing);
+        let failing = Failing::default();
+        match index {
+            "missing" => failing.set("/index", ErrorKind::NotFound),
+            "closed" => failing.set("/index", ErrorKind::Denied),
+            _ => failing.set("/index/ingested", ErrorKind::Denied),
+        }
+        let reading = open(&Guarded::over(&dir, &failing), 1, 2).expect(index);
+        assert_sound(&reading, &[(root, data)], &index);
+        let refused = reading.session(SessionKind::Backup).err();
+        assert!(
+            matches!(&refused, Some(Error::Io(error)) if error.kind == ErrorKind::Denied),
+            "{index}: {refused:?}"
+        );
+        let refused = reading.rebuild_index().err();
+        assert!(refused.is_some(), "{index}");
+    }
+}
