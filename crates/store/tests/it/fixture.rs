@@ -15,7 +15,12 @@ pub fn secret() -> Secret {
 }
 
 pub fn init(dir: &Arc<dyn Dir>, encryption: Encryption) -> Result<()> {
+    init_with(dir, encryption, "strata")
+}
+
+pub fn init_with(dir: &Arc<dyn Dir>, encryption: Encryption, index: &str) -> Result<()> {
     let mut init = InitOptions::new("test", 1);
+    init.index = index.into();
     init.encryption = encryption;
     init.kdf_cost = KdfCost::LEAST;
     init.entropy = Entropy::seeded(7);

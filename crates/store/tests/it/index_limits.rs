@@ -4,22 +4,12 @@ use std::sync::Arc;
 
 use onefold_io::sim::SimDir;
 use onefold_io::{Dir, LockKind, MemDir};
-use onefold_store::{
-    Encryption, Entropy, Error, InitOptions, OpenOptions, Repository, SessionKind,
-};
+use onefold_store::{Encryption, Entropy, Error, OpenOptions, Repository, SessionKind};
 
-use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, sweep};
-
-pub fn init_with(dir: &Arc<dyn Dir>, index: &str) {
-    let mut init = InitOptions::new("test", 1);
-    init.encryption = Encryption::None;
-    init.index = index.into();
-    init.entropy = Entropy::seeded(7);
-    Repository::init(Arc::clone(dir), &init, None).expect("init");
-}
+use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, init_with, sweep};
 
 /// With an index of `ram` bytes.
-pub fn open_with(dir: &Arc<dyn Dir>, ram: usize, seed: u64) -> Repository {
+fn open_with(dir: &Arc<dyn Dir>, ram: usize, seed: u64) -> Repository {
     let options = OpenOptions {
         threads: 1,
         container_bytes: 16 << 10,
@@ -36,7 +26,7 @@ pub fn open_with(dir: &Arc<dyn Dir>, ram: usize, seed: u64) -> Repository {
 fn a_full_index_loses_duplicates_at_most() {
     for index in ["chunkstash", "skimpystash", "bufferhash", "bloomstore"] {
         let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
-        init_with(&dir, index);
+        init_with(&dir, Encryption::None, index).unwrap();
         let first = chunks(1, 300);
         let second: Vec<_> = chunks(1, 150).into_iter().chain(chunks(2, 300)).collect();
         let repository = open_with(&dir, 1 << 10, 1);
@@ -57,7 +47,7 @@ fn a_full_index_loses_duplicates_at_most() {
 fn an_index_that_cannot_be_opened_can_be_rebuilt() {
     let device = SimDir::new(1);
     let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    init_with(&dir, "bloomstore");
+    init_with(&dir, Encryption::None, "bloomstore").unwrap();
     let data = chunks(1, 100);
     let (root, _) = back_up(&open_with(&dir, 1 << 16, 1), &data).unwrap();
     // in the place of its log stands a folder: neither damaged nor missing
@@ -78,7 +68,7 @@ fn an_index_that_cannot_be_opened_can_be_rebuilt() {
 #[test]
 fn an_index_that_is_rebuilt_stays_with_its_opener() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
-    init_with(&dir, "chunkstash");
+    init_with(&dir, Encryption::None, "chunkstash").unwrap();
     let (first, second) = (open_with(&dir, 1 << 16, 1), open_with(&dir, 1 << 16, 2));
     let folder = dir.open_subdir("index").unwrap();
     let session = first.session(SessionKind::Backup).unwrap();
