@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use onefold_chunk::sieve::Sieve;
+use onefold_chunk::tar::{Tar, Tars};
 use onefold_chunk::{Chunker, Fingerprint, Hints, UnknownChunker, by_name, fingerprints};
 use parking_lot::Mutex;
 
@@ -19,19 +20,31 @@ pub struct Choice {
 }
 
 /// A tally for each choice, shared by all threads.
-pub struct Tallies(Vec<(Choice, Mutex<Tally>)>);
+pub struct Tallies {
+    all: Vec<(Choice, Mutex<Tally>)>,
+    tars: Option<Tars>,
+}
 
 impl Tallies {
     /// Empty tallies that together take at most `ram_bytes`.
     pub fn new(choices: &[Choice], ram_bytes: u64) -> Self {
         let share = ram_bytes / choices.len().max(1) as u64;
         let empty = |choice: &Choice| (choice.clone(), Mutex::new(Tally::new(share)));
-        Self(choices.iter().map(empty).collect())
+        Self {
+            all: choices.iter().map(empty).collect(),
+            tars: None,
+        }
+    }
+
+    /// Streams that these take for a tar are cut at its members, as a backup does it; by `whole-file`, they are one chunk nevertheless.
+    pub fn cutting(mut self, tars: Option<Tars>) -> Self {
+        self.tars = tars;
+        self
     }
 
     /// Samples of this level from the start.
     pub fn thin_to(&self, level: u32) {
-        self.0
+        self.all
             .iter()
             .for_each(|(_, tally)| tally.lock().thin_to(level));
     }
@@ -41,13 +54,13 @@ impl Tallies {
         let estimate = |(choice, tally): &(Choice, Mutex<Tally>)| {
             (choice.clone(), Estimate::of(&tally.lock()))
         };
-        self.0.iter().map(estimate).collect()
+        self.all.iter().map(estimate).collect()
     }
 
     /// The tallies themselves.
     pub fn into_inner(self) -> Vec<(Choice, Tally)> {
         let inner = |(choice, tally): (Choice, Mutex<Tally>)| (choice, tally.into_inner());
-        self.0.into_iter().map(inner).collect()
+        self.all.into_iter().map(inner).collect()
     }
 }
 
@@ -77,6 +90,8 @@ struct Lane {
     chunker: Box<dyn Chunker>,
     /// The same chunker where its search can be shared among threads.
     sieve: Option<Sieve>,
+    /// The stream is a tar, whose members are one after the other's business.
+    in_tar: bool,
     /// In its place where chunks are longer than any buffer.
     whole: Option<Whole>,
     at: usize,
@@ -87,7 +102,7 @@ impl<'a> Reading<'a> {
     /// For another thread. Errors: a chunker of that name or mean cannot be.
     pub fn new(tallies: &'a Tallies) -> Result<Self, UnknownChunker> {
         let mut lanes = Vec::new();
-        for (choice, _) in &tallies.0 {
+        for (choice, _) in &tallies.all {
             let chunker = by_name(&choice.chunker, choice.mean as usize, None)?;
             let whole = chunker.limits().max > CHUNK_BYTES_MAX;
             lanes.push(Lane {
@@ -97,7 +112,12 @@ impl<'a> Reading<'a> {
                     "sieve-threshold" => Some(Sieve::threshold(choice.mean as usize)),
                     _ => None,
                 },
-                chunker,
+                chunker: match tallies.tars {
+                    // A chunker that goes by types knows a tar itself.
+                    Some(tars) if choice.chunker != "context" => Box::new(Tar::new(chunker, tars)),
+                    _ => chunker,
+                },
+                in_tar: false,
                 at: 0,
                 waiting: Vec::new(),
             });
@@ -138,8 +158,10 @@ impl<'a> Reading<'a> {
             }
             let data = &self.buffer[..filled];
             if !begun {
+                let head = &data[..filled.min(4096)];
+                let in_tar = self.tallies.tars.is_some_and(|tars| tars.take(head));
                 for lane in &mut self.lanes {
-                    lane.begin(&Hints::of(name, &data[..filled.min(4096)]));
+                    lane.begin(&Hints::of(name, head), in_tar);
                 }
             }
             begun = true;
@@ -181,7 +203,7 @@ impl<'a> Reading<'a> {
     }
 
     fn hand_over(&mut self, least: usize) {
-        for (lane, (_, tally)) in self.lanes.iter_mut().zip(&self.tallies.0) {
+        for (lane, (_, tally)) in self.lanes.iter_mut().zip(&self.tallies.all) {
             if lane.waiting.len() >= least {
                 let mut tally = tally.lock();
                 for (fingerprint, bytes) in lane.waiting.drain(..) {
@@ -193,8 +215,8 @@ impl<'a> Reading<'a> {
 }
 
 impl Lane {
-    fn begin(&mut self, hints: &Hints<'_>) {
-        self.at = 0;
+    fn begin(&mut self, hints: &Hints<'_>, in_tar: bool) {
+        (self.at, self.in_tar) = (0, in_tar);
         self.whole = self.whole.take().map(|whole| Whole::of(whole.max));
         self.chunker.begin(hints);
     }
@@ -212,7 +234,7 @@ impl Lane {
             at += length;
         };
         let covered = match &mut self.sieve {
-            Some(sieve) if threads > 1 => {
+            Some(sieve) if threads > 1 && !self.in_tar => {
                 let search = |piece| sieve.candidates(rest, piece);
                 let found = side_by_side(rest.len(), threads, search);
                 sieve.cuts_from(rest, &found, ends, &mut chunk)

@@ -40,6 +40,13 @@ pub enum Tars {
     Checksum,
 }
 
+impl Tars {
+    /// Whether a stream that begins with `head` (512 bytes at least, or all) is taken for a tar.
+    pub fn take(self, head: &[u8]) -> bool {
+        !head.is_empty() && !matches!(Walk::begin(self, head).at(), At::Lost)
+    }
+}
+
 /// Cuts a tar stream at its members, and other streams as `C` does. See the module.
 ///
 /// It is in one stream at a time: its cuts depend on the chunks before, from [`Chunker::begin`] on.

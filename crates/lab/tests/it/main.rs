@@ -3,6 +3,7 @@
 mod idle;
 mod sample;
 mod saved;
+mod tars;
 
 use onefold_lab::{Choice, Reading, Tallies};
 

@@ -6,6 +6,7 @@ mod report;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use onefold_backup::backup::Tars;
 use onefold_lab::{Choice, Estimate, Tallies, Tally, columns, plot, saved};
 
 use crate::cli::Global;
@@ -51,6 +52,14 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub sample: u64,
 
+    /// Take what begins as an old tar for one, too. A tar is cut at its members, as by `backup`; without this, only what begins as a POSIX or GNU tar is
+    #[arg(long)]
+    pub tar_aware: bool,
+
+    /// Take nothing for a tar
+    #[arg(long, conflicts_with = "tar_aware")]
+    pub no_tar_aware: bool,
+
     #[command(flatten)]
     pub leave_out: LeaveOut,
 
@@ -84,7 +93,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let choices = choices(args)?;
     let meter = Meter::new(Doing::Estimate, out);
-    let tallies = Tallies::new(&choices, global.ram);
+    let tars = match (args.tar_aware, args.no_tar_aware) {
+        (true, _) => Some(Tars::Checksum),
+        (_, true) => None,
+        _ => Some(Tars::Magic),
+    };
+    let tallies = Tallies::new(&choices, global.ram).cutting(tars);
     tallies.thin_to(args.sample.trailing_zeros());
     let mut failed = 0;
     let mut counted = Vec::new();
