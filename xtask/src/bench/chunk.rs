@@ -7,6 +7,7 @@
 mod contestant;
 mod dedupbench;
 mod edits;
+mod known;
 mod ratio;
 mod speed;
 
@@ -54,6 +55,7 @@ pub fn run(args: &ChunkArgs) -> Result<(), String> {
     }
     if args.rounds > 0 {
         speed::run(args, &all)?;
+        known::run(args);
     }
     all.retain(|one| one.distinct);
     if args.edits > 0 {

@@ -23,6 +23,24 @@ pub struct FbcArgs {
     /// Segments that are tracked at most.
     #[arg(long, default_value_t = 1 << 18)]
     pub entries: usize,
+    /// Means of the other chunkers, in bytes.
+    #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 2048, 4096, 8192, 16384])]
+    pub means: Vec<usize>,
+    /// Frequent segments of the two passes, in bytes.
+    #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 2048, 4096, 8192])]
+    pub segments: Vec<usize>,
+    /// Means of the one pass, in bytes.
+    #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 2048, 4096, 8192])]
+    pub one_pass: Vec<usize>,
+    /// Two passes without an escape frequency only, and one without what a run before has learnt.
+    #[arg(long)]
+    pub plain: bool,
+    /// Segments estimated to occur more often are frequent.
+    #[arg(long, default_value_t = 5)]
+    pub threshold: u32,
+    /// Mean of a coarse chunk in segments.
+    #[arg(long, default_value_t = 16)]
+    pub stage_ratio: usize,
     /// Files as they are, without tar headers.
     #[arg(long)]
     pub bare: bool,
@@ -52,22 +70,26 @@ pub fn run(args: &FbcArgs) -> Result<(), String> {
         args.seed
     );
     let mut points = Vec::new();
-    for mean in [512, 1024, 2048, 4096, 8192, 16384] {
+    for mean in args.means.iter().copied() {
         for name in ["rabin", "fastcdc", "sieve"] {
             let mut chunker = by_name(name, mean, None).map_err(|error| error.to_string())?;
             points.push(measure(name, &mut *chunker, &stream));
         }
     }
-    for segment in [512, 1024, 2048, 4096, 8192] {
-        for escape in [None, Some(2 * args.versions.len() as u32), Some(5)] {
+    let escapes = [None, Some(2 * args.versions.len() as u32), Some(5)];
+    for segment in args.segments.iter().copied() {
+        for escape in escapes.into_iter().take(if args.plain { 1 } else { 3 }) {
             points.push(two_passes(segment, escape, args, &stream));
         }
     }
-    for mean in [512, 1024, 2048, 4096, 8192] {
+    for mean in args.one_pass.iter().copied() {
         let mut one = Fbc::one_pass(mean);
         let mut point = measure("fbc one pass", &mut one, &stream);
         point.table_bytes = one.bytes();
         points.push(point);
+        if args.plain {
+            continue;
+        }
         let mut again = Fbc::informed(mean, one.segments().clone());
         points.push(measure("fbc informed", &mut again, &stream));
     }
@@ -79,6 +101,8 @@ fn two_passes(segment: usize, escape: Option<u32>, args: &FbcArgs, stream: &[u8]
     let params = Params {
         escape,
         entries_max: args.entries,
+        threshold: args.threshold,
+        stage_ratio: args.stage_ratio,
         ..Params::new(segment)
     };
     let mut estimator = Estimator::new(params, args.seed);

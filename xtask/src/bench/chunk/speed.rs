@@ -50,7 +50,7 @@ pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {
     Ok(())
 }
 
-fn thread_seconds() -> f64 {
+pub fn thread_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
