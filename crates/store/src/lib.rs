@@ -20,6 +20,7 @@ mod index;
 pub mod ingested;
 mod keys;
 mod leftovers;
+mod listing;
 mod mark;
 pub mod objects;
 pub mod pin;
@@ -55,7 +56,7 @@ pub use sealing::Packing;
 pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};
 pub use slots::KdfCost;
-pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport};
+pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 pub use writer::{ChunkWriter, WriteStats};
 
 /// A chunk, and the container that held it when the reference was made.

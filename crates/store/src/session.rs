@@ -15,7 +15,7 @@ use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
 use crate::ingested::Ingested;
-use crate::keys::Keys;
+use crate::keys::{Fingerprinter, Keys};
 use crate::objects::ObjectStore;
 use crate::pin::Pin;
 use crate::reader::ChunkReader;
@@ -42,6 +42,11 @@ impl Session {
         Self {
             state: Arc::new(state),
         }
+    }
+
+    /// What fingerprints chunks.
+    pub fn fingerprinter(&self) -> Fingerprinter {
+        self.state.shared.keys.fingerprinter()
     }
 
     /// Whether what is written is only counted, and cannot be read again.

@@ -3,6 +3,8 @@
 //! Always holds: a container is deleted only when it has been condemned durably, every session that could have missed that is over, and
 //! no root that came up since refers to it; and what it held that is referred to is durable elsewhere, and the index knows where.
 
+mod choose;
+
 use std::collections::HashSet;
 
 use onefold_index::ContainerId;
@@ -19,6 +21,8 @@ use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::{Error, Result, condemned};
 
+use choose::Candidate;
+
 /// What the sweep may do.
 #[derive(Clone, Debug)]
 pub struct SweepOptions {
@@ -26,6 +30,32 @@ pub struct SweepOptions {
     pub dry_run: bool,
     /// A container whose share of live bytes is below this is rewritten; 0 rewrites none.
     pub compact_below: f64,
+    /// Instead of that: containers are rewritten, those with most to gain first, until no more than this is unused.
+    pub unused_max: Option<Unused>,
+    /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes whole containers.
+    pub rewrite_smaller_than: u64,
+    /// No more than so many bytes of containers are rewritten.
+    pub rewrite_bytes_max: Option<u64>,
+}
+
+/// How much may be left unused.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Unused {
+    /// So many bytes.
+    Bytes(u64),
+    /// This share of what is stored then, below 1.
+    Share(f64),
+}
+
+impl Unused {
+    /// In bytes, where `used` bytes are in use.
+    fn bytes(self, used: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) if share >= 1.0 => u64::MAX,
+            Self::Share(share) => (share / (1.0 - share) * used as f64) as u64,
+        }
+    }
 }
 
 impl Default for SweepOptions {
@@ -34,6 +64,9 @@ impl Default for SweepOptions {
         Self {
             dry_run: false,
             compact_below: 0.7,
+            unused_max: None,
+            rewrite_smaller_than: 0,
+            rewrite_bytes_max: None,
         }
     }
 }
@@ -90,6 +123,7 @@ pub struct SweepReport {
 struct Verdict {
     dead: Vec<ContainerId>,
     compact: Vec<(ContainerId, Vec<u64>)>,
+    candidates: Vec<Candidate>,
 }
 
 impl Repository {
@@ -112,6 +146,8 @@ impl Repository {
                 self.forget_index()?;
                 let whole_only = SweepOptions {
                     compact_below: 0.0,
+                    unused_max: None,
+                    rewrite_smaller_than: 0,
                     ..options.clone()
                 };
                 self.sweep_once(roots, &whole_only, observer)
@@ -257,6 +293,7 @@ impl<'a> Sweep<'a> {
                 verdict.dead.push(*id);
             }
         }
+        choose::choose(options, &mut self.report, &mut verdict);
         if !astray.is_empty() {
             // The index led to containers that do not hold the chunk: nothing may be deleted on such advice.
             tracing::warn!(
@@ -450,7 +487,8 @@ fn judge_container(
         Err(error) if error.is_damage() => return Ok(()),
         Err(error) => return Err(error),
     };
-    if marks.prefixes.len() >= chunks && !marks.followed {
+    let is_small = stored < options.rewrite_smaller_than;
+    if marks.prefixes.len() >= chunks && !marks.followed && !is_small {
         return Ok(());
     }
     let opened = match reader.open(marks.id) {
@@ -471,11 +509,16 @@ fn judge_container(
     }
     let share = live as f64 / all.max(1) as f64;
     let dead_bytes = (stored as f64 * (1.0 - share)) as u64;
-    if share < options.compact_below {
-        report.compacted_containers += 1;
-        report.compacted_bytes += stored;
-        report.compacted_dead_bytes += dead_bytes;
-        verdict.compact.push((marks.id, marks.prefixes));
+    let candidate = Candidate {
+        id: marks.id,
+        stream: opened.header.stream,
+        live: marks.prefixes,
+        stored,
+        dead_bytes,
+        share,
+    };
+    if candidate.is_one(options) {
+        verdict.candidates.push(candidate);
     } else {
         report.unused_bytes_left += dead_bytes;
     }

@@ -58,6 +58,7 @@ pub struct ChunkWriter {
     keys: Vec<Fingerprint>,
     found: Vec<Option<Location>>,
     early: Vec<Option<ContainerId>>,
+    was_new: Vec<bool>,
 }
 
 #[derive(Default)]
@@ -97,6 +98,7 @@ impl ChunkWriter {
             keys: Vec::new(),
             found: Vec::new(),
             early: Vec::new(),
+            was_new: Vec::new(),
         })
     }
 
@@ -124,8 +126,11 @@ impl ChunkWriter {
     ) -> Result<()> {
         self.sealing.failed()?;
         self.look_up(chunks)?;
+        self.was_new.clear();
         for (i, (fingerprint, data)) in chunks.iter().enumerate() {
-            let container = match self.known(i, fingerprint)? {
+            let known = self.known(i, fingerprint)?;
+            self.was_new.push(known.is_none());
+            let container = match known {
                 Some(container) => container,
                 None => self.append(*fingerprint, data, packing(i))?,
             };
@@ -138,6 +143,11 @@ impl ChunkWriter {
             });
         }
         Ok(())
+    }
+
+    /// Of each chunk of the last [`write`](Self::write), whether it was new.
+    pub fn was_new(&self) -> &[bool] {
+        &self.was_new
     }
 
     /// Stores a chunk once more, in a new container, though it is stored already: how the sweep and the repair move chunks. A chunk that this

@@ -1,0 +1,72 @@
+//! Which containers are worth rewriting.
+//!
+//! What always holds: those that give back most of their bytes come first; what is not rewritten is counted as left unused.
+
+use onefold_index::ContainerId;
+
+use super::{SweepOptions, SweepReport, Verdict};
+use crate::container::StreamKind;
+
+/// A container that may be rewritten.
+pub struct Candidate {
+    pub id: ContainerId,
+    pub stream: StreamKind,
+    /// Prefixes of the fingerprints that are referred to.
+    pub live: Vec<u64>,
+    /// Its bytes.
+    pub stored: u64,
+    /// An estimate of those that nothing refers to.
+    pub dead_bytes: u64,
+    /// Of its chunks' bytes, those that are referred to.
+    pub share: f64,
+}
+
+impl Candidate {
+    /// Whether any rule may have it rewritten.
+    pub fn is_one(&self, options: &SweepOptions) -> bool {
+        let has_waste = self.share < 1.0 && options.unused_max.is_some();
+        has_waste || self.is_sparse(options) || self.is_small(options)
+    }
+
+    fn is_sparse(&self, options: &SweepOptions) -> bool {
+        options.unused_max.is_none() && self.share < options.compact_below
+    }
+
+    fn is_small(&self, options: &SweepOptions) -> bool {
+        self.stored < options.rewrite_smaller_than
+    }
+}
+
+/// Moves what is to be rewritten from the candidates to the verdict, and counts.
+pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut Verdict) {
+    let mut candidates = std::mem::take(&mut verdict.candidates);
+    candidates.sort_by(|a, b| a.share.total_cmp(&b.share).then(a.id.cmp(&b.id)));
+    let has_several_small = |stream: StreamKind| {
+        let small = candidates.iter().filter(|c| c.stream == stream);
+        small.filter(|c| c.is_small(options)).count() > 1
+    };
+    let several = [StreamKind::Data, StreamKind::Metadata].map(has_several_small);
+    let mut unused =
+        report.unused_bytes_left + candidates.iter().map(|c| c.dead_bytes).sum::<u64>();
+    let used = report
+        .stored_bytes
+        .saturating_sub(report.dead_bytes + unused);
+    let unused_max = options.unused_max.map(|max| max.bytes(used));
+    for candidate in candidates {
+        let is_worth_it = candidate.is_sparse(options)
+            || candidate.is_small(options) && several[candidate.stream as usize]
+            || candidate.share < 1.0 && unused_max.is_some_and(|max| unused > max);
+        let rewritten = report.compacted_bytes + candidate.stored;
+        if is_worth_it && options.rewrite_bytes_max.is_none_or(|max| rewritten <= max) {
+            report.compacted_containers += 1;
+            report.compacted_bytes = rewritten;
+            report.compacted_dead_bytes += candidate.dead_bytes;
+            unused -= candidate.dead_bytes;
+            verdict.compact.push((candidate.id, candidate.live));
+        } else {
+            report.unused_bytes_left += candidate.dead_bytes;
+        }
+    }
+    // As they lie, so that a stream stays together.
+    verdict.compact.sort_unstable_by_key(|(id, _)| *id);
+}
