@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::exclude::Excludes;
+use crate::forget::GroupBy;
 use crate::meta::{Owners, Stat};
 use crate::snapshot::{Snapshot, Summary, Table};
 use crate::snapshots::{self, Named};
@@ -64,8 +65,8 @@ pub enum Input {
 pub enum Parent {
     /// None: every file is read.
     None,
-    /// The newest of the same host and paths.
-    Newest,
+    /// The newest of the same series.
+    Newest(GroupBy),
     /// This one.
     This(RootId),
 }
@@ -130,7 +131,7 @@ impl Default for Options {
             excludes: Arc::default(),
             exclude_words: Vec::new(),
             one_file_system: false,
-            parent: Parent::Newest,
+            parent: Parent::Newest(GroupBy::default()),
             force_reread: false,
             ignore_ctime: false,
             ignore_inode: false,
@@ -247,8 +248,11 @@ fn sources(paths: &[Vec<u8>]) -> Result<(Paths, Paths)> {
     clean.dedup();
     let seen: Vec<_> = clean.iter().map(|path| look(path)).collect();
     if !seen.iter().any(|seen| seen.is_ok()) {
-        let what = format!("none of the {} sources exists", clean.len());
-        return Err(Error::NotFound(what));
+        let what = match &clean[..] {
+            [one] => format!("{} does not exist", path::show(one)),
+            many => format!("none of the {} sources exists", many.len()),
+        };
+        return Err(Error::NoSource(what));
     }
     let is_missing = |seen| matches!(seen, Err(Errno::NOENT | Errno::NOTDIR));
     let there = clean
@@ -301,12 +305,18 @@ fn find_parent(
     match options.parent {
         Parent::None => Ok(None),
         Parent::This(id) => snapshots::load(repository, id).map(Some),
-        Parent::Newest => {
+        Parent::Newest(by) => {
             let mut damaged =
                 |id, e: Error| events.warning(b"", &format!("snapshot {} cannot be read: {e}", id));
             let all = snapshots::list(repository, &mut damaged)?;
+            let mut tags = options.tags.clone();
+            tags.sort();
+            tags.dedup();
             let same = |named: &&Named| {
-                named.snapshot.host == options.host && named.snapshot.paths == paths
+                let there = &named.snapshot;
+                (!by.host || there.host == options.host)
+                    && (!by.paths || there.paths == paths)
+                    && (!by.tags || there.tags == tags)
             };
             let Some(newest) = all.iter().rfind(same) else {
                 return Ok(None);

@@ -4,12 +4,12 @@
 //! snapshot has such entries, no leaf is passed over, since what is missing may be below a folder that stands in one.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use onefold_store::ChunkReader;
 
 use crate::path::{entry_order, join, split};
-use crate::tree::{Cursor, Tree};
+use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::{Entry, Flags, Kind, Result};
 
 /// How an entry differs; restic's marks.
@@ -54,6 +54,10 @@ pub struct Side {
     pub others: u64,
     /// Bytes of files.
     pub bytes: u64,
+    /// Different chunks of contents that only this side has, of the entries that differ.
+    pub data_chunks: u64,
+    /// Leaves and chunks of recipes that only this side has.
+    pub tree_chunks: u64,
 }
 
 /// All sums of a comparison.
@@ -84,6 +88,7 @@ pub fn diff(
     let mut summary = DiffSummary::default();
     let may_skip = first.is_complete() && second.is_complete();
     let (mut blind_a, mut blind_b) = (Blind::default(), Blind::default());
+    let mut chunks = Chunks::of(first, second);
     loop {
         if let (Some(i), Some(j)) = (a.at_leaf(), b.at_leaf())
             && may_skip
@@ -94,7 +99,10 @@ pub fn diff(
             continue;
         }
         let order = match (a.peek(reader)?, b.peek(reader)?) {
-            (None, None) => return Ok(summary),
+            (None, None) => {
+                chunks.count(&mut summary);
+                return Ok(summary);
+            }
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (Some(a), Some(b)) => entry_order(a, b),
@@ -116,13 +124,16 @@ pub fn diff(
             (None, Some((path, _))) => blind_a.covers(path),
             _ => false,
         };
-        compare(
+        let differs = compare(
             (left.as_ref(), right.as_ref()),
             is_unknown,
             metadata,
             &mut summary,
             tell,
         );
+        if differs {
+            chunks.meet((left.as_ref(), right.as_ref()), reader)?;
+        }
     }
 }
 
@@ -152,6 +163,58 @@ impl Blind {
     }
 }
 
+/// Chunks of what differs, 8 bytes of each fingerprint: of data, and of the tree.
+#[derive(Default)]
+struct Chunks {
+    data: (HashSet<u64>, HashSet<u64>),
+    tree: (HashSet<u64>, HashSet<u64>),
+}
+
+impl Chunks {
+    fn of(first: &Tree, second: &Tree) -> Self {
+        let leaves = |tree: &Tree| {
+            let all = tree.leaves().iter();
+            all.map(|leaf| leaf.chunk.fingerprint.prefix()).collect()
+        };
+        Self {
+            tree: (leaves(first), leaves(second)),
+            ..Self::default()
+        }
+    }
+
+    /// Adds those of two entries that differ.
+    fn meet(
+        &mut self,
+        (left, right): (Option<&Placed>, Option<&Placed>),
+        reader: &mut ChunkReader,
+    ) -> Result<()> {
+        let (data, tree) = (&mut self.data, &mut self.tree);
+        for (placed, data, tree) in [
+            (left, &mut data.0, &mut tree.0),
+            (right, &mut data.1, &mut tree.1),
+        ] {
+            let Some((_, entry)) = placed else { continue };
+            visit_items(&entry.content, reader, &mut |visit, _| {
+                match visit {
+                    Visit::Recipe(chunk) => drop(tree.insert(chunk.fingerprint.prefix())),
+                    Visit::Data(chunk, _) => drop(data.insert(chunk.fingerprint.prefix())),
+                    Visit::Hole(..) => {}
+                }
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn count(&self, summary: &mut DiffSummary) {
+        let lacking = |of: &HashSet<u64>, at: &HashSet<u64>| of.difference(at).count() as u64;
+        summary.removed.data_chunks = lacking(&self.data.0, &self.data.1);
+        summary.added.data_chunks = lacking(&self.data.1, &self.data.0);
+        summary.removed.tree_chunks = lacking(&self.tree.0, &self.tree.1);
+        summary.added.tree_chunks = lacking(&self.tree.1, &self.tree.0);
+    }
+}
+
 type Placed = (Vec<u8>, Entry);
 
 fn take(cursor: &mut Cursor<'_>, reader: &mut ChunkReader) -> Result<Option<Placed>> {
@@ -165,17 +228,17 @@ fn compare(
     metadata: bool,
     summary: &mut DiffSummary,
     tell: Tell<'_>,
-) {
+) -> bool {
     let (mark, path) = match (left, right) {
         (Some((path, _)), None) | (None, Some((path, _))) if is_unknown => (Mark::Unknown, path),
         (Some((path, _)), None) => (Mark::Removed, path),
         (None, Some((path, _))) => (Mark::Added, path),
         (Some((path, a)), Some((_, b))) => match compare_entries(a, b) {
-            Some(Mark::Metadata) if !metadata => return,
+            Some(Mark::Metadata) if !metadata => return false,
             Some(mark) => (mark, path),
-            None => return,
+            None => return false,
         },
-        (None, None) => return,
+        (None, None) => return false,
     };
     let (a, b) = (left.map(|(_, entry)| entry), right.map(|(_, entry)| entry));
     match mark {
@@ -194,6 +257,7 @@ fn compare(
         }
     }
     tell(mark, path, a, b);
+    true
 }
 
 fn count(side: &mut Side, entry: &Entry) {

@@ -24,9 +24,15 @@ pub enum Error {
     /// The repository failed.
     #[error(transparent)]
     Store(#[from] onefold_store::Error),
-    /// No snapshot, path or pattern answers to what was asked for.
-    #[error("not found: {0}")]
-    NotFound(String),
+    /// No snapshot, or more than one, answers to what was asked for.
+    #[error("{0}")]
+    NoSnapshot(String),
+    /// Nothing that was to be backed up exists.
+    #[error("{0}")]
+    NoSource(String),
+    /// The snapshot does not have this path.
+    #[error("{0} is not in the snapshot")]
+    NotInSnapshot(String),
     /// What was asked for makes no sense.
     #[error("{0}")]
     Usage(String),

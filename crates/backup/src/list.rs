@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use onefold_chunk::Fingerprint;
 use onefold_store::ChunkReader;
 
 use crate::exclude::Patterns;
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Entry, Kind, Result, Time, path};
+use crate::{Entry, Item, Kind, Result, Time, path};
 
 /// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says false.
 pub fn list(
@@ -79,27 +80,56 @@ pub struct Sizes {
     pub total_blob_count: u64,
     /// Their bytes, before compression.
     pub total_uncompressed_size: u64,
+    /// Files of different contents.
+    pub contents_count: u64,
+    /// Their bytes.
+    pub contents_size: u64,
+    /// Files of different contents or paths.
+    pub versions_count: u64,
+    /// Different chunks of each path's files, over all snapshots, added up.
+    pub versions_blob_count: u64,
+    /// Their bytes.
+    pub versions_size: u64,
 }
 
-/// Adds up sizes over snapshots. Remembers 8 bytes of each different chunk's fingerprint while it does.
+/// Adds up sizes over snapshots. Remembers 8 bytes of each different chunk's fingerprint while it does; if versions are to be told apart, 8 more of each
+/// different content, path, and chunk of a path.
 #[derive(Default)]
 pub struct Adder {
     sizes: Sizes,
     chunks: HashSet<u64>,
+    versions: Option<Versions>,
+}
+
+/// What tells contents and versions of files apart: hashes.
+#[derive(Default)]
+struct Versions {
+    contents: HashSet<u64>,
+    files: HashSet<(u64, u64)>,
+    chunks: HashSet<(u64, u64)>,
 }
 
 impl Adder {
+    /// One that also counts contents and versions.
+    pub fn of_versions() -> Self {
+        Self {
+            versions: Some(Versions::default()),
+            ..Self::default()
+        }
+    }
+
     /// Adds a snapshot.
     pub fn add(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         self.sizes.snapshots_count += 1;
         let mut linked = HashSet::new();
         for leaf in tree.leaves() {
-            for (_, entry) in read_leaf(leaf, reader)?.iter() {
+            for (folder, entry) in read_leaf(leaf, reader)?.iter() {
                 if entry.kind != Kind::File {
                     self.sizes.total_other_count += 1;
                     continue;
                 }
                 self.sizes.total_file_count += 1;
+                self.add_version(&path::join(folder, &entry.name), entry, reader)?;
                 if entry.links < 2 || linked.insert((entry.device, entry.inode)) {
                     self.sizes.total_size += entry.size;
                     self.add_chunks(entry, reader)?;
@@ -109,8 +139,33 @@ impl Adder {
         Ok(())
     }
 
+    fn add_version(&mut self, path: &[u8], entry: &Entry, reader: &mut ChunkReader) -> Result<()> {
+        let Some(versions) = &mut self.versions else {
+            return Ok(());
+        };
+        let sizes = &mut self.sizes;
+        let (path, content) = (hash(path), hash(&content_name(entry)));
+        if versions.contents.insert(content) {
+            sizes.contents_count += 1;
+            sizes.contents_size += entry.size;
+        }
+        if !versions.files.insert((path, content)) {
+            return Ok(());
+        }
+        sizes.versions_count += 1;
+        visit_items(&entry.content, reader, &mut |visit, _| {
+            if let Visit::Data(chunk, _) = visit
+                && versions.chunks.insert((path, chunk.fingerprint.prefix()))
+            {
+                sizes.versions_blob_count += 1;
+                sizes.versions_size += u64::from(chunk.len);
+            }
+            Ok(true)
+        })
+    }
+
     fn add_chunks(&mut self, entry: &Entry, reader: &mut ChunkReader) -> Result<()> {
-        let Self { sizes, chunks } = self;
+        let Self { sizes, chunks, .. } = self;
         visit_items(&entry.content, reader, &mut |visit, _| {
             match visit {
                 Visit::Hole(..) => {}
@@ -130,4 +185,20 @@ impl Adder {
     pub fn sizes(&self) -> Sizes {
         self.sizes
     }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    Fingerprint::of(bytes).prefix()
+}
+
+/// The same for entries of the same content, wherever its chunks lie.
+fn content_name(entry: &Entry) -> Vec<u8> {
+    let mut name = vec![entry.content.depth];
+    for item in &entry.content.items {
+        if let Item::Chunk { chunk, .. } = item {
+            name.extend_from_slice(&chunk.fingerprint.0);
+        }
+        name.extend_from_slice(&item.span().to_le_bytes());
+    }
+    name
 }

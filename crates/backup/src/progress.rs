@@ -22,6 +22,8 @@ pub struct Progress {
     pub dirs_done: AtomicU64,
     /// Bytes of files done, unchanged ones included.
     pub bytes_done: AtomicU64,
+    /// Bytes done of the file that is being backed up.
+    pub bytes_of_current: AtomicU64,
     /// Bytes read from the source, or written to the target.
     pub bytes_moved: AtomicU64,
     /// Bytes of new chunks, before compression.
@@ -68,6 +70,8 @@ pub enum Change {
     Modified,
     /// As before.
     Unchanged,
+    /// It was there and is no more: what a restore deletes.
+    Removed,
 }
 
 /// Receives what happens path by path; every method may be called from any thread.
@@ -80,9 +84,14 @@ pub trait Events: Sync {
         let _ = (path, what);
     }
 
-    /// An entry is done.
-    fn entry(&self, path: &[u8], change: Change) {
-        let _ = (path, change);
+    /// Whether [`entry`](Self::entry) does anything.
+    fn wants_entries(&self) -> bool {
+        false
+    }
+
+    /// An entry is done. `bytes`: of its new chunks, before compression (backup); of the file (restore).
+    fn entry(&self, path: &[u8], change: Change, bytes: u64) {
+        let _ = (path, change, bytes);
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod links;
 mod output;
 mod plan;
 mod target;
+mod verify;
 mod window;
 mod write;
 
@@ -27,6 +28,7 @@ use crate::tree::Tree;
 use crate::{Error, Events, Kind, Progress, Result, Time};
 
 use apply::Applier;
+pub use apply::Attributes;
 use plan::Planner;
 use target::Target;
 use write::{Tally, Writer};
@@ -79,8 +81,10 @@ pub struct Options {
     /// machine by machine, so a file restored elsewhere by number may come to belong to a stranger. Names that nobody has here, and what was
     /// owned by nobody known, keep their numbers. ACLs hold numbers and keep them.
     pub numeric_owners: bool,
-    /// Set extended attributes and ACLs.
-    pub xattrs: bool,
+    /// Which extended attributes are set, and whether ACLs are.
+    pub xattrs: Attributes,
+    /// Read back what was restored, and compare.
+    pub verify: bool,
     /// Threads that read containers; each holds one in RAM.
     pub readers: usize,
     /// Threads that make and write files.
@@ -98,7 +102,8 @@ impl Default for Options {
             delete: false,
             owners: rustix::process::geteuid().is_root(),
             numeric_owners: false,
-            xattrs: true,
+            xattrs: Attributes::default(),
+            verify: false,
             readers: 2,
             writers: 4,
         }
@@ -126,6 +131,8 @@ pub struct Summary {
     pub is_full: bool,
     /// Things removed from the target.
     pub deleted: u64,
+    /// Files read back and found as they should be.
+    pub verified: u64,
     /// Paths that failed.
     pub errors: u64,
 }
@@ -177,7 +184,7 @@ pub fn run(
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let Some(target) = &target else { continue };
         if options.dry_run {
-            let (kept, kept_bytes) = dry::kept(&window, target, options);
+            let (kept, kept_bytes) = dry::kept(&window, target, options, events);
             summary.skipped += kept;
             summary.left_bytes += kept_bytes;
             continue;
@@ -189,13 +196,16 @@ pub fn run(
             applier: Applier {
                 owners: options.owners,
                 names: names.as_ref(),
-                xattrs: options.xattrs,
+                xattrs: &options.xattrs,
             },
             progress,
             events,
             tally: Tally::default(),
         };
         last = writer.carry_out(&mut window, planner.continues())?;
+        if options.verify {
+            summary.verified += writer.verify(&window)?;
+        }
         writer.tally.add_to(&mut summary);
     }
     Ok(summary)

@@ -228,6 +228,21 @@ impl Snapshot {
         Ok(snapshot)
     }
 
+    /// What the tree of entries is called: the same for snapshots of the same entries with the same metadata, wherever their chunks lie.
+    pub fn tree_id(&self) -> [u8; 32] {
+        let chunks: Vec<u8> = match &self.table {
+            Table::Inline(leaves) => leaves
+                .iter()
+                .flat_map(|leaf| leaf.chunk.fingerprint.0)
+                .collect(),
+            Table::Chunks(chunks) => chunks
+                .iter()
+                .flat_map(|chunk| chunk.fingerprint.0)
+                .collect(),
+        };
+        Fingerprint::of(&chunks).0
+    }
+
     fn empty() -> Self {
         Self {
             time: Time::default(),

@@ -10,6 +10,8 @@ use crate::{Error, Result};
 pub struct Named {
     /// Its name.
     pub id: RootId,
+    /// What its tree is called; see [`Snapshot::tree_id`].
+    pub tree: [u8; 32],
     /// What it says of itself.
     pub snapshot: Snapshot,
 }
@@ -34,9 +36,11 @@ pub fn list(repository: &Repository, damaged: &mut dyn FnMut(RootId, Error)) -> 
 
 /// One snapshot, whole.
 pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
+    let snapshot = Snapshot::decode(&repository.root(&id)?)?;
     Ok(Named {
         id,
-        snapshot: Snapshot::decode(&repository.root(&id)?)?,
+        tree: snapshot.tree_id(),
+        snapshot,
     })
 }
 
@@ -86,7 +90,7 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
     if name == "latest" {
         return latest(repository, filter);
     }
-    let missing = |what: String| Err(Error::NotFound(what));
+    let missing = |what: String| Err(Error::NoSnapshot(what));
     let ids: Vec<RootId> = repository
         .roots()?
         .into_iter()
@@ -94,9 +98,9 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
         .collect();
     match ids[..] {
         [id] if !name.is_empty() => load(repository, id),
-        [] => missing(format!("no snapshot {name}")),
+        [] => missing(format!("no snapshot's id begins with {name}")),
         _ => missing(format!(
-            "{name} is the beginning of {} snapshots",
+            "the ids of {} snapshots begin with {name}: give more digits",
             ids.len()
         )),
     }
@@ -106,7 +110,11 @@ fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
     loop {
         let all = list(repository, &mut |_, _| {})?;
         let Some(named) = all.iter().rfind(|named| filter.matches(&named.snapshot)) else {
-            return Err(Error::NotFound("no snapshot matches".into()));
+            let what = match all.is_empty() {
+                true => "there is no snapshot yet",
+                false => "no snapshot has that host, path or tag",
+            };
+            return Err(Error::NoSnapshot(what.into()));
         };
         // Where it was forgotten since, another is the latest.
         if let Some(named) = load_if_there(repository, named.id)? {

@@ -85,7 +85,7 @@ impl Scene {
         write_files(source.path()).expect("files");
         let options = backup::Options {
             time: Time { secs: 1, nanos: 2 },
-            parent: Parent::Newest,
+            parent: Parent::Newest(onefold_backup::forget::GroupBy::default()),
             ..backup::Options::default()
         };
         let input = Input::Paths(vec![source.path().as_os_str().as_bytes().to_vec()]);

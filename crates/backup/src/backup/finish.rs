@@ -76,6 +76,8 @@ pub struct Finisher<'a> {
     pub cut_off: Vec<Arc<[u8]>>,
     batch: Batch,
     recipe: Builder,
+    /// Bytes of new chunks of the current file.
+    new_bytes: u64,
     links: HashMap<LinkKey, Linked>,
 }
 
@@ -106,6 +108,7 @@ impl<'a> Finisher<'a> {
             cut_off: Vec::new(),
             batch: Batch::default(),
             recipe: Builder::default(),
+            new_bytes: 0,
             links: HashMap::new(),
         }
     }
@@ -315,19 +318,25 @@ impl<'a> Finisher<'a> {
         let new_bytes = self.writer.stats().new_bytes + self.metadata.new_bytes();
         self.progress.bytes_new.store(new_bytes, Relaxed);
         self.summary.bytes_read += batch.bytes as u64;
-        let mut refs = refs.into_iter();
+        let was_new = match refs.is_empty() {
+            true => Vec::new(),
+            false => self.writer.was_new().to_vec(),
+        };
+        let mut refs = refs.into_iter().zip(was_new);
         batch
             .notes
             .into_iter()
             .try_for_each(|note| self.note(note, &mut refs))
     }
 
-    fn note(&mut self, note: Note, refs: &mut dyn Iterator<Item = ChunkRef>) -> Result<()> {
+    fn note(&mut self, note: Note, refs: &mut dyn Iterator<Item = (ChunkRef, bool)>) -> Result<()> {
         let metadata = &mut self.metadata;
         let store = &mut |bytes: Vec<u8>| metadata.store(&bytes);
         match note {
             Note::Chunks(n) => {
-                for chunk in refs.take(n) {
+                for (chunk, is_new) in refs.take(n) {
+                    Progress::add(&self.progress.bytes_of_current, chunk.len.into());
+                    self.new_bytes += if is_new { u64::from(chunk.len) } else { 0 };
                     self.recipe.push(
                         Item::Chunk {
                             chunk,
@@ -338,9 +347,13 @@ impl<'a> Finisher<'a> {
                 }
                 Ok(())
             }
-            Note::Hole(len) => self.recipe.push(Item::Hole { len }, store),
+            Note::Hole(len) => {
+                Progress::add(&self.progress.bytes_of_current, len);
+                self.recipe.push(Item::Hole { len }, store)
+            }
             Note::Again => {
-                self.recipe = Builder::default();
+                (self.recipe, self.new_bytes) = (Builder::default(), 0);
+                self.progress.bytes_of_current.store(0, Relaxed);
                 Ok(())
             }
             Note::File(folder, mut planned) => {
@@ -350,14 +363,15 @@ impl<'a> Finisher<'a> {
                 if let Some(key) = planned.link {
                     self.remember(key, &planned.entry);
                 }
-                self.done(&folder, *planned)
+                let new_bytes = std::mem::take(&mut self.new_bytes);
+                self.done(&folder, *planned, new_bytes)
             }
             Note::Entry(folder, mut planned) => {
                 if planned.content == ContentFrom::FirstName && !self.recall(&mut planned) {
                     // The first name could not be read, and that was said then.
                     mark_unreadable(&mut planned);
                 }
-                self.done(&folder, *planned)
+                self.done(&folder, *planned, 0)
             }
         }
     }
@@ -390,13 +404,16 @@ impl<'a> Finisher<'a> {
         true
     }
 
-    fn done(&mut self, folder: &[u8], planned: Planned) -> Result<()> {
+    fn done(&mut self, folder: &[u8], planned: Planned, new_bytes: u64) -> Result<()> {
         let Planned { entry, change, .. } = planned;
         if entry.is_unreadable() {
             return self.metadata.push(folder, entry);
         }
         self.count(&entry, change);
-        self.events.entry(&path::join(folder, &entry.name), change);
+        if self.events.wants_entries() {
+            let path = path::join(folder, &entry.name);
+            self.events.entry(&path, change, new_bytes);
+        }
         self.metadata.push(folder, entry)
     }
 
@@ -405,10 +422,14 @@ impl<'a> Finisher<'a> {
         let (files, dirs) = match change {
             Change::New => (&mut summary.files_new, &mut summary.dirs_new),
             Change::Modified => (&mut summary.files_changed, &mut summary.dirs_changed),
-            Change::Unchanged => (&mut summary.files_unmodified, &mut summary.dirs_unmodified),
+            // A backup removes nothing.
+            Change::Unchanged | Change::Removed => {
+                (&mut summary.files_unmodified, &mut summary.dirs_unmodified)
+            }
         };
         match entry.kind {
             Kind::File => {
+                self.progress.bytes_of_current.store(0, Relaxed);
                 *files += 1;
                 summary.total_files_processed += 1;
                 summary.total_bytes_processed += entry.size;

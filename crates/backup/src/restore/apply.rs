@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, beside};
 use crate::{Entry, Kind, Owner, Time, Xattrs};
 
@@ -36,8 +37,32 @@ pub struct Applier<'a> {
     pub owners: bool,
     /// This machine's names: who has the name that the snapshot says becomes the owner. Without, it is the number.
     pub names: Option<&'a Owners>,
-    /// Extended attributes and ACLs too.
-    pub xattrs: bool,
+    /// Which extended attributes.
+    pub xattrs: &'a Attributes,
+}
+
+/// Which extended attributes (ACLs are such) are put back: patterns go by their names.
+#[derive(Clone, Default, Debug)]
+pub struct Attributes {
+    /// Only these; none: all.
+    pub include: Patterns,
+    /// Not these.
+    pub exclude: Patterns,
+}
+
+impl Attributes {
+    fn wants(&self, name: &[u8]) -> bool {
+        if self.include.is_empty() && self.exclude.is_empty() {
+            return true;
+        }
+        let path = [b"/", name].concat();
+        let matches = |patterns: &Patterns| patterns.decide(&path, false) == Some(true);
+        (self.include.is_empty() || matches(&self.include)) && !matches(&self.exclude)
+    }
+
+    fn of<'a>(&'a self, meta: &'a Meta) -> impl Iterator<Item = &'a (Box<[u8]>, Box<[u8]>)> {
+        meta.xattrs.iter().filter(|(name, _)| self.wants(name))
+    }
 }
 
 /// What could not be put back, though the content could.
@@ -62,13 +87,11 @@ impl Applier<'_> {
             let (uid, gid) = self.ids(&meta.owner);
             note("set the owner of", rustix::fs::fchown(fd, uid, gid));
         }
-        if self.xattrs {
-            for (name, value) in meta.xattrs.iter() {
-                note(
-                    "set an attribute of",
-                    rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()),
-                );
-            }
+        for (name, value) in self.xattrs.of(meta) {
+            note(
+                "set an attribute of",
+                rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()),
+            );
         }
         note(
             "set the mode of",
@@ -92,14 +115,12 @@ impl Applier<'_> {
                 rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
             );
         }
-        if self.xattrs {
-            for (attribute, value) in meta.xattrs.iter() {
-                let path = beside(dir, name);
-                note(
-                    "set an attribute of",
-                    rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()),
-                );
-            }
+        for (attribute, value) in self.xattrs.of(meta) {
+            let path = beside(dir, name);
+            note(
+                "set an attribute of",
+                rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()),
+            );
         }
         if kind != Kind::Symlink {
             note("set the mode of", chmod_special(dir, name, kind, meta.mode));

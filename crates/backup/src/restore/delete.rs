@@ -13,7 +13,7 @@ use super::Options;
 use super::target::{Target, count_all, names, remove_all};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
-use crate::{Error, Events, Flags, Progress, Result, path};
+use crate::{Change, Error, Events, Flags, Progress, Result, path};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
 /// was removed; failures are told.
@@ -42,7 +42,7 @@ pub fn delete_others(
             let what = "nothing is deleted here: the backup could not list this folder";
             return events.warning(place, what);
         }
-        match clear_folder(target, place, known, remove) {
+        match clear_folder(target, place, known, remove, events) {
             Ok(n) => removed += n,
             // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
@@ -119,12 +119,16 @@ fn clear_folder(
     folder: &[u8],
     known: &[Vec<u8>],
     remove: Remove,
+    events: &dyn Events,
 ) -> Result<u64, Errno> {
     let dir = target.open_folder(folder)?;
     let mut removed = 0;
     for name in names(&dir)? {
         if known.binary_search(&name).is_err() {
             removed += remove(dir.as_fd(), &name)?;
+            if events.wants_entries() {
+                events.entry(&path::join(folder, &name), Change::Removed, 0);
+            }
         }
     }
     Ok(removed)

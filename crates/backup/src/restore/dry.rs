@@ -3,18 +3,33 @@
 use super::Options;
 use super::target::Target;
 use super::window::Window;
-use crate::Time;
 use crate::meta::Stat;
+use crate::path::join;
+use crate::{Change, Events, Time};
 
 /// How many things of the window would stay as they are in the target, and the bytes of those that are files.
-pub fn kept(window: &Window, target: &Target, options: &Options) -> (u64, u64) {
+/// Tells what would become of each.
+pub fn kept(
+    window: &Window,
+    target: &Target,
+    options: &Options,
+    events: &dyn Events,
+) -> (u64, u64) {
     let stays = |folder: u32, name: &[u8], size: u64, mtime: Time| {
         // What cannot be looked at is not there, or will fail when it is real.
         let path = &window.folders[folder as usize].path;
         let there = target
             .open_folder(path)
             .and_then(|dir| Stat::at(&dir, name, false));
-        there.is_ok_and(|there| options.overwrite.keeps(&there, size, mtime))
+        let change = match there {
+            Ok(there) if options.overwrite.keeps(&there, size, mtime) => Change::Unchanged,
+            Ok(_) => Change::Modified,
+            Err(_) => Change::New,
+        };
+        if events.wants_entries() {
+            events.entry(&join(path, name), change, size);
+        }
+        change == Change::Unchanged
     };
     let files = window.files.iter().filter_map(|file| {
         stays(file.folder, &file.name, file.size, file.meta.mtime).then_some(file.size)

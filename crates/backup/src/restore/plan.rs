@@ -67,7 +67,8 @@ impl<'a> Planner<'a> {
         let mut cursor = tree.cursor();
         if !options.path.is_empty() {
             let entry = tree.entry(&options.path, reader)?;
-            let entry = entry.ok_or_else(|| crate::Error::NotFound(path::show(&options.path)))?;
+            let entry =
+                entry.ok_or_else(|| crate::Error::NotInSnapshot(path::show(&options.path)))?;
             let (folder, name) = path::split(&options.path);
             match entry.kind {
                 Kind::Dir => cursor = tree.cursor_at(&options.path, b""),

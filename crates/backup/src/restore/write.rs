@@ -23,7 +23,7 @@ use super::window::{File, Special, State, Use, Window};
 use super::{Options, Overwrite, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Error, Events, Kind, Progress, Result};
+use crate::{Change, Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 8;
@@ -121,6 +121,20 @@ impl Writer<'_> {
         run.finish_folders();
         let last = window.files.last().filter(|_| last_continues);
         Ok(last.map(|file| *file.state.lock()))
+    }
+
+    pub(super) fn failed(&self, path: &[u8], error: &Error) {
+        self.tally.errors.fetch_add(1, Relaxed);
+        if let Error::Io { source, .. } = error
+            && matches!(
+                source.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+            )
+        {
+            self.tally.is_full.store(true, Relaxed);
+        }
+        Progress::add(&self.progress.errors, 1);
+        self.events.error(path, error);
     }
 }
 
@@ -319,7 +333,8 @@ impl Run<'_> {
             *state = State::Made;
             return Ok(Some(output));
         }
-        let made = self.make(&dir, &file.name, file.size, &file.meta, || {
+        let place = (file.folder, &*dir);
+        let made = self.make(place, &file.name, file.size, &file.meta, || {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(&*dir, &file.name[..], flags, Mode::RUSR | Mode::WUSR)
@@ -336,27 +351,36 @@ impl Run<'_> {
         Ok(Some(output))
     }
 
-    /// Makes something under a name; what is in the way stays (`None`) or goes, as the user asked.
+    /// Makes something under a name in a folder, and tells; what is in the way stays (`None`) or goes, as the user asked.
     fn make<T>(
         &self,
-        dir: &OwnedFd,
+        (folder, dir): (u32, &OwnedFd),
         name: &[u8],
         size: u64,
         meta: &Meta,
         make: impl Fn() -> Result<T, Errno>,
     ) -> Result<Option<T>, Errno> {
+        let tell = |change| self.tell(folder, name, change, size);
         match make() {
             Err(Errno::EXIST) => {}
-            other => return other.map(Some),
+            other => return other.inspect(|_| tell(Change::New)).map(Some),
         }
         let there = Stat::at(dir, name, false)?;
         if self.all.options.overwrite.keeps(&there, size, meta.mtime) {
             self.all.tally.skipped.fetch_add(1, Relaxed);
             self.all.tally.left_bytes.fetch_add(size, Relaxed);
+            tell(Change::Unchanged);
             return Ok(None);
         }
         clear(dir.as_fd(), name)?;
-        make().map(Some)
+        make().inspect(|_| tell(Change::Modified)).map(Some)
+    }
+
+    fn tell(&self, folder: u32, name: &[u8], change: Change, size: u64) {
+        if self.all.events.wants_entries() {
+            let path = join(&self.window.folders[folder as usize].path, name);
+            self.all.events.entry(&path, change, size);
+        }
     }
 
     fn special(&self, special: &Special) {
@@ -373,7 +397,8 @@ impl Run<'_> {
             return;
         }
         let made = self.folder(*folder).and_then(|dir| {
-            let made = self.make(&dir, &entry.name, 0, &meta, || make_special(&dir, entry))?;
+            let make = || make_special(&dir, entry);
+            let made = self.make((*folder, &dir), &entry.name, 0, &meta, make)?;
             Ok(made.map(|()| {
                 self.all
                     .applier
@@ -439,17 +464,7 @@ impl Run<'_> {
     }
 
     fn failed(&self, path: &[u8], error: &Error) {
-        self.all.tally.errors.fetch_add(1, Relaxed);
-        if let Error::Io { source, .. } = error
-            && matches!(
-                source.kind(),
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-            )
-        {
-            self.all.tally.is_full.store(true, Relaxed);
-        }
-        Progress::add(&self.all.progress.errors, 1);
-        self.all.events.error(path, error);
+        self.all.failed(path, error);
     }
 
     fn tell_missed(&self, missed: Missed, path: impl FnOnce() -> Vec<u8>) {

@@ -41,7 +41,9 @@ impl Chunks {
     fn decode(&self, bytes: &[u8]) -> onefold_backup::Result<Leaf> {
         leaf::decode(bytes, &mut |chunk| match self.0.get(&chunk.fingerprint) {
             Some(bytes) => recipe::decode(bytes, 0),
-            None => Err(onefold_backup::Error::NotFound("a recipe chunk".into())),
+            None => Err(onefold_backup::Error::NotInSnapshot(
+                "a recipe chunk".into(),
+            )),
         })
     }
 }

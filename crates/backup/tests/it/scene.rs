@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onefold_backup::backup::{self, Input, Outcome, Parent};
+use onefold_backup::forget::GroupBy;
 use onefold_backup::{Error, Events, Progress, Time, Xattrs, meta, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
 use onefold_store::{InitOptions, KdfCost, OpenOptions, Repository, Secret, SessionKind};
@@ -64,7 +65,7 @@ pub fn options(secs: i64) -> backup::Options {
         host: "here".into(),
         user: "me".into(),
         time: Time { secs, nanos: 0 },
-        parent: Parent::Newest,
+        parent: Parent::Newest(GroupBy::default()),
         ..backup::Options::default()
     }
 }

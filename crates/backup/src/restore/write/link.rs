@@ -53,7 +53,7 @@ impl Run<'_> {
         let dir = self.folder(folder)?;
         let (name, none) = (&entry.name[..], AtFlags::empty());
         let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
-        self.make(&dir, name, entry.size, &Meta::of(entry), make)?;
+        self.make((folder, &dir), name, entry.size, &Meta::of(entry), make)?;
         Ok(true)
     }
 
@@ -65,7 +65,7 @@ impl Run<'_> {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let make = || rustix::fs::openat(&*dir, &entry.name[..], flags, mode);
-        let made = self.make(&dir, &entry.name, entry.size, &meta, make);
+        let made = self.make((link.folder, &dir), &entry.name, entry.size, &meta, make);
         let Some(fd) = made.map_err(failed)? else {
             return Ok(());
         };
