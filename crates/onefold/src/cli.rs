@@ -2,6 +2,7 @@
 //! they mean the same. Each verb's own flags stand in its file.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use onefold_store::Compression;
@@ -93,6 +94,36 @@ pub struct Global {
     /// RAM for the fingerprint index; less makes backups of known data slower, never wrong
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "32M", global = true)]
     pub ram: u64,
+
+    /// Wait so long for another prune or repair to end, such as 30s, 5m, 2h
+    #[arg(long, value_name = "DURATION", value_parser = human::parse_duration, global = true)]
+    pub retry_lock: Option<Duration>,
+
+    #[command(flatten)]
+    pub needless: Needless,
+}
+
+/// restic's options that ask for what is always so here: taken, so that scripts port, and told of in docs/restic.md alone.
+#[derive(Args, Debug)]
+pub struct Needless {
+    /// Repositories that may not be written are read without locks as it is
+    #[arg(long, global = true, hide = true)]
+    no_lock: bool,
+    /// There is no cache outside of the repository
+    #[arg(long, global = true, hide = true)]
+    no_cache: bool,
+    /// There is none to be cleaned up
+    #[arg(long, global = true, hide = true)]
+    cleanup_cache: bool,
+    /// There is nothing to be kept there
+    #[arg(long, value_name = "FOLDER", global = true, hide = true)]
+    cache_dir: Option<PathBuf>,
+    /// All keys are tried
+    #[arg(long, value_name = "ID", global = true, hide = true)]
+    key_hint: Option<String>,
+    /// Nothing is verified that could be left out
+    #[arg(long, global = true, hide = true)]
+    no_extra_verify: bool,
 }
 
 /// Compression levels by name.
@@ -141,10 +172,17 @@ pub enum Verb {
     Estimate(verbs::estimate::Args),
     Tag(verbs::tag::Args),
     Key(verbs::key::Args),
+    List(verbs::list::Args),
+    Cat(verbs::cat::Args),
+    Unlock(verbs::unlock::Args),
+    Version(verbs::version::Args),
     Completions(verbs::completions::Args),
     #[command(hide = true)]
     Man(verbs::man::Args),
 }
+
+#[cfg(test)]
+mod restic;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::io;
 
 use onefold_backup::Error as BackupError;
+use onefold_index::Error as IndexError;
 use onefold_store::Error as StoreError;
 
 use crate::exit::Exit;
@@ -106,6 +107,9 @@ impl Error {
                 "the repository is not what is full; make room, then run it again"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
+            Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",
+            Self::Backup(BackupError::NoSnapshot(_)) => "`onefold snapshots` lists what there is",
+            Self::Backup(BackupError::NotInSnapshot(_)) => "`onefold ls` lists what is in it",
             _ => match self.exit() {
                 Exit::NoRepository => {
                     "check --repo and ONEFOLD_REPOSITORY; `onefold init` makes a repository, and so does `onefold backup --init`"
@@ -145,7 +149,7 @@ fn store_exit(error: &StoreError) -> Exit {
         StoreError::NoRepository { .. } => Exit::NoRepository,
         StoreError::WrongPassword { .. } => Exit::WrongPassword,
         StoreError::Locked { .. } => Exit::Locked,
-        StoreError::Option(_) => Exit::Usage,
+        StoreError::Option(_) | StoreError::Index(IndexError::Budget { .. }) => Exit::Usage,
         error if error.is_no_space() => Exit::NoSpace,
         error if error.is_damage() => Exit::Damaged,
         StoreError::Caller(inner) => match inner.downcast_ref::<BackupError>() {

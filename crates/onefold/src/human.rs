@@ -110,6 +110,30 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A duration as Go writes it, such as `30s`, `5m`, `1h30m`. Errors: a sentence for the user.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration: write it like 30s, 5m or 1h30m");
+    let (mut secs, mut rest) = (0u64, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit());
+        let (number, more) = rest.split_at(digits.ok_or_else(wrong)?);
+        let unit = match more.as_bytes()[0] {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3600,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let more_secs = number.checked_mul(unit).ok_or_else(wrong)?;
+        secs = secs.checked_add(more_secs).ok_or_else(wrong)?;
+        rest = &more[1..];
+    }
+    match text {
+        "" => Err(wrong()),
+        _ => Ok(Duration::from_secs(secs)),
+    }
+}
+
 /// Left-aligned columns, two spaces apart; the last one is not padded. Columns in `right` are aligned right.
 pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -176,6 +200,15 @@ mod tests {
         assert_eq!(parse_bytes("1.5 GiB"), Ok(3 << 29));
         for wrong in ["", "-1", "x", "1X", "1e30T", "K", "99999999999T"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        assert_eq!(parse_duration("1h30m5s"), Ok(Duration::from_secs(5405)));
+        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "m", "-5m", "5x", "5µ", "99999999999999999999h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 

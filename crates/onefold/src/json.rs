@@ -65,6 +65,7 @@ pub struct SnapshotJson {
     time: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
+    tree: String,
     paths: Vec<String>,
     hostname: String,
     username: String,
@@ -162,6 +163,7 @@ impl From<&Named> for SnapshotJson {
         Self {
             time: when::rfc3339(*time),
             parent: parent.as_ref().map(hex),
+            tree: hex(&named.tree),
             paths: lossy(paths),
             hostname: host.clone(),
             username: user.clone(),
@@ -196,6 +198,8 @@ pub struct NodeJson {
     mode: u32,
     permissions: String,
     mtime: String,
+    /// Not kept: the time of the content, as restic has it without `--with-atime`.
+    atime: String,
     ctime: String,
     inode: u64,
     device_id: u64,
@@ -228,6 +232,7 @@ impl NodeJson {
             mode: go_mode(entry),
             permissions: permissions(entry),
             mtime: when::rfc3339(entry.mtime),
+            atime: when::rfc3339(entry.mtime),
             ctime: when::rfc3339(entry.ctime),
             inode: entry.inode,
             device_id: entry.device,

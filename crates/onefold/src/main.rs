@@ -21,6 +21,7 @@ mod machine;
 mod out;
 mod password;
 mod paths;
+mod patience;
 mod progress;
 mod repository;
 mod select;
@@ -50,11 +51,29 @@ fn main() -> ExitCode {
         cli.global.no_progress,
     );
     let done = verbs::run(&cli, &out).and_then(|exit| out.flush().map(|()| exit));
-    let exit = done.unwrap_or_else(|error| {
-        let _ = out.flush();
-        fail(&error, &out)
-    });
+    let exit = match done {
+        Ok(exit) => {
+            tell(exit, &out);
+            exit
+        }
+        Err(error) => {
+            let _ = out.flush();
+            fail(&error, &out)
+        }
+    };
     ExitCode::from(exit.code())
+}
+
+/// In JSON, how a verb ended that did not do all: the errors themselves were told when they came up.
+fn tell(exit: Exit, out: &Out) {
+    let message = match exit {
+        Exit::Incomplete => "some paths could not be read or written",
+        Exit::NoSpace => "no space is left in the target",
+        _ => return,
+    };
+    if out.json {
+        out.note(json::line(&json::ExitError::new(exit, message)));
+    }
 }
 
 /// Prints the error: what, why, and what to do next.

@@ -1,13 +1,13 @@
 //! What is printed, and where: results on stdout, everything about the run on stderr. A closed stdout ends the program quietly.
 
 use std::fmt::Display;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::progress::aside;
+use crate::progress::{aside, line};
 
 /// How to print.
 pub struct Out {
@@ -17,7 +17,7 @@ pub struct Out {
     pub quiet: bool,
     /// 0, or how often `-v` was given.
     pub verbosity: u8,
-    /// Whether a progress bar may be drawn.
+    /// Whether a line of progress may be shown.
     pub bar: bool,
     stdout: Mutex<BufWriter<io::Stdout>>,
 }
@@ -25,7 +25,7 @@ pub struct Out {
 impl Out {
     /// Prints on the process's stdout and stderr.
     pub fn new(json: bool, quiet: bool, verbosity: u8, no_progress: bool) -> Self {
-        let bar = !json && !quiet && !no_progress && io::stderr().is_terminal();
+        let bar = !json && !quiet && !no_progress && line::is_possible();
         Self {
             json,
             quiet,

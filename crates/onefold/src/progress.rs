@@ -1,7 +1,8 @@
 //! What a running verb shows: a bar on a terminal, JSON lines with restic's fields, or nothing; and paths that failed, at once. It also carries
 //! signals into the engine: whoever ticks looks.
 
-mod bar;
+pub mod bar;
+pub mod line;
 mod rate;
 mod status;
 
@@ -15,14 +16,13 @@ use onefold_backup::{Change, Events, Progress};
 use crate::out::Out;
 use crate::{error, json, paths, signal};
 
-use bar::Bar;
-pub use bar::{Beside, aside};
+pub use line::{Beside, aside};
 use rate::Rate;
 use status::State;
 
-/// How often signals are looked for and the bar is drawn.
+/// How often signals are looked for, and the line on a terminal is shown.
 const TICK: Duration = Duration::from_millis(100);
-/// How often a JSON status is printed, where ONEFOLD_PROGRESS_FPS does not say otherwise.
+/// How often a JSON status is printed. ONEFOLD_PROGRESS_FPS, where it is slower or faster than either, says how often.
 const JSON_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long the engine may take to stop when a signal asks it to.
@@ -58,15 +58,15 @@ pub struct Meter<'a> {
     pub progress: Progress,
     /// What a scan has found.
     pub expected: Expected,
-    bar: Bar,
     started: Instant,
+    told: AtomicBool,
     rates: Mutex<Rates>,
 }
 
 struct Rates {
     moved: Rate,
     stored: Rate,
-    last_json: Instant,
+    last_shown: Instant,
     asked_to_stop: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Meter<'a> {
         let rates = Rates {
             moved: Rate::new(now),
             stored: Rate::new(now),
-            last_json: now,
+            last_shown: now,
             asked_to_stop: None,
         };
         Self {
@@ -85,8 +85,8 @@ impl<'a> Meter<'a> {
             out,
             progress: Progress::default(),
             expected: Expected::default(),
-            bar: Bar::new(out.bar),
             started: now,
+            told: AtomicBool::new(false),
             rates: Mutex::new(rates),
         }
     }
@@ -115,7 +115,8 @@ impl<'a> Meter<'a> {
             let _stop = stop;
             work()
         });
-        self.bar.clear();
+        self.tell_scanned();
+        line::clear();
         done
     }
 
@@ -123,11 +124,27 @@ impl<'a> Meter<'a> {
         if signal::raised() {
             self.stop();
         }
+        self.tell_scanned();
         let state = self.state(Instant::now());
-        self.bar.draw(&state, &self.progress);
-        if self.out.json && !self.out.quiet && self.json_is_due() {
+        if self.out.bar && self.is_due(TICK) {
+            line::show(&bar::line(&state, &self.progress, line::width()));
+        }
+        if self.out.json && !self.out.quiet && self.is_due(JSON_INTERVAL) {
             let _ = self.out.json(&status::json(&state, &self.progress));
         }
+    }
+
+    /// restic's word that the files have been counted, once.
+    fn tell_scanned(&self) {
+        let expected = &self.expected;
+        let is_known = expected.known.load(Relaxed);
+        if !(self.out.json && self.wants_entries() && is_known) || self.told.swap(true, Relaxed) {
+            return;
+        }
+        let (files, bytes) = (expected.files.load(Relaxed), expected.bytes.load(Relaxed));
+        let _ = self
+            .out
+            .json(&status::scanned(self.elapsed(), files, bytes));
     }
 
     /// Asks the engine to stop; where it cannot (it waits for a pipe that says nothing), ends all the same: that is safe at any byte.
@@ -171,11 +188,12 @@ impl<'a> Meter<'a> {
             .then(|| (expected.0.max(met.0), expected.1.max(met.1)))
     }
 
-    fn json_is_due(&self) -> bool {
+    /// Whether something is to be shown again.
+    fn is_due(&self, default: Duration) -> bool {
         let (now, mut rates) = (Instant::now(), self.rates());
-        let due = now - rates.last_json >= json_interval();
+        let due = now - rates.last_shown >= interval(default);
         if due {
-            rates.last_json = now;
+            rates.last_shown = now;
         }
         due
     }
@@ -222,25 +240,29 @@ impl Events for Meter<'_> {
         }
     }
 
-    fn entry(&self, path: &[u8], change: Change) {
-        if self.out.verbosity == 0 {
+    fn wants_entries(&self) -> bool {
+        self.out.verbosity > 0
+    }
+
+    fn entry(&self, path: &[u8], change: Change, bytes: u64) {
+        if !self.wants_entries() {
             return;
         }
         // A closed standard output must not end a backup.
         let _ = match self.out.json {
             true => self
                 .out
-                .json_buffered(&status::VerboseStatus::new(self.doing, path, change)),
+                .json_buffered(&status::verbose(self.doing, path, change, bytes)),
             false => self.out.line(format_args!(
                 "{:9}  {}",
-                status::word(change),
+                status::word(self.doing, change),
                 paths::shown(path)
             )),
         };
     }
 }
 
-fn json_interval() -> Duration {
+fn interval(default: Duration) -> Duration {
     let fps = std::env::var("ONEFOLD_PROGRESS_FPS")
         .ok()
         .and_then(|text| text.parse::<f64>().ok());
@@ -248,6 +270,6 @@ fn json_interval() -> Duration {
         Some(fps) if fps > 0.0 && fps.is_finite() => {
             Duration::from_secs_f64((1.0 / fps.min(60.0)).min(86_400.0))
         }
-        _ => JSON_INTERVAL,
+        _ => default,
     }
 }

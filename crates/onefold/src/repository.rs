@@ -71,8 +71,17 @@ fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
         Err(error) if error.kind == ErrorKind::NotFound => {
             Err(Error::NoRepository(place.display().to_string()))
         }
+        Err(error) if is_no_folder(&error) => {
+            let what = format!("{}, which is no folder", place.display());
+            Err(Error::NoRepository(what))
+        }
         Err(error) => Err(StoreError::Io(error).into()),
     }
+}
+
+fn is_no_folder(error: &onefold_io::Error) -> bool {
+    let kind = error.source.as_ref().map(io::Error::kind);
+    kind == Some(io::ErrorKind::NotADirectory)
 }
 
 /// Opens the repository that `global` names; `activity` is what others see while they wait for it ("a backup").

@@ -17,8 +17,15 @@ pub const SHORT_ID: usize = 8;
 /// Flags that choose snapshots. All conditions given must hold.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FilterArgs {
-    /// Only snapshots of this host (repeatable)
-    #[arg(id = "filter_host", short = 'H', long = "host", value_name = "HOST")]
+    /// Only snapshots of this host (repeatable; '' for those of any)
+    #[arg(
+        id = "filter_host",
+        short = 'H',
+        long = "host",
+        value_name = "HOST",
+        env = "ONEFOLD_HOST",
+        hide_env_values = true
+    )]
     pub hosts: Vec<String>,
 
     /// Only snapshots with all of these tags (repeatable: any of the lists; '' for snapshots without tags)
@@ -34,7 +41,12 @@ impl FilterArgs {
     /// As the engine has it.
     pub fn filter(&self) -> Result<Filter> {
         Ok(Filter {
-            hosts: self.hosts.clone(),
+            hosts: self
+                .hosts
+                .iter()
+                .filter(|host| !host.is_empty())
+                .cloned()
+                .collect(),
             tags: self.tags.iter().map(|list| tag_list(list)).collect(),
             paths: self
                 .paths

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{
     ChunkReader, ChunkRef, PinInfo, Progress, RootId, Roots, SweepObserver, SweepReport,
@@ -10,63 +9,69 @@ use onefold_store::{
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::human::{bytes, many};
+use crate::human::{bytes, count, many};
 use crate::out::Out;
+use crate::progress::{bar, line};
 use crate::signal;
 
 /// How often it is looked whether others have ended.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How often the line on a terminal changes.
+const TICK: Duration = Duration::from_millis(100);
+
 /// Shows stages on a terminal, and waits for sessions up to a limit.
 pub struct Watch<'a> {
     out: &'a Out,
-    bar: Option<ProgressBar>,
     wait_max: Duration,
     waiting_since: Option<Instant>,
+    shown: Option<(&'static str, Instant)>,
 }
 
 impl<'a> Watch<'a> {
     /// Waits at most `wait_max` for sessions that still run.
     pub fn new(out: &'a Out, wait_max: Duration) -> Self {
-        let bar = out.bar.then(|| {
-            ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10))
-        });
-        if let (Some(bar), Ok(style)) = (
-            &bar,
-            ProgressStyle::with_template("{spinner} {msg} {pos}/{len}"),
-        ) {
-            bar.set_style(style);
-        }
         Self {
             out,
-            bar,
             wait_max,
             waiting_since: None,
+            shown: None,
         }
     }
 
     /// Shows how far it is.
     pub fn show(&mut self, progress: Progress) {
-        let Some(bar) = &self.bar else { return };
-        bar.set_message(progress.stage);
-        bar.set_length(progress.total.max(progress.done));
-        bar.set_position(progress.done);
+        let Progress { stage, done, total } = progress;
+        let now = Instant::now();
+        let is_fresh = |(last, at): (&str, Instant)| last == stage && now - at < TICK;
+        if !self.out.bar || self.shown.is_some_and(is_fresh) {
+            return;
+        }
+        self.shown = Some((stage, now));
+        let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
+        let parts = vec![
+            (0, format!("{share}%")),
+            (1, stage.to_owned()),
+            (2, format!("{}/{}", count(done), count(total.max(done)))),
+        ];
+        self.line(parts);
     }
 
-    /// Prints beside the bar.
-    pub fn note(&self, line: impl std::fmt::Display) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| self.out.note(line)),
-            None => self.out.note(line),
+    fn line(&self, parts: Vec<bar::Part>) {
+        if self.out.bar {
+            line::show(&bar::fit(parts, "", line::width()));
         }
+    }
+
+    /// Prints beside the line.
+    pub fn note(&self, line: impl std::fmt::Display) {
+        self.out.note(line);
     }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        line::clear();
     }
 }
 
@@ -80,13 +85,13 @@ impl SweepObserver for Watch<'_> {
         if since.elapsed() >= self.wait_max || signal::raised() {
             return false;
         }
-        if let (Some(bar), Some(first)) = (&self.bar, sessions.first()) {
-            bar.set_message(format!(
-                "waiting for {} ({}); {} in all:",
-                first.activity,
-                first.host,
-                sessions.len()
-            ));
+        if let Some(first) = sessions.first() {
+            let more = match sessions.len() {
+                1 => String::new(),
+                n => format!("and {} more", n - 1),
+            };
+            let first = format!("waiting for {first}");
+            self.line(vec![(0, first), (1, more)]);
         }
         std::thread::sleep(LOOK.min(self.wait_max));
         true
@@ -157,6 +162,8 @@ pub fn reclaimable(report: &SweepReport) -> u64 {
 }
 
 fn as_json(report: &SweepReport, dry_run: bool) -> Value {
+    let unused = reclaimable(report) + report.unused_bytes_left;
+    let gone = report.dead_containers + report.compacted_containers;
     json!({
         "message_type": "summary",
         "dry_run": dry_run,
@@ -171,5 +178,25 @@ fn as_json(report: &SweepReport, dry_run: bool) -> Value {
         "deleted_containers": report.deleted_containers,
         "freed_bytes": report.freed_bytes,
         "pending_containers": report.pending_containers,
+        // restic's words, so far as they have a meaning here.
+        "bytes": {
+            "used": report.stored_bytes.saturating_sub(unused),
+            "unused": unused,
+            "total": report.stored_bytes,
+            "repack": report.compacted_bytes,
+            "repack_remove": report.compacted_dead_bytes,
+            "remove": report.dead_bytes,
+            "remove_total": reclaimable(report),
+            "remaining": report.stored_bytes.saturating_sub(reclaimable(report)),
+            "remaining_unused": report.unused_bytes_left,
+        },
+        "packfiles": {
+            "unused": report.dead_containers,
+            "total": report.containers,
+            "keep": report.containers.saturating_sub(gone),
+            "repack": report.compacted_containers,
+            "remove": report.dead_containers,
+            "remove_total": gone,
+        },
     })
 }

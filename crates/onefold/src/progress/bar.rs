@@ -1,126 +1,169 @@
-//! The bar on a terminal, and everything else that wants to be printed on stderr meanwhile.
+//! What the line says while files are read or written: as much as fits.
 
-use std::io::{self, Write};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onefold_backup::Progress;
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::Doing;
 use super::status::State;
 use crate::{human, paths};
 
-/// The bar that is drawn now, if one is.
-static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// Columns of the bar itself.
+const BAR: usize = 14;
+/// A path is shown if so many columns are left for it.
+const PATH_MIN: usize = 16;
 
-/// Runs `print` while no bar is on the screen.
-pub fn aside<T>(print: impl FnOnce() -> T) -> T {
-    let bar = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar {
-        Some(bar) => bar.suspend(print),
-        None => print(),
-    }
-}
+/// A part of the line, and how soon it is given up where the terminal is narrow: the highest first.
+pub type Part = (u8, String);
 
-/// Standard error beside the bar, for traces.
-pub struct Beside;
-
-impl Write for Beside {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        aside(|| io::stderr().write(buf))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Beside {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        Self
-    }
-}
-
-/// A bar with a line of figures, or nothing.
-pub struct Bar(Option<ProgressBar>);
-
-impl Bar {
-    /// Draws on stderr if `visible`.
-    pub fn new(visible: bool) -> Self {
-        let bar = visible.then(|| {
-            ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10))
-        });
-        DRAWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(&bar);
-        Self(bar)
-    }
-
-    /// Shows where the run is.
-    pub fn draw(&self, state: &State, progress: &Progress) {
-        let Some(bar) = &self.0 else { return };
-        let template = if state.totals.is_some() {
-            "[{bar:20}] {wide_msg}"
-        } else {
-            "{spinner} {wide_msg}"
-        };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        let total = state.totals.map_or(0, |(_, bytes)| bytes);
-        bar.set_length(total.max(1));
-        bar.set_position(progress.bytes_done.load(Relaxed).min(total.max(1)));
-        bar.set_message(line(state, progress));
-        bar.tick();
-    }
-
-    /// Takes it off the screen.
-    pub fn clear(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-        *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-fn line(state: &State, progress: &Progress) -> String {
+/// The line for a terminal that shows `width` columns.
+pub fn line(state: &State, progress: &Progress, width: usize) -> String {
     if progress.is_cancelled() {
-        return "stopping…".into();
+        return fit(vec![(0, "stopping…".into())], "", width);
     }
+    let path = paths::shown(&progress.current.lock());
+    fit(parts(state, progress), &path, width)
+}
+
+fn parts(state: &State, progress: &Progress) -> Vec<Part> {
     let (files, bytes) = (
         progress.files_done.load(Relaxed),
-        progress.bytes_done.load(Relaxed),
+        state.bytes_done(progress),
     );
-    let mut line = match state.totals {
-        Some((all, all_bytes)) => format!(
-            "{:.0}%  {}/{} files  {}/{}",
-            human::percent(bytes, all_bytes),
-            human::count(files),
-            human::count(all),
-            human::bytes(bytes),
-            human::bytes(all_bytes)
-        ),
-        None => format!("{}  {}", human::many(files, "file"), human::bytes(bytes)),
-    };
-    line += &match state.doing {
-        Doing::Backup => format!(
-            "  read {}/s  stored {}/s",
-            human::bytes(state.moved_per_s),
-            human::bytes(state.stored_per_s)
-        ),
-        Doing::Restore | Doing::Estimate => format!("  {}/s", human::bytes(state.moved_per_s)),
-    };
+    let mut parts = Vec::new();
+    match state.totals {
+        Some((all, all_bytes)) => {
+            let share = human::percent(bytes.min(all_bytes), all_bytes);
+            parts.push((6, bar(share)));
+            parts.push((0, format!("{share:.0}%")));
+            let (files, all) = (human::count(files), human::count(all));
+            parts.push((4, format!("{files}/{all} files")));
+            let (bytes, all) = (human::bytes(bytes), human::bytes(all_bytes));
+            parts.push((2, format!("{bytes}/{all}")));
+        }
+        None => {
+            parts.push((0, clock(state.elapsed)));
+            parts.push((3, human::many(files, "file")));
+            parts.push((0, human::bytes(bytes)));
+        }
+    }
+    let moved = human::bytes(state.moved_per_s);
+    match state.doing {
+        Doing::Backup => {
+            parts.push((5, format!("read {moved}/s")));
+            let stored = human::bytes(state.stored_per_s);
+            parts.push((7, format!("stored {stored}/s")));
+        }
+        Doing::Restore | Doing::Estimate => parts.push((5, format!("{moved}/s"))),
+    }
     if let Some(eta) = state.eta(bytes) {
-        line += &format!("  {}:{:02} left", eta.as_secs() / 60, eta.as_secs() % 60);
+        parts.push((3, format!("{} left", clock(eta))));
     }
-    let errors = progress.errors.load(Relaxed);
-    if errors > 0 {
-        line += &format!("  {}", human::many(errors, "error"));
+    match progress.errors.load(Relaxed) {
+        0 => {}
+        errors => parts.push((1, human::many(errors, "error"))),
     }
-    line + "  " + &paths::shown(&progress.current.lock())
+    parts
+}
+
+/// `[=====>     ]`.
+fn bar(share: f64) -> String {
+    let inside = BAR - 2;
+    let done = ((share / 100.0 * inside as f64) as usize).min(inside);
+    let tip = if done < inside { ">" } else { "" };
+    format!("[{:<inside$}]", format!("{}{tip}", "=".repeat(done)))
+}
+
+/// `3:07`, or `2:05:09`.
+fn clock(d: Duration) -> String {
+    let secs = d.as_secs();
+    match secs {
+        0..3600 => format!("{}:{:02}", secs / 60, secs % 60),
+        _ => format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60),
+    }
+}
+
+/// The parts that fit, and the end of the path where room is left.
+pub fn fit(mut parts: Vec<Part>, path: &str, width: usize) -> String {
+    let joined = |parts: &[Part]| {
+        let texts: Vec<_> = parts.iter().map(|(_, text)| text.as_str()).collect();
+        texts.join("  ")
+    };
+    let mut line = joined(&parts);
+    while columns(&line) > width && parts.len() > 1 {
+        let last = parts.iter().map(|(rank, _)| *rank).max();
+        let at = parts.iter().rposition(|(rank, _)| Some(*rank) == last);
+        parts.remove(at.unwrap_or(0));
+        line = joined(&parts);
+    }
+    let left = width.saturating_sub(columns(&line) + 2);
+    if path.is_empty() || left < PATH_MIN {
+        return end(&line, width).to_owned();
+    }
+    match columns(path) <= left {
+        true => format!("{line}  {path}"),
+        false => format!("{line}  …{}", end(path, left - 2)),
+    }
+}
+
+/// As much of the end as fits.
+fn end(text: &str, width: usize) -> &str {
+    let mut room = width;
+    let fits = |&(_, c): &(usize, char)| {
+        let taken = room >= wide(c);
+        room = room.saturating_sub(wide(c));
+        taken
+    };
+    let first = text.char_indices().rev().take_while(fits).last();
+    first.map_or("", |(at, _)| &text[at..])
+}
+
+/// Columns that `text` takes at most.
+fn columns(text: &str) -> usize {
+    text.chars().map(wide).sum()
+}
+
+/// Without a table of characters: what may be wide is taken to be.
+fn wide(c: char) -> usize {
+    if c.is_ascii() { 1 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_fits_every_width() {
+        let parts = || {
+            vec![
+                (6, bar(50.0)),
+                (0, "50%".to_owned()),
+                (2, "1 MiB/2 MiB".into()),
+            ]
+        };
+        for width in 0..120 {
+            let line = fit(
+                parts(),
+                "/home/me/ä-long-näme/with/more/folders/file.txt",
+                width,
+            );
+            assert!(columns(&line) <= width, "{width}: {line}");
+        }
+        assert_eq!(fit(parts(), "/some/path", 20), "50%  1 MiB/2 MiB");
+        assert_eq!(fit(parts(), "", 6), "50%");
+        assert_eq!(
+            fit(vec![(0, "0".into())], "/some/where/deep/file", 20),
+            "0  …where/deep/file"
+        );
+    }
+
+    #[test]
+    fn bars_and_clocks() {
+        assert_eq!(bar(0.0), "[>           ]");
+        assert_eq!(bar(50.0), "[======>     ]");
+        assert_eq!(bar(100.0), "[============]");
+        assert_eq!(clock(Duration::from_secs(3 * 3600 + 61)), "3:01:01");
+        assert_eq!(clock(Duration::from_secs(61)), "1:01");
+    }
 }

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use onefold_backup::{Change, Progress};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Doing;
@@ -25,6 +24,16 @@ pub struct State {
 }
 
 impl State {
+    /// Bytes done, what is done of the file at hand included.
+    pub fn bytes_done(&self, progress: &Progress) -> u64 {
+        let whole = progress.bytes_done.load(Relaxed);
+        match self.doing {
+            Doing::Backup | Doing::Estimate => whole + progress.bytes_of_current.load(Relaxed),
+            // Its files are written side by side.
+            Doing::Restore => whole.max(progress.bytes_moved.load(Relaxed)),
+        }
+    }
+
     /// How long it will take, at the mean speed so far.
     pub fn eta(&self, bytes_done: u64) -> Option<Duration> {
         let (_, total) = self.totals?;
@@ -41,7 +50,7 @@ impl State {
 pub fn json(state: &State, progress: &Progress) -> Value {
     let (files, bytes) = (
         progress.files_done.load(Relaxed),
-        progress.bytes_done.load(Relaxed),
+        state.bytes_done(progress),
     );
     let share = state.totals.map_or(0.0, |(_, total)| {
         if total == 0 {
@@ -85,36 +94,41 @@ pub fn json(state: &State, progress: &Progress) -> Value {
     status
 }
 
-/// restic's `verbose_status` line.
-#[derive(Serialize)]
-pub struct VerboseStatus {
-    message_type: &'static str,
-    action: &'static str,
-    item: String,
-}
-
-impl VerboseStatus {
-    /// An entry is done.
-    pub fn new(doing: Doing, path: &[u8], change: Change) -> Self {
-        let action = match (doing, change) {
-            (Doing::Backup | Doing::Estimate, change) => word(change),
-            (Doing::Restore, Change::New) => "restored",
-            (Doing::Restore, Change::Modified) => "updated",
-            (Doing::Restore, Change::Unchanged) => "unchanged",
-        };
-        Self {
-            message_type: "verbose_status",
-            action,
-            item: paths::json(path),
-        }
+/// restic's `verbose_status` line: an entry is done. What is stored of one entry alone cannot be told, as it is compressed with its neighbours.
+pub fn verbose(doing: Doing, path: &[u8], change: Change, bytes: u64) -> Value {
+    let (action, item) = (word(doing, change), paths::json(path));
+    match doing {
+        Doing::Restore => json!({
+            "message_type": "verbose_status", "action": action, "item": item, "size": bytes,
+        }),
+        Doing::Backup | Doing::Estimate => json!({
+            "message_type": "verbose_status", "action": action, "item": item, "duration": 0,
+            "data_size": bytes, "data_size_in_repo": null,
+            "metadata_size": 0, "metadata_size_in_repo": null,
+            "total_files": 0,
+        }),
     }
 }
 
+/// The same when the files have been counted.
+pub fn scanned(elapsed: Duration, files: u64, bytes: u64) -> Value {
+    json!({
+        "message_type": "verbose_status", "action": "scan_finished", "item": "",
+        "duration": elapsed.as_secs_f64(),
+        "data_size": bytes, "data_size_in_repo": 0,
+        "metadata_size": 0, "metadata_size_in_repo": 0,
+        "total_files": files,
+    })
+}
+
 /// restic's word for a change.
-pub fn word(change: Change) -> &'static str {
-    match change {
-        Change::New => "new",
-        Change::Modified => "modified",
-        Change::Unchanged => "unchanged",
+pub fn word(doing: Doing, change: Change) -> &'static str {
+    match (doing, change) {
+        (Doing::Restore, Change::New) => "restored",
+        (Doing::Restore, Change::Modified) => "updated",
+        (_, Change::New) => "new",
+        (_, Change::Modified) => "modified",
+        (_, Change::Unchanged) => "unchanged",
+        (_, Change::Removed) => "deleted",
     }
 }

@@ -1,5 +1,6 @@
 //! `onefold backup`: a new snapshot.
 
+mod globs;
 mod sources;
 mod summary;
 
@@ -8,8 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use clap::builder::BoolishValueParser;
 use onefold_backup::backup::{self, Input, Options, Parent, Rules, Tars};
 use onefold_backup::exclude::Excludes;
+use onefold_backup::forget::GroupBy;
 use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Kind, Time};
@@ -24,7 +27,7 @@ use crate::out::Out;
 use crate::progress::{Doing, Expected, Meter};
 use crate::select::{self, Spec, tag_list};
 use crate::verbs::init::{self, Choices};
-use crate::{machine, repository, when};
+use crate::{group, machine, repository, when};
 
 /// Back up files and folders
 ///
@@ -36,7 +39,11 @@ pub struct Args {
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 
-    /// Read further paths from a file, one a line (repeatable; - for standard input)
+    /// Read further paths from a file, one a line, each a glob (*, ?, [a-z], **); # begins a comment (repeatable; - for standard input)
+    #[arg(long, value_name = "FILE")]
+    pub files_from: Vec<OsString>,
+
+    /// The same, taken as they are: no globs, no comments
     #[arg(long, value_name = "FILE")]
     pub files_from_verbatim: Vec<OsString>,
 
@@ -45,11 +52,11 @@ pub struct Args {
     pub files_from_raw: Vec<OsString>,
 
     /// Back up standard input as one file
-    #[arg(long, conflicts_with_all = ["files_from_verbatim", "files_from_raw"])]
+    #[arg(long, conflicts_with_all = ["files_from", "files_from_verbatim", "files_from_raw"])]
     pub stdin: bool,
 
     /// Back up what the command prints as one file; the arguments are the command
-    #[arg(long, conflicts_with_all = ["stdin", "files_from_verbatim", "files_from_raw"])]
+    #[arg(long, conflicts_with_all = ["stdin", "files_from", "files_from_verbatim", "files_from_raw"])]
     pub stdin_from_command: bool,
 
     /// Name of that file in the snapshot
@@ -77,27 +84,37 @@ pub struct Args {
     pub tag: Vec<String>,
 
     /// Name of the host (default: this one's)
-    #[arg(short = 'H', long, value_name = "HOST")]
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "HOST",
+        env = "ONEFOLD_HOST",
+        hide_env_values = true
+    )]
     pub host: Option<String>,
 
     /// Time of the snapshot, such as "2026-02-03 04:05:06" (default: now)
     #[arg(long, value_name = "TIME")]
     pub time: Option<String>,
 
-    /// The snapshot that tells what is unchanged (default: the last of the same host and paths)
+    /// The snapshot that tells what is unchanged (default: the last of the same series)
     #[arg(long, value_name = "SNAPSHOT")]
     pub parent: Option<OsString>,
+
+    /// What makes snapshots one series
+    #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
+    pub group_by: GroupBy,
 
     /// Read every file, changed or not
     #[arg(short, long, visible_alias = "force-reread")]
     pub force: bool,
 
     /// A new ctime alone does not make a file changed
-    #[arg(long)]
+    #[arg(long, env = "ONEFOLD_IGNORE_CTIME", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub ignore_ctime: bool,
 
-    /// A new inode number alone does not make a file changed
-    #[arg(long)]
+    /// A new inode number or ctime alone does not make a file changed
+    #[arg(long, env = "ONEFOLD_IGNORE_INODE", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub ignore_inode: bool,
 
     /// Make no snapshot if nothing has changed
@@ -113,7 +130,7 @@ pub struct Args {
     pub no_scan: bool,
 
     /// Files read at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", env = "ONEFOLD_READ_CONCURRENCY", hide_env_values = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub read_concurrency: Option<u16>,
 
     /// Make the repository if there is none
@@ -126,7 +143,7 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
-    let (input, mut command) = sources::input(args)?;
+    let (input, mut command) = sources::input(args, out)?;
     let (excludes, words) = sources::excludes(&args.leave_out, &input, &place, out)?;
     let repository = open(args, global, &place, out)?;
     let options = options(args, global, &repository, excludes, words)?;
@@ -186,7 +203,7 @@ fn options(
         Some(name) => Parent::This(
             select::one(repository, &Spec::parse(name)?.snapshot, &Filter::default())?.id,
         ),
-        None => Parent::Newest,
+        None => Parent::Newest(args.group_by),
     };
     let defaults = Options::default();
     Ok(Options {
@@ -197,7 +214,7 @@ fn options(
         one_file_system: args.leave_out.one_file_system,
         parent,
         force_reread: args.force,
-        ignore_ctime: args.ignore_ctime,
+        ignore_ctime: args.ignore_ctime || args.ignore_inode,
         ignore_inode: args.ignore_inode,
         chunk_rules: args.chunk_rules.as_ref().map(chunk_rules).transpose()?,
         tars: match (args.tar_aware, args.no_tar_aware) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
-use onefold_store::{CheckDepth, CheckReport, Entropy};
+use onefold_store::{CheckDepth, CheckReport, Entropy, Repository};
 use serde_json::json;
 
 use crate::cli::Global;
@@ -24,9 +24,13 @@ pub struct Args {
     #[arg(long)]
     pub read_data: bool,
 
-    /// Also read and verify a part: the 2nd of 7 (2/7), or some percent at random (10%)
-    #[arg(long, value_name = "N/M|PERCENT", conflicts_with = "read_data", value_parser = parse_subset)]
+    /// Also read and verify a part: the 2nd of 7 (2/7), or some percent (10%) or bytes (50G) at random
+    #[arg(long, value_name = "N/M|PERCENT|SIZE", conflicts_with = "read_data", value_parser = parse_subset)]
     pub read_data_subset: Option<Subset>,
+
+    /// Taken as restic's: there is no cache
+    #[arg(long, hide = true)]
+    pub with_cache: bool,
 }
 
 /// Which part of the containers is read.
@@ -36,40 +40,51 @@ pub enum Subset {
     Part(u32, u32),
     /// A random one that is at least this share.
     Share(f64),
+    /// A random one of about so many bytes.
+    Bytes(u64),
 }
 
 fn parse_subset(text: &str) -> Result<Subset, String> {
     if text.ends_with('%') {
         return human::parse_percent(text).map(Subset::Share);
     }
-    let parts = text
-        .split_once('/')
-        .and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
-    match parts {
-        Some((n, m)) if 1 <= n && n <= m => Ok(Subset::Part(n, m)),
-        _ => Err(format!("{text:?} is neither like 2/7 nor like 10%")),
+    let wrong = || format!("{text:?} is neither like 2/7 nor like 10% nor like 50G");
+    let Some((n, m)) = text.split_once('/') else {
+        let bytes = human::parse_bytes(text).ok().filter(|bytes| *bytes > 0);
+        return bytes.map(Subset::Bytes).ok_or_else(wrong);
+    };
+    match (n.parse(), m.parse()) {
+        (Ok(n), Ok(m)) if 1 <= n && n <= m => Ok(Subset::Part(n, m)),
+        _ => Err(wrong()),
     }
 }
 
 impl Args {
-    fn depth(&self) -> CheckDepth {
-        match self.read_data_subset {
+    fn depth(&self, repository: &Repository) -> Result<CheckDepth> {
+        Ok(match self.read_data_subset {
             _ if self.read_data => CheckDepth::Data { part: 1, of: 1 },
             None => CheckDepth::Structure,
             Some(Subset::Part(part, of)) => CheckDepth::Data { part, of },
-            Some(Subset::Share(share)) => {
-                let of = (1.0 / share).floor().clamp(1.0, f64::from(u32::MAX)) as u32;
-                let part = (Entropy::system().u64() % u64::from(of)) as u32 + 1;
-                CheckDepth::Data { part, of }
+            Some(Subset::Share(share)) => at_random(1.0 / share),
+            Some(Subset::Bytes(bytes)) => {
+                let stored: u64 = repository.containers()?.iter().map(|(_, len)| len).sum();
+                at_random(stored as f64 / bytes as f64)
             }
-        }
+        })
     }
+}
+
+/// One of so many parts, whichever.
+fn at_random(parts: f64) -> CheckDepth {
+    let of = parts.floor().clamp(1.0, f64::from(u32::MAX)) as u32;
+    let part = (Entropy::system().u64() % u64::from(of)) as u32 + 1;
+    CheckDepth::Data { part, of }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let started = Instant::now();
-    let depth = args.depth();
     let repository = repository::open(global, "a check")?;
+    let depth = args.depth(&repository)?;
     let watch = std::cell::RefCell::new(Watch::new(out, Duration::ZERO));
     let mut found = |damage: &onefold_store::Error| {
         let message = error::chain_of(damage);

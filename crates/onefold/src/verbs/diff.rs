@@ -96,7 +96,10 @@ fn tell(mark: Mark, at: &[u8], is_dir: bool, out: &Out) -> Result<()> {
 fn sum_up(a: &Named, b: &Named, summary: &DiffSummary, out: &Out) -> Result<()> {
     if out.json {
         let side = |s: &Side| -> Value {
-            json!({"files": s.files, "dirs": s.dirs, "others": s.others, "bytes": s.bytes})
+            json!({
+                "files": s.files, "dirs": s.dirs, "others": s.others, "bytes": s.bytes,
+                "data_blobs": s.data_chunks, "tree_blobs": s.tree_chunks,
+            })
         };
         return out.json(&json!({
             "message_type": "statistics",

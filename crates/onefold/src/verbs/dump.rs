@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 use onefold_backup::tree::Tree;
@@ -47,6 +47,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     let entry = find(&tree, &path, &mut reader)?;
+    let is_archive = entry.as_ref().is_none_or(Entry::is_dir);
+    if is_archive && args.target.is_none() && io::stdout().is_terminal() {
+        return Err(Error::Usage(
+            "a folder comes as a tar archive, which no terminal can show: redirect it, or give --target FILE".into(),
+        ));
+    }
     let mut missing = 0u64;
     let mut incomplete = |path: &[u8], entry: &Entry| {
         missing += 1;
@@ -95,7 +101,7 @@ fn find(tree: &Tree, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Ent
     if path.is_empty() {
         return Ok(None);
     }
-    let missing = || Error::Failed(format!("{} is not in the snapshot", paths::shown(path)));
+    let missing = || onefold_backup::Error::NotInSnapshot(paths::shown(path));
     let entry = tree.entry(path, reader)?.ok_or_else(missing)?;
     if entry.is_unreadable() {
         return Err(Error::Unread(paths::shown(path)));

@@ -21,7 +21,7 @@ use crate::{paths, repository, when};
 
 /// Find files in snapshots
 ///
-/// A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole paths.
+/// Newest snapshots come first. /// A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole paths.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to find
@@ -42,6 +42,14 @@ pub struct Args {
     /// Show permissions, owner, size and time
     #[arg(short, long)]
     pub long: bool,
+
+    /// Show sizes with units
+    #[arg(long, requires = "long")]
+    pub human_readable: bool,
+
+    /// Oldest snapshots first
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
 
     /// Only files changed at or after this time
     #[arg(short = 'O', long, value_name = "TIME")]
@@ -75,7 +83,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let wanted = wanted(args)?;
     let repository = repository::open(global, "a search")?;
     let session = repository.session(SessionKind::Read)?;
-    let found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let mut found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    if args.snapshots.is_empty() && !args.reverse {
+        found.reverse();
+    }
     let mut reader = session.reader()?;
     let mut results = Vec::new();
     for named in &found {
@@ -124,7 +135,7 @@ fn search(
             ))?;
         }
         out.line(if args.long {
-            ls::long(&path, &entry, false)
+            ls::long(&path, &entry, args.human_readable)
         } else {
             format!("{}{}", paths::shown(&path), ls::missing(&entry))
         })?;

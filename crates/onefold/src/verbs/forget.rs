@@ -8,7 +8,7 @@ use jiff::Span;
 use jiff::tz::TimeZone;
 use onefold_backup::forget::{self, Count, GroupBy, GroupKey, Period, Policy};
 use onefold_backup::snapshots::Named;
-use onefold_store::{Repository, RootId, SweepOptions, SweepReport};
+use onefold_store::{Repository, RootId, SweepReport};
 use serde_json::{Value, json};
 
 use crate::cli::Global;
@@ -17,6 +17,7 @@ use crate::exit::Exit;
 use crate::human::{bytes, many};
 use crate::json::SnapshotJson;
 use crate::out::Out;
+use crate::patience::Patience;
 use crate::select::{self, FilterArgs, short, tag_list};
 use crate::sweeping::{self, Watch, Without};
 use crate::verbs::prune::{self, How};
@@ -43,6 +44,10 @@ pub struct Args {
     #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
     pub group_by: GroupBy,
 
+    /// List only what is dropped
+    #[arg(short, long)]
+    pub compact: bool,
+
     /// Only say what would be dropped, and what that would free
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -65,22 +70,22 @@ pub struct Args {
 #[group(id = "keep", multiple = true)]
 pub struct Keep {
     /// The last N
-    #[arg(short = 'l', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'l', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_last: Option<Count>,
     /// The last of each of the last N hours that have one
-    #[arg(short = 'H', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'H', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_hourly: Option<Count>,
     /// The last of each of the last N days that have one
-    #[arg(short = 'd', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'd', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_daily: Option<Count>,
     /// The last of each of the last N weeks that have one
-    #[arg(short = 'w', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'w', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_weekly: Option<Count>,
     /// The last of each of the last N months that have one
-    #[arg(short = 'm', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'm', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_monthly: Option<Count>,
     /// The last of each of the last N years that have one
-    #[arg(short = 'y', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'y', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_yearly: Option<Count>,
     /// All that are at most so much older than the newest, such as 1y5m7d2h
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
@@ -158,7 +163,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     let gone: Vec<RootId> = if args.snapshots.is_empty() {
         let judged = judge(chosen, &policy, args)?;
-        show(&judged, args.group_by, out)?;
+        show(&judged, args, out)?;
         judged
             .iter()
             .flat_map(|series| series.remove.iter().map(|named| named.id))
@@ -178,7 +183,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         "{did} {}",
         many(gone.len() as u64, "snapshot")
     ))?;
-    reclaim(args, &repository, &gone, out)?;
+    Patience::new(global).keep(|| reclaim(args, &repository, &gone, out))?;
     Ok(Exit::Ok)
 }
 
@@ -210,7 +215,8 @@ fn judge(chosen: Vec<Named>, policy: &Policy, args: &Args) -> Result<Vec<Judged>
     Ok(judged)
 }
 
-fn show(judged: &[Judged], by: GroupBy, out: &Out) -> Result<()> {
+fn show(judged: &[Judged], args: &Args, out: &Out) -> Result<()> {
+    let by = args.group_by;
     if out.json {
         return out.json(
             &judged
@@ -224,7 +230,7 @@ fn show(judged: &[Judged], by: GroupBy, out: &Out) -> Result<()> {
             "snapshots of {}:",
             group::shown(by, &series.key)
         ))?;
-        for (named, reasons) in &series.keep {
+        for (named, reasons) in series.keep.iter().filter(|_| !args.compact) {
             out.say(format_args!(
                 "  keep  {}  {}  {}",
                 short(&named.id),
@@ -279,10 +285,7 @@ fn reclaim(args: &Args, repository: &Repository, gone: &[RootId], out: &Out) -> 
     if gone.is_empty() || (out.quiet && !out.json) {
         return Ok(());
     }
-    let look = SweepOptions {
-        dry_run: true,
-        compact_below: args.how.compact_below,
-    };
+    let look = args.how.options(true);
     let mut watch = Watch::new(out, Duration::ZERO);
     let report: SweepReport = repository.sweep(&Without(gone), &look, &mut watch)?;
     drop(watch);

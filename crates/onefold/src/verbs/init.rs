@@ -64,7 +64,7 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
             Some(global.password.read(Purpose::New, &prompt)?)
         }
     };
-    let dir = FileDir::create(place).map_err(onefold_store::Error::Io)?;
+    let dir = FileDir::create(place).map_err(|error| not_made(place, error))?;
     Repository::init(Arc::new(dir), &options, secret.as_ref()).inspect_err(|_| {
         // What was refused leaves no empty folder behind; one that is not empty stays as it is.
         let _ = std::fs::remove_dir(place);
@@ -85,6 +85,14 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
         out.say("keep the password: without it nobody can read what is in there")?;
     }
     Ok(secret)
+}
+
+/// A folder that cannot be made is no damage, whatever the reason.
+fn not_made(place: &Path, error: onefold_io::Error) -> Error {
+    match error.source {
+        Some(source) => Error::io(format!("make the folder {}", place.display()), source),
+        None => onefold_store::Error::Io(error).into(),
+    }
 }
 
 fn options(choices: &Choices) -> Result<InitOptions> {

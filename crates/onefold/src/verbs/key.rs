@@ -137,7 +137,7 @@ fn list(repository: &Repository, out: &Out) -> Result<()> {
     if out.json {
         let rows = keys.iter().map(|key| {
             let (user, host) = key.label.rsplit_once('@').unwrap_or((&key.label, ""));
-            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::rfc3339(created(key))})
+            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::local(created(key))})
         });
         return out.json(&rows.collect::<Vec<_>>());
     }

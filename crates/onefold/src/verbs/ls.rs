@@ -1,7 +1,11 @@
 //! `onefold ls`: what is in a snapshot.
 
+mod ncdu;
+mod order;
+
 use std::ffi::OsString;
 
+use onefold_backup::snapshots::Named;
 use onefold_backup::tree::Tree;
 use onefold_backup::{Entry, Flags, Kind, path};
 use onefold_store::SessionKind;
@@ -10,10 +14,12 @@ use serde_json::json;
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::json::{NodeJson, SnapshotJson, permissions};
+use crate::json::{self, NodeJson, SnapshotJson, permissions};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec, short};
 use crate::{human, paths, repository, when};
+use ncdu::Ncdu;
+use order::{Order, Sorted};
 
 /// List the files of a snapshot
 #[derive(clap::Args, Debug)]
@@ -40,6 +46,27 @@ pub struct Args {
     /// With paths: also what is deeper below them than their own names
     #[arg(long)]
     pub recursive: bool,
+
+    /// What to sort by
+    #[arg(short, long, value_name = "ORDER", default_value = "name")]
+    pub sort: Order,
+
+    /// In reverse
+    #[arg(long)]
+    pub reverse: bool,
+
+    /// Write what `ncdu -f -` reads, everything below the paths
+    #[arg(long, conflicts_with_all = ["json", "long", "sort", "reverse"])]
+    pub ncdu: bool,
+}
+
+/// How entries are shown.
+enum Lister<'a> {
+    /// At once.
+    Lines,
+    /// When all are there.
+    Sorted(Sorted<String>),
+    Ncdu(Ncdu<'a>),
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -50,24 +77,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
-    if out.json {
-        let mut head = json!(SnapshotJson::from(&named));
-        (head["message_type"], head["struct_type"]) = (json!("snapshot"), json!("snapshot"));
-        out.json_buffered(&head)?;
-    } else {
-        let shown: Vec<_> = named
-            .snapshot
-            .paths
-            .iter()
-            .map(|path| paths::shown(path))
-            .collect();
-        out.say(format_args!(
-            "snapshot {} of {} at {}:",
-            short(&named.id),
-            shown.join(", "),
-            when::local(named.snapshot.time)
-        ))?;
-    }
+    let mut lister = Lister::begin(args, &named, out)?;
     let wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();
     let mut cursor = tree.cursor();
     // `/` is in every snapshot, and no entry.
@@ -75,10 +85,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     while let Some((folder, entry)) = cursor.next(&mut reader)? {
         let path = path::join(&folder, &entry.name);
         if path::within(&path, &spec.path) && is_wanted(args, &wanted, &path) {
-            show(args, &path, &entry, out)?;
+            lister.add(args, &folder, &path, &entry, out)?;
             is_found = true;
         }
     }
+    lister.end(args.reverse, out)?;
     session.finish()?;
     if !is_found {
         return Err(Error::Failed(format!(
@@ -94,7 +105,7 @@ fn is_wanted(args: &Args, wanted: &[Vec<u8>], path: &[u8]) -> bool {
     let direct = |folder: &[u8]| path == folder || path::split(path).0 == folder;
     wanted.is_empty()
         || wanted.iter().any(|folder| {
-            if args.recursive {
+            if args.recursive || args.ncdu {
                 path::within(path, folder)
             } else {
                 direct(folder)
@@ -102,16 +113,66 @@ fn is_wanted(args: &Args, wanted: &[Vec<u8>], path: &[u8]) -> bool {
         })
 }
 
-fn show(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> Result<()> {
+impl<'a> Lister<'a> {
+    fn begin(args: &Args, named: &Named, out: &'a Out) -> Result<Self> {
+        let mut about = json!(SnapshotJson::from(named));
+        if args.ncdu {
+            return Ok(Self::Ncdu(Ncdu::begin(&about, out)?));
+        }
+        if out.json {
+            (about["message_type"], about["struct_type"]) = (json!("snapshot"), json!("snapshot"));
+            out.json_buffered(&about)?;
+        }
+        let paths = named.snapshot.paths.iter();
+        let shown: Vec<_> = paths.map(|path| paths::shown(path)).collect();
+        out.say(format_args!(
+            "snapshot {} of {} at {}:",
+            short(&named.id),
+            shown.join(", "),
+            when::local(named.snapshot.time)
+        ))?;
+        Ok(match (args.sort, args.reverse) {
+            (Order::Name, false) => Self::Lines,
+            (order, _) => Self::Sorted(Sorted::by(order)),
+        })
+    }
+
+    fn add(
+        &mut self,
+        args: &Args,
+        folder: &[u8],
+        path: &[u8],
+        entry: &Entry,
+        out: &Out,
+    ) -> Result<()> {
+        match self {
+            Self::Lines => out.line(line(args, path, entry, out)),
+            Self::Sorted(sorted) => {
+                sorted.add(path, entry, line(args, path, entry, out));
+                Ok(())
+            }
+            Self::Ncdu(ncdu) => ncdu.add(folder, entry),
+        }
+    }
+
+    fn end(self, reverse: bool, out: &Out) -> Result<()> {
+        match self {
+            Self::Lines => Ok(()),
+            Self::Sorted(sorted) => sorted.lines(reverse).try_for_each(|line| out.line(line)),
+            Self::Ncdu(ncdu) => ncdu.end(),
+        }
+    }
+}
+
+fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
     if out.json {
         let mut node = json!(NodeJson::new(path, entry));
         (node["message_type"], node["struct_type"]) = (json!("node"), json!("node"));
-        return out.json_buffered(&node);
+        return json::line(&node);
     }
-    if args.long {
-        out.line(long(path, entry, args.human_readable))
-    } else {
-        out.line(format_args!("{}{}", paths::shown(path), missing(entry)))
+    match args.long {
+        true => long(path, entry, args.human_readable),
+        false => format!("{}{}", paths::shown(path), missing(entry)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The verbs: each file holds one verb's flags and what it does.
 
 pub mod backup;
+pub mod cat;
 pub mod check;
 pub mod completions;
 pub mod diff;
@@ -10,6 +11,7 @@ pub mod find;
 pub mod forget;
 pub mod init;
 pub mod key;
+pub mod list;
 pub mod ls;
 pub mod man;
 pub mod prune;
@@ -18,6 +20,8 @@ pub mod restore;
 pub mod snapshots;
 pub mod stats;
 pub mod tag;
+pub mod unlock;
+pub mod version;
 
 use crate::cli::{Cli, Verb};
 use crate::error::Result;
@@ -43,6 +47,10 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Repair(args) => repair::run(args, global, out),
         Verb::Stats(args) => stats::run(args, global, out),
         Verb::Key(args) => key::run(args, global, out),
+        Verb::List(args) => list::run(args, global, out),
+        Verb::Cat(args) => cat::run(args, global, out),
+        Verb::Unlock(args) => unlock::run(args, global, out),
+        Verb::Version(_) => version::run(out),
         Verb::Tag(args) => tag::run(args, global, out),
         Verb::Completions(args) => completions::run(args, out),
         Verb::Man(args) => man::run(args),

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use onefold_backup::roots::SnapshotRoots;
-use onefold_store::{Repository, SweepOptions};
+use onefold_store::{Repository, SweepOptions, Unused};
 
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::patience::Patience;
 use crate::sweeping::{self, Watch};
 use crate::{human, repository};
 
@@ -33,6 +34,18 @@ pub struct How {
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "70%")]
     pub compact_below: f64,
 
+    /// Instead: rewrite, those with most to gain first, until at most this is unused: a size, a percentage of what is stored, or "unlimited"
+    #[arg(long, value_name = "LIMIT", value_parser = unused, conflicts_with = "compact_below")]
+    pub max_unused: Option<Unused>,
+
+    /// Also rewrite containers smaller than this into whole ones
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "0")]
+    pub repack_smaller_than: u64,
+
+    /// Rewrite at most so much; 0 rewrites nothing
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub max_repack_size: Option<u64>,
+
     /// Wait at most so long for backups and restores that still run; what they may need is left to the next prune
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub wait: u64,
@@ -46,18 +59,38 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+fn unused(text: &str) -> Result<Unused, String> {
+    match text {
+        "unlimited" => Ok(Unused::Share(1.0)),
+        "0%" => Ok(Unused::Bytes(0)),
+        _ if text.ends_with('%') => human::parse_percent(text).map(Unused::Share),
+        _ => human::parse_bytes(text).map(Unused::Bytes),
+    }
+}
+
+impl How {
+    /// As the engine has it.
+    pub fn options(&self, dry_run: bool) -> SweepOptions {
+        SweepOptions {
+            dry_run,
+            compact_below: self.compact_below,
+            unused_max: self.max_unused,
+            rewrite_smaller_than: self.repack_smaller_than,
+            rewrite_bytes_max: self.max_repack_size,
+        }
+    }
+}
+
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a prune")?;
-    sweep(&repository, &args.how, args.dry_run, out)?;
+    let patience = Patience::new(global);
+    patience.keep(|| sweep(&repository, &args.how, args.dry_run, out))?;
     Ok(Exit::Ok)
 }
 
 /// Sweeps and prints what came of it.
 pub fn sweep(repository: &Repository, how: &How, dry_run: bool, out: &Out) -> Result<()> {
-    let options = SweepOptions {
-        dry_run,
-        compact_below: how.compact_below,
-    };
+    let options = how.options(dry_run);
     let mut watch = Watch::new(out, Duration::from_secs(how.wait));
     let report = repository.sweep(&SnapshotRoots, &options, &mut watch)?;
     drop(watch);

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, many};
 use crate::out::Out;
+use crate::patience::Patience;
 use crate::select::FilterArgs;
 use crate::sweeping::Watch;
 use crate::{hurt, repository};
@@ -50,6 +51,7 @@ pub struct Args {
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Everything
+    #[value(alias = "packs")]
     All,
     /// Only the index: delete it and build it anew from the containers
     Index,
@@ -76,17 +78,19 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         ));
     }
     let repository = repository::open(global, "a repair")?;
+    let patience = Patience::new(global);
     if args.what == What::Index {
-        repository.rebuild_index()?;
+        patience.keep(|| Ok(repository.rebuild_index()?))?;
         if out.json {
             out.json(&json!({"message_type": "summary", "num_errors": 0}))?;
         }
         out.say("the index was rebuilt")?;
         return Ok(Exit::Ok);
     }
-    let mut watch = Watch::new(out, Duration::from_secs(60));
-    let report = repository.repair(&SnapshotRoots, &mut watch)?;
-    drop(watch);
+    let report = patience.keep(|| {
+        let mut watch = Watch::new(out, Duration::from_secs(60));
+        Ok(repository.repair(&SnapshotRoots, &mut watch)?)
+    })?;
     print(&repository, &report, out)
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::ValueEnum;
 use onefold_backup::exclude::{Patterns, PatternsBuilder};
-use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, Attributes, Options, Overwrite, Summary};
 use onefold_store::SessionKind;
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, bytes, many};
+use crate::leave_out;
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 use crate::repository;
@@ -39,6 +40,14 @@ pub struct Args {
     #[arg(long, value_name = "PATTERN")]
     pub iinclude: Vec<String>,
 
+    /// Such patterns from a file, one a line (repeatable)
+    #[arg(long, value_name = "FILE")]
+    pub include_file: Vec<OsString>,
+
+    /// The same, case does not matter
+    #[arg(long, value_name = "FILE")]
+    pub iinclude_file: Vec<OsString>,
+
     /// Not what matches (repeatable)
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
@@ -46,6 +55,14 @@ pub struct Args {
     /// The same, case does not matter
     #[arg(long, value_name = "PATTERN")]
     pub iexclude: Vec<String>,
+
+    /// Such patterns from a file, one a line (repeatable)
+    #[arg(long, value_name = "FILE")]
+    pub exclude_file: Vec<OsString>,
+
+    /// The same, case does not matter
+    #[arg(long, value_name = "FILE")]
+    pub iexclude_file: Vec<OsString>,
 
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -57,6 +74,10 @@ pub struct Args {
     /// Remove from the restored folders of the target what is not in the snapshot
     #[arg(long)]
     pub delete: bool,
+
+    /// Read back what was restored, and compare it with the snapshot
+    #[arg(long)]
+    pub verify: bool,
 
     /// Only say what would be done
     #[arg(short = 'n', long)]
@@ -73,6 +94,22 @@ pub struct Args {
     /// Do not restore extended attributes and ACLs
     #[arg(long)]
     pub no_xattrs: bool,
+
+    /// Only extended attributes whose name matches, such as user.* (repeatable)
+    #[arg(long, value_name = "PATTERN", conflicts_with = "no_xattrs")]
+    pub include_xattr: Vec<String>,
+
+    /// No extended attributes whose name matches (repeatable)
+    #[arg(long, value_name = "PATTERN", conflicts_with = "no_xattrs")]
+    pub exclude_xattr: Vec<String>,
+
+    /// Taken as restic's: holes are always restored as holes
+    #[arg(long, hide = true)]
+    pub sparse: bool,
+
+    /// Taken as restic's: owners always come back by name
+    #[arg(long, hide = true, conflicts_with = "numeric_owner")]
+    pub ownership_by_name: bool,
 }
 
 /// What to do with files that are there already.
@@ -150,25 +187,55 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 
 fn options(args: &Args, spec: &Spec) -> Result<Options> {
     let defaults = Options::default();
+    let include = patterns(
+        [&args.include, &args.iinclude],
+        [&args.include_file, &args.iinclude_file],
+    )?;
+    let has_include_file = !(args.include_file.is_empty() && args.iinclude_file.is_empty());
+    if has_include_file && include.is_empty() {
+        return Err(Error::Usage(
+            "the files of patterns hold none, so nothing would be restored".into(),
+        ));
+    }
+    let exclude = patterns(
+        [&args.exclude, &args.iexclude],
+        [&args.exclude_file, &args.iexclude_file],
+    )?;
     Ok(Options {
         path: spec.path.clone(),
-        include: patterns(&args.include, &args.iinclude)?,
-        exclude: patterns(&args.exclude, &args.iexclude)?,
+        include,
+        exclude,
         overwrite: args.overwrite.into(),
         dry_run: args.dry_run,
         delete: args.delete,
         owners: defaults.owners && !args.no_owners,
         numeric_owners: args.numeric_owner,
-        xattrs: !args.no_xattrs,
+        xattrs: attributes(args)?,
+        verify: args.verify && !args.dry_run,
         ..defaults
     })
 }
 
-fn patterns(exact: &[String], any_case: &[String]) -> Result<Patterns> {
+fn attributes(args: &Args) -> Result<Attributes> {
+    Ok(Attributes {
+        include: Patterns::new(&args.include_xattr)?,
+        exclude: match args.no_xattrs {
+            true => Patterns::new(["*"])?,
+            false => Patterns::new(&args.exclude_xattr)?,
+        },
+    })
+}
+
+/// From the command line and from files; of either, first those for which case matters.
+fn patterns(given: [&[String]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
     let mut builder = PatternsBuilder::default();
-    for (list, ignore_case) in [(exact, false), (any_case, true)] {
-        list.iter()
-            .try_for_each(|pattern| builder.add(pattern, ignore_case))?;
+    for ((list, files), ignore_case) in given.into_iter().zip(files).zip([false, true]) {
+        for pattern in list {
+            builder.add(pattern, ignore_case)?;
+        }
+        for file in files {
+            builder.add_lines(&leave_out::read(file)?, ignore_case)?;
+        }
     }
     Ok(builder.build()?)
 }
@@ -188,6 +255,8 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
             "files_deleted": summary.deleted,
             "total_bytes": summary.bytes,
             "bytes_restored": restored_bytes,
+            "bytes_skipped": summary.left_bytes,
+            "files_verified": summary.verified,
             "error_count": summary.errors,
         }));
     }
@@ -205,6 +274,16 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
         bytes(restored_bytes),
         human::duration(elapsed)
     ))?;
+    let is_part = !(args.include.is_empty() && args.iinclude.is_empty());
+    if is_part && summary.files + summary.dirs + summary.others == 0 {
+        out.note("nothing in the snapshot matches the patterns");
+    }
+    if args.verify && !args.dry_run {
+        out.say(format_args!(
+            "read back {}: as in the snapshot",
+            many(summary.verified, "file")
+        ))?;
+    }
     if summary.skipped > 0 {
         out.say(format_args!(
             "{} {} as they were",

@@ -111,7 +111,7 @@ pub fn table(group: &[Named], compact: bool) -> String {
             .map(|cell| (*cell).to_owned())
             .collect::<Vec<_>>(),
     ];
-    for Named { id, snapshot } in group {
+    for Named { id, snapshot, .. } in group {
         let mut row = vec![
             short(id),
             when::local(snapshot.time),

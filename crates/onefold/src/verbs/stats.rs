@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::human::{bytes, count, percent, ratio};
+use crate::human::{bytes, count, many, percent, ratio};
 use crate::out::Out;
 use crate::repository;
 use crate::select::{self, FilterArgs};
@@ -42,6 +42,10 @@ pub enum Mode {
     RestoreSize,
     /// Different chunks, and what the repository takes on disk
     RawData,
+    /// Files of different contents, wherever they are
+    FilesByContents,
+    /// Different chunks of each file, over its versions
+    BlobsPerFile,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -49,7 +53,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let session = repository.session(SessionKind::Read)?;
     let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     let mut reader = session.reader()?;
-    let mut adder = Adder::default();
+    let mut adder = match args.mode {
+        Mode::RestoreSize | Mode::RawData => Adder::default(),
+        Mode::FilesByContents | Mode::BlobsPerFile => Adder::of_versions(),
+    };
     for named in &chosen {
         let Some(named) = snapshots::load_if_there(&repository, named.id)? else {
             continue;
@@ -60,6 +67,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     match args.mode {
         Mode::RestoreSize => restore_size(&adder.sizes(), out)?,
         Mode::RawData => raw_data(&repository, &adder.sizes(), out)?,
+        Mode::FilesByContents => by_contents(&adder.sizes(), out)?,
+        Mode::BlobsPerFile => per_file(&adder.sizes(), out)?,
     }
     Ok(Exit::Ok)
 }
@@ -86,6 +95,44 @@ fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {
     ))
 }
 
+fn by_contents(sizes: &Sizes, out: &Out) -> Result<()> {
+    if out.json {
+        return out.json(&json!({
+            "total_size": sizes.contents_size,
+            "total_file_count": sizes.contents_count,
+            "snapshots_count": sizes.snapshots_count,
+        }));
+    }
+    out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
+    out.line(format_args!(
+        "different  {} in {} of {}",
+        bytes(sizes.contents_size),
+        many(sizes.contents_count, "file"),
+        count(sizes.total_file_count)
+    ))
+}
+
+fn per_file(sizes: &Sizes, out: &Out) -> Result<()> {
+    if out.json {
+        return out.json(&json!({
+            "total_size": sizes.versions_size,
+            "total_file_count": sizes.versions_count,
+            "total_blob_count": sizes.versions_blob_count,
+            "snapshots_count": sizes.snapshots_count,
+        }));
+    }
+    out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
+    out.line(format_args!(
+        "versions   {} of files",
+        count(sizes.versions_count)
+    ))?;
+    out.line(format_args!(
+        "different  {} in {} chunks, each file by itself",
+        bytes(sizes.versions_size),
+        count(sizes.versions_blob_count)
+    ))
+}
+
 fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
     let look = SweepOptions {
         dry_run: true,
@@ -99,6 +146,8 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
             "total_size": report.stored_bytes,
             "total_uncompressed_size": sizes.total_uncompressed_size,
             "compression_ratio": as_ratio(sizes.total_uncompressed_size, report.stored_bytes),
+            "compression_progress": 100,
+            "compression_space_saving": saving(sizes.total_uncompressed_size, report.stored_bytes),
             "total_blob_count": sizes.total_blob_count,
             "snapshots_count": sizes.snapshots_count,
             "restore_size": sizes.total_size,
@@ -141,6 +190,14 @@ fn fill(report: &SweepReport, unused: u64) -> f64 {
         100.0
     } else {
         100.0 - percent(unused.min(report.stored_bytes), report.stored_bytes)
+    }
+}
+
+/// What compression saves, in percent.
+fn saving(big: u64, small: u64) -> f64 {
+    match big {
+        0 => 0.0,
+        _ => (1.0 - small as f64 / big as f64) * 100.0,
     }
 }
 

@@ -85,6 +85,11 @@ fn backup_tells_in_restics_words() {
         (Some("error"), Some("archival"))
     );
     has(&error["error"], &["message"]);
+    let end: Value = serde_json::from_str(ran.err.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(
+        (&end["message_type"], &end["code"]),
+        (&"exit_error".into(), &3.into())
+    );
 
     let restored = rig
         .run(["restore", "latest", "--target", "t", "--json"])

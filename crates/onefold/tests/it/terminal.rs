@@ -3,11 +3,16 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::rig::Rig;
+use crate::rig::{Random, Rig};
 
 /// Runs the program on a terminal, typing `keys`; gives what the screen showed and the exit code.
 fn on_terminal(rig: &Rig, args: &str, keys: &str) -> Option<(String, Option<i32>)> {
-    let command = format!("{} {args}", env!("CARGO_BIN_EXE_onefold"));
+    on_terminal_of(rig, "", args, keys)
+}
+
+/// The same, after a command of the shell.
+fn on_terminal_of(rig: &Rig, first: &str, args: &str, keys: &str) -> Option<(String, Option<i32>)> {
+    let command = format!("{first} {} {args}", env!("CARGO_BIN_EXE_onefold"));
     let mut script = Command::new("script");
     script
         .args(["--quiet", "--return", "--command", &command, "/dev/null"])
@@ -56,4 +61,52 @@ fn a_terminal_is_asked() {
         screen.contains("try again") && screen.contains("1 snapshot"),
         "{screen}"
     );
+}
+
+/// What is written over is never wider than the terminal, and the last line is clean.
+#[test]
+fn progress_fits_the_terminal() {
+    let rig = Rig::open();
+    for n in 0..4 {
+        let name = format!("s/a-name-that-is-much-longer-than-the-terminal-is-wide/{n}");
+        rig.write(&name, &Random(n).bytes(12 << 20));
+    }
+    for columns in [20, 40, 132] {
+        let first = format!("stty cols {columns};");
+        let args = "backup s --force --threads 1 --compression max";
+        let Some((screen, code)) = on_terminal_of(&rig, &first, args, "") else {
+            return;
+        };
+        assert_eq!(code, Some(0), "{screen}");
+        let Some((progress, summary)) = screen.rsplit_once("\r\x1b[K") else {
+            println!("too fast to be seen");
+            continue;
+        };
+        assert!(summary.starts_with("scanned"), "{summary}");
+        for line in progress
+            .split("\x1b[K")
+            .filter_map(|line| line.split('\r').next_back())
+        {
+            assert!(line.chars().count() < columns, "{columns}: {line:?}");
+        }
+        assert!(!progress.contains("\x1b[?25l"), "the cursor is hidden");
+    }
+    let (screen, code) =
+        on_terminal_of(&rig, "TERM=dumb", "backup s --force", "").expect("as before");
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(!screen.contains('\x1b'), "{screen}");
+}
+
+#[test]
+fn an_archive_is_not_poured_onto_a_terminal() {
+    let rig = Rig::open();
+    rig.write("s/f", b"text");
+    rig.backup("s");
+    let Some((screen, code)) = on_terminal(&rig, "dump latest", "") else {
+        return;
+    };
+    assert_eq!(code, Some(2), "{screen}");
+    assert!(screen.contains("--target FILE"), "{screen}");
+    let file = format!("dump latest {}", rig.path("s/f").display());
+    assert_eq!(on_terminal(&rig, &file, ""), Some(("text".into(), Some(0))));
 }

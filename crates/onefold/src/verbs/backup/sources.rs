@@ -11,7 +11,7 @@ use onefold_backup::backup::Input;
 use onefold_backup::exclude::Excludes;
 use onefold_backup::path;
 
-use super::Args;
+use super::{Args, globs};
 use crate::error::{Error, Result};
 use crate::leave_out::{LeaveOut, read};
 use crate::out::Out;
@@ -45,7 +45,7 @@ impl Drop for Feed {
 }
 
 /// The sources, and the command that feeds them if there is one.
-pub fn input(args: &Args) -> Result<(Input, Option<Feed>)> {
+pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     let name = || paths::inside(&args.stdin_filename);
     if args.stdin_from_command {
         if name().is_empty() {
@@ -65,6 +65,9 @@ pub fn input(args: &Args) -> Result<(Input, Option<Feed>)> {
         return Ok((Input::Stream(stdin, name()), None));
     }
     let mut all = args.paths.clone();
+    for file in &args.files_from {
+        all.extend(globs::expand_lines(&read(file)?, out)?);
+    }
     for (files, separator) in [
         (&args.files_from_verbatim, b'\n'),
         (&args.files_from_raw, 0),

@@ -1,0 +1,42 @@
+//! `--retry-lock`: what another prune or repair keeps us from is tried again until the time is up.
+
+use std::time::{Duration, Instant};
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::signal;
+
+/// How often it is tried.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long to try.
+pub struct Patience {
+    until: Option<Instant>,
+}
+
+impl Patience {
+    /// As the command line says; without a word, once.
+    pub fn new(global: &Global) -> Self {
+        let until = |patience| Instant::now().checked_add(patience);
+        Self {
+            until: global.retry_lock.and_then(until),
+        }
+    }
+
+    /// Does `work`, again while another holds the lock that it needs: it has done nothing then.
+    pub fn keep<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match work() {
+                Err(error) if error.exit() == Exit::Locked && self.is_left() => {
+                    std::thread::sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn is_left(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until) && !signal::raised()
+    }
+}

@@ -1,0 +1,106 @@
+//! The line at the bottom of the terminal, and everything else that wants to be printed meanwhile.
+//!
+//! What always holds: one line, never wider than the terminal, so that it can be written over; written in one go, over what was there, and only if it
+//! is another: nothing flickers. The cursor is never hidden, so whatever ends the program leaves a sound terminal.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::termios::tcgetwinsize;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Clears from the cursor to the end of the line.
+const CLEAR: &str = "\x1b[K";
+/// Columns of a terminal that does not say.
+const COLUMNS: usize = 80;
+
+/// What is on the screen, if anything is.
+static SHOWN: Mutex<Option<String>> = Mutex::new(None);
+
+/// Whether standard error is a terminal that lines can be written over on.
+pub fn is_possible() -> bool {
+    let term = std::env::var_os("TERM").unwrap_or_default();
+    io::stderr().is_terminal() && !term.is_empty() && term != "dumb"
+}
+
+/// Columns that a line may take; the last stays free, for writing there makes some terminals begin another line.
+pub fn width() -> usize {
+    let size = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col.into());
+    let columns = match size {
+        0 => std::env::var("COLUMNS")
+            .ok()
+            .and_then(|text| text.parse().ok()),
+        size => Some(size),
+    };
+    columns.unwrap_or(COLUMNS).saturating_sub(1)
+}
+
+/// Shows `line` in place of the last one.
+pub fn show(line: &str) {
+    let mut shown = shown();
+    if shown.as_deref() != Some(line) {
+        write(&format!("\r{line}{CLEAR}"));
+        *shown = Some(line.to_owned());
+    }
+}
+
+/// Takes it off the screen.
+pub fn clear() {
+    if shown().take().is_some() {
+        write(&format!("\r{CLEAR}"));
+    }
+}
+
+/// The same where the program ends, whoever is printing.
+pub fn abandon() {
+    if let Ok(mut shown) = SHOWN.try_lock()
+        && shown.take().is_some()
+    {
+        write(&format!("\r{CLEAR}"));
+    }
+}
+
+/// Runs `print` while no line is on the screen.
+pub fn aside<T>(print: impl FnOnce() -> T) -> T {
+    let shown = shown();
+    let Some(line) = &*shown else {
+        drop(shown);
+        return print();
+    };
+    write(&format!("\r{CLEAR}"));
+    let printed = print();
+    write(line);
+    printed
+}
+
+fn shown() -> MutexGuard<'static, Option<String>> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = stderr
+        .write_all(text.as_bytes())
+        .and_then(|()| stderr.flush());
+}
+
+/// Standard error beside the line, for traces.
+pub struct Beside;
+
+impl Write for Beside {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        aside(|| io::stderr().write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Beside {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        Self
+    }
+}

@@ -1,0 +1,65 @@
+//! `--files-from`: lines of globs, and the paths that they stand for.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use onefold_backup::exclude::Patterns;
+
+use crate::error::Result;
+use crate::out::{self, Out};
+
+/// The paths that the lines of `text` stand for, in order. A line that stands for none is told of and left out, as restic does it.
+pub fn expand_lines(text: &[u8], out: &Out) -> Result<Vec<OsString>> {
+    let mut all = Vec::new();
+    for line in text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii) {
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        let found = expand(line)?;
+        if found.is_empty() {
+            let shown = out::safe(&String::from_utf8_lossy(line));
+            out.note(format_args!("warning: {shown} matches nothing: left out"));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+/// Component by component: one without `*`, `?`, `[`, `\` is taken as it is, others are looked up in the folders found so far.
+fn expand(glob: &[u8]) -> Result<Vec<OsString>> {
+    let start = if glob[0] == b'/' { "/" } else { "" };
+    let mut found = vec![PathBuf::from(start)];
+    for component in glob.split(|b| *b == b'/').filter(|c| !c.is_empty()) {
+        if !component.iter().any(|b| b"*?[\\".contains(b)) {
+            let name = OsStr::from_bytes(component);
+            found.iter_mut().for_each(|path| path.push(name));
+            continue;
+        }
+        let pattern = format!("/{}", String::from_utf8_lossy(component));
+        let patterns = Patterns::new([pattern])?;
+        found = found
+            .iter()
+            .flat_map(|folder| matching(folder, &patterns))
+            .collect();
+    }
+    found.retain(|path| path.symlink_metadata().is_ok());
+    Ok(found.into_iter().map(PathBuf::into_os_string).collect())
+}
+
+fn matching(folder: &Path, patterns: &Patterns) -> Vec<PathBuf> {
+    let here = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let Ok(entries) = here.read_dir() else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().into_vec());
+    let matches = |name: &Vec<u8>| patterns.decide(&[b"/", &name[..]].concat(), true) == Some(true);
+    let mut names: Vec<_> = names.filter(matches).collect();
+    names.sort();
+    let path = |name| folder.join(OsString::from_vec(name));
+    names.into_iter().map(path).collect()
+}

@@ -1,0 +1,59 @@
+//! `onefold cat`: small objects as JSON. Scripts ask for the configuration to see whether there is a repository that the password opens.
+
+use std::ffi::OsString;
+
+use clap::Subcommand;
+use onefold_backup::snapshots::Filter;
+use serde_json::{Value, json};
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::json::SnapshotJson;
+use crate::out::Out;
+use crate::repository;
+use crate::select::{self, Spec};
+
+/// Print the configuration or a snapshot's description as JSON
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to print.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// What was chosen when the repository was made
+    Config,
+    /// What a snapshot says of itself
+    Snapshot {
+        /// Beginning of an id, or "latest"
+        #[arg(value_name = "SNAPSHOT")]
+        id: OsString,
+    },
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let repository = repository::open(global, "a look")?;
+    let value: Value = match &args.what {
+        What::Config => {
+            let config = repository.config();
+            json!({
+                "version": onefold_store::config::CONFIG.version,
+                "id": config.repository_hex(),
+                "encryption": config.encryption.name(),
+                "chunker": config.chunker,
+                "chunk_bytes_mean": config.chunk_bytes_mean,
+                "index": config.index,
+            })
+        }
+        What::Snapshot { id } => {
+            let name = Spec::parse(id)?.snapshot;
+            let named = select::one(&repository, &name, &Filter::default())?;
+            json!(SnapshotJson::from(&named))
+        }
+    };
+    out.bytes(format!("{value:#}\n").as_bytes())?;
+    Ok(Exit::Ok)
+}

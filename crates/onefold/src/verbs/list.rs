@@ -1,0 +1,57 @@
+//! `onefold list`: names of what the repository holds, one a line, for scripts.
+
+use clap::ValueEnum;
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::out::{self, Out};
+use crate::repository;
+
+/// List names of what the repository holds
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Of what
+    #[arg(value_name = "WHAT")]
+    pub what: What,
+}
+
+/// Of what.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Snapshots
+    Snapshots,
+    /// Containers
+    #[value(alias = "packs")]
+    Containers,
+    /// Keys
+    Keys,
+    /// Sessions: who is at work
+    #[value(alias = "locks")]
+    Sessions,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let repository = repository::open(global, "a listing")?;
+    let names: Vec<String> = match args.what {
+        What::Snapshots => strings(repository.roots()?),
+        What::Containers => {
+            let containers = repository.containers()?.into_iter();
+            containers.map(|(id, _)| format!("{:016x}", id.0)).collect()
+        }
+        What::Keys => repository.keys()?.into_iter().map(|key| key.id).collect(),
+        What::Sessions => strings(repository.sessions()?),
+    };
+    if out.json {
+        out.json(&names)?;
+    } else {
+        names
+            .iter()
+            .try_for_each(|name| out.line(out::safe(name)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn strings(named: Vec<impl ToString>) -> Vec<String> {
+    named.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,30 @@
+//! `onefold unlock`: nothing to do, said where restic's scripts ask for it. What a dead process held, the kernel has freed.
+
+use crate::cli::Global;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::repository;
+
+/// Do nothing: locks end with their process, so none is ever left to be removed
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Taken as restic's; those who are at work are not disturbed
+    #[arg(long)]
+    pub remove_all: bool,
+}
+
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    let sessions = repository::open(global, "a look at locks")?.sessions()?;
+    out.say(match sessions.len() {
+        0 => "nothing is locked".to_owned(),
+        _ => "nothing needs unlocking: what is running ends its locks itself".into(),
+    })?;
+    for session in &sessions {
+        out.say(format_args!("  {session}"))?;
+    }
+    if args.remove_all && !sessions.is_empty() {
+        out.say("to end one, end its process")?;
+    }
+    Ok(Exit::Ok)
+}

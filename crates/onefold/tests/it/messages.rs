@@ -1,0 +1,217 @@
+//! What people meet who mistype, or are new: each message says what is wrong, and what to do where that is not plain.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::rig::{Rig, program};
+
+/// Runs, and expects this exit code and these words on standard error.
+#[track_caller]
+fn says(rig: &Rig, args: &[&str], code: i32, words: &[&str]) {
+    let ran = rig.run(args).ends(code);
+    for word in words {
+        assert!(
+            ran.err.contains(word),
+            "{args:?} lacks {word:?}: {}",
+            ran.err
+        );
+    }
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+}
+
+#[test]
+fn an_empty_repository_has_nothing_to_say() {
+    let rig = Rig::open();
+    for args in [
+        &["ls", "latest"][..],
+        &["restore", "latest", "--target", "t"],
+        &["dump", "latest", "/x"],
+        &["diff", "latest", "latest"],
+        &["tag", "--add", "t", "latest"],
+        &["cat", "snapshot", "latest"],
+    ] {
+        says(&rig, args, 1, &["there is no snapshot yet"]);
+    }
+    for args in [
+        &["snapshots"][..],
+        &["find", "x"],
+        &["forget", "--keep-last", "1"],
+        &["prune"],
+        &["check"],
+        &["repair"],
+        &["stats", "--mode", "blobs-per-file"],
+        &["list", "snapshots"],
+        &["tag", "--add", "t"],
+    ] {
+        rig.run(args).ends(0);
+    }
+}
+
+#[test]
+fn a_wrong_id_leads_to_the_list() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    for _ in 0..17 {
+        rig.backup("s");
+    }
+    let ids = rig.snapshots();
+    let shared = |digit: &char| ids.iter().filter(|id| id.starts_with(*digit)).count() > 1;
+    // Of seventeen, two begin with the same digit.
+    let digit = "0123456789abcdef".chars().find(shared).expect("two");
+    says(
+        &rig,
+        &["ls", &digit.to_string()],
+        1,
+        &["give more digits", "onefold snapshots"],
+    );
+    says(
+        &rig,
+        &["ls", "ffffffffff"],
+        1,
+        &["begins with ffffffffff", "onefold snapshots"],
+    );
+    says(
+        &rig,
+        &["ls", "latest", "--host", "mars"],
+        1,
+        &["no snapshot has that host"],
+    );
+    says(&rig, &["ls", "../etc"], 2, &["names no snapshot"]);
+    says(&rig, &["ls", "latest:/nope"], 1, &["nothing of that path"]);
+    says(
+        &rig,
+        &["dump", "latest", "/nope"],
+        1,
+        &["/nope is not in the snapshot", "onefold ls"],
+    );
+    says(
+        &rig,
+        &["restore", "latest:/nope", "--target", "t"],
+        1,
+        &["/nope is not in the snapshot", "onefold ls"],
+    );
+    says(
+        &rig,
+        &["restore", "latest", "--target", "t", "--include", "nope"],
+        0,
+        &["nothing in the snapshot matches"],
+    );
+}
+
+#[test]
+fn a_place_that_is_none_is_said_to_be_none() {
+    let rig = Rig::open();
+    rig.write("file", b"x");
+    rig.write("s/a", b"x");
+    says(
+        &rig,
+        &["snapshots", "--repo", "file"],
+        10,
+        &["file, which is no folder"],
+    );
+    says(
+        &rig,
+        &["backup", "s", "--init", "--repo", "file"],
+        1,
+        &["make the folder file"],
+    );
+    says(
+        &rig,
+        &["init", "--repo", "file/sub"],
+        1,
+        &["make the folder file/sub"],
+    );
+    says(
+        &rig,
+        &["init", "--repo", "s"],
+        1,
+        &["the folder holds \"a\""],
+    );
+    says(
+        &rig,
+        &["init", "--repo", "/proc/none"],
+        1,
+        &["make the folder /proc/none"],
+    );
+    says(&rig, &["init"], 1, &["there is a repository at"]);
+    says(
+        &rig,
+        &["snapshots", "--repo", "s3:bucket"],
+        2,
+        &["not supported yet"],
+    );
+    says(&rig, &["backup", "nowhere"], 1, &["nowhere does not exist"]);
+    says(&rig, &["backup", ""], 2, &["a path is empty"]);
+    says(&rig, &["restore", "latest", "--target", "file"], 1, &[]);
+    says(
+        &rig,
+        &["snapshots", "--ram", "5K"],
+        2,
+        &["too small", "--ram"],
+    );
+    says(
+        &rig,
+        &["forget", "--keep-last", "-3"],
+        2,
+        &["neither a number nor"],
+    );
+    rig.run(["forget", "--keep-last", "-1"]).ends(0);
+}
+
+#[test]
+fn names_may_be_any_bytes_and_paths_any_depth() {
+    let rig = Rig::open();
+    let odd = rig.path("s").join(OsStr::from_bytes(b"d\xff\xfe"));
+    fs::create_dir_all(&odd).expect("made");
+    fs::write(odd.join(OsStr::from_bytes(b"n\xe9\n\x1b[31m")), b"odd").expect("written");
+    // Deeper than any path may be long: made step by step.
+    let name = "a-name-of-twenty-char";
+    let mut at =
+        rustix::fs::open(rig.path("s"), rustix::fs::OFlags::PATH, 0.into()).expect("there");
+    for _ in 0..300 {
+        rustix::fs::mkdirat(&at, name, 0o755.into()).expect("made");
+        at = rustix::fs::openat(&at, name, rustix::fs::OFlags::PATH, 0.into()).expect("made");
+    }
+    rig.backup("s");
+    let listed = rig.run(["ls", "latest"]).ends(0).out;
+    assert!(!listed.contains('\x1b') && listed.lines().any(|line| line.len() > 6000));
+    for args in [
+        &["ls", "latest", "--json"][..],
+        &["ls", "latest", "--ncdu"],
+        &["find", "n*", "--json"],
+    ] {
+        for line in rig
+            .run(args)
+            .ends(0)
+            .out
+            .lines()
+            .filter(|_| args[2] == "--json")
+        {
+            serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        }
+    }
+    rig.run(["restore", "latest", "--target", "t", "--verify"])
+        .ends(0);
+    rig.run(["diff", "latest", "latest"]).ends(0);
+    rig.run(["check", "--read-data"]).ends(0);
+}
+
+#[test]
+fn no_home_is_needed() {
+    let rig = Rig::empty();
+    rig.write("s/a", b"x");
+    let mut command = program();
+    command.env_clear().current_dir(rig.dir.path());
+    command.args([
+        "backup",
+        "s",
+        "--init",
+        "--encryption",
+        "none",
+        "--repo",
+        "repo",
+    ]);
+    let ran: crate::rig::Ran = command.output().expect("runs").into();
+    ran.ends(0);
+}
