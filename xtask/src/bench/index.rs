@@ -8,6 +8,7 @@
 mod figures;
 mod memory_group;
 mod ours;
+mod peak;
 mod program;
 mod record;
 mod rivals;

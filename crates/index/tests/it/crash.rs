@@ -9,8 +9,8 @@ use onefold_io::sim::{Faults, SimDir, When};
 use crate::conformance::{History, Random, key, options};
 
 const KEYS: u64 = 400;
-/// Checkpoints: enough for two merges, which take ten runs.
-const ROUNDS: u64 = 21;
+/// Checkpoints: enough for two merges, which take thirteen runs.
+const ROUNDS: u64 = 27;
 
 /// Some backups, a removal and a sweep, with merges between them; tells what is said before and after each checkpoint.
 fn work(index: &mut dyn ChunkIndex, seed: u64, told: &mut dyn FnMut(&History)) -> Result<()> {
@@ -98,8 +98,8 @@ fn a_crash_at_any_point_keeps_the_last_checkpoint() {
             runs.push(dir.paths().iter().filter(is_run).count());
         })
         .expect("no faults");
-        // nine runs and the one just sealed became one, twice, so that points within such merges are among those below
-        let merges = runs.windows(2).filter(|pair| pair[0] >= 9 && pair[1] == 1);
+        // twelve runs and the one just sealed became one, twice, so that points within such merges are among those below
+        let merges = runs.windows(2).filter(|pair| pair[0] >= 12 && pair[1] == 1);
         assert!(merges.count() >= 2, "seed {seed}: runs {runs:?}");
         let points = dir.counts().points;
         for point in 0..points {

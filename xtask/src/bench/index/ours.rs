@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use onefold_chunk::Fingerprint;
 use onefold_index::workload::{Asked, Order, container_of, seeded_key};
 use onefold_index::{ChunkIndex, IndexName, IndexStats, Location, Strata, StrataOptions};
-use onefold_io::{Dir, FileDir, ReadAt, mapped_bytes};
+use onefold_io::{Dir, FileDir, ReadAt};
 
 use super::figures::{Figure, Measured};
+use super::peak::{self, Peak};
 use super::{Error, IndexArgs, SEGMENT, name_of};
-use crate::ALLOCATOR;
 
 const PAGE_BYTES: usize = 4096;
 /// Bytes of a record, for write amplification: 32 of fingerprint, 8 of container, 12 of a run as the design has it.
@@ -35,13 +35,17 @@ pub fn run(
     );
     // forgets the peak of what was measured before
     std::fs::write("/proc/self/clear_refs", "5").ok();
-    let heap = ALLOCATOR.current_usage() + mapped_bytes();
+    let before = peak::held();
+    let peak = Peak::start();
     let mut bench = Bench {
         args,
         index: Index::open(index, &dir, budget_mib, args.seed)?,
         figures: Vec::new(),
     };
     bench.build()?;
+    // merges run here; what comes after has buffers of its own
+    let most = peak.most().saturating_sub(before) as u64;
+    drop(peak);
     let rate = disk_rate(&*dir, args)?;
     println!(
         "{:<34}{rate:>14.0}{:>12}{:>12}  reads of 4 KiB at random, 512 at once{}",
@@ -56,9 +60,9 @@ pub fn run(
     let random = bench.figures.last().map_or(0.0, |figure| figure.rate);
     println!("present at random / disk: {:.2}", random / rate);
     let held = bench.index.as_dyn().ram_bytes() as u64;
-    let counted = (ALLOCATOR.current_usage() + mapped_bytes()).saturating_sub(heap) as u64;
+    let counted = peak::held().saturating_sub(before) as u64;
     let peak_kib = status("VmHWM")?;
-    bench.report(&dir, (held, counted), peak_kib, index, budget_mib)?;
+    bench.report(&dir, (held, counted, most), peak_kib, index, budget_mib)?;
     let figures = bench.figures;
     drop(bench.index);
     let start = Instant::now();
@@ -230,18 +234,19 @@ impl Bench<'_> {
     fn report(
         &mut self,
         dir: &Arc<dyn Dir>,
-        (held, counted): (u64, u64),
+        (held, counted, most): (u64, u64, u64),
         peak_kib: u64,
         index: IndexName,
         budget_mib: usize,
     ) -> Result<(), Error> {
         let mib = |bytes: u64| bytes as f64 / 1048576.0;
         println!(
-            "RAM: {} holds {:.1} of {budget_mib} MiB, {:.2} bytes a key; the allocator counts {:.1} MiB",
+            "RAM: {} holds {:.1} of {budget_mib} MiB, {:.2} bytes a key; the allocator counts {:.1} MiB, {:.1} at most while it was filled",
             name_of(index),
             mib(held),
             held as f64 / self.args.keys as f64,
-            mib(counted)
+            mib(counted),
+            mib(most)
         );
         println!(
             "process: RSS {} MiB, peak {} MiB",
