@@ -68,9 +68,19 @@ pub struct Global {
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Say more: every path; twice and more, what the engine does
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
-    pub verbose: u8,
+    /// Say more: every path; twice (or =2) and more, what the engine does
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        action = clap::ArgAction::Append,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(..=9),
+        global = true
+    )]
+    pub verbose: Vec<u8>,
 
     /// Draw no progress bar
     #[arg(long, global = true)]
@@ -101,6 +111,13 @@ pub struct Global {
 
     #[command(flatten)]
     pub needless: Needless,
+}
+
+impl Global {
+    /// How often `-v` was said, or the number that it was given.
+    pub fn verbosity(&self) -> u8 {
+        self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
 }
 
 /// restic's options that ask for what is always so here: taken, so that scripts port, and told of in docs/restic.md alone.

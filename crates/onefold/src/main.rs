@@ -43,11 +43,11 @@ use crate::out::Out;
 fn main() -> ExitCode {
     signal::install();
     let cli = Cli::parse();
-    listen_to_traces(cli.global.verbose);
+    listen_to_traces(cli.global.verbosity());
     let out = Out::new(
         cli.global.json,
         cli.global.quiet,
-        cli.global.verbose,
+        cli.global.verbosity(),
         cli.global.no_progress,
     );
     let done = verbs::run(&cli, &out).and_then(|exit| out.flush().map(|()| exit));

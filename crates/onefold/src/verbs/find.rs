@@ -21,7 +21,7 @@ use crate::{paths, repository, when};
 
 /// Find files in snapshots
 ///
-/// Newest snapshots come first. /// A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole paths.
+/// Newest snapshots come first. A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole paths.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to find

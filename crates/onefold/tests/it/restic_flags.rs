@@ -291,6 +291,18 @@ fn what_is_always_so_may_be_asked_for() {
     ]);
     rig.run(args).ends(0);
     assert!(!rig.path("c").exists());
+    let levels: [&[&str]; 4] = [&[], &["-v"], &["-vv"], &["--verbose=2"]];
+    let lines = levels.map(|level| {
+        let args = ["backup", "s", "--force"];
+        rig.run(args.iter().chain(level))
+            .ends(0)
+            .out
+            .lines()
+            .count()
+    });
+    assert!(lines[0] < lines[1], "{lines:?}");
+    assert_eq!(lines[1..], [lines[1]; 3]);
+    rig.run(["backup", "s", "--verbose=x"]).ends(2);
 }
 
 #[test]
