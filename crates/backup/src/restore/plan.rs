@@ -1,6 +1,7 @@
 //! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_store::ChunkReader;
 
@@ -124,6 +125,7 @@ impl<'a> Planner<'a> {
         }
         if !window.is_full() && self.unfinished.is_none() {
             self.leave_all(&mut window);
+            self.progress.totals_known.store(true, Relaxed);
         }
         for pending in self.pending.values_mut() {
             if let Some(number) = pending.number.take() {

@@ -263,6 +263,8 @@ impl Run<'_> {
         let result = self.open_file(number).and_then(|output| {
             if let Some(output) = &output {
                 output.write_places(places, buffer)?;
+                let written: usize = places.iter().map(|place| place.len).sum();
+                Progress::add(&self.all.progress.bytes_moved, written as u64);
             }
             Ok(output)
         });
@@ -296,12 +298,14 @@ impl Run<'_> {
         }
         self.large.close(number);
         let state = *file.state.lock();
+        if matches!(state, State::Made | State::Skipped) {
+            Progress::add(&self.all.progress.files_done, 1);
+            Progress::add(&self.all.progress.bytes_done, file.size);
+        }
         if state == State::Made {
             let Some(output) = output else { return };
             let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
             self.tell_missed(missed, || self.path(file));
-            Progress::add(&self.all.progress.files_done, 1);
-            Progress::add(&self.all.progress.bytes_done, file.size);
             self.all
                 .progress
                 .current

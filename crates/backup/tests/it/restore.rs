@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_backup::backup::Outcome;
 use onefold_backup::exclude::Patterns;
@@ -361,4 +362,40 @@ fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
     session.finish().expect("finish");
     assert!(sweep().deleted_containers > 0);
     assert!(snapshots::resolve(&scene.repository, "latest", &Filter::default()).is_err());
+}
+
+/// What a progress bar stands on: totals, and that all of them is done at the end, whatever stayed as it was.
+#[test]
+fn progress_ends_where_the_totals_are() {
+    let scene = scene();
+    fs::write(scene.target.join("keep"), "the user's").expect("write");
+    for overwrite in [Overwrite::Never, Overwrite::Always] {
+        let session = scene
+            .repository
+            .session(SessionKind::Read)
+            .expect("session");
+        let options = Options {
+            overwrite,
+            ..options(&scene)
+        };
+        let id = scene.outcome.id.expect("a snapshot");
+        let named = snapshots::load(&scene.repository, id).expect("load");
+        let (snapshot, target) = (&named.snapshot, bytes(&scene.target));
+        let progress = Progress::default();
+        let summary = restore::run(&session, snapshot, &target, &options, &progress, &Silent);
+        let summary = summary.expect("restored");
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
+        assert!(progress.totals_known.load(Relaxed));
+        assert_eq!(
+            (of(&progress.files_done), of(&progress.bytes_done)),
+            (3, summary.bytes)
+        );
+        assert_eq!(
+            (of(&progress.files_total), of(&progress.bytes_total)),
+            (3, summary.bytes)
+        );
+        let written = summary.bytes - summary.left_bytes;
+        assert_eq!(of(&progress.bytes_moved), written, "{overwrite:?}");
+        session.finish().expect("finished");
+    }
 }
