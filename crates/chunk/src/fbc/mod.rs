@@ -8,12 +8,12 @@
 //! with; where there is none, the leftmost in two passes, that of the lowest signature in one. So after an edit the next known segment puts the
 //! cuts back where they were, which the leftmost alone would not. A rest shorter than an eighth of a segment joins the segment after it.
 //!
-//! Measured (`cargo xtask bench fbc`: ten versions of a Python package of 8 MiB as tars with times of their own): at an average chunk of 2 to 4 KiB two
-//! passes find 1.37 to 1.39 times what Rabin chunks do (1.32 to 1.37 times sieve), at equal ratio with 1.9 to 2.8 times fewer chunks; one pass finds 1.15 to
-//! 1.2 times, which is 9 to 16 % less than two passes: it must decide at first sight, when nobody knows yet what will come again.
+//! In one pass a chunk that ends in a known segment may hold something else than last time: then a place there changes, and the candidates in it are remembered, so
+//! that it is split around what changes when it comes again.
 //!
-//! Other data gives less: ten releases of a larger package, 8 MiB of each as a tar, 1.16 to 1.19 times Rabin at averages of 1 to 4 KiB (1.08 at 9 KiB),
-//! 1.5 to 1.8 times fewer chunks at equal ratio; there one pass is 2 to 5 % below two, and 1 to 2 % better with the sketch of a run before.
+//! Measured (`docs/chunkers/fbc.md`: ten stable releases of Kubernetes as tars with times of their own): two passes find 1.31 times what Rabin chunks do at average chunks
+//! of 2 to 4 KiB (1.25 times sieve), at equal ratio with 1.9 to 2.9 times fewer chunks; one pass finds 1.19 to 1.25 times, 5 to 10 % less than two passes, and at
+//! 0.9 KiB 4 % more. Releases that differ more in content give less: 1.08 to 1.20.
 //!
 //! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
 //!
@@ -220,19 +220,25 @@ impl Fbc {
                 match self.segments.get(sum) {
                     Some(known) if known.chunk_bytes > 0 => {
                         let begin = end.saturating_sub(known.chunk_bytes as usize);
+                        let is_other = begin < length / 8 && self.is_other(known, &data[..end]);
                         let old = Choice {
                             signature: sum,
                             begin,
                             end,
+                            is_other,
+                            ..Choice::default()
                         };
-                        // One that was cut before wins over any new one that it overlaps.
-                        return new.filter(|new| new.end <= begin).or(Some(old));
+                        // One that was cut before wins over any new one that it overlaps, but not with other content over a segment seen before.
+                        let wins = |new: &Choice| new.end <= begin || is_other && new.is_known;
+                        return new.filter(wins).or(Some(old));
                     }
-                    Some(_) if new.is_none() => {
+                    Some(_) if new.as_ref().is_none_or(|new| !new.is_known) => {
                         new = Some(Choice {
                             signature: sum,
                             begin: end - length,
                             end,
+                            is_known: true,
+                            ..Choice::default()
                         });
                     }
                     None => self.consider(&mut new, sum, end),
@@ -251,32 +257,65 @@ impl Fbc {
     #[inline]
     fn consider(&self, new: &mut Option<Choice>, signature: u64, end: usize) {
         if let Stage::Fresh { from, to } = self.stage {
-            let is_lower = new.as_ref().is_none_or(|new| signature < new.signature);
+            let is_lower = new
+                .as_ref()
+                .is_none_or(|new| !new.is_known && signature < new.signature);
             if (from..=to).contains(&end) && is_lower {
                 *new = Some(Choice {
                     signature,
-                    begin: 0,
                     end,
+                    ..Choice::default()
                 });
             }
         }
+    }
+
+    /// In one pass: whether the chunk is not the one that this segment ended last.
+    fn is_other(&self, known: &Segment, chunk: &[u8]) -> bool {
+        matches!(self.stage, Stage::Fresh { .. })
+            && known.content != 0
+            && known.content != hash_of(chunk)
+    }
+
+    /// The candidates in `data`: what is to be known of a place that changes.
+    fn candidates(&self, data: &[u8]) -> Vec<u64> {
+        let length = self.window.bytes;
+        let mut found = Vec::new();
+        if data.len() < length {
+            return found;
+        }
+        let mut sum = self.window.of(&data[..length]);
+        for (oldest, newest) in data.iter().zip(&data[length..]) {
+            if passes(sum, self.segments.modulo) {
+                found.push(sum);
+            }
+            sum = self.window.slide(sum, *oldest, *newest);
+        }
+        found
     }
 
     /// Where the chunk ends that `stretch` begins with.
     fn look(&self, stretch: &[u8]) -> Cut {
         match self.choose(stretch) {
             // Too little in front for a chunk of its own.
-            Some(choice) if choice.begin < self.window.bytes / 8 => Cut {
-                length: choice.end,
-                ends_in: Some(choice.signature),
-            },
-            Some(choice) => Cut {
-                length: choice.begin,
-                ends_in: None,
-            },
-            None => Cut {
-                length: stretch.len(),
-                ends_in: None,
+            Some(choice) if choice.begin < self.window.bytes / 8 => {
+                let chunk = &stretch[..choice.end];
+                Cut {
+                    length: choice.end,
+                    ends_in: Some(choice.signature),
+                    content: match self.stage {
+                        Stage::Fresh { .. } => hash_of(chunk),
+                        Stage::Coarse(_) => 0,
+                    },
+                    changes: match choice.is_other {
+                        true => self.candidates(chunk),
+                        false => Vec::new(),
+                    },
+                }
+            }
+            choice => Cut {
+                length: choice.map_or(stretch.len(), |choice| choice.begin),
+                ..Cut::default()
             },
         }
     }
@@ -284,37 +323,65 @@ impl Fbc {
     /// Remembers the cut, and gives its length.
     fn settle(&mut self, cut: Cut) -> usize {
         if let Some(signature) = cut.ends_in {
-            self.track(signature, cut.length);
+            self.track(signature, &cut);
         }
+        for signature in cut.changes {
+            let epoch = (self.bytes_done >> 20) as u32;
+            let segment = self.segments.entries.entry(signature).or_default();
+            (segment.count, segment.epoch) = (segment.count.max(1), epoch);
+        }
+        self.segments.forget();
         self.coarse_left = self.coarse_left.saturating_sub(cut.length);
         self.bytes_done += cut.length as u64;
         cut.length
     }
 
-    /// The segment ends a chunk of `bytes`: it is remembered so.
-    fn track(&mut self, signature: u64, bytes: usize) {
+    /// The segment ends a chunk: it is remembered so.
+    fn track(&mut self, signature: u64, cut: &Cut) {
         let epoch = (self.bytes_done >> 20) as u32;
         let segment = self.segments.entries.entry(signature).or_default();
         segment.count = segment.count.saturating_add(1);
         segment.epoch = epoch;
         if segment.chunk_bytes == 0 {
-            segment.chunk_bytes = bytes as u32;
+            segment.chunk_bytes = cut.length as u32;
         }
-        self.segments.forget();
+        segment.content = cut.content;
     }
 }
 
-/// The next chunk, and the segment to remember that it ends in.
+/// The next chunk, and what to remember of it.
+#[derive(Default)]
 struct Cut {
     length: usize,
+    /// The segment that it ends in.
     ends_in: Option<u64>,
+    /// A hash of its bytes, where it ends in one.
+    content: u32,
+    /// Candidates in it, where it is not what that segment ended last.
+    changes: Vec<u64>,
 }
 
 /// A chunk that ends in a segment.
+#[derive(Default)]
 struct Choice {
     signature: u64,
     begin: usize,
     end: usize,
+    /// The segment was seen before, though no chunk ended in it.
+    is_known: bool,
+    /// A chunk ended in the segment before, with other content.
+    is_other: bool,
+}
+
+/// A hash of a chunk, never 0; quick, and no more: whoever makes two chunks alike to it gets them cut as they were.
+fn hash_of(chunk: &[u8]) -> u32 {
+    let (words, rest) = chunk.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let sum = words.iter().chain([&last]).fold(0, |sum: u64, word| {
+        (sum.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    (filter::mix(sum ^ chunk.len() as u64) >> 32) as u32 | 1
 }
 
 impl Chunker for Fbc {

@@ -17,6 +17,8 @@ pub struct Segment {
     pub chunk_bytes: u32,
     /// When it was seen last; not part of the sketch.
     pub(super) epoch: u32,
+    /// A hash of the chunk that it ended last, 0 if that is not known; not part of the sketch.
+    pub(super) content: u32,
 }
 
 /// Segments by signature.
@@ -176,7 +178,7 @@ impl Segments {
             let segment = Segment {
                 count,
                 chunk_bytes,
-                epoch: 0,
+                ..Segment::default()
             };
             segments.entries.insert(signature, segment);
         }
