@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
@@ -12,6 +13,10 @@ use super::merge;
 use super::options::Plan;
 use super::view::View;
 use crate::{Error, Result};
+
+/// How long a replaced view is waited for, in pauses: 100 ms.
+const OLD_VIEW_PAUSES: u32 = 500;
+const OLD_VIEW_PAUSE: Duration = Duration::from_micros(200);
 
 /// See the module.
 pub struct Shared {
@@ -58,10 +63,11 @@ impl Shared {
         let mut view = View::newest(&self.folder, &old, &self.plan)?;
         let (own, missing) = view.filter_bytes(&self.plan);
         let (held, _) = old.filter_bytes(&self.plan);
-        drop(old);
         if held.max(own) + missing > self.plan.filter_bytes {
             *self.view.lock() = Arc::new(view.without_wide_filters(&self.plan));
+            wait_until_alone(&old);
         }
+        drop(old);
         if own + missing > self.plan.filter_bytes {
             view.narrow_filters(&self.plan);
         }
@@ -69,6 +75,17 @@ impl Shared {
         let view = Arc::new(view);
         *self.view.lock() = Arc::clone(&view);
         Ok(view)
+    }
+}
+
+/// Waits for lookups that began with a view before it was replaced, so that what it alone holds goes before more is read. Not for long: a compaction
+/// holds a view until its end.
+fn wait_until_alone(old: &Arc<View>) {
+    for _ in 0..OLD_VIEW_PAUSES {
+        if Arc::strong_count(old) == 1 {
+            return;
+        }
+        std::thread::sleep(OLD_VIEW_PAUSE);
     }
 }
 
