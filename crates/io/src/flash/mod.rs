@@ -11,277 +11,18 @@
 //! waits sees it. What the translation layer does by itself, moves and erases, occupies one channel, so the device for its part.
 //! Nothing sleeps. Syncs, names and locks cost nothing. A write of a part of a page that holds bytes already reads it first.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+mod ftl;
+mod model;
+mod queue;
+
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::ftl::Flash;
+pub use self::model::{FlashCounts, FlashModel};
+use self::queue::Queue;
 use crate::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, ReadAt, Result};
-
-/// What a flash is made of, and what it costs.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct FlashModel {
-    /// Bytes a page.
-    pub page_bytes: u64,
-    /// Pages a block.
-    pub block_pages: u32,
-    /// Pages that users can write.
-    pub capacity_pages: u32,
-    /// Blocks that the translation layer has beside those, at least 2: room to move pages.
-    pub spare_blocks: u32,
-    /// Microseconds a page read.
-    pub read_us: f64,
-    /// Microseconds a page write.
-    pub write_us: f64,
-    /// Microseconds a block erase.
-    pub erase_us: f64,
-    /// Channels that work side by side, at least 1.
-    pub channels: u32,
-    /// Pages of one call that are under way at once, at least 1.
-    pub queue_depth: u32,
-}
-
-impl FlashModel {
-    /// The papers' flash, of this capacity and 7 % of spare blocks.
-    pub fn with_capacity(bytes: u64) -> Self {
-        let (page_bytes, block_pages) = (4096, 32);
-        let capacity_pages = bytes.div_ceil(page_bytes) as u32;
-        Self {
-            page_bytes,
-            block_pages,
-            capacity_pages,
-            spare_blocks: (capacity_pages / block_pages * 7 / 100).max(2),
-            read_us: 25.0,
-            write_us: 200.0,
-            erase_us: 1500.0,
-            channels: 1,
-            queue_depth: 1,
-        }
-    }
-
-    /// The same with the parallelism of the dissertation's SATA drive (§4.5.1, Intel X25-E): 10 channels, and the 32 commands of NCQ.
-    pub fn sata(self) -> Self {
-        Self {
-            channels: 10,
-            queue_depth: 32,
-            ..self
-        }
-    }
-
-    /// The same with a parallelism as that of the dissertation's PCIe prototype of 1 TB: 32 channels, 256 commands.
-    pub fn pcie(self) -> Self {
-        Self {
-            channels: 32,
-            queue_depth: 256,
-            ..self
-        }
-    }
-}
-
-/// What a flash did.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct FlashCounts {
-    /// Pages read, those that were moved included.
-    pub page_reads: u64,
-    /// Pages written, those that were moved included.
-    pub page_writes: u64,
-    /// Of both, pages that the translation layer moved.
-    pub page_moves: u64,
-    /// Blocks erased.
-    pub block_erases: u64,
-    /// The time that all of it takes.
-    pub modelled_us: f64,
-}
-
-/// A page of a disk: the disk's number and the page's.
-type Logical = (u64, u64);
-
-/// The translation layer: where each page is.
-struct Flash {
-    model: FlashModel,
-    counts: FlashCounts,
-    places: HashMap<Logical, u32>,
-    pages: Vec<Option<Logical>>,
-    valid: Vec<u32>,
-    clean: Vec<u32>,
-    /// Full blocks, by how many of their pages are valid.
-    full: BTreeSet<(u32, u32)>,
-    open: u32,
-    /// Pages of the open block that are written.
-    used: u32,
-    disks: HashMap<String, u64>,
-    next_disk: u64,
-}
-
-impl Flash {
-    fn new(model: FlashModel) -> Self {
-        let blocks = model.capacity_pages.div_ceil(model.block_pages) + model.spare_blocks.max(2);
-        Self {
-            model,
-            counts: FlashCounts::default(),
-            places: HashMap::new(),
-            pages: vec![None; (blocks * model.block_pages) as usize],
-            valid: vec![0; blocks as usize],
-            clean: (1..blocks).rev().collect(),
-            full: BTreeSet::new(),
-            open: 0,
-            used: 0,
-            disks: HashMap::new(),
-            next_disk: 0,
-        }
-    }
-
-    /// Reads the pages of one call.
-    fn read_pages(&mut self, pages: impl Iterator<Item = Logical>) {
-        let mut queue = Queue::new(&self.model);
-        for page in pages {
-            self.counts.page_reads += 1;
-            queue.put(self.channel_of(page), self.model.read_us);
-        }
-        self.counts.modelled_us += queue.end();
-    }
-
-    fn channel_of(&self, page: Logical) -> u32 {
-        // what was never written is somewhere, too
-        let place = self.places.get(&page).copied();
-        let (place, channels) = (place.unwrap_or(page.1 as u32), self.model.channels.max(1));
-        // each stripe of neighbours begins at another channel, so that no stride of a user's writes keeps to one channel
-        let stripe = (place / channels).wrapping_mul(0x9e37_79b9) >> 16;
-        (place % channels + stripe) % channels
-    }
-
-    /// The part of the device that is busy when one channel is.
-    fn part(&self) -> f64 {
-        1.0 / f64::from(self.model.channels.max(1))
-    }
-
-    /// Writes a page anew, wherever it was. `false`: the flash is full.
-    fn write(&mut self, page: Logical) -> bool {
-        if !self.places.contains_key(&page)
-            && self.places.len() >= self.model.capacity_pages as usize
-        {
-            return false;
-        }
-        self.forget(page);
-        self.append(page);
-        while self.clean.is_empty() {
-            self.collect();
-        }
-        true
-    }
-
-    fn append(&mut self, page: Logical) {
-        let place = self.open * self.model.block_pages + self.used;
-        self.pages[place as usize] = Some(page);
-        self.places.insert(page, place);
-        self.valid[self.open as usize] += 1;
-        self.used += 1;
-        self.counts.page_writes += 1;
-        if self.used == self.model.block_pages {
-            self.full
-                .insert((self.valid[self.open as usize], self.open));
-            self.open = self
-                .clean
-                .pop()
-                .expect("a clean block is kept at all times");
-            self.used = 0;
-        }
-    }
-
-    fn forget(&mut self, page: Logical) {
-        let Some(place) = self.places.remove(&page) else {
-            return;
-        };
-        self.pages[place as usize] = None;
-        let block = place / self.model.block_pages;
-        let valid = self.valid[block as usize];
-        self.valid[block as usize] -= 1;
-        if self.full.remove(&(valid, block)) {
-            self.full.insert((valid - 1, block));
-        }
-    }
-
-    /// Empties and erases the block with the fewest valid pages.
-    fn collect(&mut self) {
-        let (_, block) = self.full.pop_first().expect("more blocks than capacity");
-        let first = block * self.model.block_pages;
-        let moved: Vec<Logical> = (first..first + self.model.block_pages)
-            .filter_map(|place| self.pages[place as usize].take())
-            .collect();
-        // erased in the account before its pages are written elsewhere: they stand in a spare buffer meanwhile
-        self.valid[block as usize] = 0;
-        self.clean.push(block);
-        self.counts.block_erases += 1;
-        let each = self.model.read_us + self.model.write_us;
-        self.counts.modelled_us += (self.model.erase_us + moved.len() as f64 * each) * self.part();
-        self.counts.page_reads += moved.len() as u64;
-        self.counts.page_moves += moved.len() as u64;
-        for page in moved {
-            self.append(page);
-        }
-    }
-
-    fn number_of(&mut self, name: &str) -> u64 {
-        let next = self.next_disk;
-        let number = *self.disks.entry(name.to_owned()).or_insert(next);
-        self.next_disk += u64::from(number == next);
-        number
-    }
-
-    fn drop_disk(&mut self, name: &str) {
-        if let Some(number) = self.disks.remove(name) {
-            let pages: Vec<Logical> = self
-                .places
-                .keys()
-                .filter(|(disk, _)| *disk == number)
-                .copied()
-                .collect();
-            pages.into_iter().for_each(|page| self.forget(page));
-        }
-    }
-}
-
-/// The pages of one call, as they go to their channels in order.
-struct Queue {
-    depth: usize,
-    /// When each channel is free.
-    free: Vec<f64>,
-    /// When those that are under way are done, in no order.
-    done: Vec<f64>,
-    end: f64,
-}
-
-impl Queue {
-    fn new(model: &FlashModel) -> Self {
-        Self {
-            depth: model.queue_depth.max(1) as usize,
-            free: vec![0.0; model.channels.max(1) as usize],
-            done: Vec::new(),
-            end: 0.0,
-        }
-    }
-
-    fn put(&mut self, channel: u32, us: f64) {
-        let mut now = 0.0;
-        if self.done.len() == self.depth {
-            let first = (0..self.depth)
-                .min_by(|a, b| self.done[*a].total_cmp(&self.done[*b]))
-                .expect("a depth of at least 1");
-            now = self.done.swap_remove(first);
-        }
-        let free = &mut self.free[channel as usize];
-        *free = free.max(now) + us;
-        self.end = self.end.max(*free);
-        self.done.push(*free);
-    }
-
-    /// When all of them are done, in microseconds from the call.
-    fn end(&self) -> f64 {
-        self.end
-    }
-}
 
 /// A folder on a modelled flash. Clones share the flash.
 #[derive(Clone)]
@@ -507,6 +248,31 @@ mod tests {
         assert_eq!((counts.page_writes, counts.page_reads), (3, 3));
         assert_eq!(counts.modelled_us, 3.0 * 200.0 + 3.0 * 25.0);
         assert_eq!(counts.block_erases, 0);
+    }
+
+    #[test]
+    fn pages_and_blocks_have_the_sizes_that_they_are_given() {
+        let model = FlashModel {
+            page_bytes: 2048,
+            block_pages: 64,
+            capacity_pages: 640,
+            spare_blocks: 2,
+            ..FlashModel::with_capacity(0)
+        };
+        let dir = FlashDir::new(Arc::new(MemDir::new()), model);
+        let disk = dir.create("a").unwrap();
+        for _ in 0..3 {
+            disk.write_at(&vec![1; 640 * 2048], 0).unwrap();
+        }
+        let mut buf = [0; 2050];
+        disk.read_at(&mut buf, 2047).unwrap();
+        let counts = dir.counts();
+        assert_eq!((counts.page_writes, counts.page_reads), (3 * 640, 3));
+        // 30 blocks were filled, and 12 are there; one of them is always clean
+        assert!(
+            (18..=22).contains(&counts.block_erases) && counts.page_moves == 0,
+            "{counts:?}"
+        );
     }
 
     #[test]
