@@ -20,7 +20,7 @@ use onefold_io::frame::FrameKind;
 
 use crate::filters::{BlockedBloom, word};
 use crate::flashlog::{
-    At, FlashLog, Kind, Located, RECORDS, Record, RecordPage, read_or_write_shape,
+    At, Candidates, FlashLog, Kind, Located, RECORDS, Record, RecordPage, read_or_write_shape,
 };
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
@@ -233,7 +233,7 @@ impl BufferHash {
     /// What is said of each key, and where; the reads of a batch of keys go out together.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found = vec![None; keys.len()];
-        let mut searches: Vec<(usize, Vec<u32>)> = Vec::new();
+        let mut searches: Vec<Candidates> = Vec::new();
         for (place, key) in keys.iter().enumerate() {
             let number = self.partition_of(key);
             let choices = self.pages_of(key);
@@ -245,56 +245,25 @@ impl BufferHash {
                 found[place] = Some((At::Buffer, said));
                 continue;
             }
-            let mut candidates = Vec::new();
+            let mut pages = Vec::new();
             for (first, filter) in &mut partition.tables {
                 let mut may = [true];
                 filter.may_contain(std::slice::from_ref(key), &mut may)?;
                 if may[0] {
-                    candidates.push(*first + choices[1] as u32);
+                    pages.push(*first + choices[1] as u32);
                     if choices[0] != choices[1] {
-                        candidates.push(*first + choices[0] as u32);
+                        pages.push(*first + choices[0] as u32);
                     }
                 }
             }
-            searches.push((place, candidates));
+            searches.push(Candidates { place, pages });
         }
         for searches in searches.chunks_mut(BATCH) {
-            self.read_candidates(keys, &mut found, searches)?;
+            let searches = searches.iter_mut();
+            self.log
+                .read_candidates(keys, &mut found, searches, &mut self.stats)?;
         }
         Ok(found)
-    }
-
-    fn read_candidates(
-        &mut self,
-        keys: &[Fingerprint],
-        found: &mut [Located],
-        searches: &mut [(usize, Vec<u32>)],
-    ) -> Result<()> {
-        loop {
-            let (mut asked, mut pages) = (Vec::new(), Vec::new());
-            for (place, candidates) in searches.iter_mut() {
-                if found[*place].is_none()
-                    && let Some(page) = candidates.pop()
-                {
-                    asked.push(*place);
-                    pages.push(page);
-                }
-            }
-            if asked.is_empty() {
-                return Ok(());
-            }
-            self.stats.lookup_reads += pages.len() as u64;
-            for ((place, number), page) in asked
-                .into_iter()
-                .zip(&pages)
-                .zip(self.log.read_many(&pages)?)
-            {
-                match page.find(&keys[place]) {
-                    Some(said) => found[place] = Some((At::Page(*number), said)),
-                    None => self.stats.false_reads += 1,
-                }
-            }
-        }
     }
 
     fn visit_live(

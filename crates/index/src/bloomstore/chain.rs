@@ -61,6 +61,13 @@ impl Shape {
         })
     }
 
+    /// Pages that `filters` filters take up one after the other, at least one and at most a unit's.
+    pub fn pages_of(&self, filters: u32) -> u32 {
+        (filters * self.filter_bytes)
+            .div_ceil(PAGE_BYTES as u32)
+            .clamp(1, self.slices)
+    }
+
     /// The slice of `key`.
     pub fn slice_of(&self, key: &Fingerprint) -> u32 {
         ((u128::from(word(key, 1)) * u128::from(self.slices)) >> 64) as u32

@@ -26,7 +26,7 @@ use onefold_io::Dir;
 use self::chain::{POINTER_BYTES, Shape, UnitHead, pointer_of};
 use self::units::{Place, Units};
 use crate::filters::{BlockedBloom, word};
-use crate::flashlog::{At, FlashLog, Kind, Located, RECORDS, Record, RecordPage};
+use crate::flashlog::{At, Candidates, FlashLog, Kind, Located, RECORDS, Record, RecordPage};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
 
@@ -44,6 +44,9 @@ pub struct BloomStoreOptions {
     pub filter_bytes: u32,
     /// Sub-partitions that share a write buffer, each with a part of the chain of its own; at least as many as make each part fit into a page.
     pub sub_partitions: u32,
+    /// A lookup reads as many pages of a chain's unit as its filters take up, ⌈filters·δ/4096⌉ as §4.4.1 does, and not only that of the key's slice. The
+    /// answer is the same: for comparisons.
+    pub reads_whole_chains: bool,
     /// RAM for filters that are not yet on flash, shared by all partitions.
     pub pool_bytes: usize,
     /// RAM for the pre-filter, 0 for none (§4.4.3: 4 bits a key).
@@ -63,6 +66,7 @@ impl BloomStoreOptions {
             chain_max: 96,
             filter_bytes: 64,
             sub_partitions: 1,
+            reads_whole_chains: false,
             pool_bytes: 0,
             prefilter_bytes: 0,
             garbage_max: 0.25,
@@ -116,10 +120,9 @@ struct Partition {
     since: (u32, u32),
 }
 
-/// The candidates of a key that are still to be read, the last one first.
+/// What is still to be read for a key.
 struct Search {
-    place: usize,
-    candidates: Vec<u32>,
+    candidates: Candidates,
     /// Units that are still to be asked.
     units: usize,
 }
@@ -267,15 +270,14 @@ impl BloomStore {
                 found[place] = Some((At::Buffer, said));
                 continue;
             }
-            let candidates = partition
+            let pages = partition
                 .held
                 .chunks_exact(self.shape.filter_bytes as usize)
                 .filter(|filter| self.shape.may_hold(filter, key))
                 .map(pointer_of)
                 .collect();
             searches.push(Search {
-                place,
-                candidates,
+                candidates: Candidates { place, pages },
                 units: partition.units.len(),
             });
         }
@@ -293,8 +295,10 @@ impl BloomStore {
         mut searches: Vec<&mut Search>,
     ) -> Result<()> {
         loop {
-            self.read_candidates(keys, found, &mut searches)?;
-            searches.retain(|search| found[search.place].is_none() && search.units > 0);
+            let candidates = searches.iter_mut().map(|search| &mut search.candidates);
+            self.log
+                .read_candidates(keys, found, candidates, &mut self.stats)?;
+            searches.retain(|search| found[search.candidates.place].is_none() && search.units > 0);
             if searches.is_empty() {
                 return Ok(());
             }
@@ -302,58 +306,40 @@ impl BloomStore {
         }
     }
 
-    fn read_candidates(
-        &mut self,
-        keys: &[Fingerprint],
-        found: &mut [Located],
-        searches: &mut [&mut Search],
-    ) -> Result<()> {
-        let head = self.log.range().start;
-        loop {
-            let mut asked = Vec::new();
-            let mut pages = Vec::new();
-            for search in searches
-                .iter_mut()
-                .filter(|search| found[search.place].is_none())
-            {
-                if let Some(page) = search.candidates.pop().filter(|page| *page >= head) {
-                    asked.push(search.place);
-                    pages.push(page);
-                }
-            }
-            if asked.is_empty() {
-                return Ok(());
-            }
-            self.stats.lookup_reads += pages.len() as u64;
-            for ((place, number), page) in asked
-                .into_iter()
-                .zip(&pages)
-                .zip(self.log.read_many(&pages)?)
-            {
-                match page.find(&keys[place]) {
-                    Some(said) => found[place] = Some((At::Page(*number), said)),
-                    None => self.stats.false_reads += 1,
-                }
+    fn read_chains(&mut self, keys: &[Fingerprint], searches: &mut [&mut Search]) -> Result<()> {
+        let mut pages = Vec::with_capacity(searches.len());
+        let mut beside = Vec::new();
+        for search in searches.iter_mut() {
+            search.units -= 1;
+            let key = &keys[search.candidates.place];
+            let partition = &self.partitions[self.partition_of(key)];
+            let (unit, slice) = (partition.units[search.units], self.shape.slice_of(key));
+            pages.push(self.units.page(unit, slice));
+            if self.options.reads_whole_chains {
+                let is_last = search.units + 1 == partition.units.len();
+                let others = (0..self.shape.slices).filter(|other| *other != slice);
+                let count = self.shape.pages_of(if is_last {
+                    partition.filters
+                } else {
+                    self.shape.chain_max
+                });
+                beside.extend(
+                    others
+                        .take(count as usize - 1)
+                        .map(|other| self.units.page(unit, other)),
+                );
             }
         }
-    }
-
-    fn read_chains(&mut self, keys: &[Fingerprint], searches: &mut [&mut Search]) -> Result<()> {
-        let pages: Vec<u32> = searches
-            .iter_mut()
-            .map(|search| {
-                search.units -= 1;
-                let key = &keys[search.place];
-                let partition = &self.partitions[self.partition_of(key)];
-                self.units
-                    .page(partition.units[search.units], self.shape.slice_of(key))
-            })
-            .collect();
-        self.stats.lookup_reads += pages.len() as u64;
-        for (search, slice) in searches.iter_mut().zip(self.units.read(&pages)?) {
-            search.candidates.clear();
-            slice.ask(&self.shape, &keys[search.place], &mut search.candidates);
-            search.candidates.reverse();
+        self.stats.lookup_reads += (pages.len() + beside.len()) as u64;
+        let searched = pages.len();
+        pages.append(&mut beside);
+        let mut slices = self.units.read(&pages)?;
+        slices.truncate(searched);
+        for (search, slice) in searches.iter_mut().zip(slices) {
+            let Candidates { place, pages } = &mut search.candidates;
+            pages.clear();
+            slice.ask(&self.shape, &keys[*place], pages);
+            pages.reverse();
         }
         Ok(())
     }

@@ -10,6 +10,7 @@
 //! partition's pages hold all of its records up to the highest number in them, so a journal record counts only if its number is
 //! higher. A torn end of either file is cut off; a damaged page that was durable is damage. One opener at a time.
 
+mod candidates;
 mod located;
 mod page;
 mod shape;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, ErrorKind, LockGuard, ReadAt};
 
+pub use candidates::Candidates;
 pub use located::{At, Located};
 pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
 pub use shape::{read_or_write_shape, replace_file};
