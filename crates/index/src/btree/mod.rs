@@ -9,8 +9,8 @@
 //! have no order. The filter spares nearly all reads for absent keys; prefetch reads, after a hit, all fingerprints of the
 //! container that was hit, in one read of some pages. With both it is the index of DDFS (Zhu, Li, Patterson: "Avoiding the Disk Bottleneck", 2008).
 //!
-//! Always holds: the write buffer goes into the tree by one durable transaction, so a crash loses whole buffers or nothing, and never splits what
-//! the two tables say. A fingerprint is a neighbour of the one container that `entries` names. One opener at a time.
+//! Always holds: the write buffer goes into the tree by one transaction, durable at once or at the next checkpoint, so a crash loses whole
+//! buffers or nothing, and never splits what the two tables say. A fingerprint is a neighbour of the one container that `entries` names. One opener at a time.
 
 mod backend;
 mod prefetch;
@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk, ErrorKind, LockGuard};
 use redb::{
-    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     TableDefinition,
 };
 
@@ -44,8 +44,8 @@ const COUNTS: TableDefinition<&str, u64> = TableDefinition::new("counts");
 const FLUSHES: &str = "flushes";
 /// Records of the write buffer: the papers' container.
 const BUFFER_RECORDS: usize = 1023;
-/// RAM of the full buffer: a slot of a table that is half full, and a place in the order.
-const BUFFER_BYTES: usize = BUFFER_RECORDS * 2 * (size_of::<(Fingerprint, Said)>() + 1 + 32);
+/// RAM of a record in it: a slot of a table that is half full, and a place in the order.
+const BUFFER_RECORD_BYTES: usize = 2 * (size_of::<(Fingerprint, Said)>() + 1 + 32);
 /// Keys that the filter takes in at once when it is made again.
 const BATCH: usize = 512;
 
@@ -60,18 +60,24 @@ pub struct BTreeOptions {
     pub keys_expected: u64,
     /// RAM for fingerprints of containers that were hit; 0 for none. Whether neighbours are kept at all is decided when the index is made.
     pub prefetch_bytes: usize,
+    /// Records of the write buffer, at least 1: 1023 are the papers' container.
+    pub buffer_records: usize,
+    /// Full write buffers become durable at the next checkpoint, not at once: until then their pages wait in the cache, as far as it goes.
+    pub writes_late: bool,
 }
 
 impl BTreeOptions {
     /// All three parts within `ram_budget_bytes`: a byte a key for the filter at most, then equal parts for pages and prefetch.
     pub fn new(keys_expected: u64, ram_budget_bytes: usize) -> BTreeOptions {
-        let rest = ram_budget_bytes.saturating_sub(BUFFER_BYTES);
+        let rest = ram_budget_bytes.saturating_sub(BUFFER_RECORDS * BUFFER_RECORD_BYTES);
         let filter_bytes = (keys_expected as usize).min(rest / 2).max(64);
         BTreeOptions {
             cache_bytes: (rest - filter_bytes.min(rest)) / 2,
             filter_bytes,
             keys_expected,
             prefetch_bytes: (rest - filter_bytes.min(rest)) / 2,
+            buffer_records: BUFFER_RECORDS,
+            writes_late: false,
         }
     }
 }
@@ -81,7 +87,7 @@ pub struct BTree {
     db: Database,
     disk: Arc<dyn Disk>,
     traffic: Arc<Traffic>,
-    cache_bytes: usize,
+    options: BTreeOptions,
     order: Vec<Fingerprint>,
     buffer: HashMap<Fingerprint, Said>,
     filter: Option<BlockedBloom>,
@@ -121,7 +127,7 @@ impl BTree {
             db,
             disk,
             traffic,
-            cache_bytes: options.cache_bytes,
+            options,
             order: Vec::new(),
             buffer: HashMap::new(),
             filter,
@@ -221,19 +227,29 @@ impl BTree {
         if self.buffer.insert(*key, said).is_none() {
             self.order.push(*key);
         }
-        if self.order.len() >= BUFFER_RECORDS {
-            self.flush()
+        if self.order.len() >= self.options.buffer_records {
+            self.flush(self.durability())
         } else {
             Ok(())
         }
     }
 
-    /// Brings the write buffer into the tree, durably.
-    fn flush(&mut self) -> Result<()> {
-        if self.order.is_empty() {
+    /// What a full write buffer is committed with.
+    fn durability(&self) -> Durability {
+        match self.options.writes_late {
+            true => Durability::None,
+            false => Durability::Immediate,
+        }
+    }
+
+    /// Brings the write buffer into the tree; with `Immediate` all that came before is durable, too.
+    fn flush(&mut self, durability: Durability) -> Result<()> {
+        let is_waiting = self.options.writes_late && matches!(durability, Durability::Immediate);
+        if self.order.is_empty() && !is_waiting {
             return Ok(());
         }
-        let writing = self.db.begin_write().map_err(failed)?;
+        let mut writing = self.db.begin_write().map_err(failed)?;
+        writing.set_durability(durability).map_err(failed)?;
         let mut moves = Moves::new();
         {
             let mut table = writing.open_table(ENTRIES).map_err(failed)?;
@@ -260,7 +276,7 @@ impl BTree {
                 }
             }
         }
-        if self.keeps_neighbours {
+        if self.keeps_neighbours && !self.order.is_empty() {
             let mut counts = writing.open_table(COUNTS).map_err(failed)?;
             let flush = counts.get(FLUSHES).map_err(failed)?;
             let flush = flush.map_or(0, |flush| flush.value());
@@ -349,7 +365,7 @@ impl ChunkIndex for BTree {
 
     /// One pass over the whole tree.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
-        self.flush()?;
+        self.flush(self.durability())?;
         let gone: HashSet<u64> = containers.iter().map(|container| container.0).collect();
         let writing = self.db.begin_write().map_err(failed)?;
         {
@@ -375,14 +391,14 @@ impl ChunkIndex for BTree {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        self.flush()
+        self.flush(Durability::Immediate)
     }
 
     fn iterate(
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        self.flush()?;
+        self.flush(self.durability())?;
         for entry in self.table()?.iter().map_err(failed)? {
             let (key, container) = entry.map_err(failed)?;
             let container = ContainerId(container.value());
@@ -396,7 +412,7 @@ impl ChunkIndex for BTree {
             + self.order.capacity() * 32;
         // the library fills what it was given
         size_of::<BTree>()
-            + self.cache_bytes
+            + self.options.cache_bytes
             + buffer
             + self.filter.as_ref().map_or(0, |filter| filter.ram_bytes())
             + self.prefetched.ram_bytes()

@@ -17,6 +17,7 @@ fn options(filter_bytes: usize, prefetch_bytes: usize) -> BTreeOptions {
         filter_bytes,
         keys_expected: KEYS,
         prefetch_bytes,
+        ..BTreeOptions::new(KEYS, 0)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::conformance::{History, Random, conforms, key};
 type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
 /// Small ones, so that some thousand keys fill every structure they have.
-const INDEXES: [(&str, Open); 11] = [
+const INDEXES: [(&str, Open); 13] = [
     ("chunkstash", |dir| {
         let options = ChunkStashOptions {
             ram_budget_bytes: 64 << 10,
@@ -51,12 +51,21 @@ const INDEXES: [(&str, Open); 11] = [
         };
         Ok(Box::new(BloomStore::open(dir, options)?))
     }),
+    ("bloomstore that reads whole chains", |dir| {
+        let options = BloomStoreOptions {
+            sub_partitions: 3,
+            reads_whole_chains: true,
+            ..bloomstore(700, 0)
+        };
+        Ok(Box::new(BloomStore::open(dir, options)?))
+    }),
     ("btree", |dir| {
         let options = BTreeOptions {
             cache_bytes: 64 << 10,
             filter_bytes: 0,
             keys_expected: 0,
             prefetch_bytes: 0,
+            ..BTreeOptions::new(0, 0)
         };
         Ok(Box::new(BTree::open(dir, options)?))
     }),
@@ -66,6 +75,16 @@ const INDEXES: [(&str, Open); 11] = [
             filter_bytes: 600,
             keys_expected: 1000,
             prefetch_bytes: 40 << 10,
+            ..BTreeOptions::new(0, 0)
+        };
+        Ok(Box::new(BTree::open(dir, options)?))
+    }),
+    ("btree that writes late", |dir| {
+        let options = BTreeOptions {
+            prefetch_bytes: 40 << 10,
+            buffer_records: 100,
+            writes_late: true,
+            ..BTreeOptions::new(1000, 128 << 10)
         };
         Ok(Box::new(BTree::open(dir, options)?))
     }),
