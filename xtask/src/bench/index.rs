@@ -64,7 +64,7 @@ pub struct IndexArgs {
     /// What the other stores' processes may hold in all, page cache included, in MiB beyond the budget (Linux memory groups; needs root).
     #[arg(long, default_value_t = 96)]
     pub slack_mib: usize,
-    /// Streams to run the indexes under: linux, vx, fbf, vx-20m, or files that `--record` made.
+    /// Streams to run the indexes under: linux, vx, fbf, vx-9m, vx-20m, or files that `--record` made.
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
     /// Part of a generated workload.

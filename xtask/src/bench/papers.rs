@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use onefold_index::workload::{Workload, drive, key_of};
 use onefold_index::{
-    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, SkimpyStash, SkimpyStashOptions, Sparse, Strata, StrataOptions,
+    BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
+    ChunkStash, ChunkStashOptions, Search, SkimpyStash, SkimpyStashOptions, Sparse, Strata,
+    StrataOptions, Tablets, TabletsOptions,
 };
 use onefold_io::{Dir, FlashDir, FlashModel, MemDir};
 
@@ -17,6 +18,8 @@ use super::report::{Table, machine, machine_line};
 
 /// CPU of a key, in microseconds: so that a lookup that reads nothing costs something.
 const CPU_US: f64 = 1.0;
+/// PRUNE's tablet (§3).
+const TABLET_BYTES: usize = 1_572_864;
 /// Bytes of a record, for write amplification.
 const RECORD_BYTES: f64 = 64.0;
 
@@ -29,10 +32,10 @@ pub struct PapersArgs {
     /// Seed of the workloads.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// One workload only: linux, vx, fbf, vx-20m. Default: linux and vx.
+    /// One workload only: linux, vx, fbf, vx-9m, vx-20m. Default: linux and vx.
     #[arg(long)]
     pub workload: Option<String>,
-    /// Indexes whose name contains this.
+    /// Indexes whose name contains this; with --filters, tables: 3.1, 3.3, 3.4, 3.6, 3.7, 3.8; with --disks: prune, chunkstash.
     #[arg(long, default_value = "")]
     pub index: String,
     /// How much the device does at once: serial (one thing), sata (10 channels, 32 commands), pcie (32 channels, 256 commands).
@@ -53,10 +56,10 @@ type Open = Box<dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex
 pub fn run(args: &PapersArgs) -> Result<(), Error> {
     println!("{}", machine_line(&machine()));
     if args.disks {
-        return super::papers_disks::run(args.scale);
+        return super::papers_disks::run(args.scale, &args.index);
     }
     if args.filters {
-        return super::papers_filters::run(args.scale, args.seed);
+        return super::papers_filters::run(args.scale, args.seed, &args.index);
     }
     for (name, workload) in Workload::ALL {
         let is_wanted = match &args.workload {
@@ -106,15 +109,25 @@ fn table(args: &PapersArgs, workload: Workload) -> Result<Table, Error> {
 fn indexes(workload: Workload, keys: u64) -> Vec<(String, Open)> {
     let mut all: Vec<(String, Open)> = Vec::new();
     for (chain_max, filter_bytes, ram, prefilter) in bloomstores(workload) {
-        let options = bloomstore(keys, chain_max, filter_bytes, ram, prefilter);
-        let name = format!(
-            "bloomstore M={chain_max} δ={filter_bytes} {ram} B{}",
-            if prefilter { " pre-filter" } else { "" }
-        );
-        all.push((
-            name,
-            Box::new(move |dir| Ok(Box::new(BloomStore::open(dir, options.clone())?))),
-        ));
+        for reads_whole_chains in [false, true] {
+            let options = BloomStoreOptions {
+                reads_whole_chains,
+                ..bloomstore(keys, chain_max, filter_bytes, ram, prefilter)
+            };
+            let name = format!(
+                "bloomstore M={chain_max} δ={filter_bytes} {ram} B{}{}",
+                if prefilter { " pre-filter" } else { "" },
+                if reads_whole_chains {
+                    ", whole chains"
+                } else {
+                    ""
+                },
+            );
+            all.push((
+                name,
+                Box::new(move |dir| Ok(Box::new(BloomStore::open(dir, options.clone())?))),
+            ));
+        }
     }
     for bucket_keys in [9, 20] {
         let options = SkimpyStashOptions {
@@ -124,6 +137,31 @@ fn indexes(workload: Workload, keys: u64) -> Vec<(String, Open)> {
         all.push((
             format!("skimpystash l={bucket_keys}"),
             Box::new(move |dir| Ok(Box::new(SkimpyStash::open(dir, options)?))),
+        ));
+    }
+    for (name, writes_late) in [("btree", false), ("btree, writes late", true)] {
+        let options = BTreeOptions {
+            writes_late,
+            ..BTreeOptions::new(keys, keys as usize * 9)
+        };
+        all.push((
+            format!("{name} 9 B"),
+            Box::new(move |dir| Ok(Box::new(BTree::open(dir, options)?))),
+        ));
+    }
+    for (name, search) in [
+        ("linear", Search::Linear),
+        ("LRU + prefetch", Search::LruPrefetch),
+    ] {
+        let options = TabletsOptions {
+            search,
+            tablet_bytes: TABLET_BYTES,
+            cache_tablets: 2,
+            filter_bits: 16,
+        };
+        all.push((
+            format!("tablets {name}"),
+            Box::new(move |dir| Ok(Box::new(Tablets::open(dir, options)?))),
         ));
     }
     all.push((
@@ -182,7 +220,7 @@ fn bloomstores(workload: Workload) -> Vec<(u32, u32, f64, bool)> {
             (96, 64, 1.44, false),
             (96, 128, 2.8, false),
         ],
-        Workload::Vx | Workload::Vx20m => vec![
+        Workload::Vx | Workload::Vx9m | Workload::Vx20m => vec![
             (128, 64, 0.51, false),
             (96, 64, 0.72, false),
             (128, 64, 1.2, false),

@@ -7,8 +7,9 @@
 //!
 //! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a signature lies in 16
 //! slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was made to
-//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all. The reads of
-//! a segment of keys are one batch.
+//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all. A table that is full is made
+//! anew from the log, without retired containers and, where that leaves it nearly full, with `sample` doubled: more keys than the budget
+//! is for cost duplicates that are not recognised, never a failure. The reads of a segment of keys are one batch.
 //!
 //! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut off; a damaged
 //! page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers as runs of
@@ -47,7 +48,7 @@ pub struct ChunkStashOptions {
     pub ram_budget_bytes: usize,
     /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the budget is too small for one.
     pub cache_bytes: Option<usize>,
-    /// Every n-th inserted key has a slot; 1 for all.
+    /// Every n-th inserted key has a slot; 1 for all. Doubles whenever the table is full.
     pub sample: u32,
 }
 
@@ -92,23 +93,22 @@ impl ChunkStash {
             stats: IndexStats::default(),
             _alone: alone,
         };
-        stash.rebuild()?;
+        stash.recover()?;
         Ok(stash)
     }
 
-    fn rebuild(&mut self) -> Result<()> {
+    /// Finds the end of the log, and makes the table of what is before it.
+    fn recover(&mut self) -> Result<()> {
         let there = (self.disk.len()? / PAGE_BYTES as u64).min(u64::from(u32::MAX - 1)) as u32;
         let mut buf = vec![0; PAGE_BYTES];
-        let mut broken = None;
+        let (mut broken, mut fits) = (None, true);
         for page in 0..there {
             self.disk
                 .read_at(&mut buf, u64::from(page) * PAGE_BYTES as u64)?;
             match (LogPage::check(&buf, LOG, page), &broken) {
                 (Ok(good), None) => {
                     self.pages = page + 1;
-                    for (key, _) in good.records() {
-                        self.enter(&key, page)?;
-                    }
+                    fits = fits && self.enter_page(&good, page)?;
                 }
                 (Ok(_), Some(first)) => {
                     return Err(Error::damaged(
@@ -122,7 +122,7 @@ impl ChunkStash {
         }
         self.disk
             .set_len(u64::from(self.pages) * PAGE_BYTES as u64)?;
-        Ok(())
+        if fits { Ok(()) } else { self.make_room() }
     }
 
     fn answer(&mut self, said: Said) -> Option<Location> {
@@ -184,11 +184,12 @@ impl ChunkStash {
         self.stats.bytes_written += packer.pages.len() as u64;
         self.order.clear();
         self.buffer.clear();
-        for bytes in packer.pages.chunks_exact(PAGE_BYTES) {
-            let page = self.pages;
-            self.pages += 1;
-            for (key, _) in LogPage::checked(bytes).records() {
-                self.enter(&key, page)?;
+        let first = self.pages;
+        self.pages += (packer.pages.len() / PAGE_BYTES) as u32;
+        for (page, bytes) in (first..).zip(packer.pages.chunks_exact(PAGE_BYTES)) {
+            if !self.enter_page(&LogPage::checked(bytes), page)? {
+                // with the pages behind this one
+                return self.make_room();
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The cuckoo table: which keys have a slot, and how one moves to make room for another.
+//! The cuckoo table: which keys have a slot, how one moves to make room for another, and what happens when there is none.
 //!
 //! Always holds: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's candidates. RAM has no more of
 //! a key than that, so moving one reads its page again.
@@ -6,6 +6,7 @@
 use onefold_chunk::Fingerprint;
 
 use super::{ChunkStash, LOG};
+use crate::strata::log::{LogPage, Said, read_pages};
 use crate::strata::page::PAGE_BYTES;
 use crate::{Error, Result};
 
@@ -13,6 +14,8 @@ use crate::{Error, Result};
 const CANDIDATES: u64 = 16;
 /// Keys that move to make room for one before the table counts as full.
 const MOVES_MAX: usize = 64;
+/// A table that was made anew is to have this share of its slots free, so that it is not made anew again soon.
+const FREE_SHARE: f64 = 0.2;
 
 /// The cuckoo table: signatures, and log pages plus one; 0 is an empty slot.
 pub(super) struct Table {
@@ -56,34 +59,70 @@ impl Table {
 }
 
 impl ChunkStash {
-    /// Gives the key a slot that names `page`, in place of the one it has.
-    pub(super) fn enter(&mut self, key: &Fingerprint, page: u32) -> Result<()> {
-        self.inserted += 1;
-        let own = self.slot_of(key)?;
-        if own.is_none()
-            && !self
-                .inserted
-                .is_multiple_of(u64::from(self.options.sample.max(1)))
-        {
-            return Ok(());
+    /// Makes the table anew where it is full: without what is retired, and of the rest with every second key as often as it takes.
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        // Without retirements the same keys would fill it again.
+        let mut is_roomy = !self.retired.is_empty() && self.make_table()?;
+        while !is_roomy {
+            self.options.sample = self.options.sample.max(1).saturating_mul(2);
+            tracing::warn!(
+                "index chunkstash is full: every {}th chunk has a place in its {} bytes of RAM from now on, and some duplicates are stored again; more RAM avoids that",
+                self.options.sample,
+                self.options.ram_budget_bytes
+            );
+            is_roomy = self.make_table()? || self.options.sample == u32::MAX;
         }
-        if let Some(slot) = own.or_else(|| {
-            self.table
-                .candidates(key)
-                .find(|slot| self.table.pages[*slot] == 0)
-        }) {
+        Ok(())
+    }
+
+    /// The table of all of the log; whether that fits, and leaves some of it free.
+    fn make_table(&mut self) -> Result<bool> {
+        self.table.pages.fill(0);
+        self.inserted = 0;
+        let mut buf = Vec::new();
+        for page in 0..self.pages {
+            read_pages(&*self.disk, LOG, page, 1, &mut buf)?;
+            if !self.enter_page(&LogPage::checked(&buf), page)? {
+                return Ok(false);
+            }
+        }
+        let free = self.table.pages.iter().filter(|page| **page == 0).count();
+        Ok(free as f64 >= self.table.pages.len() as f64 * FREE_SHARE)
+    }
+
+    /// Enters what page `page` says; whether there was room.
+    pub(super) fn enter_page(&mut self, records: &LogPage<'_>, page: u32) -> Result<bool> {
+        for (key, said) in records.records() {
+            if !self.enter(&key, said, page)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then another key lost its slot.
+    fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
+        let own = self.slot_of(key)?;
+        let is_gone = said.is_none_or(|container| self.retired.contains(&container));
+        if own.is_none() && is_gone {
+            return Ok(true);
+        }
+        self.inserted += 1;
+        let is_sampled = self
+            .inserted
+            .is_multiple_of(u64::from(self.options.sample.max(1)));
+        if own.is_none() && !is_sampled {
+            return Ok(true);
+        }
+        if let Some(slot) = own.or_else(|| self.free_slot(key)) {
             self.table.put(slot, key, page);
-            return Ok(());
+            return Ok(true);
         }
         let (mut key, mut page) = (*key, page);
         for turn in 0..MOVES_MAX {
-            if let Some(free) = self
-                .table
-                .candidates(&key)
-                .find(|slot| self.table.pages[*slot] == 0)
-            {
+            if let Some(free) = self.free_slot(&key) {
                 self.table.put(free, &key, page);
-                return Ok(());
+                return Ok(true);
             }
             let slot = self
                 .table
@@ -95,15 +134,12 @@ impl ChunkStash {
             self.table.put(slot, &key, page);
             (key, page) = (moved, out);
         }
-        let what = format!(
-            "{} slots are full after {} keys",
-            self.table.pages.len(),
-            self.inserted
-        );
-        Err(Error::Budget {
-            budget_bytes: self.options.ram_budget_bytes,
-            what,
-        })
+        Ok(false)
+    }
+
+    fn free_slot(&self, key: &Fingerprint) -> Option<usize> {
+        let mut candidates = self.table.candidates(key);
+        candidates.find(|slot| self.table.pages[*slot] == 0)
     }
 
     /// The key of a slot, from the log: RAM holds its signature only.

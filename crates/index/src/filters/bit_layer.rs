@@ -1,8 +1,8 @@
 //! One layer of page-sized Bloom filters on flash, with the updates that are not there yet in RAM.
 //!
 //! Updates are flushed by page group, 1 MB or an erase block: one flush reads and rewrites a run of pages, and takes the group with the
-//! most updates ("dirtiest first"). Always holds: a bit is set on flash or in the buffer, or never was. The buffer's RAM is counted as 2 bytes
-//! an update and [`PAGE_OVERHEAD_BYTES`] a page that has some.
+//! most updates ("dirtiest first"). Always holds: a bit is set on flash or in the buffer, or never was. What an update counts in RAM is the
+//! buffer's [`Accounting`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,9 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Disk, ReadAt};
 
+use super::buffering::{BufferOptions, Buffering, Victim};
 use super::page_shape::{PAGE_BYTES, PageShape, all_set, set};
 use crate::Result;
-
-/// RAM of a page's set beside its updates: its line in the table.
-pub const PAGE_OVERHEAD_BYTES: usize = 32;
-
-/// How a layer's buffer is divided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Buffering {
-    /// An equal share for each page; the first page whose share is full causes a flush (dissertation §3.2.2).
-    Compartments,
-    /// All pages share it; a flush comes when all of it is full ("set-dictionary", §3.3).
-    Pooled,
-}
 
 /// What a layer says of a key.
 #[derive(Clone, Copy)]
@@ -42,14 +31,15 @@ pub struct BitLayer {
     pages: u32,
     group_pages: u32,
     shape: PageShape,
-    buffering: Buffering,
-    buffer_bytes: usize,
+    buffer: BufferOptions,
     updates: HashMap<u32, Vec<u16>>,
-    held_bytes: usize,
+    held_bits: usize,
     /// Updates of each group.
     dirt: Vec<u32>,
     /// Keys of each page, in this layer.
     keys: Vec<u32>,
+    /// Their sum.
+    keys_in_all: u64,
 }
 
 impl BitLayer {
@@ -60,8 +50,7 @@ impl BitLayer {
         pages: u32,
         group_pages: u32,
         shape: PageShape,
-        buffering: Buffering,
-        buffer_bytes: usize,
+        buffer: BufferOptions,
     ) -> Result<BitLayer> {
         let end = (first + u64::from(pages)) * PAGE_BYTES as u64;
         if disk.len()? < end {
@@ -74,12 +63,12 @@ impl BitLayer {
             pages,
             group_pages,
             shape,
-            buffering,
-            buffer_bytes,
+            buffer,
             updates: HashMap::new(),
-            held_bytes: 0,
+            held_bits: 0,
             dirt: vec![0; groups],
             keys: vec![0; pages as usize],
+            keys_in_all: 0,
         })
     }
 
@@ -91,6 +80,7 @@ impl BitLayer {
     /// Takes the counts that were saved; there is one for each page.
     pub fn restore_keys(&mut self, keys: Vec<u32>) {
         debug_assert_eq!(keys.len(), self.pages as usize);
+        self.keys_in_all = keys.iter().map(|keys| u64::from(*keys)).sum();
         self.keys = keys;
     }
 
@@ -109,22 +99,31 @@ impl BitLayer {
         self.keys[page as usize] >= self.shape.keys
     }
 
+    /// Whether all pages together hold as many keys as their shape allows: half of them hold more, then.
+    pub fn is_full_on_the_mean(&self) -> bool {
+        self.keys_in_all >= u64::from(self.pages) * u64::from(self.shape.keys)
+    }
+
     /// Sets the bits of `key` in `page`; flushes first where the buffer has no room.
     pub fn insert(&mut self, page: u32, key: &Fingerprint) -> Result<()> {
         self.keys[page as usize] += 1;
+        self.keys_in_all += 1;
         let of_page = self.updates.entry(page).or_default();
         if of_page.is_empty() {
-            self.held_bytes += PAGE_OVERHEAD_BYTES;
+            self.held_bits += self.buffer.accounting.page_bits();
         }
         for bit in self.shape.bits(key) {
             if let Err(place) = of_page.binary_search(&bit) {
                 of_page.insert(place, bit);
-                self.held_bytes += 2;
+                self.held_bits += self.buffer.accounting.update_bits;
                 self.dirt[(page / self.group_pages) as usize] += 1;
             }
         }
         while self.must_flush(page) {
-            self.flush_dirtiest()?;
+            match self.buffer.accounting.victim {
+                Victim::Dirtiest => self.flush_dirtiest()?,
+                Victim::Overflowing => self.flush_group((page / self.group_pages) as usize)?,
+            }
         }
         Ok(())
     }
@@ -172,14 +171,15 @@ impl BitLayer {
 
     /// RAM, in bytes, keys' counters included.
     pub fn ram_bytes(&self) -> usize {
-        self.held_bytes + self.keys.capacity() * 4 + self.dirt.capacity() * 4
+        self.held_bits / 8 + self.keys.capacity() * 4 + self.dirt.capacity() * 4
     }
 
     fn offset(&self, page: u32) -> u64 {
         (self.first + u64::from(page)) * PAGE_BYTES as u64
     }
 
-    fn is_buffered(&self, page: u32, key: &Fingerprint) -> bool {
+    /// Whether all bits of `key` are among the updates of `page`.
+    pub fn is_buffered(&self, page: u32, key: &Fingerprint) -> bool {
         self.updates.get(&page).is_some_and(|of_page| {
             self.shape
                 .bits(key)
@@ -188,13 +188,13 @@ impl BitLayer {
     }
 
     fn must_flush(&self, page: u32) -> bool {
-        match self.buffering {
-            Buffering::Pooled => self.held_bytes > self.buffer_bytes,
+        match self.buffer.buffering {
+            Buffering::Pooled => self.held_bits > self.buffer.bytes * 8,
             Buffering::Compartments => {
-                let share = self.buffer_bytes / self.pages as usize;
+                let share = self.buffer.bytes * 8 / self.pages as usize;
                 self.updates
                     .get(&page)
-                    .is_some_and(|of_page| PAGE_OVERHEAD_BYTES + of_page.len() * 2 > share)
+                    .is_some_and(|of_page| self.buffer.accounting.bits_of(of_page) > share)
             }
         }
     }
@@ -220,7 +220,7 @@ impl BitLayer {
         self.disk.write_at(&bytes, self.offset(first))?;
         for page in first..first + pages as u32 {
             if let Some(of_page) = self.updates.remove(&page) {
-                self.held_bytes -= PAGE_OVERHEAD_BYTES + of_page.len() * 2;
+                self.held_bits -= self.buffer.accounting.bits_of(&of_page);
             }
         }
         self.dirt[group] = 0;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk, ReadAt};
 
-use super::page_shape::{PAGE_BYTES, PageShape, all_set, page_of, set};
+use super::page_shape::{Full, PAGE_BYTES, PageShape, all_set, page_of, set};
 use super::saved::{self, Saved, put_checksum, put_counts, put_pages, put_shape};
 use crate::{Filter, Result};
 
@@ -18,8 +18,11 @@ pub struct Chain {
     pages: u32,
     active: Vec<u8>,
     keys: Vec<u32>,
+    /// Keys of the filter in RAM.
+    keys_in_all: u64,
     /// Filters on flash.
     full: u64,
+    closes_when: Full,
 }
 
 impl Chain {
@@ -32,7 +35,17 @@ impl Chain {
             pages,
             active,
             keys: vec![0; pages as usize],
+            keys_in_all: 0,
             full: 0,
+            closes_when: Full::FullestPage,
+        }
+    }
+
+    /// The same, with filters that are closed when they are `full`.
+    pub fn closing_when(self, full: Full) -> Chain {
+        Chain {
+            closes_when: full,
+            ..self
         }
     }
 
@@ -70,8 +83,10 @@ impl Chain {
                 shape,
                 pages: pages as u32,
                 active,
+                keys_in_all: keys.iter().map(|keys| u64::from(*keys)).sum(),
                 keys,
                 full: on_flash / pages,
+                closes_when: Full::FullestPage,
             })
         })
     }
@@ -82,6 +97,7 @@ impl Chain {
         self.full += 1;
         self.active.fill(0);
         self.keys.fill(0);
+        self.keys_in_all = 0;
         Ok(())
     }
 
@@ -123,10 +139,17 @@ impl Filter for Chain {
     fn insert(&mut self, keys: &[Fingerprint]) -> Result<()> {
         for key in keys {
             let page = page_of(key, self.pages) as usize;
-            if self.keys[page] >= self.shape.keys {
+            let is_full = match self.closes_when {
+                Full::FullestPage => self.keys[page] >= self.shape.keys,
+                Full::MeanPage => {
+                    self.keys_in_all >= u64::from(self.pages) * u64::from(self.shape.keys)
+                }
+            };
+            if is_full {
                 self.close_active()?;
             }
             self.keys[page] += 1;
+            self.keys_in_all += 1;
             set(
                 &mut self.active[page * PAGE_BYTES..][..PAGE_BYTES],
                 self.shape.bits(key),

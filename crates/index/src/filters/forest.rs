@@ -16,8 +16,9 @@ use onefold_chunk::Fingerprint;
 use onefold_io::varint::put_varint;
 use onefold_io::{Dir, Disk};
 
-use super::bit_layer::{BitLayer, Buffering};
-use super::page_shape::{PAGE_BYTES, PageShape, all_set, digit_of, page_of, set};
+use super::bit_layer::BitLayer;
+use super::buffering::{Accounting, BufferOptions, Buffering};
+use super::page_shape::{Full, PAGE_BYTES, PageShape, all_set, digit_of, page_of, set};
 use super::saved::{self, Saved, number, put_checksum, put_counts, put_pages, put_shape};
 use crate::{Filter, Result};
 
@@ -48,6 +49,10 @@ pub struct ForestOptions {
     pub group_pages: u32,
     /// Layer 0 is on flash from the beginning and RAM holds updates only.
     pub starts_in_flash: bool,
+    /// When a layer is added.
+    pub full: Full,
+    /// What buffered updates count.
+    pub accounting: Accounting,
 }
 
 /// See the module.
@@ -57,6 +62,8 @@ pub struct Forest {
     first_pages: u32,
     /// Layer 0 and the keys of its pages, as long as it is in RAM.
     first: Option<(Vec<u8>, Vec<u32>)>,
+    /// Keys in layer 0, as long as it is in RAM.
+    first_keys: u64,
     layers: Vec<BitLayer>,
     asked: Asked,
 }
@@ -89,6 +96,7 @@ impl Forest {
             options,
             first_pages: (options.ram_bytes / PAGE_BYTES).max(1) as u32,
             first: None,
+            first_keys: 0,
             layers: Vec::new(),
             asked: Asked::default(),
         };
@@ -158,6 +166,7 @@ impl Forest {
                 },
                 first_pages,
                 first: None,
+                first_keys: 0,
                 layers: Vec::new(),
                 asked: Asked::default(),
             };
@@ -167,6 +176,7 @@ impl Forest {
                 if keys.len() != first_pages as usize {
                     return Err(reader.damaged(format!("{} counts", keys.len())).into());
                 }
+                forest.first_keys = keys.iter().map(|keys| u64::from(*keys)).sum();
                 forest.first = Some((bytes, keys));
             }
             let of_layers = (0..height).map(|_| saved::counts(reader));
@@ -218,6 +228,7 @@ impl Forest {
             ram_bytes,
             branching,
             group_pages,
+            accounting,
             ..
         } = self.options;
         let shape = match self.layers.is_empty() {
@@ -238,8 +249,11 @@ impl Forest {
             pages,
             group_pages,
             shape,
-            Buffering::Pooled,
-            ram_bytes,
+            BufferOptions {
+                buffering: Buffering::Pooled,
+                bytes: ram_bytes,
+                accounting,
+            },
         )?);
         Ok(())
     }
@@ -255,16 +269,13 @@ impl Forest {
     }
 
     fn insert_one(&mut self, key: &Fingerprint) -> Result<()> {
-        let page = page_of(key, self.first_pages()) as usize;
-        if self
-            .first
-            .as_ref()
-            .is_some_and(|(_, keys)| keys[page] >= self.options.shape.keys)
-        {
+        if self.first_is_full(key) {
             self.leave_ram()?;
         }
         if let Some((bytes, keys)) = &mut self.first {
+            let page = page_of(key, self.first_pages) as usize;
             keys[page] += 1;
+            self.first_keys += 1;
             set(
                 &mut bytes[page * PAGE_BYTES..][..PAGE_BYTES],
                 self.options.shape.bits(key),
@@ -275,7 +286,7 @@ impl Forest {
         if self
             .layers
             .last()
-            .is_some_and(|lowest| lowest.page_is_full(page))
+            .is_some_and(|lowest| self.is_full(lowest, page))
         {
             self.add_layer()?;
         }
@@ -284,6 +295,24 @@ impl Forest {
             .last_mut()
             .expect("a layer on flash")
             .insert(page, key)
+    }
+
+    /// Whether layer 0 is in RAM and has no room for `key`.
+    fn first_is_full(&self, key: &Fingerprint) -> bool {
+        let most = self.options.shape.keys;
+        self.first
+            .as_ref()
+            .is_some_and(|(_, keys)| match self.options.full {
+                Full::FullestPage => keys[page_of(key, self.first_pages) as usize] >= most,
+                Full::MeanPage => self.first_keys >= keys.len() as u64 * u64::from(most),
+            })
+    }
+
+    fn is_full(&self, layer: &BitLayer, page: u32) -> bool {
+        match self.options.full {
+            Full::FullestPage => layer.page_is_full(page),
+            Full::MeanPage => layer.is_full_on_the_mean(),
+        }
     }
 }
 
@@ -312,6 +341,11 @@ impl Filter for Forest {
             order.reverse();
         }
         let mut reads = vec![0; keys.len()];
+        // what is buffered costs nothing, in either order
+        let lowest = self.layers.len() - 1;
+        for (key, present) in keys.iter().zip(present.iter_mut()) {
+            *present = self.layers[lowest].is_buffered(self.page_in(key, lowest), key);
+        }
         for layer in order {
             let places: Vec<usize> = (0..keys.len()).filter(|i| !present[*i]).collect();
             let asked: Vec<_> = places

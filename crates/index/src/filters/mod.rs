@@ -13,6 +13,7 @@
 
 mod bit_layer;
 mod bloom;
+mod buffering;
 mod chain;
 mod forest;
 mod page_shape;
@@ -20,11 +21,11 @@ mod quotient;
 mod saved;
 mod single_layer;
 
-pub use bit_layer::Buffering;
 pub use bloom::{BlockedBloom, Bloom};
+pub use buffering::{Accounting, BufferOptions, Buffering, Victim};
 pub use chain::Chain;
 pub use forest::{Asked, Forest, ForestOptions, Traverse};
-pub use page_shape::PageShape;
 pub(crate) use page_shape::word;
+pub use page_shape::{Full, PageShape};
 pub use quotient::Quotient;
 pub use single_layer::SingleLayer;

@@ -16,6 +16,15 @@ pub struct PageShape {
     pub keys: u32,
 }
 
+/// When a layer of a forest, or a filter of a chain, is full and the next one begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Full {
+    /// When some page holds as many keys as its rate allows: no page's rate is ever higher (§3.4.4).
+    FullestPage,
+    /// When all pages together do, so that half of them hold more. Table 3.5's layer 0 left RAM so, with 2.337 M keys in 1024 pages of 2281.
+    MeanPage,
+}
+
 impl PageShape {
     /// The most keys at the rate `f`: k = log2(1/f), N = M·(ln 2)²/ln(1/f).
     pub fn for_rate(f: f64) -> PageShape {

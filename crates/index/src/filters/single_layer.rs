@@ -5,7 +5,8 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk};
 
-use super::bit_layer::{BitLayer, Buffering};
+use super::bit_layer::BitLayer;
+use super::buffering::BufferOptions;
 use super::page_shape::{PageShape, page_of};
 use super::saved::{self, Saved, put_checksum, put_counts, put_shape};
 use crate::{Filter, Result};
@@ -18,20 +19,19 @@ pub struct SingleLayer {
 }
 
 impl SingleLayer {
-    /// For `keys` keys in pages of `shape`, with `buffer_bytes` of updates in RAM, flushed by `group_pages`, on an empty disk.
+    /// For `keys` keys in pages of `shape`, with a buffer for updates in RAM, flushed by `group_pages`, on an empty disk.
     pub fn new(
         disk: Arc<dyn Disk>,
         keys: u64,
         shape: PageShape,
-        buffering: Buffering,
-        buffer_bytes: usize,
+        buffer: BufferOptions,
         group_pages: u32,
     ) -> Result<SingleLayer> {
         let pages = keys.div_ceil(u64::from(shape.keys)).max(1) as u32;
         Ok(SingleLayer {
             disk: Arc::clone(&disk),
             shape,
-            layer: BitLayer::new(disk, 0, pages, group_pages, shape, buffering, buffer_bytes)?,
+            layer: BitLayer::new(disk, 0, pages, group_pages, shape, buffer)?,
         })
     }
 
@@ -51,8 +51,7 @@ impl SingleLayer {
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,
         name: &str,
-        buffering: Buffering,
-        buffer_bytes: usize,
+        buffer: BufferOptions,
         group_pages: u32,
     ) -> Result<SingleLayer> {
         saved::load(dir, name, Saved::Single, |reader| {
@@ -65,8 +64,7 @@ impl SingleLayer {
                     .into());
             }
             let most = pages * u64::from(shape.keys);
-            let mut filter =
-                SingleLayer::new(disk, most, shape, buffering, buffer_bytes, group_pages)?;
+            let mut filter = SingleLayer::new(disk, most, shape, buffer, group_pages)?;
             filter.layer.restore_keys(keys);
             Ok(filter)
         })

@@ -6,7 +6,10 @@
 mod ask;
 mod drive;
 mod generate;
+mod kernels;
+mod recent;
 mod trace;
+mod versions;
 
 pub use ask::{Asked, Order, container_of, seeded_key};
 pub use drive::{Clock, DriveReport, drive};

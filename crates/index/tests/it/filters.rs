@@ -5,8 +5,8 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::Filter;
 use onefold_index::filters::{
-    BlockedBloom, Bloom, Buffering, Chain, Forest, ForestOptions, PageShape, Quotient, SingleLayer,
-    Traverse,
+    Accounting, BlockedBloom, Bloom, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full,
+    PageShape, Quotient, SingleLayer, Traverse,
 };
 use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
 
@@ -63,6 +63,8 @@ fn forest(disk: Arc<dyn Disk>, traverse: Traverse, starts_in_flash: bool) -> For
             traverse,
             group_pages: 4,
             starts_in_flash,
+            full: Full::FullestPage,
+            accounting: Accounting::OURS,
         },
     )
     .expect("new")
@@ -90,8 +92,14 @@ fn a_quotient_filter_that_grows_conforms() {
 fn any_number_of_hashes_keeps_the_rate() {
     for hashes in [1, 2, 4, 7] {
         let shape = PageShape::with_hashes(RATE, hashes);
-        let mut filter =
-            SingleLayer::new(flash().1, KEYS, shape, Buffering::Pooled, 16 << 10, 4).expect("new");
+        let mut filter = SingleLayer::new(
+            flash().1,
+            KEYS,
+            shape,
+            BufferOptions::new(Buffering::Pooled, 16 << 10),
+            4,
+        )
+        .expect("new");
         conforms(&mut filter, RATE);
     }
 }
@@ -100,12 +108,42 @@ fn any_number_of_hashes_keeps_the_rate() {
 fn single_layer_conforms() {
     for buffering in [Buffering::Compartments, Buffering::Pooled] {
         let shape = PageShape::for_rate(RATE);
-        let mut filter =
-            SingleLayer::new(flash().1, KEYS, shape, buffering, 16 << 10, 4).expect("new");
+        let mut filter = SingleLayer::new(
+            flash().1,
+            KEYS,
+            shape,
+            BufferOptions::new(buffering, 16 << 10),
+            4,
+        )
+        .expect("new");
         conforms(&mut filter, RATE);
         filter.flush().expect("flush");
         assert_eq!(ask(&mut filter, 0..KEYS), KEYS as usize);
     }
+}
+
+/// Where layers and filters take in what their pages hold on the mean, half of the pages hold more: the rate is that of the fuller ones.
+#[test]
+fn layers_that_are_full_on_the_mean_conform() {
+    let mut chain =
+        Chain::new(flash().1, 4, PageShape::for_rate(RATE)).closing_when(Full::MeanPage);
+    conforms(&mut chain, RATE * 5.0);
+    let shape = PageShape::for_rate(RATE);
+    let options = ForestOptions {
+        ram_bytes: 16 << 10,
+        shape,
+        grown: shape,
+        branching: 2,
+        traverse: Traverse::TopDown,
+        group_pages: 4,
+        starts_in_flash: false,
+        full: Full::MeanPage,
+        accounting: Accounting::PRINTED,
+    };
+    let mut forest = Forest::new(flash().1, options).expect("new");
+    conforms(&mut forest, RATE * 4.0);
+    // 4 pages and 8 take 41,000 keys; by their fullest pages a third layer would have come before
+    assert_eq!(forest.height(), 2);
 }
 
 #[test]
@@ -135,8 +173,7 @@ fn a_pooled_buffer_writes_less_than_compartments() {
             disk,
             KEYS,
             PageShape::for_rate(RATE),
-            buffering,
-            16 << 10,
+            BufferOptions::new(buffering, 16 << 10),
             4,
         )
         .expect("new");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::filters::{
-    BlockedBloom, Bloom, Buffering, Chain, Forest, ForestOptions, PageShape, Quotient, SingleLayer,
-    Traverse,
+    Accounting, BlockedBloom, Bloom, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full,
+    PageShape, Quotient, SingleLayer, Traverse,
 };
 use onefold_index::{Filter, Result};
 use onefold_io::{Dir, Disk, MemDir};
@@ -42,6 +42,8 @@ fn forest_options(ram_bytes: usize, starts_in_flash: bool) -> ForestOptions {
         traverse: Traverse::BottomUp,
         group_pages: 4,
         starts_in_flash,
+        full: Full::FullestPage,
+        accounting: Accounting::OURS,
     }
 }
 
@@ -55,8 +57,7 @@ fn make(name: &str, keys: u64, disk: Arc<dyn Disk>) -> Made {
             disk,
             keys,
             shape,
-            Buffering::Pooled,
-            8192,
+            BufferOptions::new(Buffering::Pooled, 8192),
             4,
         )?),
         "chain" => Box::new(Chain::new(disk, 1, shape)),
@@ -74,8 +75,7 @@ fn load(name: &str, dir: &dyn Dir, disk: Arc<dyn Disk>) -> Made {
             disk,
             dir,
             name,
-            Buffering::Pooled,
-            8192,
+            BufferOptions::new(Buffering::Pooled, 8192),
             4,
         )?),
         "chain" => Box::new(Chain::load(disk, dir, name)?),
