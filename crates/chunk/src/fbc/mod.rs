@@ -113,6 +113,8 @@ pub struct Fbc {
     /// Whether that coarse chunk escapes.
     stays_whole: bool,
     bytes_done: u64,
+    /// One pass remembers the candidates of places that change.
+    follows_changes: bool,
 }
 
 /// How the first stage goes.
@@ -164,6 +166,7 @@ impl Fbc {
 
     fn made(params: Params, limits: Limits, segments: Segments, stage: Stage) -> Self {
         Self {
+            follows_changes: matches!(stage, Stage::Fresh { .. }),
             params,
             limits,
             window: Window::new(segments.window_bytes()),
@@ -272,9 +275,7 @@ impl Fbc {
 
     /// In one pass: whether the chunk is not the one that this segment ended last.
     fn is_other(&self, known: &Segment, chunk: &[u8]) -> bool {
-        matches!(self.stage, Stage::Fresh { .. })
-            && known.content != 0
-            && known.content != hash_of(chunk)
+        self.follows_changes && known.content != 0 && known.content != hash_of(chunk)
     }
 
     /// The candidates in `data`: what is to be known of a place that changes.
@@ -303,9 +304,9 @@ impl Fbc {
                 Cut {
                     length: choice.end,
                     ends_in: Some(choice.signature),
-                    content: match self.stage {
-                        Stage::Fresh { .. } => hash_of(chunk),
-                        Stage::Coarse(_) => 0,
+                    content: match self.follows_changes {
+                        true => hash_of(chunk),
+                        false => 0,
                     },
                     changes: match choice.is_other {
                         true => self.candidates(chunk),
