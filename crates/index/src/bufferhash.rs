@@ -27,6 +27,8 @@ use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result
 
 const BATCH: usize = 256;
 const PARTITIONS_MAX: u32 = 1 << 20;
+/// A store that is there may take eight times the pages in RAM of the one that the options would make, or of this one.
+const LEAST_PAGES: u64 = 256;
 const SHAPE: &str = "bufferhash-shape";
 const SHAPE_FRAME: FrameKind = FrameKind {
     magic: *b"OFBUFFRS",
@@ -93,8 +95,11 @@ impl BufferHash {
             Ok([options.partitions() as u32, options.table_pages.max(1)])
         })?;
         let [partitions, table_pages] = shape;
-        let is_sane =
-            (1..=PARTITIONS_MAX).contains(&partitions) && (1..=1 << 16).contains(&table_pages);
+        // More is one that was made with far more RAM, or damage: it is made anew.
+        let asked = options.partitions() * u64::from(options.table_pages.max(1));
+        let is_sane = (1..=PARTITIONS_MAX).contains(&partitions)
+            && (1..=1 << 16).contains(&table_pages)
+            && u64::from(partitions) * u64::from(table_pages) <= asked.max(LEAST_PAGES) * 8;
         if !is_sane {
             return Err(Error::damaged(SHAPE, 0, format!("a shape of {shape:?}")));
         }

@@ -144,6 +144,10 @@ fn newest(page: &RecordPage) -> u64 {
     page.records().map(|record| record.seq).max().unwrap_or(0)
 }
 
+/// A store that is there may have eight times the partitions of the one that `options` would make, or of this one: a write buffer of 4 KiB each. One
+/// that claims more, made with far more RAM or damaged, is made anew.
+const LEAST_PARTITIONS: u32 = 256;
+
 /// Partitions and shape of the store that is there, or those that `options` ask for.
 fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> {
     let too_large = || Error::Budget {
@@ -161,17 +165,20 @@ fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> 
     })?;
     let [partitions, chain_max, filter_bytes, slices, hashes] = fields;
     let is_sane = (1..=PARTITIONS_MAX).contains(&partitions)
+        && partitions <= options.partitions().max(LEAST_PARTITIONS).saturating_mul(8)
         && (1..4096).contains(&chain_max)
         && (5..=4096).contains(&filter_bytes)
         && (1..=64).contains(&hashes);
-    let shape = Shape::new(
-        chain_max,
-        filter_bytes,
-        RECORDS as u32,
-        slices,
-        Some(hashes),
-    );
-    match shape.filter(|_| is_sane) {
+    let shape = || {
+        Shape::new(
+            chain_max,
+            filter_bytes,
+            RECORDS as u32,
+            slices,
+            Some(hashes),
+        )
+    };
+    match is_sane.then(shape).flatten() {
         Some(shape) => Ok((partitions, shape)),
         None => Err(Error::damaged(SHAPE, 0, format!("a shape of {fields:?}"))),
     }

@@ -9,6 +9,7 @@ use onefold_index::{
     ChunkStash, ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, Search,
     SkimpyStash, SkimpyStashOptions, Sparse, SparseOptions, Tablets, TabletsOptions,
 };
+use onefold_io::frame::{FrameKind, encode_frame};
 use onefold_io::{Dir, MemDir, SimDir};
 
 use crate::conformance::{History, Random, conforms, key};
@@ -315,5 +316,48 @@ fn a_second_opener_is_told_that_another_has_the_index() {
         let _first = open(Arc::new(dir.clone())).expect("open");
         let second = open(Arc::new(dir.clone()));
         assert!(matches!(second, Err(Error::Held { .. })), "{name}");
+    }
+}
+
+/// Found by the fuzz targets of the stores' shapes: an overflow, and 200 MB for a file of 40 bytes.
+#[test]
+fn a_forged_shape_is_damage_and_takes_no_memory() {
+    for (index, file, magic, shape) in [
+        (
+            IndexName::BloomStore,
+            "bloom-shape",
+            b"OFBLOOMS",
+            &[1, u32::MAX, 64, 1, 4][..],
+        ),
+        (
+            IndexName::BloomStore,
+            "bloom-shape",
+            b"OFBLOOMS",
+            &[1 << 22, 96, 64, 8, 4],
+        ),
+        (
+            IndexName::BufferHash,
+            "bufferhash-shape",
+            b"OFBUFFRS",
+            &[1 << 19, 1 << 15],
+        ),
+    ] {
+        let dir = Arc::new(MemDir::new());
+        drop(index.open(dir.clone(), 64 << 10, 1).expect("a new one"));
+        let payload: Vec<u8> = shape.iter().flat_map(|field| field.to_le_bytes()).collect();
+        let kind = FrameKind {
+            magic: *magic,
+            version: 1,
+        };
+        let bytes = encode_frame(kind, 0, &payload);
+        let disk = dir.open_write(file).expect("it was made");
+        disk.set_len(0)
+            .and_then(|()| disk.write_at(&bytes, 0))
+            .expect("RAM");
+        let refused = index.open(dir, 64 << 10, 2).err();
+        assert!(
+            matches!(&refused, Some(Error::Damaged { path, .. }) if path == file),
+            "{refused:?}"
+        );
     }
 }
