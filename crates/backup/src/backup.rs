@@ -51,6 +51,10 @@ use source::{Reader, Work};
 /// Steps between planner and finisher; each holds at most a piece of a folder.
 const STEPS_AHEAD: usize = 512;
 
+/// RAM for the segments of large files that are read and cut at once, in bytes, and for those that wait for the store. Only chunkers of very
+/// long chunks come near it; they have fewer threads, at least one for each task.
+const SEGMENTS_BYTES: usize = 32 << 20;
+
 /// What to back up.
 #[derive(Debug)]
 pub enum Input {
@@ -454,11 +458,12 @@ fn start_readers<'scope, 'env>(
     let queues = Queues { cold, cached };
     let cores = options.hashers.max(1);
     let turns = Turns::new(cores);
+    let segments_at_once = (SEGMENTS_BYTES / buffers.segment_bytes()).max(1);
     for (tasks, threads) in [
         (cold_tasks, options.readers.max(cores)),
         (cached_tasks, cores),
     ] {
-        for _ in 0..threads {
+        for _ in 0..threads.min(segments_at_once) {
             let worker = Worker {
                 fingerprinter: repository.fingerprinter(),
                 turns: turns.clone(),
@@ -468,7 +473,7 @@ fn start_readers<'scope, 'env>(
             scope.spawn(move || worker.run(&tasks));
         }
     }
-    for _ in 0..options.readers.max(1) {
+    for _ in 0..options.readers.clamp(1, segments_at_once) {
         let cutter = Cutter {
             chunker: cutting.chunker()?,
             begins: None,

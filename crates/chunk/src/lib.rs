@@ -34,7 +34,7 @@ pub mod whole_file;
 
 pub use chunker::{Chunker, Hints, Limits};
 pub use fingerprint::{Fingerprint, fingerprints};
-pub use names::{UnknownChunker, by_name, names};
+pub use names::{UnknownChunker, WHOLE_FILE_BYTES_MAX, by_name, names};
 pub use stream::{ChunkStream, Chunks};
 
 /// The examples of the README run with the tests.

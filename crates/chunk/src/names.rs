@@ -11,8 +11,9 @@ use crate::{
 #[cfg(feature = "std")]
 use crate::{context::Context, fbc::Fbc};
 
-/// What `whole-file` holds at once; longer files are cut at this.
-const WHOLE_FILE_BYTES_MAX: usize = 1 << 30;
+/// The longest chunk of `whole-file`, in bytes; longer files are cut at this. Whoever cuts holds some chunks in RAM: with this a dozen of them stay
+/// below 100 MiB. Files that are alike are found as surely as if they were one chunk each.
+pub const WHOLE_FILE_BYTES_MAX: usize = 8 << 20;
 
 /// No such chunker, or a mean it cannot have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,7 +50,7 @@ pub fn names() -> &'static [&'static str] {
 }
 
 /// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` and `sieve-threshold` (and of `context` where it uses that) secret, and
-/// the others disregard it. `whole-file` disregards the mean.
+/// the others disregard it. `whole-file` disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
 pub fn by_name(
     name: &str,
     mean: usize,

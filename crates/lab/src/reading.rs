@@ -70,8 +70,8 @@ const READ_BYTES: usize = 1 << 20;
 const READ_BYTES_HELPED: usize = 8 << 20;
 /// Fewer bytes are not worth help.
 const HELPED_BYTES_MIN: usize = 1 << 20;
-/// A chunker whose chunks may be longer is not given them: `whole-file`, which looks at no byte, and is followed without.
-const CHUNK_BYTES_MAX: usize = 64 << 20;
+/// This chunker looks at no byte, so its chunks are followed without holding them.
+const WHOLE_FILE: &str = "whole-file";
 /// Chunks that wait until a tally is locked for them.
 const BATCH: usize = 2048;
 
@@ -104,7 +104,7 @@ impl<'a> Reading<'a> {
         let mut lanes = Vec::new();
         for (choice, _) in &tallies.all {
             let chunker = by_name(&choice.chunker, choice.mean as usize, None)?;
-            let whole = chunker.limits().max > CHUNK_BYTES_MAX;
+            let whole = choice.chunker == WHOLE_FILE;
             lanes.push(Lane {
                 whole: whole.then(|| Whole::of(chunker.limits().max)),
                 sieve: match choice.chunker.as_str() {

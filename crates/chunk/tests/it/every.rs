@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{cuts, random};
-use onefold_chunk::{Chunker, by_name, names};
+use onefold_chunk::{Chunker, WHOLE_FILE_BYTES_MAX, by_name, names};
 use proptest::prelude::*;
 
 fn named(name: &str, mean: usize) -> Box<dyn Chunker> {
@@ -73,6 +73,22 @@ fn a_whole_file_is_one_chunk() {
         cuts(named("whole-file", 8192), &random(1, 100_000)),
         [100_000]
     );
+}
+
+/// Whoever cuts holds several of the longest chunks.
+#[test]
+fn no_chunk_is_longer_than_ram_allows() {
+    let long = random(1, WHOLE_FILE_BYTES_MAX + 10);
+    assert_eq!(
+        cuts(named("whole-file", 8192), &long),
+        [WHOLE_FILE_BYTES_MAX, 10]
+    );
+    for name in names() {
+        for mean in [256, 8 << 10, 1 << 20] {
+            let max = named(name, mean).limits().max;
+            assert!(max <= 16 << 20, "{name} of {mean}: up to {max} bytes");
+        }
+    }
 }
 
 proptest! {
