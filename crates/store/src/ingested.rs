@@ -10,6 +10,7 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
 
 use crate::Result;
+use crate::objects::OBJECT_BYTES_MAX;
 
 /// The frame of one addition.
 pub const INGESTED: FrameKind = FrameKind {
@@ -84,7 +85,8 @@ impl Ingested {
             Err(error) if error.kind == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
             Err(error) => return Err(error.into()),
         };
-        let mut bytes = vec![0; disk.len()? as usize];
+        // What stands behind so many is no list: it is cut off as a torn end is.
+        let mut bytes = vec![0; disk.len()?.min(OBJECT_BYTES_MAX) as usize];
         disk.read_at(&mut bytes, 0)?;
         Ok(decode(&bytes))
     }

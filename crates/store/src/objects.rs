@@ -6,10 +6,15 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, ErrorKind};
 
-use crate::{Result, entropy::Entropy};
+use crate::{Error, Result, entropy::Entropy};
 
 /// What all names of unfinished objects begin with; they are never listed.
 pub const TEMPORARY_PREFIX: &str = "tmp-";
+
+/// No object but a container is longer, in bytes: the sweep's list would name 16 million containers. What is longer is damage (a file system that lost a
+/// length, a hole of terabytes), for which nothing is allocated.
+pub const OBJECT_BYTES_MAX: u64 = 128 << 20;
+const CONTAINERS: &str = "containers/";
 
 /// Immutable objects under slash-separated names. Synchronous: when `put` returns, the object is durable.
 pub trait ObjectStore: Send + Sync {
@@ -19,7 +24,7 @@ pub trait ObjectStore: Send + Sync {
     /// The same where the name is free; an error of kind [`ErrorKind::Exists`] where it is not.
     fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
 
-    /// The whole object.
+    /// The whole object. Damaged where it is none of the containers and longer than [`OBJECT_BYTES_MAX`].
     fn get(&self, name: &str) -> Result<Vec<u8>>;
 
     /// The object's bytes from `offset` on into `buf`, whole.
@@ -117,7 +122,12 @@ impl ObjectStore for LocalObjects {
     fn get(&self, name: &str) -> Result<Vec<u8>> {
         let (dir, last) = self.place(name)?;
         let disk = dir.open(last)?;
-        let mut bytes = vec![0; disk.len()? as usize];
+        let stored_bytes = disk.len()?;
+        if stored_bytes > OBJECT_BYTES_MAX && !name.starts_with(CONTAINERS) {
+            let what = format!("{stored_bytes} bytes, at most {OBJECT_BYTES_MAX} can be");
+            return Err(Error::damaged(name, Some(OBJECT_BYTES_MAX), what));
+        }
+        let mut bytes = vec![0; stored_bytes as usize];
         disk.read_at(&mut bytes, 0)?;
         Ok(bytes)
     }

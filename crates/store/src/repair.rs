@@ -72,7 +72,10 @@ impl Repository {
             }
         }
         for (name, _) in objects.list(SLOT_FOLDER)? {
-            if let Ok((slot, Some(_))) = Slot::decode(&objects.get(&name)?, &name) {
+            let slot = objects
+                .get(&name)
+                .and_then(|stored| Slot::decode(&stored, &name));
+            if let Ok((slot, Some(_))) = slot {
                 objects.put(&name, &[&slot.encode()])?;
                 report.restored_objects.push(name);
             }

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod fixture;
+mod forged;
 mod golden;
 mod guarded;
 mod index_limits;
