@@ -8,6 +8,7 @@ mod forget;
 mod golden;
 mod leaf;
 mod lost;
+mod lost_leaf;
 mod restore;
 mod roundtrip;
 mod scene;

@@ -1,0 +1,206 @@
+//! A snapshot of which one leaf of metadata is lost, this or that, and what a repair makes of the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use onefold_backup::backup::Outcome;
+use onefold_backup::repair::{Repaired, repair};
+use onefold_backup::roots::{Hurt, SnapshotRoots};
+use onefold_backup::snapshots::{self, Named};
+use onefold_backup::tree::Tree;
+use onefold_backup::{Flags, path, restore};
+use onefold_io::Dir;
+use onefold_io::sim::SimDir;
+use onefold_store::{
+    CheckDepth, CheckReport, ContainerId, Encryption, InitOptions, OpenOptions, Repository,
+    SessionKind,
+};
+
+use crate::scene::{back_up, restore_with};
+
+/// Containers so small that each holds one leaf.
+fn open(device: &SimDir) -> Repository {
+    let options = OpenOptions {
+        container_bytes: 4 << 10,
+        block_bytes: Some(4 << 10),
+        ..OpenOptions::default()
+    };
+    Repository::open(Arc::new(device.clone()), options, None).expect("open")
+}
+
+/// Folders in folders, with so many long names that they make several leaves.
+fn write_source(root: &Path) {
+    for folder in 0..24 {
+        let folder = root.join(format!("{}/{}/{folder:02}", folder % 2, folder % 6));
+        fs::create_dir_all(&folder).expect("dirs");
+        for file in 0..50 {
+            let name = long_name(&format!("{} {file}", folder.display()));
+            fs::write(folder.join(name), file.to_string()).expect("write");
+        }
+    }
+}
+
+/// A long name that does not compress.
+fn long_name(text: &str) -> String {
+    let mut state = 0xcbf2_9ce4_8422_2325u64;
+    (0..15)
+        .map(|round| {
+            for byte in text.bytes().chain([round]) {
+                state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+            format!("{state:016x}")
+        })
+        .collect()
+}
+
+fn containers(device: &SimDir) -> Vec<String> {
+    let paths = device.paths().into_iter();
+    paths
+        .filter(|path| path.starts_with("containers/") && path.len() > 14)
+        .collect()
+}
+
+fn object(id: ContainerId) -> String {
+    let name = id.to_string();
+    format!("containers/{}/{name}", &name[..2])
+}
+
+fn check(repository: &Repository) -> CheckReport {
+    let depth = CheckDepth::Data { part: 1, of: 1 };
+    repository
+        .check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {})
+        .expect("check")
+}
+
+/// Every path of a snapshot, with its flags and size.
+fn entries(repository: &Repository, named: &Named) -> BTreeMap<Vec<u8>, (Flags, u64, bool)> {
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+    let mut found = BTreeMap::new();
+    for leaf in tree.leaves() {
+        let leaf = onefold_backup::tree::read_leaf(leaf, &mut reader).expect("a leaf");
+        for (folder, entry) in leaf.iter() {
+            let about = (entry.flags, entry.size, entry.is_dir());
+            let before = found.insert(path::join(folder, &entry.name), about);
+            assert!(before.is_none(), "twice");
+        }
+    }
+    found
+}
+
+fn load(repository: &Repository, outcome: &Outcome) -> Named {
+    snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load")
+}
+
+#[test]
+fn of_a_snapshot_without_a_leaf_all_else_is_left() {
+    let source = tempfile::tempdir().expect("tempdir");
+    write_source(source.path());
+    let device = SimDir::new(1);
+    let mut init = InitOptions::new("test", 1);
+    init.encryption = Encryption::None;
+    Repository::init(Arc::new(device.clone()) as Arc<dyn Dir>, &init, None).expect("init");
+    let repository = open(&device);
+    let outcome = back_up(&repository, source.path(), 1);
+    let named = load(&repository, &outcome);
+    let all = entries(&repository, &named);
+    let leaves: Vec<_> = {
+        let session = repository.session(SessionKind::Read).expect("session");
+        let mut reader = session.reader().expect("reader");
+        let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+        tree.leaves().to_vec()
+    };
+    drop(repository);
+    assert!(leaves.len() > 1, "only {} leaves", leaves.len());
+    let mut lost_in = BTreeSet::new();
+    let tried = BTreeSet::from([0, 1, leaves.len() / 2, leaves.len() - 1]);
+    for (number, leaf) in tried.iter().map(|number| (*number, &leaves[*number])) {
+        let hurt = device.fork();
+        let gone = object(leaf.chunk.container);
+        assert!(containers(&hurt).contains(&gone), "{gone}");
+        hurt.lose(&gone).expect("lose");
+        let repository = open(&hurt);
+        let report = check(&repository);
+        assert!(!report.damage.is_empty(), "leaf {number}");
+        let is_lost = |chunk: &_| report.hurt.hurts(chunk);
+        let Repaired::Anew(hurts, Some(new)) =
+            repair(&repository, &named, &is_lost, false).expect("repair")
+        else {
+            panic!("leaf {number}: nothing was repaired");
+        };
+        assert!(!hurts.contains(&Hurt::All), "leaf {number}");
+        repository.remove_root(&named.id).expect("remove");
+        let left = check(&repository);
+        assert!(left.damage.is_empty(), "leaf {number}: {:?}", left.damage);
+
+        let new = snapshots::load(&repository, new).expect("load");
+        let kept = entries(&repository, &new);
+        assert!(kept.len() < all.len(), "leaf {number}");
+        let is_told = |path: &[u8]| {
+            hurts.iter().any(|hurt| match hurt {
+                Hurt::File(file) => file == path,
+                Hurt::Entries(from, to) => {
+                    order(from, path).is_le()
+                        && to.as_ref().is_none_or(|to| order(path, to).is_lt())
+                }
+                Hurt::All => true,
+            })
+        };
+        for (path, about) in &all {
+            let shown = path::show(path);
+            match kept.get(path) {
+                Some(_) if is_told(path) => {}
+                Some(now) if about.2 => {
+                    assert_eq!(about.1, now.1, "leaf {number}: {shown}");
+                }
+                Some(now) => assert_eq!(about, now, "leaf {number}: {shown}"),
+                None => {
+                    assert!(is_told(path), "leaf {number}: {shown} went untold");
+                    lost_in.insert(number);
+                    // Nobody may take what is lost for removed.
+                    let folder = path::split(path).0;
+                    let flags = kept.get(folder).map(|about| about.0);
+                    assert!(
+                        flags.is_none_or(|flags| flags.has(Flags::UNLISTED)),
+                        "leaf {number}: the folder of {shown} passes for whole"
+                    );
+                }
+            }
+        }
+        // What has no folder of its own any more is there all the same.
+        if number > 0 {
+            continue;
+        }
+        let target = tempfile::tempdir().expect("tempdir");
+        let outcome = Outcome {
+            id: Some(new.id),
+            snapshot: new.snapshot.clone(),
+        };
+        restore_with(
+            &repository,
+            &outcome,
+            target.path(),
+            &restore::Options::default(),
+        );
+        let readable = |about: &(Flags, u64, bool)| !about.2 && !about.0.has(Flags::UNREADABLE);
+        for (path, about) in kept.iter().filter(|(_, about)| readable(about)) {
+            let there = target.path().join(path::show(path).trim_start_matches('/'));
+            let is_there = fs::metadata(&there).is_ok_and(|there| there.len() == about.1);
+            assert!(
+                is_there,
+                "leaf {number}: {} is not restored",
+                there.display()
+            );
+        }
+    }
+    assert_eq!(lost_in, tried);
+}
+
+/// The order of entries in a snapshot: by folder, then by name.
+fn order(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    let ((folder_a, name_a), (folder_b, name_b)) = (path::split(a), path::split(b));
+    path::order(folder_a, folder_b).then(name_a.cmp(name_b))
+}
