@@ -5,6 +5,7 @@ mod chunk;
 mod index;
 mod io;
 mod lab;
+mod papers;
 mod store;
 
 /// What is run on each input.
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Target> {
         io::targets(),
         chunk::targets(),
         index::targets(),
+        papers::targets(),
         lab::targets(),
         store::targets(),
         backup::targets(),

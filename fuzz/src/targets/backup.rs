@@ -90,6 +90,7 @@ impl Scene {
         };
         let input = Input::Paths(vec![source.path().as_os_str().as_bytes().to_vec()]);
         let outcome = backup::run(&repository, input, &options, &Progress::default(), &Silent)?;
+        repository.put_sketch(b"what a chunker learnt")?;
         let id = outcome.id.expect("a snapshot");
         let named = snapshots::load(&repository, id)?;
         let session = repository.session(SessionKind::Read)?;

@@ -59,7 +59,7 @@ fn options() -> StrataOptions {
     }
 }
 
-fn key(number: u64) -> Fingerprint {
+pub fn key(number: u64) -> Fingerprint {
     let mut bytes = [0; 32];
     for (place, eight) in (0u64..).zip(bytes.chunks_exact_mut(8)) {
         let mixed = (number + place).wrapping_mul(0x9e37_79b9_7f4a_7c15);

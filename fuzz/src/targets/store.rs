@@ -24,6 +24,7 @@ pub fn targets() -> Vec<Target> {
         ("config", "config"),
         ("container", "containers/"),
         ("snapshot", "snapshots/"),
+        ("sketch", "sketch"),
     ] {
         let Some((path, bytes)) = image.files(begin).into_iter().next() else {
             continue;
@@ -131,6 +132,7 @@ fn look(dir: Arc<onefold_io::MemDir>) {
     let Ok(repository) = Repository::open(dir, OpenOptions::default(), None) else {
         return;
     };
+    let _ = repository.sketch();
     let _ = onefold_backup::snapshots::list(&repository, &mut |_, _| {});
     let depth = CheckDepth::Data { part: 1, of: 1 };
     let _ = repository.check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {});
