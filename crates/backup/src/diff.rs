@@ -4,11 +4,12 @@
 //! snapshot has such entries, no leaf is passed over, since what is missing may be below a folder that stands in one.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use onefold_store::ChunkReader;
 
 use crate::path::{entry_order, join, split};
+use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::{Entry, Flags, Kind, Result};
 
@@ -163,23 +164,27 @@ impl Blind {
     }
 }
 
-/// Chunks of what differs, 8 bytes of each fingerprint: of data, and of the tree.
+/// Chunks of what differs, of data and of the tree, with the sides that have them.
 #[derive(Default)]
 struct Chunks {
-    data: (HashSet<u64>, HashSet<u64>),
-    tree: (HashSet<u64>, HashSet<u64>),
+    data: Sample<Sides>,
+    tree: Sample<Sides>,
 }
+
+/// Who has a chunk: the first snapshot, the second.
+#[derive(Default)]
+struct Sides([bool; 2]);
 
 impl Chunks {
     fn of(first: &Tree, second: &Tree) -> Self {
-        let leaves = |tree: &Tree| {
-            let all = tree.leaves().iter();
-            all.map(|leaf| leaf.chunk.fingerprint.prefix()).collect()
-        };
-        Self {
-            tree: (leaves(first), leaves(second)),
-            ..Self::default()
+        let mut chunks = Self::default();
+        for (side, tree) in [first, second].into_iter().enumerate() {
+            for leaf in tree.leaves() {
+                let hash = leaf.chunk.fingerprint.prefix();
+                chunks.tree.meet(hash, |sides| sides.0[side] = true);
+            }
         }
+        chunks
     }
 
     /// Adds those of two entries that differ.
@@ -188,18 +193,15 @@ impl Chunks {
         (left, right): (Option<&Placed>, Option<&Placed>),
         reader: &mut ChunkReader,
     ) -> Result<()> {
-        let (data, tree) = (&mut self.data, &mut self.tree);
-        for (placed, data, tree) in [
-            (left, &mut data.0, &mut tree.0),
-            (right, &mut data.1, &mut tree.1),
-        ] {
+        for (side, placed) in [left, right].into_iter().enumerate() {
             let Some((_, entry)) = placed else { continue };
             visit_items(&entry.content, reader, &mut |visit, _| {
-                match visit {
-                    Visit::Recipe(chunk) => drop(tree.insert(chunk.fingerprint.prefix())),
-                    Visit::Data(chunk, _) => drop(data.insert(chunk.fingerprint.prefix())),
-                    Visit::Hole(..) => {}
-                }
+                let (sample, chunk) = match visit {
+                    Visit::Recipe(chunk) => (&mut self.tree, chunk),
+                    Visit::Data(chunk, _) => (&mut self.data, chunk),
+                    Visit::Hole(..) => return Ok(true),
+                };
+                sample.meet(chunk.fingerprint.prefix(), |sides| sides.0[side] = true);
                 Ok(true)
             })?;
         }
@@ -207,11 +209,13 @@ impl Chunks {
     }
 
     fn count(&self, summary: &mut DiffSummary) {
-        let lacking = |of: &HashSet<u64>, at: &HashSet<u64>| of.difference(at).count() as u64;
-        summary.removed.data_chunks = lacking(&self.data.0, &self.data.1);
-        summary.added.data_chunks = lacking(&self.data.1, &self.data.0);
-        summary.removed.tree_chunks = lacking(&self.tree.0, &self.tree.1);
-        summary.added.tree_chunks = lacking(&self.tree.1, &self.tree.0);
+        let only = |sample: &Sample<Sides>, side: usize| {
+            sample.sum(|Sides(has)| u64::from(has[side] && !has[1 - side]))
+        };
+        summary.removed.data_chunks = only(&self.data, 0);
+        summary.added.data_chunks = only(&self.data, 1);
+        summary.removed.tree_chunks = only(&self.tree, 0);
+        summary.added.tree_chunks = only(&self.tree, 1);
     }
 }
 

@@ -19,6 +19,7 @@ mod progress;
 pub mod repair;
 pub mod restore;
 pub mod roots;
+mod sample;
 pub mod snapshot;
 pub mod snapshots;
 pub mod tree;

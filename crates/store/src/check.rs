@@ -8,7 +8,7 @@ use onefold_index::ContainerId;
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container;
-use crate::mark::{Marker, Marks};
+use crate::mark::Marker;
 use crate::reader::Opened;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
@@ -94,9 +94,9 @@ impl Repository {
         };
         check.small_objects()?;
         let listed = self.shared.containers()?;
-        let mut marks = check.mark(roots, &listed, &mut session.reader()?, observer)?;
         check.containers(&listed, depth, observer)?;
-        check.references(&listed, &mut marks)?;
+        let missing = check.references(roots, &listed, &mut session.reader()?, observer)?;
+        check.search(&listed, missing)?;
         session.finish()?;
         Ok(check.report)
     }
@@ -160,16 +160,20 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn mark(
+    /// Follows every reference of every root. Gives those chunks, by the beginning of their fingerprint, that are not where they should be.
+    fn references(
         &mut self,
         roots: &dyn Roots,
         listed: &[ContainerId],
         reader: &mut crate::ChunkReader,
         observer: &mut dyn FnMut(Progress),
-    ) -> Result<Vec<(ContainerId, Vec<u64>)>> {
-        // The scratch folder belongs to whoever holds the sweep's lock; a check that cannot get it keeps its marks in memory only.
-        let scratch = onefold_io::MemDir::new();
-        let mut marks = Marks::new(&scratch)?;
+    ) -> Result<HashSet<u64>> {
+        let mut references = References {
+            repository: self.repository,
+            lost: &self.report.hurt.containers,
+            batch: Vec::new(),
+            missing: HashSet::new(),
+        };
         let mut marker = Marker::new(self.repository, listed, &[]);
         let all = self.repository.roots()?;
         for (i, id) in all.iter().enumerate() {
@@ -178,24 +182,25 @@ impl Check<'_> {
                 done: i as u64,
                 total: all.len() as u64,
             });
-            marker.mark(id, roots, reader, &mut marks)?;
+            let mut add = |container, chunk: &Fingerprint, _| {
+                references.add(container, chunk.prefix());
+                Ok(())
+            };
+            marker.mark(id, roots, reader, &mut add)?;
         }
+        let missing = references.finish();
+        let Marker {
+            damaged,
+            unresolved,
+            ..
+        } = marker;
         self.report.roots = all.len() as u64;
-        let (damaged, unresolved) = (
-            std::mem::take(&mut marker.damaged),
-            std::mem::take(&mut marker.unresolved),
-        );
         for (id, error) in damaged {
             self.report.damaged_roots.push(id);
             self.note(error);
         }
         self.report.hurt.chunks.extend(unresolved.into_keys());
-        let mut wanted = Vec::new();
-        marks.for_each(&mut |marks| {
-            wanted.push((marks.id, marks.prefixes));
-            Ok(())
-        })?;
-        Ok(wanted)
+        Ok(missing)
     }
 
     /// Opens every container, and reads those of the chosen part.
@@ -263,29 +268,8 @@ impl Check<'_> {
         self.report.hurt.chunks.insert(fingerprint);
     }
 
-    /// That every reference leads to a chunk. Only what is wanted of containers that cannot be opened can still be elsewhere.
-    fn references(
-        &mut self,
-        listed: &[ContainerId],
-        marks: &mut Vec<(ContainerId, Vec<u64>)>,
-    ) -> Result<()> {
-        let mut missing: HashSet<u64> = HashSet::new();
-        for (id, prefixes) in marks.drain(..) {
-            if self.report.hurt.containers.contains(&id) {
-                missing.extend(prefixes);
-                continue;
-            }
-            let Ok(opened) = Opened::read(&self.repository.shared, id) else {
-                continue;
-            };
-            let held: HashSet<u64> = opened
-                .table
-                .chunks
-                .iter()
-                .map(|(fingerprint, _)| fingerprint.prefix())
-                .collect();
-            missing.extend(prefixes.into_iter().filter(|prefix| !held.contains(prefix)));
-        }
+    /// Looks in all containers for the chunks that are `missing` where they should be, and for those that are bad there.
+    fn search(&mut self, listed: &[ContainerId], mut missing: HashSet<u64>) -> Result<()> {
         missing.extend(self.report.hurt.chunks.iter().map(Fingerprint::prefix));
         if missing.is_empty() {
             return Ok(());
@@ -326,6 +310,62 @@ impl Check<'_> {
             ));
         }
         Ok(())
+    }
+}
+
+/// References on their way to the containers that they lead to, so many at a time: RAM stays bounded, at the price of opening a container for each
+/// batch that refers to it.
+struct References<'a> {
+    repository: &'a Repository,
+    /// Containers that are known not to be readable.
+    lost: &'a HashSet<ContainerId>,
+    /// Container, and the beginning of a fingerprint.
+    batch: Vec<(ContainerId, u64)>,
+    /// Those that lead nowhere: there are as many as there are lost chunks.
+    missing: HashSet<u64>,
+}
+
+/// References of one batch: 32 MiB.
+const BATCH_REFERENCES: usize = 2 << 20;
+
+impl References<'_> {
+    fn add(&mut self, container: ContainerId, prefix: u64) {
+        self.batch.push((container, prefix));
+        if self.batch.len() == BATCH_REFERENCES {
+            self.settle();
+            if self.batch.len() > BATCH_REFERENCES / 2 {
+                self.verify();
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.batch.sort_unstable();
+        self.batch.dedup();
+    }
+
+    fn verify(&mut self) {
+        for references in self.batch.chunk_by(|a, b| a.0 == b.0) {
+            let id = references[0].0;
+            let prefixes = references.iter().map(|(_, prefix)| *prefix);
+            if self.lost.contains(&id) {
+                self.missing.extend(prefixes);
+                continue;
+            }
+            // Damage was noted where all containers were opened; one that is gone since was swept.
+            let Ok(opened) = Opened::read(&self.repository.shared, id) else {
+                continue;
+            };
+            self.missing
+                .extend(prefixes.filter(|prefix| !opened.holds_prefix(*prefix)));
+        }
+        self.batch.clear();
+    }
+
+    fn finish(mut self) -> HashSet<u64> {
+        self.settle();
+        self.verify();
+        self.missing
     }
 }
 

@@ -70,6 +70,11 @@ impl Marks {
         Ok(())
     }
 
+    /// What a [`Marker`] gives its marks to.
+    pub fn taker(&mut self) -> impl FnMut(ContainerId, &Fingerprint, bool) -> Result<()> {
+        |container, fingerprint, followed| self.add(container, fingerprint, followed)
+    }
+
     fn settle(&mut self) {
         self.buffer.sort_unstable();
         self.buffer.dedup();
@@ -183,6 +188,9 @@ impl Source {
     }
 }
 
+/// Takes a mark: container, chunk, and whether the reference was followed there from elsewhere.
+pub type Taker<'a> = dyn FnMut(ContainerId, &Fingerprint, bool) -> Result<()> + 'a;
+
 /// Marks from roots, with the containers that are there and those condemned by an earlier sweep.
 pub struct Marker<'a> {
     repository: &'a Repository,
@@ -212,13 +220,13 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Adds the marks of one root. A root that is damaged is put down in `damaged`; other failures end it.
+    /// Gives `mark` the marks of one root. A root that is damaged is put down in `damaged`; other failures end it.
     pub fn mark(
         &mut self,
         id: &RootId,
         roots: &dyn Roots,
         reader: &mut ChunkReader,
-        marks: &mut Marks,
+        mark: &mut Taker<'_>,
     ) -> Result<()> {
         let root = match self.repository.root(id) {
             Ok(root) => root,
@@ -237,17 +245,17 @@ impl<'a> Marker<'a> {
             if self.listed.binary_search(&chunk.container).is_ok()
                 && self.doubtful.binary_search(&chunk.container).is_err()
             {
-                return marks.add(chunk.container, &chunk.fingerprint, false);
+                return mark(chunk.container, &chunk.fingerprint, false);
             }
             wandering.push(*chunk);
             if wandering.len() >= 512 {
-                self.follow(&mut wandering, marks)
+                self.follow(&mut wandering, mark)
             } else {
                 Ok(())
             }
         });
         self.seen = seen;
-        self.follow(&mut wandering, marks)?;
+        self.follow(&mut wandering, mark)?;
         match outcome {
             Err(error) if error.is_damage() => self.damaged.push((*id, error)),
             other => other?,
@@ -256,7 +264,7 @@ impl<'a> Marker<'a> {
     }
 
     /// Asks the index where chunks are whose containers are gone or doubtful.
-    fn follow(&mut self, wandering: &mut Vec<ChunkRef>, marks: &mut Marks) -> Result<()> {
+    fn follow(&mut self, wandering: &mut Vec<ChunkRef>, mark: &mut Taker<'_>) -> Result<()> {
         let keys: Vec<_> = wandering.iter().map(|chunk| chunk.fingerprint).collect();
         let mut found = vec![None; keys.len()];
         self.repository
@@ -266,10 +274,10 @@ impl<'a> Marker<'a> {
             let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
             match found.map(|location| location.container).filter(there) {
                 Some(container) => {
-                    marks.add(container, &chunk.fingerprint, container != chunk.container)?
+                    mark(container, &chunk.fingerprint, container != chunk.container)?
                 }
                 None if there(&chunk.container) => {
-                    marks.add(chunk.container, &chunk.fingerprint, false)?
+                    mark(chunk.container, &chunk.fingerprint, false)?
                 }
                 None => drop(self.unresolved.insert(chunk.fingerprint, chunk.container)),
             }

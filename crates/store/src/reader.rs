@@ -84,6 +84,15 @@ impl Opened {
         Some(self.by_fingerprint[at])
     }
 
+    /// Whether it holds a chunk whose fingerprint begins so.
+    pub(crate) fn holds_prefix(&self, prefix: u64) -> bool {
+        self.by_fingerprint
+            .binary_search_by_key(&prefix, |chunk| {
+                self.table.chunks[*chunk as usize].0.prefix()
+            })
+            .is_ok()
+    }
+
     /// The raw bytes of a block from its stored ones.
     pub(crate) fn decode_block(
         &self,

@@ -21,7 +21,7 @@ use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::{Error, Result, condemned};
 
-use choose::Candidate;
+use choose::{Candidate, Live};
 
 /// What the sweep may do.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ pub struct SweepReport {
 #[derive(Default)]
 struct Verdict {
     dead: Vec<ContainerId>,
-    compact: Vec<(ContainerId, Vec<u64>)>,
+    compact: Vec<(ContainerId, Live)>,
     candidates: Vec<Candidate>,
 }
 
@@ -249,7 +249,7 @@ impl<'a> Sweep<'a> {
                 done: i as u64,
                 total: all.len() as u64,
             });
-            marker.mark(id, self.roots, &mut self.reader, &mut marks)?;
+            marker.mark(id, self.roots, &mut self.reader, &mut marks.taker())?;
             if let Some((_, error)) = marker.damaged.pop() {
                 return Err(error);
             }
@@ -358,15 +358,10 @@ impl<'a> Sweep<'a> {
                 if opened.header.stream != stream {
                     continue;
                 }
-                let is_live = |chunk: &&(onefold_chunk::Fingerprint, u32)| {
-                    live.binary_search(&chunk.0.prefix()).is_ok()
-                };
-                let wanted: Vec<_> = opened
-                    .table
-                    .chunks
-                    .iter()
-                    .filter(is_live)
-                    .map(|(fingerprint, _)| *fingerprint)
+                let wanted: Vec<_> = (0..)
+                    .zip(&opened.table.chunks)
+                    .filter(|(number, _)| live.contains(*number))
+                    .map(|(_, (fingerprint, _))| *fingerprint)
                     .collect();
                 self.reader
                     .read_container(*id, &wanted, &mut |fingerprint, data| {
@@ -453,7 +448,7 @@ impl<'a> Sweep<'a> {
         let mut marks = Marks::new(&*self.repository.shared.root)?;
         for id in self.repository.roots()? {
             if self.marked.insert(id) {
-                marker.mark(&id, self.roots, &mut self.reader, &mut marks)?;
+                marker.mark(&id, self.roots, &mut self.reader, &mut marks.taker())?;
                 if let Some((_, error)) = marker.damaged.pop() {
                     return Err(error);
                 }
@@ -500,19 +495,22 @@ fn judge_container(
         astray.push(marks.id);
         return Ok(());
     }
-    let (mut live, mut all) = (0u64, 0u64);
-    for (fingerprint, len) in &opened.table.chunks {
+    let chunks = &opened.table.chunks;
+    let live = Live::of(chunks.len() as u32, |number| {
+        let prefix = chunks[number as usize].0.prefix();
+        marks.prefixes.binary_search(&prefix).is_ok()
+    });
+    let (mut live_bytes, mut all) = (0u64, 0u64);
+    for (number, (_, len)) in (0..).zip(chunks) {
         all += u64::from(*len);
-        if marks.prefixes.binary_search(&fingerprint.prefix()).is_ok() {
-            live += u64::from(*len);
-        }
+        live_bytes += u64::from(*len) * u64::from(live.contains(number));
     }
-    let share = live as f64 / all.max(1) as f64;
+    let share = live_bytes as f64 / all.max(1) as f64;
     let dead_bytes = (stored as f64 * (1.0 - share)) as u64;
     let candidate = Candidate {
         id: marks.id,
         stream: opened.header.stream,
-        live: marks.prefixes,
+        live,
         stored,
         dead_bytes,
         share,
@@ -526,11 +524,5 @@ fn judge_container(
 }
 
 fn holds_all(opened: &Opened, prefixes: &[u64]) -> bool {
-    let held: HashSet<u64> = opened
-        .table
-        .chunks
-        .iter()
-        .map(|(fingerprint, _)| fingerprint.prefix())
-        .collect();
-    prefixes.iter().all(|prefix| held.contains(prefix))
+    prefixes.iter().all(|prefix| opened.holds_prefix(*prefix))
 }

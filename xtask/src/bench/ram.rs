@@ -1,7 +1,8 @@
-//! `cargo xtask bench ram`: the peak RSS of every verb on a repository of very many chunks.
+//! `cargo xtask bench ram`: the peak RSS of every verb on a repository of very many chunks, or of very many files.
 //!
 //! A stream whose chunks are all different, but hold little, is backed up from a pipe: what the machine must store of it is small, what the engine must
-//! know of it is not. Then each verb runs on that repository, and the peak of its whole process is held against the limit.
+//! know of it is not. Of the files, most are empty for the same reason. Then each verb runs on that repository, and the peak of its whole process is held
+//! against the limit.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -19,13 +20,16 @@ pub struct RamArgs {
     /// Chunks in the repository; 50 million take about 10 GB of disk.
     #[arg(long, default_value_t = 5_000_000)]
     chunks: u64,
+    /// Instead of chunks: so many files, in folders of a thousand.
+    #[arg(long, conflicts_with_all = ["chunks", "chunk_size"])]
+    files: Option<u64>,
     /// Size of a chunk, in bytes.
     #[arg(long, default_value_t = 256)]
     chunk_size: usize,
     /// The limit for each verb, in MiB.
     #[arg(long, default_value_t = 300)]
     limit_mib: u64,
-    /// Folder for the repository, which is removed at the end.
+    /// Folder for the repository and the files, which is removed at the end.
     #[arg(long, default_value = "target/bench-ram")]
     dir: PathBuf,
     /// Restore too: that takes chunks × chunk size of disk.
@@ -63,10 +67,28 @@ pub fn run(args: &RamArgs) -> Result<(), String> {
         return Err("a chunk of this benchmark has 8 bytes at least".into());
     }
     println!("{}", machine_line(&machine()));
-    let bench = Bench::new(args)?;
-    let done = bench.life();
+    let mut bench = Bench::new(args)?;
+    let done = match args.files {
+        Some(files) => bench.life_of_files(files),
+        None => bench.life_of_chunks(),
+    };
+    let done = done.and_then(|()| bench.report());
     let removed = std::fs::remove_dir_all(&args.dir).map_err(|error| error.to_string());
     done.and(removed)
+}
+
+/// Makes `files` files below `root`; each sixteenth holds its number.
+fn make_files(root: &Path, files: u64) -> std::io::Result<()> {
+    for first in (0..files).step_by(1000) {
+        let folder = root.join(format!("{:03}/{:06}", first / 1_000_000, first / 1000));
+        std::fs::create_dir_all(&folder)?;
+        for number in first..files.min(first + 1000) {
+            let file = folder.join(format!("file-{number}"));
+            let content = number.to_le_bytes();
+            std::fs::write(file, if number % 16 == 0 { &content[..] } else { &[] })?;
+        }
+    }
+    Ok(())
 }
 
 struct Bench<'a> {
@@ -74,6 +96,9 @@ struct Bench<'a> {
     program: PathBuf,
     repository: PathBuf,
     restored: PathBuf,
+    table: Table,
+    /// Verbs over the limit.
+    over: Vec<String>,
 }
 
 /// What one verb took.
@@ -100,76 +125,80 @@ impl<'a> Bench<'a> {
             program,
             repository: args.dir.join("repository"),
             restored: args.dir.join("restored"),
+            table: Table {
+                head: vec!["verb", "wall s", "CPU s", "peak RSS MiB", "of the limit"],
+                words: 1,
+                rows: Vec::new(),
+            },
+            over: Vec::new(),
         })
     }
 
-    fn life(&self) -> Result<(), String> {
-        let size = self.args.chunk_size;
+    fn life_of_chunks(&mut self) -> Result<(), String> {
+        let chunk_size = self.args.chunk_size;
         let all = Stream {
             first: 0,
             chunks: self.args.chunks,
-            chunk_size: size,
+            chunk_size,
         };
         let half = Stream {
             chunks: self.args.chunks / 2,
             ..all
         };
-        let chunk_size = size.to_string();
+        let chunk_size = chunk_size.to_string();
         let init = ["init", "--chunker", "fixed", "--chunk-size", &chunk_size];
-        self.verb(&init, None)?;
-        let mut table = Table {
-            head: vec!["verb", "wall s", "CPU s", "peak RSS MiB", "of the limit"],
-            words: 1,
-            rows: Vec::new(),
-        };
-        let mut over = Vec::new();
-        let mut verb = |name: &str, words: &[&str], stream| -> Result<(), String> {
-            let taken = self.verb(words, stream)?;
-            if taken.rss_bytes > self.args.limit_mib << 20 {
-                over.push(name.to_string());
-            }
-            let row = self.row(name, &taken);
-            println!("{}", row.join("  "));
-            table.rows.push(row);
-            Ok(())
-        };
+        self.run(&init, None)?;
         let backup = |tag| ["backup", "--stdin", "--tag", tag];
-        verb("backup, all new", &backup("first"), Some(all))?;
-        verb("backup, nothing new", &backup("again"), Some(all))?;
-        verb("backup, half of it", &backup("half"), Some(half))?;
-        verb("snapshots", &["snapshots"], None)?;
-        verb("ls", &["ls", "latest"], None)?;
-        verb("stats", &["stats", "--mode", "raw-data"], None)?;
-        verb("check", &["check"], None)?;
-        verb("check --read-data", &["check", "--read-data"], None)?;
-        verb("dump", &["dump", "latest", "stdin"], None)?;
+        self.measure("backup, all new", &backup("first"), Some(all))?;
+        self.measure("backup, nothing new", &backup("again"), Some(all))?;
+        self.measure("backup, half of it", &backup("half"), Some(half))?;
+        self.readers()?;
+        self.measure("dump", &["dump", "latest", "stdin"], None)?;
+        self.measure("repair index", &["repair", "index"], None)?;
+        self.measure("prune, nothing to do", &["prune"], None)?;
+        let forget = |tag| ["forget", "--tag", tag, "--unsafe-allow-remove-all"];
+        self.measure("forget", &forget("first"), None)?;
+        self.measure("forget", &forget("again"), None)?;
+        self.measure("prune, half of it", &["prune"], None)?;
+        self.measure("check", &["check"], None)
+    }
+
+    fn life_of_files(&mut self, files: u64) -> Result<(), String> {
+        let tree = self.args.dir.join("tree");
+        make_files(&tree, files).map_err(|error| error.to_string())?;
+        let tree = tree.to_string_lossy();
+        self.run(&["init"], None)?;
+        self.measure("backup, all new", &["backup", &tree], None)?;
+        self.measure("backup, nothing new", &["backup", &tree], None)?;
+        let forced = ["backup", "--force", "--tag", "forced", &tree];
+        self.measure("backup --force", &forced, None)?;
+        self.readers()?;
+        self.measure("find", &["find", "file-77"], None)?;
+        let forget = ["forget", "--keep-last", "1", "--prune"];
+        self.measure("forget --prune", &forget, None)
+    }
+
+    /// The verbs that read, on either.
+    fn readers(&mut self) -> Result<(), String> {
+        self.measure("snapshots", &["snapshots"], None)?;
+        self.measure("ls", &["ls", "latest"], None)?;
+        self.measure("stats", &["stats", "--mode", "raw-data"], None)?;
+        self.measure("check", &["check"], None)?;
+        self.measure("check --read-data", &["check", "--read-data"], None)?;
         if self.args.restore {
-            let target = self.restored.to_string_lossy();
-            verb("restore", &["restore", "latest", "--target", &target], None)?;
+            let target = self.restored.to_string_lossy().into_owned();
+            let restore = ["restore", "latest", "--target", &target];
+            self.measure("restore", &restore, None)?;
             std::fs::remove_dir_all(&self.restored).map_err(|error| error.to_string())?;
         }
-        verb("repair index", &["repair", "index"], None)?;
-        verb("prune, nothing to do", &["prune"], None)?;
-        let forget = |tag| {
-            [
-                "forget",
-                "--tag",
-                tag,
-                "--keep-last",
-                "0",
-                "--unsafe-allow-remove-all",
-            ]
-        };
-        verb("forget", &forget("first"), None)?;
-        verb("forget", &forget("again"), None)?;
-        verb("prune, half of it", &["prune"], None)?;
-        verb("check", &["check"], None)?;
-        println!("\n{}", table.markdown());
-        println!(
-            "repository: {} MB",
-            disk_usage(&self.repository).0 / 1_000_000
-        );
-        match over.as_slice() {
+        Ok(())
+    }
+
+    fn report(&self) -> Result<(), String> {
+        println!("\n{}", self.table.markdown());
+        let stored = disk_usage(&self.repository).0 / 1_000_000;
+        println!("repository: {stored} MB");
+        match self.over.as_slice() {
             [] => Ok(()),
             over => Err(format!(
                 "over {} MiB: {}",
@@ -177,6 +206,22 @@ impl<'a> Bench<'a> {
                 over.join(", ")
             )),
         }
+    }
+
+    fn measure(
+        &mut self,
+        name: &str,
+        words: &[&str],
+        stream: Option<Stream>,
+    ) -> Result<(), String> {
+        let taken = self.run(words, stream)?;
+        if taken.rss_bytes > self.args.limit_mib << 20 {
+            self.over.push(name.to_string());
+        }
+        let row = self.row(name, &taken);
+        println!("{}", row.join("  "));
+        self.table.rows.push(row);
+        Ok(())
     }
 
     fn row(&self, name: &str, taken: &Taken) -> Vec<String> {
@@ -191,7 +236,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs the program to its end, fed with `stream`.
-    fn verb(&self, words: &[&str], stream: Option<Stream>) -> Result<Taken, String> {
+    fn run(&self, words: &[&str], stream: Option<Stream>) -> Result<Taken, String> {
         let mut command = Command::new(&self.program);
         command
             .args(words)

@@ -59,7 +59,7 @@ pub struct Args {
     #[command(flatten)]
     pub how: How,
 
-    /// Let a policy drop all snapshots of a series
+    /// Let rules drop all snapshots of a series; without rules, drop all that --host, --tag or --path mean
     #[arg(long)]
     pub unsafe_allow_remove_all: bool,
 }
@@ -156,12 +156,14 @@ struct Judged {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let policy = args.keep.policy();
-    if args.snapshots.is_empty() && policy.is_empty() {
-        return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, or ids of snapshots to drop".into()));
+    let filter = args.filter.filter()?;
+    let all_of_some = args.unsafe_allow_remove_all && !filter.is_empty();
+    if args.snapshots.is_empty() && policy.is_empty() && !all_of_some {
+        return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, ids of snapshots to drop, or --unsafe-allow-remove-all with --host, --tag or --path".into()));
     }
     let repository = repository::open(global, "forgetting")?;
-    let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
-    let gone: Vec<RootId> = if args.snapshots.is_empty() {
+    let chosen = select::many(&repository, &args.snapshots, &filter, out)?;
+    let gone: Vec<RootId> = if args.snapshots.is_empty() && !policy.is_empty() {
         let judged = judge(chosen, &policy, args)?;
         show(&judged, args, out)?;
         judged

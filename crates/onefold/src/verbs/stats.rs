@@ -79,6 +79,7 @@ fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {
             "total_size": sizes.total_size,
             "total_file_count": sizes.total_file_count,
             "snapshots_count": sizes.snapshots_count,
+            "is_exact": sizes.is_exact,
         }));
     }
     out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
@@ -89,10 +90,16 @@ fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {
     ))?;
     out.line(format_args!("to restore {}", bytes(sizes.total_size)))?;
     out.line(format_args!(
-        "different  {} in {} chunks",
+        "different  {}{} in {} chunks",
+        about(sizes),
         bytes(sizes.total_uncompressed_size),
         count(sizes.total_blob_count)
     ))
+}
+
+/// Said before figures that come from a sample.
+fn about(sizes: &Sizes) -> &'static str {
+    if sizes.is_exact { "" } else { "about " }
 }
 
 fn by_contents(sizes: &Sizes, out: &Out) -> Result<()> {
@@ -101,11 +108,13 @@ fn by_contents(sizes: &Sizes, out: &Out) -> Result<()> {
             "total_size": sizes.contents_size,
             "total_file_count": sizes.contents_count,
             "snapshots_count": sizes.snapshots_count,
+            "is_exact": sizes.is_exact,
         }));
     }
     out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
     out.line(format_args!(
-        "different  {} in {} of {}",
+        "different  {}{} in {} of {}",
+        about(sizes),
         bytes(sizes.contents_size),
         many(sizes.contents_count, "file"),
         count(sizes.total_file_count)
@@ -119,15 +128,18 @@ fn per_file(sizes: &Sizes, out: &Out) -> Result<()> {
             "total_file_count": sizes.versions_count,
             "total_blob_count": sizes.versions_blob_count,
             "snapshots_count": sizes.snapshots_count,
+            "is_exact": sizes.is_exact,
         }));
     }
     out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
     out.line(format_args!(
-        "versions   {} of files",
+        "versions   {}{} of files",
+        about(sizes),
         count(sizes.versions_count)
     ))?;
     out.line(format_args!(
-        "different  {} in {} chunks, each file by itself",
+        "different  {}{} in {} chunks, each file by itself",
+        about(sizes),
         bytes(sizes.versions_size),
         count(sizes.versions_blob_count)
     ))
@@ -150,6 +162,7 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
             "compression_space_saving": saving(sizes.total_uncompressed_size, report.stored_bytes),
             "total_blob_count": sizes.total_blob_count,
             "snapshots_count": sizes.snapshots_count,
+            "is_exact": sizes.is_exact,
             "restore_size": sizes.total_size,
             "containers": report.containers,
             "unused_bytes": unused,
@@ -161,7 +174,8 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
     out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
     out.line(format_args!("to restore {}", bytes(sizes.total_size)))?;
     out.line(format_args!(
-        "different  {} in {} chunks (stored once: {})",
+        "different  {}{} in {} chunks (stored once: {})",
+        about(sizes),
         bytes(sizes.total_uncompressed_size),
         count(sizes.total_blob_count),
         ratio(sizes.total_size, sizes.total_uncompressed_size)

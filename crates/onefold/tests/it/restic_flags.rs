@@ -276,6 +276,22 @@ fn small_objects_are_listed_and_shown() {
 }
 
 #[test]
+fn all_snapshots_of_a_tag_may_be_dropped_and_of_everything_may_not() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    for tag in ["one", "one", "two"] {
+        rig.run(["backup", "s", "--tag", tag]).ends(0);
+    }
+    rig.run(["forget", "--tag", "one"]).ends(2);
+    rig.run(["forget", "--unsafe-allow-remove-all"]).ends(2);
+    rig.run(["forget", "--tag", "one", "--unsafe-allow-remove-all"])
+        .ends(0);
+    let left = rig.run(["snapshots", "--json"]).ends(0).last();
+    assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+    assert_eq!(left[0]["tags"][0], "two");
+}
+
+#[test]
 fn what_is_always_so_may_be_asked_for() {
     let rig = Rig::open();
     rig.write("s/a", b"x");

@@ -7,12 +7,33 @@ use onefold_index::ContainerId;
 use super::{SweepOptions, SweepReport, Verdict};
 use crate::container::StreamKind;
 
+/// Which of a container's chunks are referred to: a bit each, since there may be very many containers that are to be rewritten.
+pub struct Live(Box<[u64]>);
+
+impl Live {
+    /// Asks of each of `chunks` chunks, by number.
+    pub fn of(chunks: u32, is_live: impl Fn(u32) -> bool) -> Self {
+        let word = |first: u32| {
+            let numbers = first..chunks.min(first + 64);
+            numbers
+                .filter(|number| is_live(*number))
+                .fold(0, |word, number| word | 1 << (number - first))
+        };
+        Self((0..chunks).step_by(64).map(word).collect())
+    }
+
+    /// Whether chunk `number` is.
+    pub fn contains(&self, number: u32) -> bool {
+        self.0[number as usize / 64] >> (number % 64) & 1 == 1
+    }
+}
+
 /// A container that may be rewritten.
 pub struct Candidate {
     pub id: ContainerId,
     pub stream: StreamKind,
-    /// Prefixes of the fingerprints that are referred to.
-    pub live: Vec<u64>,
+    /// Those that are referred to.
+    pub live: Live,
     /// Its bytes.
     pub stored: u64,
     /// An estimate of those that nothing refers to.
@@ -69,4 +90,17 @@ pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut Ve
     }
     // As they lie, so that a stream stays together.
     verdict.compact.sort_unstable_by_key(|(id, _)| *id);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_chunks_are_those_that_were_said_to_be() {
+        for chunks in [0, 1, 63, 64, 65, 1_000] {
+            let live = Live::of(chunks, |number| number % 7 == 3);
+            assert!((0..chunks).all(|number| live.contains(number) == (number % 7 == 3)));
+        }
+    }
 }
