@@ -69,6 +69,11 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether it lets all through.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty() && self.tags.is_empty() && self.paths.is_empty()
+    }
+
     /// Whether `snapshot` is meant.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
         let has_all = |tags: &Vec<String>| {
