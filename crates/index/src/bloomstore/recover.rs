@@ -168,7 +168,9 @@ fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> 
         && partitions <= options.partitions().max(LEAST_PARTITIONS).saturating_mul(8)
         && (1..4096).contains(&chain_max)
         && (5..=4096).contains(&filter_bytes)
-        && (1..=64).contains(&hashes);
+        && (1..=64).contains(&hashes)
+        // a unit is written from RAM, a page a slice
+        && slices <= options.sub_partitions.max(1024);
     let shape = || {
         Shape::new(
             chain_max,
