@@ -17,8 +17,9 @@ use crate::image::Image;
 /// Enough that every index has something on disk, and little enough that it opens at once.
 const KEYS: u64 = 3000;
 const RAM_BYTES: usize = 64 << 10;
-/// Of an index that is opened, asked and filled, whatever its files claim: redb has regions and caches of its own.
-const INDEX_BYTES: usize = 24 << 20;
+/// Of an index that is opened, asked and filled, whatever its files claim: redb has regions and caches of its own, and a forged shape may ask for
+/// some thousand write buffers.
+const INDEX_BYTES: usize = 64 << 20;
 const RATE: f64 = 0.01;
 
 pub fn targets() -> Vec<Target> {
