@@ -6,6 +6,7 @@ use onefold_io::varint::ByteReader;
 
 use crate::container::{Header, StreamKind, Table, object_name};
 use crate::keys::{SALT_BYTES, Sealer};
+use crate::objects::OBJECT_BYTES_MAX;
 use crate::{Error, Result};
 
 /// The footer's frame.
@@ -69,6 +70,11 @@ impl Footer {
         if found != id {
             return Err(bad(format!("the footer names container {found}")));
         }
+        if u64::from(table_len) > OBJECT_BYTES_MAX {
+            return Err(bad(format!(
+                "a table of {table_len} bytes, at most {OBJECT_BYTES_MAX} can be"
+            )));
+        }
         if table_offset.checked_add(table_len.into()) != Some(offset) {
             return Err(bad("the table does not end where the footer begins".into()));
         }
@@ -97,5 +103,29 @@ impl Footer {
             .open(TABLE_NUMBER, &id, &mut sealed)
             .ok_or_else(|| bad("its seal does not hold".into()))?;
         Table::decode(&sealed, &object, self.table_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a file that is a hole but for its end, its checksums may all be right.
+    #[test]
+    fn a_table_longer_than_any_is_damage() {
+        let id = ContainerId(7);
+        let footer = |table_len: u32| {
+            let mut payload = id.0.to_le_bytes().to_vec();
+            payload.extend_from_slice(&64u64.to_le_bytes());
+            payload.extend_from_slice(&table_len.to_le_bytes());
+            payload.extend_from_slice(&[0; 8]);
+            payload.extend_from_slice(&[StreamKind::Data.code(), 0, 0, 0]);
+            payload.extend_from_slice(&[0; 8 + SALT_BYTES]);
+            let bytes = frame::encode_frame(FOOTER, 0, &payload);
+            let container_len = 64 + u64::from(table_len) + bytes.len() as u64;
+            Footer::decode(id, &bytes, container_len)
+        };
+        assert_eq!(footer(1 << 20).unwrap().table_len, 1 << 20);
+        assert!(footer(u32::MAX - 7).is_err_and(|error| error.is_damage()));
     }
 }
