@@ -3,6 +3,8 @@
 mod many;
 mod ragged;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
+mod transpose;
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod wide;
 
 use core::fmt;

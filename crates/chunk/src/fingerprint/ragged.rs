@@ -105,7 +105,7 @@ pub const LANES: usize = 16;
 
 #[cfg(all(test, feature = "std", target_arch = "x86_64"))]
 mod tests {
-    use super::super::wide;
+    use super::super::{transpose, wide};
     use super::*;
 
     #[test]
@@ -134,10 +134,10 @@ mod tests {
             way(16, &mut side_by_side);
             assert_eq!(cvs(&side_by_side), cvs(&one_by_one));
         };
-        run(wide::lanes);
+        run(|mode, leaves| wide::lanes(mode, leaves, transpose::plain));
         run(|mode, leaves| {
             if !wide::compress(mode, leaves) {
-                wide::lanes(mode, leaves);
+                wide::lanes(mode, leaves, transpose::plain);
             }
         });
     }

@@ -9,6 +9,7 @@ use blake3::BLOCK_LEN;
 
 use super::many::IV;
 use super::ragged::{LANES, Leaf};
+use super::transpose::{self, Rows};
 
 /// A word of every lane.
 type Word = [u32; LANES];
@@ -17,11 +18,11 @@ type Word = [u32; LANES];
 pub fn compress(mode: u8, leaves: &mut [Leaf<'_>]) -> bool {
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
     fn avx512(mode: u8, leaves: &mut [Leaf<'_>]) {
-        lanes(mode, leaves);
+        lanes(mode, leaves, |rows| transpose::avx512(rows));
     }
     #[target_feature(enable = "avx2")]
     fn avx2(mode: u8, leaves: &mut [Leaf<'_>]) {
-        lanes(mode, leaves);
+        lanes(mode, leaves, |rows| transpose::avx2(rows));
     }
     let has512 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512vl")
@@ -51,9 +52,9 @@ fn prefetch(data: &[u8], at: usize) {
     }
 }
 
-/// Longest first, at most [`LANES`].
+/// Longest first, at most [`LANES`]; `turn` as [`transpose::plain`].
 #[inline(always)]
-pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>]) {
+pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>], turn: impl Fn(&Rows) -> Rows) {
     let mut cvs = [[0; LANES]; 8];
     let (mut low, mut high) = ([0; LANES], [0; LANES]);
     for (lane, leaf) in leaves.iter().enumerate() {
@@ -67,7 +68,7 @@ pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>]) {
             prefetch(leaf.data, step * BLOCK_LEN);
         }
     }
-    let mut words = [[0; LANES]; 16];
+    let mut rows = [[0; LANES]; LANES];
     let (mut lengths, mut flags) = ([0; LANES], [0; LANES]);
     for step in 0..leaves[0].blocks() {
         // All ones where a lane still has a block.
@@ -76,14 +77,14 @@ pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>]) {
             let Some(block) = leaf.block(step, mode) else {
                 break;
             };
-            for (words, bytes) in words.iter_mut().zip(block.bytes.as_chunks().0) {
-                words[lane] = u32::from_le_bytes(*bytes);
+            for (word, bytes) in rows[lane].iter_mut().zip(block.bytes.as_chunks().0) {
+                *word = u32::from_le_bytes(*bytes);
             }
             prefetch(leaf.data, (step + AHEAD) * BLOCK_LEN);
             (lengths[lane], flags[lane]) = (block.length.into(), block.flags.into());
             live[lane] = u32::MAX;
         }
-        let after = rounds(&cvs, &words, [low, high, lengths, flags]);
+        let after = rounds(&cvs, &turn(&rows), [low, high, lengths, flags]);
         for (cv, after) in cvs.iter_mut().zip(&after) {
             for lane in 0..LANES {
                 cv[lane] = after[lane] & live[lane] | cv[lane] & !live[lane];
