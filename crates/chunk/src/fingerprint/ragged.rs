@@ -28,6 +28,14 @@ impl Leaf<'_> {
         self.data.len().div_ceil(BLOCK_LEN)
     }
 
+    /// Block `step` with its flags if another comes after it.
+    #[inline(always)]
+    pub fn inner(&self, step: usize, mode: u8) -> Option<(&[u8; BLOCK_LEN], u8)> {
+        let left = self.data.get(step * BLOCK_LEN..)?;
+        let block = left.first_chunk().filter(|_| left.len() > BLOCK_LEN)?;
+        Some((block, mode | if step == 0 { LEAF_START } else { 0 }))
+    }
+
     /// Block `step`, padded, with its length and flags; `None` behind the last.
     pub fn block(&self, step: usize, mode: u8) -> Option<Block> {
         let left = self.data.get(step * BLOCK_LEN..)?;

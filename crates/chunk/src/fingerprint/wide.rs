@@ -74,26 +74,57 @@ pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>], turn: impl Fn(&Rows) -> Rows) {
         // All ones where a lane still has a block.
         let mut live = [0; LANES];
         for (lane, leaf) in leaves.iter().enumerate() {
-            let Some(block) = leaf.block(step, mode) else {
-                break;
+            let (length, flag) = match leaf.inner(step, mode) {
+                Some((bytes, flags)) => {
+                    rows[lane] = words_of(bytes);
+                    (BLOCK_LEN as u8, flags)
+                }
+                None => {
+                    let Some(block) = leaf.block(step, mode) else {
+                        break;
+                    };
+                    rows[lane] = words_of(&block.bytes);
+                    (block.length, block.flags)
+                }
             };
-            for (word, bytes) in rows[lane].iter_mut().zip(block.bytes.as_chunks().0) {
-                *word = u32::from_le_bytes(*bytes);
-            }
             prefetch(leaf.data, (step + AHEAD) * BLOCK_LEN);
-            (lengths[lane], flags[lane]) = (block.length.into(), block.flags.into());
+            (lengths[lane], flags[lane]) = (length.into(), flag.into());
             live[lane] = u32::MAX;
         }
         let after = rounds(&cvs, &turn(&rows), [low, high, lengths, flags]);
-        for (cv, after) in cvs.iter_mut().zip(&after) {
-            for lane in 0..LANES {
-                cv[lane] = after[lane] & live[lane] | cv[lane] & !live[lane];
-            }
-        }
+        cvs = [
+            chosen(&live, &after[0], &cvs[0]),
+            chosen(&live, &after[1], &cvs[1]),
+            chosen(&live, &after[2], &cvs[2]),
+            chosen(&live, &after[3], &cvs[3]),
+            chosen(&live, &after[4], &cvs[4]),
+            chosen(&live, &after[5], &cvs[5]),
+            chosen(&live, &after[6], &cvs[6]),
+            chosen(&live, &after[7], &cvs[7]),
+        ];
     }
     for (lane, leaf) in leaves.iter_mut().enumerate() {
         leaf.cv = core::array::from_fn(|word| cvs[word][lane]);
     }
+}
+
+#[inline(always)]
+fn words_of(bytes: &[u8; BLOCK_LEN]) -> [u32; 16] {
+    let mut words = [0; 16];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// Lane by lane `new` where `live` is all ones, `old` where it is zero.
+#[inline(always)]
+fn chosen(live: &Word, new: &Word, old: &Word) -> Word {
+    let mut out = *old;
+    for lane in 0..LANES {
+        out[lane] = new[lane] & live[lane] | old[lane] & !live[lane];
+    }
+    out
 }
 
 /// Where each round takes its words from the round before's.
@@ -116,7 +147,26 @@ fn rounds(cvs: &[Word; 8], words: &[Word; 16], rest: [Word; 4]) -> [Word; 8] {
     round(&mut v, words, &ORDERS[4]);
     round(&mut v, words, &ORDERS[5]);
     round(&mut v, words, &ORDERS[6]);
-    core::array::from_fn(|i| core::array::from_fn(|lane| v[i][lane] ^ v[i + 8][lane]))
+    // Word by word and not in a loop: the compiler would make vectors of words instead of lanes.
+    [
+        either(&v[0], &v[8]),
+        either(&v[1], &v[9]),
+        either(&v[2], &v[10]),
+        either(&v[3], &v[11]),
+        either(&v[4], &v[12]),
+        either(&v[5], &v[13]),
+        either(&v[6], &v[14]),
+        either(&v[7], &v[15]),
+    ]
+}
+
+#[inline(always)]
+fn either(one: &Word, other: &Word) -> Word {
+    let mut out = *one;
+    for lane in 0..LANES {
+        out[lane] ^= other[lane];
+    }
+    out
 }
 
 /// The words of each round.
