@@ -5,14 +5,12 @@
 //! introduction to disk drive modeling", 1994, without its caches). Disks get extents in the order in which they grow, and give them back.
 //!
 //! Always holds: every byte that is read or written is counted once, and `modelled_us` is the sum of all requests, one after the other. Nothing
-//! sleeps. Syncs, names and locks cost nothing.
+//! sleeps. Syncs cost nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt, Result};
+use crate::modelled::{Account, ModelledDir, ModelledDisk};
+use crate::{Disk, ReadAt, Result};
 
 /// Bytes that a disk gets at once.
 const EXTENT_BYTES: u64 = 256 << 10;
@@ -73,15 +71,14 @@ pub struct SpindleCounts {
     pub modelled_us: f64,
 }
 
-struct Spindle {
+/// The account of a hard disk: where each extent is, and what was done.
+pub struct Spindle {
     model: SpindleModel,
     counts: SpindleCounts,
     /// Where the head stands, in bytes from the first track.
     head: u64,
     next: u64,
     free: Vec<u64>,
-    numbers: HashMap<String, u64>,
-    next_number: u64,
     extents: HashMap<(u64, u64), u64>,
 }
 
@@ -124,111 +121,51 @@ impl Spindle {
         }
         self.head = place + len;
     }
-
-    fn number_of(&mut self, name: &str) -> u64 {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        self.next_number += 1;
-        self.numbers.insert(name.to_owned(), self.next_number);
-        self.next_number
-    }
-
-    fn drop_disk(&mut self, name: &str) {
-        if let Some(number) = self.numbers.remove(name) {
-            let free = &mut self.free;
-            self.extents.retain(|(disk, _), place| {
-                if *disk == number {
-                    free.push(*place);
-                }
-                *disk != number
-            });
-            // the lowest is given first, so that a new disk stands in one piece where an old one did
-            free.sort_unstable_by(|a, b| b.cmp(a));
-        }
-    }
 }
 
-/// A folder on a modelled hard disk. Clones share the disk.
-#[derive(Clone)]
-pub struct SpindleDir {
-    dir: Arc<dyn Dir>,
-    spindle: Arc<Mutex<Spindle>>,
-    /// Leads the names within, so that two folders' disks are two.
-    path: String,
-}
+impl Account for Spindle {
+    type Model = SpindleModel;
+    type Counts = SpindleCounts;
 
-impl SpindleDir {
-    /// Keeps bytes in `dir`, which is empty, and the account by `model`.
-    pub fn new(dir: Arc<dyn Dir>, model: SpindleModel) -> Self {
-        let spindle = Spindle {
+    fn new(model: SpindleModel) -> Self {
+        Self {
             model,
             counts: SpindleCounts::default(),
             head: 0,
             next: 0,
             free: Vec::new(),
-            numbers: HashMap::new(),
-            next_number: 0,
             extents: HashMap::new(),
-        };
-        Self {
-            dir,
-            spindle: Arc::new(Mutex::new(spindle)),
-            path: String::new(),
         }
     }
 
-    /// What was done so far.
-    pub fn counts(&self) -> SpindleCounts {
-        self.spindle.lock().counts
+    fn counts(&self) -> SpindleCounts {
+        self.counts
     }
 
-    fn named(&self, name: &str) -> String {
-        format!("{}{name}", self.path)
-    }
-
-    fn disk(&self, name: &str, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-        let number = self.spindle.lock().number_of(&self.named(name));
-        Arc::new(SpindleDisk {
-            disk,
-            number,
-            spindle: Arc::clone(&self.spindle),
-        })
-    }
-
-    fn folder(&self, name: &str, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {
-        Arc::new(Self {
-            dir,
-            spindle: Arc::clone(&self.spindle),
-            path: format!("{}{name}/", self.path),
-        })
-    }
-
-    fn renamed(&self, from: &str, to: &str) {
-        let mut spindle = self.spindle.lock();
-        let (from, to) = (self.named(from), self.named(to));
-        spindle.drop_disk(&to);
-        if let Some(number) = spindle.numbers.remove(&from) {
-            spindle.numbers.insert(to, number);
-        }
+    fn drop_disk(&mut self, number: u64) {
+        let free = &mut self.free;
+        self.extents.retain(|(disk, _), place| {
+            if *disk == number {
+                free.push(*place);
+            }
+            *disk != number
+        });
+        // the lowest is given first, so that a new disk stands in one piece where an old one did
+        free.sort_unstable_by(|a, b| b.cmp(a));
     }
 }
 
-/// A disk on a modelled hard disk.
-struct SpindleDisk {
-    disk: Arc<dyn Disk>,
-    number: u64,
-    spindle: Arc<Mutex<Spindle>>,
-}
+/// A folder on a modelled hard disk. Clones share the disk.
+pub type SpindleDir = ModelledDir<Spindle>;
 
-impl Disk for SpindleDisk {
+impl Disk for ModelledDisk<Spindle> {
     fn len(&self) -> Result<u64> {
         self.disk.len()
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.disk.read_at(buf, offset)?;
-        self.spindle
+        self.account
             .lock()
             .access(self.number, offset, buf.len() as u64);
         Ok(())
@@ -242,7 +179,7 @@ impl Disk for SpindleDisk {
             .map(|read| (read.offset, read.buf.len() as u64))
             .collect();
         places.sort_unstable();
-        let mut spindle = self.spindle.lock();
+        let mut spindle = self.account.lock();
         places
             .into_iter()
             .for_each(|(offset, len)| spindle.access(self.number, offset, len));
@@ -251,7 +188,7 @@ impl Disk for SpindleDisk {
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         self.disk.write_at(data, offset)?;
-        self.spindle
+        self.account
             .lock()
             .access(self.number, offset, data.len() as u64);
         Ok(())
@@ -270,66 +207,12 @@ impl Disk for SpindleDisk {
     }
 }
 
-impl Dir for SpindleDir {
-    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        Ok(self.disk(name, self.dir.open(name)?))
-    }
-
-    fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        Ok(self.disk(name, self.dir.open_write(name)?))
-    }
-
-    fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        Ok(self.disk(name, self.dir.create(name)?))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.dir.rename(from, to)?;
-        self.renamed(from, to);
-        Ok(())
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.dir.rename_new(from, to)?;
-        self.renamed(from, to);
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.dir.remove(name)?;
-        self.spindle.lock().drop_disk(&self.named(name));
-        Ok(())
-    }
-
-    fn list(&self) -> Result<Vec<DirEntry>> {
-        self.dir.list()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.dir.sync()
-    }
-
-    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(self.folder(name, self.dir.subdir(name)?))
-    }
-
-    fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(self.folder(name, self.dir.open_subdir(name)?))
-    }
-
-    fn remove_subdir(&self, name: &str) -> Result<()> {
-        self.dir.remove_subdir(name)
-    }
-
-    fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
-        self.dir.lock(name, kind)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::MemDir;
+    use crate::{Dir, MemDir};
 
     #[test]
     fn requests_in_order_cost_their_transfer_and_others_a_seek() {

@@ -7,12 +7,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::queue::Queue;
 use super::{FlashCounts, FlashModel};
+use crate::modelled::Account;
 
 /// A page of a disk: the disk's number and the page's.
 pub(super) type Logical = (u64, u64);
 
-/// The translation layer: where each page is.
-pub(super) struct Flash {
+/// The account of a flash: where each page is, and what was done.
+pub struct Flash {
     pub(super) model: FlashModel,
     pub(super) counts: FlashCounts,
     pub(super) places: HashMap<Logical, u32>,
@@ -24,28 +25,9 @@ pub(super) struct Flash {
     open: u32,
     /// Pages of the open block that are written.
     used: u32,
-    pub(super) disks: HashMap<String, u64>,
-    next_disk: u64,
 }
 
 impl Flash {
-    pub(super) fn new(model: FlashModel) -> Self {
-        let blocks = model.capacity_pages.div_ceil(model.block_pages) + model.spare_blocks.max(2);
-        Self {
-            model,
-            counts: FlashCounts::default(),
-            places: HashMap::new(),
-            pages: vec![None; (blocks * model.block_pages) as usize],
-            valid: vec![0; blocks as usize],
-            clean: (1..blocks).rev().collect(),
-            full: BTreeSet::new(),
-            open: 0,
-            used: 0,
-            disks: HashMap::new(),
-            next_disk: 0,
-        }
-    }
-
     /// Reads the pages of one call.
     pub(super) fn read_pages(&mut self, pages: impl Iterator<Item = Logical>) {
         let mut queue = Queue::new(&self.model);
@@ -135,23 +117,38 @@ impl Flash {
             self.append(page);
         }
     }
+}
 
-    pub(super) fn number_of(&mut self, name: &str) -> u64 {
-        let next = self.next_disk;
-        let number = *self.disks.entry(name.to_owned()).or_insert(next);
-        self.next_disk += u64::from(number == next);
-        number
+impl Account for Flash {
+    type Model = FlashModel;
+    type Counts = FlashCounts;
+
+    fn new(model: FlashModel) -> Self {
+        let blocks = model.capacity_pages.div_ceil(model.block_pages) + model.spare_blocks.max(2);
+        Self {
+            model,
+            counts: FlashCounts::default(),
+            places: HashMap::new(),
+            pages: vec![None; (blocks * model.block_pages) as usize],
+            valid: vec![0; blocks as usize],
+            clean: (1..blocks).rev().collect(),
+            full: BTreeSet::new(),
+            open: 0,
+            used: 0,
+        }
     }
 
-    pub(super) fn drop_disk(&mut self, name: &str) {
-        if let Some(number) = self.disks.remove(name) {
-            let pages: Vec<Logical> = self
-                .places
-                .keys()
-                .filter(|(disk, _)| *disk == number)
-                .copied()
-                .collect();
-            pages.into_iter().for_each(|page| self.forget(page));
-        }
+    fn counts(&self) -> FlashCounts {
+        self.counts
+    }
+
+    fn drop_disk(&mut self, number: u64) {
+        let pages: Vec<Logical> = self
+            .places
+            .keys()
+            .filter(|(disk, _)| *disk == number)
+            .copied()
+            .collect();
+        pages.into_iter().for_each(|page| self.forget(page));
     }
 }

@@ -9,84 +9,27 @@
 //! device does one thing at a time. With more, pages lie across the channels in turn, and the pages of one call (`read_many_at`, or a read or write
 //! of several pages) go to their channels side by side, at most `queue_depth` under way at once; calls follow each other, as a caller that
 //! waits sees it. What the translation layer does by itself, moves and erases, occupies one channel, so the device for its part.
-//! Nothing sleeps. Syncs, names and locks cost nothing. A write of a part of a page that holds bytes already reads it first.
+//! Nothing sleeps. Syncs cost nothing. A write of a part of a page that holds bytes already reads it first.
 
 mod ftl;
 mod model;
 mod queue;
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
 use self::ftl::Flash;
 pub use self::model::{FlashCounts, FlashModel};
 use self::queue::Queue;
-use crate::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, ReadAt, Result};
+use crate::modelled::{ModelledDir, ModelledDisk};
+use crate::{Disk, Error, ErrorKind, ReadAt, Result};
 
 /// A folder on a modelled flash. Clones share the flash.
-#[derive(Clone)]
-pub struct FlashDir {
-    dir: Arc<dyn Dir>,
-    flash: Arc<Mutex<Flash>>,
-    /// Leads the names within, so that two folders' disks are two.
-    path: String,
-}
-
-impl FlashDir {
-    /// Keeps bytes in `dir`, which is empty, and the account by `model`.
-    pub fn new(dir: Arc<dyn Dir>, model: FlashModel) -> Self {
-        let flash = Arc::new(Mutex::new(Flash::new(model)));
-        Self {
-            dir,
-            flash,
-            path: String::new(),
-        }
-    }
-
-    /// What was done so far.
-    pub fn counts(&self) -> FlashCounts {
-        self.flash.lock().counts
-    }
-
-    fn disk(&self, name: &str, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-        let number = self.flash.lock().number_of(&format!("{}{name}", self.path));
-        Arc::new(FlashDisk {
-            disk,
-            number,
-            flash: Arc::clone(&self.flash),
-        })
-    }
-
-    fn folder(&self, name: &str, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {
-        let path = format!("{}{name}/", self.path);
-        Arc::new(Self {
-            dir,
-            flash: Arc::clone(&self.flash),
-            path,
-        })
-    }
-
-    fn renamed(&self, from: &str, to: &str) {
-        let mut flash = self.flash.lock();
-        let (from, to) = (format!("{}{from}", self.path), format!("{}{to}", self.path));
-        flash.drop_disk(&to);
-        if let Some(number) = flash.disks.remove(&from) {
-            flash.disks.insert(to, number);
-        }
-    }
-}
+pub type FlashDir = ModelledDir<Flash>;
 
 /// A disk on a modelled flash.
-struct FlashDisk {
-    disk: Arc<dyn Disk>,
-    number: u64,
-    flash: Arc<Mutex<Flash>>,
-}
+type FlashDisk = ModelledDisk<Flash>;
 
 impl FlashDisk {
     fn count_reads<'a>(&self, reads: impl Iterator<Item = (u64, &'a [u8])>) {
-        let mut flash = self.flash.lock();
+        let mut flash = self.account.lock();
         let (page, number) = (flash.model.page_bytes, self.number);
         let pages = reads.filter(|(_, buf)| !buf.is_empty());
         let pages = pages.flat_map(|(at, buf)| at / page..=(at + buf.len() as u64 - 1) / page);
@@ -118,7 +61,7 @@ impl Disk for FlashDisk {
         if data.is_empty() {
             return Ok(());
         }
-        let mut flash = self.flash.lock();
+        let mut flash = self.account.lock();
         let page_bytes = flash.model.page_bytes;
         let mut queue = Queue::new(&flash.model);
         for page in offset / page_bytes..=(end - 1) / page_bytes {
@@ -152,7 +95,7 @@ impl Disk for FlashDisk {
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         let there = self.disk.len()?;
         self.disk.discard(offset, len)?;
-        let mut flash = self.flash.lock();
+        let mut flash = self.account.lock();
         let page_bytes = flash.model.page_bytes;
         let end = offset.saturating_add(len);
         // the last page goes whole where nothing lies behind it
@@ -166,66 +109,12 @@ impl Disk for FlashDisk {
     }
 }
 
-impl Dir for FlashDir {
-    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        Ok(self.disk(name, self.dir.open(name)?))
-    }
-
-    fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        Ok(self.disk(name, self.dir.open_write(name)?))
-    }
-
-    fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        Ok(self.disk(name, self.dir.create(name)?))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.dir.rename(from, to)?;
-        self.renamed(from, to);
-        Ok(())
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.dir.rename_new(from, to)?;
-        self.renamed(from, to);
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.dir.remove(name)?;
-        self.flash.lock().drop_disk(&format!("{}{name}", self.path));
-        Ok(())
-    }
-
-    fn list(&self) -> Result<Vec<DirEntry>> {
-        self.dir.list()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.dir.sync()
-    }
-
-    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(self.folder(name, self.dir.subdir(name)?))
-    }
-
-    fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(self.folder(name, self.dir.open_subdir(name)?))
-    }
-
-    fn remove_subdir(&self, name: &str) -> Result<()> {
-        self.dir.remove_subdir(name)
-    }
-
-    fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
-        self.dir.lock(name, kind)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::MemDir;
+    use crate::{Dir, MemDir};
 
     fn flash(pages: u64) -> FlashDir {
         FlashDir::new(
