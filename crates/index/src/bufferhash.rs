@@ -20,7 +20,7 @@ use onefold_io::frame::FrameKind;
 
 use crate::filters::{BlockedBloom, word};
 use crate::flashlog::{
-    At, Candidates, FlashLog, Kind, Located, RECORDS, Record, RecordPage, read_or_write_shape,
+    At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage, read_or_write_shape,
 };
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
@@ -184,16 +184,6 @@ impl BufferHash {
         Ok(())
     }
 
-    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
-        let record = Record {
-            key: *key,
-            kind: Kind::Says(said),
-            seq: self.log.next_seq(),
-            link: 0,
-        };
-        self.put(record)
-    }
-
     fn put(&mut self, record: Record) -> Result<()> {
         let number = self.partition_of(&record.key);
         let choices = self.pages_of(&record.key);
@@ -234,6 +224,12 @@ impl BufferHash {
         partition.keys = 0;
         Ok(())
     }
+}
+
+impl Locate for BufferHash {
+    fn parts(&mut self) -> (&FlashLog, &mut IndexStats) {
+        (&self.log, &mut self.stats)
+    }
 
     /// What is said of each key, and where; the reads of a batch of keys go out together.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
@@ -270,34 +266,16 @@ impl BufferHash {
         }
         Ok(found)
     }
-
-    fn visit_live(
-        &mut self,
-        page: &RecordPage,
-        at: At,
-        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
-    ) -> Result<()> {
-        let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
-        let located = self.locate(&keys)?;
-        self.log.visit_live(&keys, located, at, visit)
-    }
 }
 
 impl ChunkIndex for BufferHash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        let located = self.locate(keys)?;
-        self.log.answer(located, found, &mut self.stats);
-        Ok(())
+        self.answer(keys, found)
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.say(key, None))
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        let record = self.log.next_record(key, said);
+        self.put(record)
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
@@ -317,19 +295,13 @@ impl ChunkIndex for BufferHash {
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        let stats = self.stats;
         for number in 0..self.partitions.len() {
             for place in 0..self.partitions[number].pages.len() {
                 let page = self.partitions[number].pages[place].clone();
-                self.visit_live(&page, At::Buffer, visit)?;
+                self.visit_page(&page, At::Buffer, visit)?;
             }
         }
-        for number in self.log.range() {
-            let page = self.log.read(number)?;
-            self.visit_live(&page, At::Page(number), visit)?;
-        }
-        self.stats = stats;
-        Ok(())
+        self.visit_log(visit)
     }
 
     fn ram_bytes(&self) -> usize {

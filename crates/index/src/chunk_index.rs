@@ -45,11 +45,20 @@ pub trait ChunkIndex: Send {
     /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a segment of a stream, some hundreds.
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
+    /// The newest word on one key: its container, or `None` where it is to be forgotten. Durable after `checkpoint`.
+    fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()>;
+
     /// Adds or replaces; the newest location of a fingerprint wins. Durable after `checkpoint`.
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()>;
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
+        entries
+            .iter()
+            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
+    }
 
     /// Forgets these fingerprints. Durable after `checkpoint`.
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()>;
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.say(key, None))
+    }
 
     /// Forgets every entry that points into one of `containers` (they were deleted). Durable after `checkpoint`. Where a fingerprint had been given
     /// an older location, in a container that is not retired, that one may be found again, even if `remove` came in between.

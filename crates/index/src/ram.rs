@@ -33,15 +33,11 @@ impl ChunkIndex for RamIndex {
         Ok(())
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        self.entries.extend(entries.iter().copied());
-        Ok(())
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        for key in keys {
-            self.entries.remove(key);
-        }
+    fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()> {
+        match container {
+            Some(container) => self.entries.insert(*key, Location { container }),
+            None => self.entries.remove(key),
+        };
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 
 use crate::filters::word;
-use crate::flashlog::{At, FlashLog, Kind, Located, RECORDS, Record, RecordPage};
+use crate::flashlog::{At, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 
@@ -108,16 +108,6 @@ impl SkimpyStash {
         }
     }
 
-    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
-        let record = Record {
-            key: *key,
-            kind: Kind::Says(said),
-            seq: self.log.next_seq(),
-            link: 0,
-        };
-        self.put(record)
-    }
-
     fn put(&mut self, record: Record) -> Result<()> {
         let link = self.newest[self.bucket_of(&record.key)];
         self.buffer.put(Record { link, ..record });
@@ -129,22 +119,6 @@ impl SkimpyStash {
             self.buffer.clear();
         }
         Ok(())
-    }
-
-    /// What is said of each key, and where. The chains of a batch of keys are followed together, a page of each at a time.
-    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
-        let mut found: Vec<Located> = keys
-            .iter()
-            .map(|key| self.buffer.find(key).map(|said| (At::Buffer, said)))
-            .collect();
-        let mut searches: Vec<(usize, u32)> = (0..keys.len())
-            .filter(|place| found[*place].is_none() && self.may_hold(&keys[*place]))
-            .map(|place| (place, self.newest[self.bucket_of(&keys[place])]))
-            .collect();
-        for searches in searches.chunks_mut(BATCH) {
-            self.follow(keys, &mut found, searches.to_vec())?;
-        }
-        Ok(found)
     }
 
     fn follow(
@@ -177,34 +151,38 @@ impl SkimpyStash {
             }
         }
     }
+}
 
-    fn visit_live(
-        &mut self,
-        page: &RecordPage,
-        at: At,
-        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
-    ) -> Result<()> {
-        let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
-        let located = self.locate(&keys)?;
-        self.log.visit_live(&keys, located, at, visit)
+impl Locate for SkimpyStash {
+    fn parts(&mut self) -> (&FlashLog, &mut IndexStats) {
+        (&self.log, &mut self.stats)
+    }
+
+    /// What is said of each key, and where. The chains of a batch of keys are followed together, a page of each at a time.
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
+        let mut found: Vec<Located> = keys
+            .iter()
+            .map(|key| self.buffer.find(key).map(|said| (At::Buffer, said)))
+            .collect();
+        let mut searches: Vec<(usize, u32)> = (0..keys.len())
+            .filter(|place| found[*place].is_none() && self.may_hold(&keys[*place]))
+            .map(|place| (place, self.newest[self.bucket_of(&keys[place])]))
+            .collect();
+        for searches in searches.chunks_mut(BATCH) {
+            self.follow(keys, &mut found, searches.to_vec())?;
+        }
+        Ok(found)
     }
 }
 
 impl ChunkIndex for SkimpyStash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        let located = self.locate(keys)?;
-        self.log.answer(located, found, &mut self.stats);
-        Ok(())
+        self.answer(keys, found)
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.say(key, None))
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        let record = self.log.next_record(key, said);
+        self.put(record)
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
@@ -220,14 +198,8 @@ impl ChunkIndex for SkimpyStash {
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        let stats = self.stats;
-        self.visit_live(&self.buffer.clone(), At::Buffer, visit)?;
-        for number in self.log.range() {
-            let page = self.log.read(number)?;
-            self.visit_live(&page, At::Page(number), visit)?;
-        }
-        self.stats = stats;
-        Ok(())
+        self.visit_page(&self.buffer.clone(), At::Buffer, visit)?;
+        self.visit_log(visit)
     }
 
     fn ram_bytes(&self) -> usize {

@@ -4,11 +4,9 @@
 //! older left to hide, so it goes. Pages before the head count for nothing at once, and their space is free after the checkpoint
 //! that makes the moved records durable.
 
-use onefold_chunk::Fingerprint;
-
 use super::BloomStore;
-use crate::flashlog::{At, Kind, Record};
-use crate::{Location, Result};
+use crate::Result;
+use crate::flashlog::{At, Locate};
 
 impl BloomStore {
     /// Collects if the estimate of garbage says so, until the estimate is half of what is allowed, or all was seen once.
@@ -40,8 +38,8 @@ impl BloomStore {
     /// Moves the live records of the first page.
     fn collect_page(&mut self) -> Result<()> {
         let page = self.log.range().start;
-        let records: Vec<Record> = self.log.read(page)?.records().collect();
-        let live = self.live_of(&records, At::Page(page))?;
+        let records = self.log.read(page)?;
+        let live = self.live(&records, At::Page(page))?;
         self.entries = self.entries.saturating_sub(records.len() as u64);
         self.garbage = self
             .garbage
@@ -51,36 +49,6 @@ impl BloomStore {
             self.put(&key, Some(location.container))?;
         }
         Ok(())
-    }
-
-    /// Those of `records`, which stand at `at`, that are what a lookup would find.
-    fn live_of(&mut self, records: &[Record], at: At) -> Result<Vec<(Fingerprint, Location)>> {
-        let keys: Vec<Fingerprint> = records.iter().map(|record| record.key).collect();
-        let stats = self.stats;
-        let located = self.locate(&keys)?;
-        self.stats = stats;
-        let mut live = Vec::new();
-        for (record, located) in records.iter().zip(located) {
-            if let Kind::Says(Some(container)) = record.kind
-                && located.is_some_and(|(place, _)| place == at)
-                && !self.log.is_retired(&container)
-            {
-                live.push((record.key, Location { container }));
-            }
-        }
-        Ok(live)
-    }
-
-    /// Shows the live ones of `records`.
-    pub(super) fn visit_live(
-        &mut self,
-        records: &[Record],
-        at: At,
-        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
-    ) -> Result<()> {
-        self.live_of(records, at)?
-            .into_iter()
-            .try_for_each(|(key, location)| visit(key, location))
     }
 
     /// Gives back units, but the last of a partition, that speak of collected pages alone.

@@ -26,7 +26,7 @@ use onefold_io::Dir;
 use self::chain::{POINTER_BYTES, Shape, UnitHead, pointer_of};
 use self::units::{Place, Units};
 use crate::filters::{BlockedBloom, word};
-use crate::flashlog::{At, Candidates, FlashLog, Kind, Located, RECORDS, Record, RecordPage};
+use crate::flashlog::{At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
 
@@ -172,13 +172,7 @@ impl BloomStore {
         if let Some(prefilter) = &mut self.prefilter {
             prefilter.insert(std::slice::from_ref(key))?;
         }
-        let seq = self.log.next_seq();
-        let record = Record {
-            key: *key,
-            kind: Kind::Says(said),
-            seq,
-            link: 0,
-        };
+        let record = self.log.next_record(key, said);
         self.is_dirty = true;
         self.put_record(record)
     }
@@ -254,39 +248,6 @@ impl BloomStore {
         Ok(())
     }
 
-    /// What is said of each key, and where: `None` where nothing is.
-    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
-        let mut found = vec![None; keys.len()];
-        let mut present = vec![true; keys.len()];
-        if let Some(prefilter) = &mut self.prefilter {
-            prefilter.may_contain(keys, &mut present)?;
-        }
-        let mut searches = Vec::new();
-        for (place, key) in keys.iter().enumerate().filter(|(place, _)| present[*place]) {
-            let partition = &self.partitions[self.partition_of(key)];
-            if self.shape.may_hold(&partition.active, key)
-                && let Some(said) = partition.buffer.find(key)
-            {
-                found[place] = Some((At::Buffer, said));
-                continue;
-            }
-            let pages = partition
-                .held
-                .chunks_exact(self.shape.filter_bytes as usize)
-                .filter(|filter| self.shape.may_hold(filter, key))
-                .map(pointer_of)
-                .collect();
-            searches.push(Search {
-                candidates: Candidates { place, pages },
-                units: partition.units.len(),
-            });
-        }
-        for searches in searches.chunks_mut(BATCH) {
-            self.search(keys, &mut found, searches.iter_mut().collect())?;
-        }
-        Ok(found)
-    }
-
     /// Reads candidates, then the next older unit of the chain, then its candidates, of all searches at once.
     fn search(
         &mut self,
@@ -345,22 +306,54 @@ impl BloomStore {
     }
 }
 
+impl Locate for BloomStore {
+    fn parts(&mut self) -> (&FlashLog, &mut IndexStats) {
+        (&self.log, &mut self.stats)
+    }
+
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
+        let mut found = vec![None; keys.len()];
+        let mut present = vec![true; keys.len()];
+        if let Some(prefilter) = &mut self.prefilter {
+            prefilter.may_contain(keys, &mut present)?;
+        }
+        let mut searches = Vec::new();
+        for (place, key) in keys.iter().enumerate().filter(|(place, _)| present[*place]) {
+            let partition = &self.partitions[self.partition_of(key)];
+            if self.shape.may_hold(&partition.active, key)
+                && let Some(said) = partition.buffer.find(key)
+            {
+                found[place] = Some((At::Buffer, said));
+                continue;
+            }
+            let pages = partition
+                .held
+                .chunks_exact(self.shape.filter_bytes as usize)
+                .filter(|filter| self.shape.may_hold(filter, key))
+                .map(pointer_of)
+                .collect();
+            searches.push(Search {
+                candidates: Candidates { place, pages },
+                units: partition.units.len(),
+            });
+        }
+        for searches in searches.chunks_mut(BATCH) {
+            self.search(keys, &mut found, searches.iter_mut().collect())?;
+        }
+        Ok(found)
+    }
+}
+
 impl ChunkIndex for BloomStore {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        let located = self.locate(keys)?;
-        self.log.answer(located, found, &mut self.stats);
-        Ok(())
+        self.answer(keys, found)
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|(key, location)| self.put(key, Some(location.container)))
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        self.garbage += 2 * keys.len() as u64;
-        keys.iter().try_for_each(|key| self.put(key, None))
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if said.is_none() {
+            self.garbage += 2;
+        }
+        self.put(key, said)
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
@@ -383,17 +376,11 @@ impl ChunkIndex for BloomStore {
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        let stats = self.stats;
         for number in 0..self.partitions.len() {
-            let records: Vec<Record> = self.partitions[number].buffer.records().collect();
-            self.visit_live(&records, At::Buffer, visit)?;
+            let buffer = self.partitions[number].buffer.clone();
+            self.visit_page(&buffer, At::Buffer, visit)?;
         }
-        for page in self.log.range() {
-            let records: Vec<Record> = self.log.read(page)?.records().collect();
-            self.visit_live(&records, At::Page(page), visit)?;
-        }
-        self.stats = stats;
-        Ok(())
+        self.visit_log(visit)
     }
 
     fn ram_bytes(&self) -> usize {

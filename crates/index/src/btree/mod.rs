@@ -223,17 +223,6 @@ impl BTree {
         Ok(())
     }
 
-    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
-        if self.buffer.insert(*key, said).is_none() {
-            self.order.push(*key);
-        }
-        if self.order.len() >= self.options.buffer_records {
-            self.flush(self.durability())
-        } else {
-            Ok(())
-        }
-    }
-
     /// What a full write buffer is committed with.
     fn durability(&self) -> Durability {
         match self.options.writes_late {
@@ -353,14 +342,15 @@ impl ChunkIndex for BTree {
         Ok(())
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.say(key, None))
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if self.buffer.insert(*key, said).is_none() {
+            self.order.push(*key);
+        }
+        if self.order.len() >= self.options.buffer_records {
+            self.flush(self.durability())
+        } else {
+            Ok(())
+        }
     }
 
     /// One pass over the whole tree.

@@ -160,17 +160,6 @@ impl ChunkStash {
         }
     }
 
-    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
-        if self.buffer.insert(*key, said).is_none() {
-            self.order.push(*key);
-        }
-        if self.order.len() >= BUFFER_RECORDS {
-            self.write_buffer()
-        } else {
-            Ok(())
-        }
-    }
-
     /// Appends the write buffer to the log, durable after the next sync.
     fn write_buffer(&mut self) -> Result<()> {
         let mut packer = LogPacker::default();
@@ -223,14 +212,15 @@ impl ChunkIndex for ChunkStash {
         Ok(())
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.say(key, None))
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if self.buffer.insert(*key, said).is_none() {
+            self.order.push(*key);
+        }
+        if self.order.len() >= BUFFER_RECORDS {
+            self.write_buffer()
+        } else {
+            Ok(())
+        }
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {

@@ -18,14 +18,16 @@ mod shape;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk, ErrorKind, LockGuard, ReadAt};
 
 pub use candidates::Candidates;
-pub use located::{At, Located};
+pub use located::{At, Locate, Located};
 pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
 pub use shape::{read_or_write_shape, replace_file};
 
 use crate::alone::alone;
+use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
 
@@ -165,10 +167,15 @@ impl FlashLog {
         self.head..self.pages
     }
 
-    /// The number of the next record.
-    pub fn next_seq(&mut self) -> u64 {
+    /// What is said now, with the next number.
+    pub fn next_record(&mut self, key: &Fingerprint, said: Said) -> Record {
         self.seq += 1;
-        self.seq
+        Record {
+            key: *key,
+            kind: Kind::Says(said),
+            seq: self.seq,
+            link: 0,
+        }
     }
 
     /// Appends a page of partition `owner`; durable after the next checkpoint.
@@ -287,7 +294,7 @@ impl FlashLog {
         retired: &[ContainerId],
     ) -> Vec<u8> {
         let retirements = retired.iter().map(|container| Record {
-            key: onefold_chunk::Fingerprint([0; 32]),
+            key: Fingerprint([0; 32]),
             kind: Kind::Retires(*container),
             seq: 0,
             link: 0,

@@ -286,16 +286,18 @@ impl ChunkIndex for Sparse {
         Ok(())
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        for (key, location) in entries {
-            if self.is_full() {
-                self.end_segment()?;
-            }
-            self.segment.say(key, location.container);
+    fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()> {
+        let Some(container) = container else {
+            return self.remove(&[*key]);
+        };
+        if self.is_full() {
+            self.end_segment()?;
         }
+        self.segment.say(key, container);
         Ok(())
     }
 
+    /// All at once, since the open segment is walked through.
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
         // what is removed is what earlier manifests say
         self.manifest = None;

@@ -301,23 +301,11 @@ impl ChunkIndex for Strata {
         Ok(())
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        for (key, location) in entries {
-            if self.tail.is_full() {
-                self.seal()?;
-            }
-            self.tail.put(key, Some(location.container));
+    fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()> {
+        if self.tail.is_full() {
+            self.seal()?;
         }
-        Ok(())
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        for key in keys {
-            if self.tail.is_full() {
-                self.seal()?;
-            }
-            self.tail.put(key, None);
-        }
+        self.tail.put(key, container);
         Ok(())
     }
 

@@ -31,6 +31,7 @@ use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, Tablet, pages_of};
 use crate::alone::alone;
 use crate::flashlog::open_or_create;
 use crate::pagelog::PageLog;
+use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
 
@@ -181,24 +182,6 @@ impl Tablets {
             .filter(|container| !self.retired.contains(container)))
     }
 
-    fn say(&mut self, key: &Fingerprint, said: Option<ContainerId>) -> Result<()> {
-        let has_older = match self.current.get(key) {
-            Some(entry) => entry.has_older,
-            None if self.moved.contains_key(key) => true,
-            None => !self.absent.contains(key) && self.list.find(key, None)?.is_some(),
-        };
-        if said.is_some() || has_older {
-            self.current.insert(*key, Entry { said, has_older });
-        } else {
-            self.current.remove(key);
-        }
-        self.unsaid.push(*key);
-        if self.current.len() >= self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS {
-            self.seal()?;
-        }
-        Ok(())
-    }
-
     /// Makes the current tablet a sealed one, durably, and begins another.
     fn seal(&mut self) -> Result<()> {
         let mut records: Vec<(Fingerprint, Entry)> = self.current.drain().collect();
@@ -315,14 +298,22 @@ impl ChunkIndex for Tablets {
         Ok(())
     }
 
-    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
-    }
-
-    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.say(key, None))
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        let has_older = match self.current.get(key) {
+            Some(entry) => entry.has_older,
+            None if self.moved.contains_key(key) => true,
+            None => !self.absent.contains(key) && self.list.find(key, None)?.is_some(),
+        };
+        if said.is_some() || has_older {
+            self.current.insert(*key, Entry { said, has_older });
+        } else {
+            self.current.remove(key);
+        }
+        self.unsaid.push(*key);
+        if self.current.len() >= self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS {
+            self.seal()?;
+        }
+        Ok(())
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
