@@ -44,15 +44,21 @@ pub fn begins(block: &[u8; BLOCK], tars: Tars) -> bool {
 
 /// The sum of all bytes, those of the checksum itself counted as spaces. Some old programs added signed bytes.
 fn has_right_checksum(block: &[u8; BLOCK]) -> bool {
-    let Some(expected) = number(&block[148..156]) else {
+    let field = &block[148..156];
+    let Some(expected) = number(field).and_then(|sum| i64::try_from(sum).ok()) else {
         return false;
     };
-    let (before, after) = (&block[..148], &block[156..]);
-    let bytes = || before.iter().chain(after);
-    let spaces = 8 * i64::from(b' ');
-    let unsigned: i64 = bytes().map(|byte| i64::from(*byte)).sum();
-    let signed: i64 = bytes().map(|byte| i64::from(*byte as i8)).sum();
-    i64::try_from(expected).is_ok_and(|sum| sum == spaces + unsigned || sum == spaces + signed)
+    let unsigned = i64::from(sum(block) - sum(field)) + 8 * i64::from(b' ');
+    expected == unsigned || expected == unsigned - 256 * (negative(block) - negative(field))
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    bytes.iter().map(|byte| u32::from(*byte)).sum()
+}
+
+/// How many of the bytes are negative if they are signed: each is 256 less then.
+fn negative(bytes: &[u8]) -> i64 {
+    bytes.iter().map(|byte| i64::from(byte >> 7)).sum()
 }
 
 /// A number in octal digits between spaces and zeros, or in base 256 where the first bit is set.
@@ -94,4 +100,25 @@ pub fn pax_size(mut records: &[u8]) -> Option<u64> {
 fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|found| *found == byte)?;
     Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_signed_and_of_unsigned_bytes_are_right() {
+        let mut block = [0; BLOCK];
+        block[..3].copy_from_slice(&[0x80, 0xff, b'a']);
+        for (sum, right) in [
+            (0x80 + 0xff + 97 + 256, true),
+            (97 + 256 - 128 - 1, true),
+            (97 + 256 - 128, false),
+        ] {
+            block[148..156].fill(0);
+            let digits = [sum >> 6, sum >> 3, sum].map(|digit: i32| b'0' + (digit & 7) as u8);
+            block[148..151].copy_from_slice(&digits);
+            assert_eq!(has_right_checksum(&block), right, "{sum}");
+        }
+    }
 }

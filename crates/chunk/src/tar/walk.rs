@@ -121,25 +121,33 @@ impl Walk {
         length
     }
 
+    /// A block of a header or of a sparse map, in pieces if it comes so.
     fn block(&mut self, data: &[u8]) -> usize {
+        if let (Some(block), true) = (data.first_chunk(), self.seen.is_empty()) {
+            return if self.has_read(block) { BLOCK } else { 0 };
+        }
         let length = shorter(data, (BLOCK - self.seen.len()) as u64);
         self.seen.extend_from_slice(&data[..length]);
         let Ok(block) = <[u8; BLOCK]>::try_from(&self.seen[..]) else {
             return length;
         };
         self.seen.clear();
+        if self.has_read(&block) { length } else { 0 }
+    }
+
+    /// Goes on behind a block; `false`, and lost, if it is none of a tar.
+    fn has_read(&mut self, block: &[u8; BLOCK]) -> bool {
         let follows = match self.part {
-            Part::First(tars) if !header::begins(&block, tars) => None,
+            Part::First(tars) if !header::begins(block, tars) => None,
             Part::SparseMap(size) if block[504] != 0 => Some(Follows::SparseMap(size)),
             Part::SparseMap(size) => Some(Follows::Content(size)),
-            _ => header::read(&block),
+            _ => header::read(block),
         };
-        let Some(follows) = follows else {
-            self.part = Part::Lost;
-            return 0;
+        self.part = match follows {
+            Some(follows) => self.part_of(follows),
+            None => Part::Lost,
         };
-        self.part = self.part_of(follows);
-        length
+        follows.is_some()
     }
 
     fn part_of(&mut self, follows: Follows) -> Part {
