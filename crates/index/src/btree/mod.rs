@@ -49,6 +49,10 @@ const BUFFER_RECORD_BYTES: usize = 2 * (size_of::<(Fingerprint, Said)>() + 1 + 3
 /// Keys that the filter takes in at once when it is made again.
 const BATCH: usize = 512;
 
+/// What the library has one map of free pages for, and that map: an allocator that counted said so.
+const REGION_BYTES: usize = 4 << 30;
+const REGION_MAPS_BYTES: usize = 144 << 10;
+
 /// How a B-tree works.
 #[derive(Clone, Copy, Debug)]
 pub struct BTreeOptions {
@@ -400,9 +404,11 @@ impl ChunkIndex for BTree {
     fn ram_bytes(&self) -> usize {
         let buffer = self.buffer.capacity() * 8 / 7 * (size_of::<(Fingerprint, Said)>() + 1)
             + self.order.capacity() * 32;
-        // the library fills what it was given
+        // the library fills what it was given, and has beside it a line a page and the maps of free pages
+        let regions = 1 + self.disk.len().unwrap_or(0) as usize / REGION_BYTES;
         size_of::<BTree>()
-            + self.options.cache_bytes
+            + self.options.cache_bytes / 64 * 65
+            + regions * REGION_MAPS_BYTES
             + buffer
             + self.filter.as_ref().map_or(0, |filter| filter.ram_bytes())
             + self.prefetched.ram_bytes()

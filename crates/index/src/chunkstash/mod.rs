@@ -257,9 +257,14 @@ impl ChunkIndex for ChunkStash {
     }
 
     fn ram_bytes(&self) -> usize {
-        let buffer = self.buffer.capacity() * (size_of::<(Fingerprint, Said)>() + 1)
-            + self.order.capacity() * 32;
-        self.table.pages.len() * 6 + self.cache.ram_bytes() + buffer + self.retired.capacity() * 9
+        // hashbrown: a control byte beside each slot, 8 slots in 7 used at most
+        let slots = |capacity: usize, bytes: usize| capacity * 8 / 7 * (bytes + 1);
+        size_of::<ChunkStash>()
+            + self.table.pages.len() * 6
+            + self.cache.ram_bytes()
+            + slots(self.buffer.capacity(), size_of::<(Fingerprint, Said)>())
+            + self.order.capacity() * 32
+            + slots(self.retired.capacity(), 8)
     }
 
     fn stats(&self) -> IndexStats {

@@ -2,17 +2,19 @@
 
 use std::collections::HashSet;
 
-use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
+use onefold_io::frame::{FrameKind, encode_frame, read_frame};
 use onefold_io::{Dir, ErrorKind};
 
 use crate::flashlog::replace_file;
-use crate::{ContainerId, Result};
+use crate::{ContainerId, Error, Result};
 
 const RETIRED: &str = "stash-retired";
 const RETIRED_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTASHR",
     version: 1,
 };
+/// Sixteen million containers, in bytes: more chunks than a table in RAM is for. What is behind is not read.
+const PAYLOAD_BYTES_MAX: u64 = 128 << 20;
 
 /// Those that are written, none where there is no file.
 pub(super) fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
@@ -20,14 +22,14 @@ pub(super) fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(HashSet::new()),
         other => other?,
     };
-    let mut bytes = vec![0; disk.len()? as usize];
-    disk.read_at(&mut bytes, 0)?;
-    let frame = decode_frame(RETIRED_FRAME, &bytes, RETIRED, 0)?;
-    Ok(frame
-        .payload
-        .chunks_exact(8)
-        .map(|eight| ContainerId(u64::from_le_bytes(eight.try_into().expect("eight bytes"))))
-        .collect())
+    let (_, payload) = read_frame(&*disk, RETIRED_FRAME, 0, PAYLOAD_BYTES_MAX, RETIRED)?;
+    let (containers, rest) = payload.as_chunks::<8>();
+    if !rest.is_empty() {
+        let what = format!("{} bytes of containers", payload.len());
+        return Err(Error::damaged(RETIRED, 0, what));
+    }
+    let containers = containers.iter().map(|eight| u64::from_le_bytes(*eight));
+    Ok(containers.map(ContainerId).collect())
 }
 
 /// Writes them, durable when it returns.

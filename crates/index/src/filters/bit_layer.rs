@@ -14,6 +14,9 @@ use super::buffering::{BufferOptions, Buffering, Victim};
 use super::page_shape::{PAGE_BYTES, PageShape, all_set, set};
 use crate::Result;
 
+/// Updates by which a page's list grows.
+const GROWTH: usize = 16;
+
 /// What a layer says of a key.
 #[derive(Clone, Copy)]
 pub struct Answer {
@@ -114,6 +117,10 @@ impl BitLayer {
         }
         for bit in self.shape.bits(key) {
             if let Err(place) = of_page.binary_search(&bit) {
+                if of_page.len() == of_page.capacity() {
+                    // doubling would leave a third of the buffer's RAM empty
+                    of_page.reserve_exact(GROWTH);
+                }
                 of_page.insert(place, bit);
                 self.held_bits += self.buffer.accounting.update_bits;
                 self.dirt[(page / self.group_pages) as usize] += 1;
@@ -171,7 +178,10 @@ impl BitLayer {
 
     /// RAM, in bytes, keys' counters included.
     pub fn ram_bytes(&self) -> usize {
-        self.held_bits / 8 + self.keys.capacity() * 4 + self.dirt.capacity() * 4
+        // hashbrown: a control byte beside each slot, 8 slots in 7 used at most
+        let lines = self.updates.capacity() * 8 / 7 * (size_of::<(u32, Vec<u16>)>() + 1);
+        let updates: usize = self.updates.values().map(Vec::capacity).sum();
+        lines + updates * 2 + self.keys.capacity() * 4 + self.dirt.capacity() * 4
     }
 
     fn offset(&self, page: u32) -> u64 {

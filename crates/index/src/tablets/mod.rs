@@ -27,7 +27,7 @@ use onefold_io::frame::FrameKind;
 use onefold_io::{Dir, ErrorKind, LockGuard};
 
 use self::list::TabletList;
-use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, Tablet, pages_of};
+use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, TABLET_BYTES_MAX, Tablet, pages_of};
 use crate::alone::alone;
 use crate::flashlog::open_or_create;
 use crate::pagelog::PageLog;
@@ -59,7 +59,7 @@ pub enum Search {
 pub struct TabletsOptions {
     /// The order of search.
     pub search: Search,
-    /// A tablet is sealed when its pages come to this.
+    /// A tablet is sealed when its pages come to this: a page at least, 64 MiB at most.
     pub tablet_bytes: usize,
     /// Tablets that are held in RAM, at most.
     pub cache_tablets: usize,
@@ -113,6 +113,10 @@ fn journal_of(number: u32) -> String {
 impl Tablets {
     /// Opens the index in `dir`, or begins one; reads all tablets once.
     pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<Tablets> {
+        let options = TabletsOptions {
+            tablet_bytes: options.tablet_bytes.clamp(PAGE_BYTES, TABLET_BYTES_MAX),
+            ..options
+        };
         let alone = alone(&*dir, "tablets")?;
         let numbers = |prefix: &str| -> Result<Vec<u32>> {
             let list = dir.list()?;

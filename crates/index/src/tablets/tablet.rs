@@ -21,6 +21,9 @@ const HEADER_BYTES: usize = 16;
 /// Records of a page.
 pub const PAGE_RECORDS: usize = (PAGE_BYTES - HEADER_BYTES) / RECORD_BYTES;
 
+/// No tablet is larger, so no file makes its reader take more RAM.
+pub const TABLET_BYTES_MAX: usize = 64 << 20;
+
 const REMOVED: u8 = 1;
 const RETIRES: u8 = 2;
 /// Set beside either of 0 and 1: an older tablet speaks of the fingerprint too.
@@ -83,6 +86,7 @@ pub struct Tablet {
     pub number: u32,
     disk: Arc<dyn Disk>,
     path: String,
+    bytes: usize,
     /// First fingerprint of each page.
     fences: Vec<[u8; 32]>,
     filter: BlockedBloom,
@@ -122,10 +126,11 @@ impl Tablet {
         older: &mut dyn FnMut(Fingerprint),
     ) -> Result<Tablet> {
         let path = super::name_of(number);
-        let bytes = disk.len()? as usize;
-        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
-            let what = format!("{bytes} bytes, expected pages");
-            return Err(Error::damaged(&path, bytes as u64, what));
+        let there = disk.len()?;
+        let bytes = usize::try_from(there).unwrap_or(usize::MAX);
+        if bytes == 0 || bytes > TABLET_BYTES_MAX || !bytes.is_multiple_of(PAGE_BYTES) {
+            let what = format!("{there} bytes, expected pages, {TABLET_BYTES_MAX} bytes at most");
+            return Err(Error::damaged(&path, there, what));
         }
         let most = bytes / PAGE_BYTES * PAGE_RECORDS;
         let filter_bytes = (most as u64 * u64::from(filter_bits) / 8) as usize;
@@ -133,6 +138,7 @@ impl Tablet {
             number,
             disk,
             path,
+            bytes,
             fences: Vec::with_capacity(bytes / PAGE_BYTES),
             filter: BlockedBloom::with_bytes(filter_bytes, most as u64)?,
             containers: Vec::new(),
@@ -228,7 +234,7 @@ impl Tablet {
     }
 
     fn read_all(&self) -> Result<Vec<u8>> {
-        let mut pages = vec![0; self.disk.len()? as usize];
+        let mut pages = vec![0; self.bytes];
         self.disk
             .read_at(&mut pages, 0)
             .map_err(|error| Error::from_read(error, &self.path))?;
