@@ -3,21 +3,21 @@
 //! Who looks up many keys in a table larger than the caches waits for memory once for all of them instead of once for each. Always holds: a hint changes nothing but
 //! time; where a processor knows none, nothing happens.
 
-/// Brings the line of `bytes[at]` into the cache, without waiting for it. Nothing happens beyond the end.
+/// Brings the line where `items[at]` begins into the cache, without waiting for it. Nothing happens beyond the end.
 #[inline]
-pub fn prefetch(bytes: &[u8], at: usize) {
-    let Some(byte) = bytes.get(at) else {
+pub fn prefetch<T>(items: &[T], at: usize) {
+    let Some(item) = items.get(at) else {
         return;
     };
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see; the place is within `bytes`.
+    // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see; the place is within `items`.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-            std::ptr::from_ref(byte).cast::<i8>(),
+            std::ptr::from_ref(item).cast::<i8>(),
         );
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
+    let _ = item;
 }
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests {
     fn hints_are_harmless_anywhere() {
         let bytes = [1u8; 100];
         (0..200).for_each(|at| prefetch(&bytes, at));
-        prefetch(&[], 0);
+        prefetch::<u8>(&[], 0);
         assert_eq!(bytes, [1; 100]);
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
+use onefold_io::prefetch;
 
 use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
 use super::page::PAGE_BYTES;
@@ -29,8 +30,17 @@ pub struct PageCache {
     numbers: Vec<u32>,
     used: Vec<bool>,
     slots: HashMap<u32, u32>,
-    buckets: Vec<[u64; BUCKET]>,
+    buckets: Vec<Bucket>,
     hand: usize,
+}
+
+/// One line of memory: what is known of records by hash, and where they are, the newest first.
+#[derive(Clone, Default)]
+#[repr(align(64))]
+struct Bucket {
+    tags: [u32; BUCKET],
+    /// The slot of the page × 128, and the record in it.
+    places: [u32; BUCKET],
 }
 
 impl PageCache {
@@ -44,7 +54,7 @@ impl PageCache {
             numbers: Vec::new(),
             used: Vec::new(),
             slots: HashMap::new(),
-            buckets: vec![[0; BUCKET]; buckets],
+            buckets: vec![Bucket::default(); buckets],
             hand: 0,
         }
     }
@@ -52,23 +62,31 @@ impl PageCache {
     /// The record of `key` with the hash `hash` in a page that is here: the page's number and what it says.
     #[inline]
     pub fn get(&mut self, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
-        let bucket = self.buckets[self.bucket_of(hash)];
+        let bucket = &self.buckets[self.bucket_of(hash)];
         let tag = tag_of(hash);
-        for word in bucket {
-            if word >> 32 == tag && word != 0 {
-                let (slot, record) = ((word as u32 >> 7) as usize, word as usize & 127);
-                if slot >= self.numbers.len() {
-                    continue;
-                }
-                let page = self.page(slot);
-                if record < page.len() && page.fingerprint(record) == &key.0 {
-                    let said = page.said(record);
-                    self.used[slot] = true;
-                    return Some((self.numbers[slot], said));
-                }
+        let same = bucket.tags.map(|other| u32::from(other == tag));
+        let mut same = (0..).zip(same).map(|(at, same)| same << at).sum::<u32>();
+        while same != 0 {
+            let place = bucket.places[same.trailing_zeros() as usize] as usize;
+            same &= same - 1;
+            let (slot, record) = (place >> 7, place & 127);
+            if slot >= self.numbers.len() {
+                continue;
+            }
+            let page = self.page(slot);
+            if record < page.len() && page.fingerprint(record) == &key.0 {
+                let said = page.said(record);
+                self.used[slot] = true;
+                return Some((self.numbers[slot], said));
             }
         }
         None
+    }
+
+    /// Tells the processor that [`PageCache::get`] comes.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.buckets, self.bucket_of(hash));
     }
 
     /// Whether log page `number` is here.
@@ -98,8 +116,10 @@ impl PageCache {
             let hash = super::run::hash_of(&Fingerprint(*page.fingerprint(record)));
             let at = self.bucket_of(hash);
             let bucket = &mut self.buckets[at];
-            bucket.copy_within(..BUCKET - 1, 1);
-            bucket[0] = tag_of(hash) << 32 | (slot << 7 | record) as u64;
+            bucket.tags.copy_within(..BUCKET - 1, 1);
+            bucket.places.copy_within(..BUCKET - 1, 1);
+            bucket.tags[0] = tag_of(hash);
+            bucket.places[0] = (slot << 7 | record) as u32;
         }
     }
 
@@ -109,7 +129,7 @@ impl PageCache {
         self.numbers.clear();
         self.used.clear();
         self.slots.clear();
-        self.buckets.fill([0; BUCKET]);
+        self.buckets.fill(Bucket::default());
         self.hand = 0;
     }
 
@@ -124,7 +144,7 @@ impl PageCache {
             + self.numbers.capacity() * 4
             + self.used.capacity()
             + self.slots.capacity() * 9
-            + self.buckets.len() * BUCKET * 8
+            + self.buckets.len() * size_of::<Bucket>()
     }
 
     fn page(&self, slot: usize) -> LogPage<'_> {
@@ -159,6 +179,6 @@ impl PageCache {
 }
 
 #[inline]
-fn tag_of(hash: u64) -> u64 {
-    hash >> 24
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 24) as u32
 }

@@ -16,6 +16,7 @@ use super::cache::PageCache;
 use super::log::{LogPage, Said};
 use super::manifest::Manifest;
 use super::page::PAGE_BYTES;
+use super::ribbon::Question;
 use super::run::{Run, hash_of};
 use super::run_page::{Asked, RunPage, proof_of};
 use super::view::{OpenLog, View};
@@ -27,8 +28,8 @@ const SCOUT_STRIDE: usize = 64;
 const SHORT_STRIDE: usize = 8;
 /// Below this share of keys that a wave's pages resolved, the stream counts as one without locality.
 const LOCALITY_MIN: f32 = 0.05;
-/// Keys whose place in a filter is fetched at once: as many as memory is asked for at once by a processor, and some.
-const PREFETCH_KEYS: usize = 16;
+/// Keys that a filter is asked for together: their lines are fetched while the filter before is asked.
+const TOGETHER: usize = u32::BITS as usize;
 /// So few keys say nothing of a stream's locality.
 const TELLING_KEYS: usize = 16;
 
@@ -64,8 +65,8 @@ struct Asking<'a> {
     runs: u128,
     /// What the cache says, if no newer run says otherwise.
     cached: Option<Answer>,
-    /// The run of the cached record, so that only newer ones are asked; -1 without one.
-    cached_run: i32,
+    /// The oldest run to be asked: the one after that of the cached record, or the first.
+    from: usize,
 }
 
 /// A page of a run to be asked for a key.
@@ -129,15 +130,11 @@ impl Lookups {
                 place: *place,
                 runs: 0,
                 cached: None,
-                cached_run: -1,
+                from: 0,
             })
             .collect();
-        asking
-            .iter_mut()
-            .for_each(|asked| self.ask_cache(view, asked));
-        for (number, run) in view.runs.iter().enumerate() {
-            ask_filters(&mut asking, number, run);
-        }
+        self.ask_cache(view, &mut asking);
+        ask_filters(view, &mut asking);
         settle(&mut asking, found);
         let first = asking.len();
         if first == 0 {
@@ -188,10 +185,9 @@ impl Lookups {
         self.read(view, &chosen, window, found, stats)?;
         if !rest.is_empty() {
             let before = rest.len();
+            self.ask_cache(view, &mut rest);
             for asked in &mut rest {
-                self.ask_cache(view, asked);
-                let older = (asked.cached_run + 1) as u32;
-                asked.runs &= u128::MAX.checked_shl(older).unwrap_or(0);
+                asked.runs &= u128::MAX.checked_shl(asked.from as u32).unwrap_or(0);
             }
             settle(&mut rest, found);
             let resolved = (before - rest.len()) as f32 / before as f32;
@@ -202,20 +198,27 @@ impl Lookups {
     }
 
     /// Believes the cache where the page is one that no record of its own run supersedes.
-    fn ask_cache(&mut self, view: &View, asked: &mut Asking<'_>) {
-        let Some((page, Some(container))) = self.cache.get(asked.key, asked.hash) else {
-            return;
-        };
-        if view.is_dead(page) || view.retired.contains(&container) || view.log_of(page).is_none() {
-            return;
-        }
-        // runs older than an answer from before were not asked, so only a newer page may take its place
-        if let Some(run) = view
-            .run_of(page)
-            .filter(|run| *run as i32 >= asked.cached_run)
-        {
-            asked.cached = Some(Answer { container, page });
-            asked.cached_run = run as i32;
+    fn ask_cache(&mut self, view: &View, asking: &mut [Asking<'_>]) {
+        // neighbours in a stream stand on one page
+        let (mut last, mut run) = (None, None);
+        for some in asking.chunks_mut(TOGETHER) {
+            some.iter()
+                .for_each(|asked| self.cache.prefetch(asked.hash));
+            for asked in some {
+                let Some((page, Some(container))) = self.cache.get(asked.key, asked.hash) else {
+                    continue;
+                };
+                if last.replace(page) != Some(page) {
+                    run = view.believed_run_of(page);
+                }
+                // runs older than an answer from before were not asked, so only a newer page may take its place
+                if let Some(run) = run.filter(|run| *run + 1 >= asked.from)
+                    && !view.retired.contains(&container)
+                {
+                    asked.cached = Some(Answer { container, page });
+                    asked.from = run + 1;
+                }
+            }
         }
     }
 
@@ -417,15 +420,61 @@ impl Lookups {
     }
 }
 
-/// Asks the filters of run `number`, for some keys at once, so that memory is waited for once.
-fn ask_filters(asking: &mut [Asking<'_>], number: usize, run: &Run) {
-    for some in asking.chunks_mut(PREFETCH_KEYS) {
-        some.iter().for_each(|asked| run.prefetch(asked.hash));
-        for asked in some {
-            let newer = asked.cached_run < number as i32;
-            asked.runs |= u128::from(newer && run.may_contain(asked.hash)) << number;
+/// Asks the filters of all runs, for some keys at once, so that memory is waited for once: while the first columns of one run are looked at, those of the next are on
+/// their way, and the others of the one before.
+fn ask_filters(view: &View, asking: &mut [Asking<'_>]) {
+    let mut questions = [Question::default(); TOGETHER];
+    // of the run before, of this one and of the next
+    let mut starts = [[0; TOGETHER]; 3];
+    for some in asking.chunks_mut(TOGETHER) {
+        let oldest = some.iter().map(|asked| asked.from).min().unwrap_or(0);
+        let Some(run) = view.runs.get(oldest) else {
+            continue;
+        };
+        for (asked, question) in some.iter().zip(&mut questions) {
+            *question = Question::new(asked.hash);
+        }
+        let questions = &questions[..some.len()];
+        seek(run, questions, &mut starts[oldest % 3]);
+        let mut before = 0;
+        for number in oldest..=view.runs.len() {
+            if let Some(newer) = view.runs.get(number + 1) {
+                seek(newer, questions, &mut starts[(number + 1) % 3]);
+            }
+            let mut near = 0;
+            if let Some(run) = view.runs.get(number) {
+                let starts = &starts[number % 3];
+                for (place, (question, asked)) in questions.iter().zip(&*some).enumerate() {
+                    let may = run.near(question, starts[place]) & (asked.from <= number);
+                    near |= u32::from(may) << place;
+                }
+                places(near).for_each(|place| run.prefetch_far(&questions[place], starts[place]));
+            }
+            for place in places(before) {
+                let start = starts[(number - 1) % 3][place];
+                if view.runs[number - 1].far(&questions[place], start) {
+                    some[place].runs |= 1 << (number - 1);
+                }
+            }
+            before = near;
         }
     }
+}
+
+/// Where the filters of `run` answer the questions.
+fn seek(run: &Run, questions: &[Question], starts: &mut [u32]) {
+    for (question, start) in questions.iter().zip(starts) {
+        *start = run.seek(question);
+    }
+}
+
+/// The places of the bits that are set.
+fn places(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < TOGETHER).then_some(place)
+    })
 }
 
 /// Takes out those that no run needs to be asked for: the cache's answer stands, or there is none.

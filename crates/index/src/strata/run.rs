@@ -12,8 +12,8 @@ use onefold_io::frame::{FrameKind, crc64, read_frame};
 use onefold_io::varint::ByteReader;
 
 use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
-use super::ribbon::{Ribbon, RibbonShape};
-use super::run_filters::{FilterShare, RunFilters, RunSize};
+use super::ribbon::{Question, Ribbon, RibbonShape};
+use super::run_filters::{Filter, FilterShare, RunFilters, RunSize};
 use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
 use crate::{Error, Result};
 
@@ -228,22 +228,51 @@ impl Run {
         filters + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
     }
 
-    /// Whether the run may hold `hash`.
-    #[inline]
+    /// Whether the run may hold `hash`. Who asks for many keys asks [`Run::seek`] for all before [`Run::near`] and [`Run::far`], so that memory is waited for once.
     pub fn may_contain(&self, hash: u64) -> bool {
-        let number = self.partition_of(hash);
-        let filters = self.filters.as_ref();
-        filters
-            .and_then(|filters| filters.may_contain(number, hash))
-            .unwrap_or_else(|| self.partitions[number].records > 0)
+        let question = Question::new(hash);
+        let start = self.seek(&question);
+        self.near(&question, start) && self.far(&question, start)
     }
 
-    /// Tells the processor that [`Run::may_contain`] comes.
+    /// Where in its partition's filter the answer stands. Tells the processor that [`Run::near`] comes.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        if let Some(filters) = &self.filters {
-            filters.prefetch(self.partition_of(hash), hash);
+    pub fn seek(&self, question: &Question) -> u32 {
+        self.filter_of(question).map_or(0, |filter| {
+            let start = filter.shape.start(question);
+            filter.shape.prefetch_near(filter.blocks, start);
+            start
+        })
+    }
+
+    /// Whether the run may hold the key of `question`, where `seek` gave `start`, by the first columns of its filter.
+    #[inline]
+    pub fn near(&self, question: &Question, start: u32) -> bool {
+        match self.filter_of(question) {
+            Some(filter) => filter.shape.near(filter.blocks, question, start),
+            None => self.partitions[self.partition_of(question.key())].records > 0,
         }
+    }
+
+    /// Tells the processor that [`Run::far`] comes.
+    #[inline]
+    pub fn prefetch_far(&self, question: &Question, start: u32) {
+        if let Some(filter) = self.filter_of(question) {
+            filter.shape.prefetch_far(filter.blocks, start);
+        }
+    }
+
+    /// As [`Run::near`], where that says that it may, by the other columns.
+    #[inline]
+    pub fn far(&self, question: &Question, start: u32) -> bool {
+        self.filter_of(question)
+            .is_none_or(|filter| filter.shape.far(filter.blocks, question, start))
+    }
+
+    #[inline]
+    fn filter_of(&self, question: &Question) -> Option<Filter<'_>> {
+        let filters = self.filters.as_ref()?;
+        filters.of(self.partition_of(question.key()))
     }
 
     /// The page of the file where `hash` is, if anywhere, and the last page of its partition.

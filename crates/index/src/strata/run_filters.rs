@@ -3,7 +3,7 @@
 //! Always holds: what a partition holds may be in its filter; where a filter is missing, everything may be in it. One mapping, because filters of some kilobytes that
 //! live for hours would leave an allocator's heap full of holes.
 
-use onefold_io::{Mapped, prefetch};
+use onefold_io::Mapped;
 
 use super::ribbon::RibbonShape;
 use super::run::{Partition, Run};
@@ -61,6 +61,15 @@ struct Placed {
     shape: RibbonShape,
 }
 
+/// A filter in RAM; there may be others behind its blocks.
+#[derive(Clone, Copy)]
+pub struct Filter<'a> {
+    /// Its shape.
+    pub shape: &'a RibbonShape,
+    /// Its blocks.
+    pub blocks: &'a [u8],
+}
+
 /// See the module.
 pub struct RunFilters {
     bytes: Mapped,
@@ -80,7 +89,7 @@ impl RunFilters {
         }
     }
 
-    /// Places the filter of partition `number` behind all that were placed before, which ends at byte `end`, narrowed to shape `to`. Gives the new end, or the old where there is
+    /// Places the filter of partition `number`, whose `blocks` are as they are stored, behind all that were placed before, which ends at byte `end`, narrowed to shape `to`. Gives the new end, or the old where there is
     /// no room.
     pub fn place(
         &mut self,
@@ -95,7 +104,7 @@ impl RunFilters {
         let Some(room) = room else {
             return end;
         };
-        to.narrow(of, blocks, room);
+        to.lay_out(of, blocks, room);
         let next = end + room.len().next_multiple_of(LINE_BYTES);
         self.placed[number] = Placed {
             line: (end / LINE_BYTES) as u32,
@@ -124,24 +133,14 @@ impl RunFilters {
         RunFilters { share, ..self }
     }
 
-    /// Whether partition `number` may hold `hash`; `None` where it has no filter.
+    /// The filter of partition `number`; `None` where there is none.
     #[inline]
-    pub fn may_contain(&self, number: usize, hash: u64) -> Option<bool> {
+    pub fn of(&self, number: usize) -> Option<Filter<'_>> {
         let Placed { line, shape } = &self.placed[number];
-        let blocks = &self.bytes[*line as usize * LINE_BYTES..];
-        (shape.bits > 0).then(|| shape.contains(blocks, hash))
-    }
-
-    /// Tells the processor that [`RunFilters::may_contain`] comes.
-    #[inline]
-    pub fn prefetch(&self, number: usize, hash: u64) {
-        let Placed { line, shape } = &self.placed[number];
-        if shape.bits > 0 {
-            prefetch(
-                &self.bytes,
-                *line as usize * LINE_BYTES + shape.place_of(hash),
-            );
-        }
+        (shape.bits > 0).then(|| Filter {
+            shape,
+            blocks: &self.bytes[*line as usize * LINE_BYTES..],
+        })
     }
 
     /// RAM, in bytes.

@@ -238,10 +238,19 @@ impl View {
 
     /// Whether some record of `page` may be superseded by one that its own run knows.
     pub fn is_dead(&self, page: u32) -> bool {
-        self.run_of(page).is_none_or(|run| {
-            let within = page - self.manifest.runs[run].first_page;
-            self.runs[run].dead_pages.binary_search(&within).is_ok()
-        })
+        self.run_of(page)
+            .is_none_or(|run| self.is_dead_in(run, page))
+    }
+
+    fn is_dead_in(&self, run: usize, page: u32) -> bool {
+        let within = page - self.manifest.runs[run].first_page;
+        self.runs[run].dead_pages.binary_search(&within).is_ok()
+    }
+
+    /// The run that speaks of `page`, where none of its records supersedes one of the page and the log file is still there.
+    pub fn believed_run_of(&self, page: u32) -> Option<usize> {
+        let run = self.run_of(page)?;
+        (!self.is_dead_in(run, page) && self.log_of(page).is_some()).then_some(run)
     }
 
     /// Whether a record on `page` is the newest of `hash`, known without a read. `false`: it may be or not.
