@@ -85,6 +85,15 @@ pub fn fingerprints<'a>(
     key: Option<&[u8; 32]>,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Vec<Fingerprint> {
+    on(Platform::detect(), key, chunks)
+}
+
+/// As [`fingerprints`], on instructions that this CPU has.
+fn on<'a>(
+    platform: Platform,
+    key: Option<&[u8; 32]>,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<Fingerprint> {
     let mut out = Vec::new();
     let mut leaves = 0;
     let (mut messages, mut short) = (Vec::new(), Vec::new());
@@ -113,7 +122,7 @@ pub fn fingerprints<'a>(
     }
     // Longest first: those with a leaf number i stand in front.
     messages.sort_by_key(|message| core::cmp::Reverse(message.data.len()));
-    let mut lanes = Lanes::new(key, leaves, messages.len());
+    let mut lanes = Lanes::new(platform, key, leaves, messages.len());
     lanes.whole_leaves(&messages);
     lanes.ragged_leaves(&messages, &short, &mut out);
     lanes.parents(&mut messages);
@@ -122,7 +131,7 @@ pub fn fingerprints<'a>(
 }
 
 impl Lanes {
-    fn new(key: Option<&[u8; 32]>, leaves: usize, messages: usize) -> Self {
+    fn new(platform: Platform, key: Option<&[u8; 32]>, leaves: usize, messages: usize) -> Self {
         let words = |key: &[u8; 32]| {
             core::array::from_fn(|i| {
                 u32::from_le_bytes(key[4 * i..][..4].try_into().expect("four bytes"))
@@ -130,7 +139,7 @@ impl Lanes {
         };
         Self {
             node: Node {
-                platform: Platform::detect(),
+                platform,
                 key: key.map_or(IV, words),
                 mode: if key.is_some() { KEYED } else { 0 },
             },
@@ -246,4 +255,48 @@ fn bytes_of(cv: &[u32; 8]) -> Cv {
         *bytes = word.to_le_bytes();
     }
     bytes
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+
+    /// All that this CPU has, not only the best.
+    fn platforms() -> Vec<Platform> {
+        #[cfg(target_arch = "x86_64")]
+        let own = [
+            Platform::sse2(),
+            Platform::sse41(),
+            Platform::avx2(),
+            Platform::avx512(),
+        ];
+        #[cfg(not(target_arch = "x86_64"))]
+        let own = [Some(Platform::detect())];
+        own.into_iter()
+            .flatten()
+            .chain([Platform::portable()])
+            .collect()
+    }
+
+    #[test]
+    fn every_platform_gives_what_blake3_gives() {
+        let data: Vec<u8> = (0..400_000u32)
+            .map(|i| (i.wrapping_mul(i) >> 7) as u8)
+            .collect();
+        let chunks: Vec<&[u8]> = (0..40)
+            .map(|i| &data[i * 100..][..i * 773 % 9000])
+            .chain([&data[..]])
+            .collect();
+        for key in [None, Some(&[5; 32])] {
+            let one = |chunk: &&[u8]| match key {
+                Some(key) => Fingerprint::keyed(key, chunk),
+                None => Fingerprint::of(chunk),
+            };
+            let expected: Vec<Fingerprint> = chunks.iter().map(one).collect();
+            for platform in platforms() {
+                let found = on(platform, key, chunks.iter().copied());
+                assert_eq!(found, expected, "{platform:?}");
+            }
+        }
+    }
 }

@@ -100,7 +100,13 @@ fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
 /// `false` where this CPU has no vectors for it.
 fn side_by_side(mode: u8, group: &mut [Leaf<'_>]) -> bool {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
-    return super::wide::compress(mode, group);
+    return match super::wide::Width::best() {
+        Some(width) => {
+            super::wide::compress(width, mode, group);
+            true
+        }
+        None => false,
+    };
     #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
     {
         let _ = (mode, group);
@@ -113,7 +119,8 @@ pub const LANES: usize = 16;
 
 #[cfg(all(test, feature = "std", target_arch = "x86_64"))]
 mod tests {
-    use super::super::{transpose, wide};
+    use super::super::transpose;
+    use super::super::wide::{self, Width};
     use super::*;
 
     #[test]
@@ -137,16 +144,17 @@ mod tests {
         };
         let mut one_by_one = leaves();
         alone(Platform::detect(), 16, &mut one_by_one);
-        let run = |way: fn(u8, &mut [Leaf<'_>])| {
+        let run = |way: &dyn Fn(&mut [Leaf<'_>])| {
             let mut side_by_side = leaves();
-            way(16, &mut side_by_side);
+            way(&mut side_by_side);
             assert_eq!(cvs(&side_by_side), cvs(&one_by_one));
         };
-        run(|mode, leaves| wide::lanes(mode, leaves, transpose::plain));
-        run(|mode, leaves| {
-            if !wide::compress(mode, leaves) {
-                wide::lanes(mode, leaves, transpose::plain);
+        run(&|leaves| wide::lanes(16, leaves, transpose::plain));
+        // Every width that this CPU has, not only the widest.
+        for width in [Width::Avx2, Width::Avx512] {
+            if width.is_there() {
+                run(&|leaves| wide::compress(width, 16, leaves));
             }
-        });
+        }
     }
 }

@@ -14,8 +14,42 @@ use super::transpose::{self, Rows};
 /// A word of every lane.
 type Word = [u32; LANES];
 
-/// Side by side, longest first; `false` where this CPU has no vectors for it.
-pub fn compress(mode: u8, leaves: &mut [Leaf<'_>]) -> bool {
+/// The vectors that leaves go through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// Eight lanes a register.
+    Avx2,
+    /// Sixteen.
+    Avx512,
+}
+
+impl Width {
+    /// The widest that this CPU has.
+    pub fn best() -> Option<Self> {
+        [Self::Avx512, Self::Avx2]
+            .into_iter()
+            .find(|width| width.is_there())
+    }
+
+    /// Whether this CPU has it.
+    pub fn is_there(self) -> bool {
+        match self {
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+            }
+        }
+    }
+}
+
+/// Side by side, longest first.
+///
+/// # Panics
+/// If this CPU has not got the width.
+pub fn compress(width: Width, mode: u8, leaves: &mut [Leaf<'_>]) {
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
     fn avx512(mode: u8, leaves: &mut [Leaf<'_>]) {
         lanes(mode, leaves, |rows| transpose::avx512(rows));
@@ -24,21 +58,13 @@ pub fn compress(mode: u8, leaves: &mut [Leaf<'_>]) -> bool {
     fn avx2(mode: u8, leaves: &mut [Leaf<'_>]) {
         lanes(mode, leaves, |rows| transpose::avx2(rows));
     }
-    let has512 = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq");
-    if has512 {
+    assert!(width.is_there());
+    match width {
         // SAFETY: this CPU has the features, as was just asked.
-        unsafe { avx512(mode, leaves) };
-        return true;
-    }
-    if is_x86_feature_detected!("avx2") {
+        Width::Avx512 => unsafe { avx512(mode, leaves) },
         // SAFETY: as above.
-        unsafe { avx2(mode, leaves) };
-        return true;
+        Width::Avx2 => unsafe { avx2(mode, leaves) },
     }
-    false
 }
 
 /// Blocks that are asked of memory before they are needed: what went before may have pushed them out of the nearest cache.
