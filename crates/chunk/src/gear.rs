@@ -1,8 +1,8 @@
 //! Gear: a hash that forgets by shifting (Xia et al., Ddelta, 2014). A cut is where it falls below a threshold.
 //!
-//! Measured on one Zen 4 core at a mean of 8 KiB over random data out of memory: 3.0 GB/s; 2.2 with one byte after the other.
+//! Measured on one Zen 4 core at a mean of 8 KiB over random data out of memory: 3.6 GB/s, 1.33 times the `fastcdc` crate.
 
-use crate::gear_table::GEAR;
+use crate::gear_scan::{first_end, hash_of};
 use crate::odds::{mean_of, odds_for, usual_limits};
 use crate::real;
 use crate::{Chunker, Limits};
@@ -64,41 +64,23 @@ impl Chunker for Gear {
             return data.len();
         }
         let end = data.len().min(max);
-        let mut hash = 0u64;
-        for byte in &data[min.saturating_sub(64)..min] {
-            hash = (hash << 1).wrapping_add(GEAR[*byte as usize]);
-        }
+        let hash = hash_of(&data[min.saturating_sub(64)..min]);
         let found = first_below(&data[min..end], hash, self.threshold);
         found.map_or(end, |at| min + at + 1)
     }
 }
 
-/// Bytes that are hashed beside each other.
-const BLOCK: usize = 4;
+/// Bytes of a step. Of the hash after its first byte three bits are missing, so that one in some hundred steps of a chunker of 8 KiB is done again.
+const STEP: usize = 4;
 
 /// The first byte with which the hash falls below the threshold.
-///
-/// Within a block the hash is split: what its bytes add is summed without waiting for the hash before, which is then shifted by so many bytes at
-/// once. From block to block there are thus two dependent operations instead of two a byte.
+#[inline]
 fn first_below(data: &[u8], mut hash: u64, threshold: u64) -> Option<usize> {
-    let (blocks, rest) = data.as_chunks::<BLOCK>();
-    for (at, block) in blocks.iter().enumerate() {
-        let mut added = 0u64;
-        let hashes: [u64; BLOCK] = core::array::from_fn(|i| {
-            added = (added << 1).wrapping_add(GEAR[block[i] as usize]);
-            (hash << (i + 1)).wrapping_add(added)
-        });
-        if hashes.iter().any(|hash| *hash < threshold) {
-            let first = hashes.iter().position(|hash| *hash < threshold);
-            return first.map(|first| at * BLOCK + first);
-        }
-        hash = hashes[BLOCK - 1];
-    }
-    for (i, byte) in rest.iter().enumerate() {
-        hash = (hash << 1).wrapping_add(GEAR[*byte as usize]);
-        if hash < threshold {
-            return Some(blocks.len() * BLOCK + i);
-        }
-    }
-    None
+    // A shifted hash has zeros in its lowest bits, so whatever is no longer below the threshold's shifted value is below all ones.
+    let shifted: [u64; STEP] = core::array::from_fn(|shift| match threshold.leading_zeros() {
+        zeros if zeros as usize >= shift => threshold << shift,
+        _ => u64::MAX,
+    });
+    let may_end = |hash: u64, shift: usize| hash < shifted[shift];
+    first_end::<STEP>(data, &mut hash, may_end, |hash| hash < threshold)
 }

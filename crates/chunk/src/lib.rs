@@ -16,6 +16,7 @@ pub mod fbc;
 mod fingerprint;
 pub mod fixed;
 pub mod gear;
+mod gear_scan;
 mod gear_table;
 pub mod inc_k;
 mod names;

@@ -135,6 +135,19 @@ impl Simd {
     }
 }
 
+/// Bytes ahead that a search through bytes asks for: more than chunkers of the usual means leap over, and few enough to still be there when it comes to them.
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+const AHEAD_BYTES: usize = 2560;
+
+/// Asks for the cache line that lies so many bytes behind the beginning of `line`; it may lie beyond the data.
+#[inline(always)]
+pub(crate) fn prefetch_ahead(line: &[u8; 64]) {
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
+    x86::prefetch(line, AHEAD_BYTES..AHEAD_BYTES + 1);
+    #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+    let _ = line;
+}
+
 /// The eight bytes from `at` on as a big-endian number.
 pub(crate) fn value_at(data: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(data[at..at + 8].try_into().expect("eight bytes"))

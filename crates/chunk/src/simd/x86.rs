@@ -245,6 +245,7 @@ fn mask_of(count: u32) -> u64 {
 }
 
 /// As [`super::Simd::prefetch`].
+#[inline(always)]
 pub fn prefetch(data: &[u8], range: Range<usize>) {
     for at in range.step_by(64) {
         // SAFETY: a prefetch reads nothing that the program sees, and may point anywhere.
