@@ -27,6 +27,7 @@ const SEGMENT: u64 = 512;
 ///   bench index                                          strata, 20 million keys, 64 MiB
 ///   bench index --index strata,bloomstore --budget-mib 16,64   a table per index and RAM
 ///   bench index --keys 50000000 --budget-mib 47 --rivals    beside RocksDB, fjall, redb and LMDB, at 1 byte a key
+///   … --insert-seconds 600                               none of them is filled for longer than ten minutes
 ///   bench index --record FILE OLD NEW                    chunks folders into a trace
 ///   bench index --workload linux,FILE --scale 0.1        generated streams and recorded ones
 #[derive(clap::Args, Clone, Debug)]
@@ -47,6 +48,10 @@ pub struct IndexArgs {
     /// Seconds for each kind of lookup.
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
+    /// Stops filling a store after so many seconds: what it did by then gives its rate, and it is asked for as many keys as it has. B-trees, which
+    /// are filled in the order of keys, are left out if they are not full by then.
+    #[arg(long)]
+    pub insert_seconds: Option<u64>,
     /// Read through the page cache instead of past it.
     #[arg(long)]
     pub cached: bool,
@@ -61,8 +66,9 @@ pub struct IndexArgs {
         default_value = "rocksdb,rocksdb-universal,fjall,redb,lmdb"
     )]
     pub stores: Vec<String>,
-    /// What the other stores' processes may hold in all, page cache included, in MiB beyond the budget (Linux memory groups; needs root).
-    #[arg(long, default_value_t = 96)]
+    /// What the other stores' processes may hold in all, page cache included, in MiB beyond the budget (Linux memory groups; needs root). One that is
+    /// killed for more is begun again with three quarters of the caches, filters and write buffers.
+    #[arg(long, default_value_t = 48)]
     pub slack_mib: usize,
     /// Streams to run the indexes under: linux, vx, fbf, vx-9m, vx-20m, or files that `--record` made.
     #[arg(long, value_delimiter = ',')]
@@ -128,7 +134,7 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
             }
         }
     }
-    print!("\n{}", figures::table(&all, args.keys).text());
+    print!("\n{}", figures::table(&all).text());
     Ok(())
 }
 

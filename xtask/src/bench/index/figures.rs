@@ -26,6 +26,8 @@ pub struct Measured {
     pub name: String,
     /// What it was given, in MiB.
     pub budget_mib: usize,
+    /// Keys in it when it was asked.
+    pub keys: u64,
     /// What it holds by its own account, and by the allocator's, in bytes; 0 where unknown.
     pub ram: (u64, u64),
     /// Peak RSS of the process, in KiB.
@@ -48,8 +50,8 @@ impl Measured {
 const KINDS: [&str; 4] = ["insert", "absent", "stream", "random"];
 
 /// A row for each; then, for each of ours, how many times as fast it is as the best of the others at the same budget.
-pub fn table(all: &[Measured], keys: u64) -> Table {
-    let mut rows: Vec<Vec<String>> = all.iter().map(|one| row(one, keys)).collect();
+pub fn table(all: &[Measured]) -> Table {
+    let mut rows: Vec<Vec<String>> = all.iter().map(row).collect();
     for one in all.iter().filter(|one| one.ram.0 > 0) {
         let others = || {
             all.iter()
@@ -59,7 +61,7 @@ pub fn table(all: &[Measured], keys: u64) -> Table {
             continue;
         }
         let mut cells = vec![format!("{} / best other", one.name)];
-        cells.resize(5, String::new());
+        cells.resize(6, String::new());
         for what in KINDS {
             let best = others()
                 .filter_map(|other| other.best(what))
@@ -78,9 +80,10 @@ pub fn table(all: &[Measured], keys: u64) -> Table {
     }
 }
 
-const HEAD: [&str; 14] = [
+const HEAD: [&str; 15] = [
     "store",
     "MiB",
+    "M keys",
     "B/key held",
     "counted",
     "peak MiB",
@@ -95,14 +98,15 @@ const HEAD: [&str; 14] = [
     "WA",
 ];
 
-fn row(one: &Measured, keys: u64) -> Vec<String> {
+fn row(one: &Measured) -> Vec<String> {
     let each = |bytes: u64| match bytes {
         0 => "–".to_string(),
-        bytes => format!("{:.2}", bytes as f64 / keys as f64),
+        bytes => format!("{:.2}", bytes as f64 / one.keys as f64),
     };
     let mut cells = vec![
         one.name.clone(),
         one.budget_mib.to_string(),
+        format!("{:.1}", one.keys as f64 / 1e6),
         each(one.ram.0),
         each(one.ram.1),
         (one.peak_kib >> 10).to_string(),

@@ -15,7 +15,7 @@ impl MemoryGroup {
     /// A new group with a limit.
     pub fn new(limit_bytes: u64) -> std::io::Result<MemoryGroup> {
         let (root, limit) = match PathBuf::from("/sys/fs/cgroup/memory") {
-            version_1 if version_1.is_dir() => (version_1, "memory.limit_in_bytes"),
+            version_1 if version_1.is_dir() => (within(version_1), "memory.limit_in_bytes"),
             _ => (PathBuf::from("/sys/fs/cgroup"), "memory.max"),
         };
         let folder = root.join(format!("onefold-bench-{}", std::process::id()));
@@ -31,8 +31,18 @@ impl MemoryGroup {
         inside.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
         inside.arg(self.folder.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
+        let set = command.get_envs();
+        inside.envs(set.filter_map(|(name, value)| Some((name, value?))));
         inside
     }
+}
+
+/// The group of version 1 that this process is in, so that limits on it hold on.
+fn within(root: PathBuf) -> PathBuf {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.split_once(":memory:"));
+    let own = own.map(|(_, path)| root.join(path.trim_start_matches('/')));
+    own.filter(|path| path.is_dir()).unwrap_or(root)
 }
 
 impl Drop for MemoryGroup {

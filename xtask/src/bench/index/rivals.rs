@@ -1,5 +1,6 @@
 //! Other stores at the same work: runs the `rivals` program, which stands outside the workspace, and reads its figures.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,9 @@ use super::{Error, IndexArgs};
 
 /// Bytes of a key and its value, there.
 const RECORD_BYTES: f64 = 40.0;
+
+/// The signal of the system's killer of what takes too much memory.
+const KILLED: i32 = 9;
 
 /// The program at `path`, or built if that is empty.
 pub fn program(path: &Path) -> Result<PathBuf, Error> {
@@ -37,65 +41,151 @@ pub fn run(
     budget_mib: usize,
     dir: &Path,
 ) -> Result<Option<Measured>, Error> {
-    let folder = dir.join(store);
-    let limit = ((budget_mib + args.slack_mib) as u64) << 20;
-    let mut figures = Vec::new();
-    let mut peak_kib = 0;
-    for verb in ["build", "measure"] {
-        let mut command = Command::new(program);
-        command.args([verb, "--store", store, "--dir"]).arg(&folder);
-        command.args(["--keys", &args.keys.to_string()]);
-        command.args(["--budget-mib", &budget_mib.to_string()]);
-        command.args(["--seed", &args.seed.to_string()]);
-        if verb == "measure" {
-            command.args(["--seconds", &args.seconds.to_string()]);
-        }
-        // B-trees are filled in the order of keys, which must be sorted first
-        let is_free = verb == "build" && matches!(store, "redb" | "lmdb");
-        let lines = match (!is_free).then(|| MemoryGroup::new(limit)) {
-            None => output(command),
-            Some(Ok(group)) => output(group.start_in(&command)),
-            Some(Err(error)) => {
-                println!("{store}: no limit on page cache: {error}");
-                output(command)
-            }
-        };
-        match lines {
-            Ok(lines) => {
-                for line in &lines {
-                    figures.push(figure(line));
-                    print_line(store, &figures[figures.len() - 1]);
-                    if !is_free {
-                        peak_kib = peak_kib.max(line["peak_kib"].as_u64().unwrap_or(0));
-                    }
-                }
-            }
-            Err(error) => {
-                println!("{store}: {verb}: {error}");
-                std::fs::remove_dir_all(&folder)?;
-                return Ok(None);
-            }
-        }
-    }
-    std::fs::remove_dir_all(&folder)?;
-    Ok(Some(Measured {
-        name: store.to_string(),
+    let mut rival = Rival {
+        args,
+        program,
+        store,
+        folder: dir.join(store),
+        limit: ((budget_mib + args.slack_mib) as u64) << 20,
         budget_mib,
+        given_mib: budget_mib,
+        keys: args.keys,
+        peak_kib: 0,
+    };
+    let figures = rival.built_and_asked();
+    if rival.folder.is_dir() {
+        std::fs::remove_dir_all(&rival.folder)?;
+    }
+    let figures = match figures {
+        Ok(figures) => figures,
+        Err(error) => {
+            println!("{store}: {error}");
+            return Ok(None);
+        }
+    };
+    let name = match rival.given_mib == budget_mib {
+        true => store.to_string(),
+        false => format!("{store} (given {})", rival.given_mib),
+    };
+    Ok(Some(Measured {
+        name,
+        budget_mib,
+        keys: rival.keys,
         ram: (0, 0),
-        peak_kib,
+        peak_kib: rival.peak_kib,
         record_bytes: RECORD_BYTES,
         figures,
     }))
 }
 
-fn output(mut command: Command) -> Result<Vec<Value>, Error> {
-    let output = command.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("{}", output.status).into());
+/// Another store at work.
+struct Rival<'a> {
+    args: &'a IndexArgs,
+    program: &'a Path,
+    store: &'a str,
+    folder: PathBuf,
+    /// What its processes may hold, in bytes.
+    limit: u64,
+    budget_mib: usize,
+    /// What it is told to take for caches, filters and write buffers: less than the budget if it took more than the limit.
+    given_mib: usize,
+    keys: u64,
+    peak_kib: u64,
+}
+
+impl Rival<'_> {
+    fn built_and_asked(&mut self) -> Result<Vec<Figure>, Error> {
+        // B-trees are filled in the order of keys, which must be sorted first
+        let is_free = matches!(self.store, "redb" | "lmdb");
+        let mut seconds = self.args.insert_seconds.unwrap_or(u64::MAX);
+        let mut figures = Vec::new();
+        for (verb, is_free) in [("build", is_free), ("measure", false)] {
+            let lines = self.held(verb, seconds, is_free)?;
+            seconds = self.args.seconds;
+            for line in &lines {
+                let figure = figure(line);
+                print_line(self.store, &figure);
+                figures.push(figure);
+                if !is_free {
+                    self.peak_kib = self.peak_kib.max(line["peak_kib"].as_u64().unwrap_or(0));
+                }
+            }
+            if let ("build", Some(line)) = (verb, lines.first()) {
+                self.keys = line["keys"].as_u64().unwrap_or(self.keys);
+            }
+        }
+        Ok(figures)
     }
-    let lines = String::from_utf8(output.stdout)?;
-    let lines = lines.lines().map(serde_json::from_str);
-    Ok(lines.collect::<Result<_, _>>()?)
+
+    /// Runs a verb within the limit, with less and less until it keeps it.
+    fn held(&mut self, verb: &str, seconds: u64, is_free: bool) -> Result<Vec<Value>, Error> {
+        loop {
+            let command = self.command(verb, seconds);
+            let ended = match (!is_free).then(|| MemoryGroup::new(self.limit)) {
+                None => output(command),
+                Some(Ok(group)) => output(group.start_in(&command)),
+                Some(Err(error)) => {
+                    println!("{}: no limit on its memory: {error}", self.store);
+                    output(command)
+                }
+            };
+            let killed = match ended {
+                Ok(lines) => return Ok(lines),
+                Err(Ended::Killed) => format!(
+                    "{} takes more than {} MiB with {} for caches, filters and buffers",
+                    self.store,
+                    self.limit >> 20,
+                    self.given_mib
+                ),
+                Err(Ended::Failed(error)) => return Err(error),
+            };
+            println!("{killed}");
+            self.given_mib = self.given_mib * 3 / 4;
+            if self.given_mib < (self.budget_mib / 5).max(1) {
+                return Err(killed.into());
+            }
+            if verb == "build" && self.folder.is_dir() {
+                std::fs::remove_dir_all(&self.folder)?;
+            }
+        }
+    }
+
+    fn command(&self, verb: &str, seconds: u64) -> Command {
+        let mut command = Command::new(self.program);
+        command.args([verb, "--store", self.store, "--dir"]);
+        command.arg(&self.folder);
+        command.args(["--keys", &self.keys.to_string()]);
+        command.args(["--budget-mib", &self.given_mib.to_string()]);
+        command.args(["--seed", &self.args.seed.to_string()]);
+        command.args(["--seconds", &seconds.to_string()]);
+        // many threads' arenas are RAM that the store does not know of
+        command.env("MALLOC_ARENA_MAX", "2");
+        command
+    }
+}
+
+/// How a process ended that did not do its work.
+enum Ended {
+    /// By the system, for want of memory.
+    Killed,
+    Failed(Error),
+}
+
+fn output(mut command: Command) -> Result<Vec<Value>, Ended> {
+    let failed = |error: Error| Ended::Failed(error);
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| failed(error.into()))?;
+    if output.status.signal() == Some(KILLED) {
+        return Err(Ended::Killed);
+    }
+    if !output.status.success() {
+        return Err(failed(output.status.to_string().into()));
+    }
+    let text = String::from_utf8(output.stdout).map_err(|error| failed(error.into()))?;
+    let lines = text.lines().map(serde_json::from_str);
+    lines
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(error.into()))
 }
 
 fn figure(line: &Value) -> Figure {
