@@ -130,21 +130,26 @@ impl ChunkStash {
         container.map(|container| Location { container })
     }
 
+    /// The last page that the table names for the key, or for another with its signature.
+    fn newest(&self, key: &Fingerprint) -> Option<u32> {
+        let slots = self.table.matches(key);
+        slots.map(|slot| self.table.pages[slot] - 1).max()
+    }
+
+    /// What a page in the cache says, if the table knows of no later one.
+    fn cached(&mut self, key: &Fingerprint) -> Option<Said> {
+        let newest = self.newest(key);
+        let (page, said) = self.cache.get(key, hash_of(key))?;
+        debug_assert!(page < self.pages);
+        newest.is_none_or(|newest| newest <= page).then_some(said)
+    }
+
     fn find(&mut self, key: &Fingerprint) -> Result<Said> {
         if let Some(said) = self.buffer.get(key) {
             return Ok(*said);
         }
-        let newest = self
-            .table
-            .matches(key)
-            .map(|slot| self.table.pages[slot] - 1)
-            .max();
-        if let Some((page, said)) = self
-            .cache
-            .get(key, hash_of(key))
-            .filter(|(page, _)| newest.is_none_or(|newest| newest <= *page))
-        {
-            debug_assert!(page < self.pages);
+        let newest = self.newest(key);
+        if let Some(said) = self.cached(key) {
             return Ok(said);
         }
         match self.slot_of(key)? {
@@ -202,7 +207,10 @@ impl ChunkIndex for ChunkStash {
                     .zip(&mut *found)
                     .filter(|(_, slot)| slot.is_none())
                 {
-                    let said = self.cache.get(key, hash_of(key)).and_then(|(_, said)| said);
+                    if self.buffer.contains_key(key) {
+                        continue;
+                    }
+                    let said = self.cached(key).flatten();
                     *slot = self.answer(said);
                 }
             }
@@ -213,6 +221,10 @@ impl ChunkIndex for ChunkStash {
     }
 
     fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if self.options.sample > 1 && said.is_some() && self.buffer.get(key) == Some(&None) {
+            // a removal needs a record of its own: what is said now may get no slot
+            self.write_buffer()?;
+        }
         if self.buffer.insert(*key, said).is_none() {
             self.order.push(*key);
         }

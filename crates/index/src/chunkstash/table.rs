@@ -103,14 +103,18 @@ impl ChunkStash {
     /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then another key lost its slot.
     fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
         let own = self.slot_of(key)?;
+        let samples = self.options.sample > 1;
+        // a removal must be known of where an earlier record may come by prefetch
+        let is_removal = samples && said.is_none();
         let is_gone = said.is_none_or(|container| self.retired.contains(&container));
-        if own.is_none() && is_gone {
+        if own.is_none() && is_gone && !is_removal {
             return Ok(true);
         }
         self.inserted += 1;
-        let is_sampled = self
-            .inserted
-            .is_multiple_of(u64::from(self.options.sample.max(1)));
+        let is_sampled = is_removal
+            || self
+                .inserted
+                .is_multiple_of(u64::from(self.options.sample.max(1)));
         if own.is_none() && !is_sampled {
             return Ok(true);
         }

@@ -199,6 +199,65 @@ pub fn conforms(
         .for_each(|index| history.check_all(index.as_mut(), keys, &mut random));
 }
 
+/// What an index that samples answers under random operations was said and not taken back. `open` opens it, again and again.
+pub fn is_never_wrong(seed: u64, open: &mut dyn FnMut() -> Box<dyn ChunkIndex>) {
+    const KEYS: u64 = 1000;
+    let (mut random, mut history) = (Random(seed), History::default());
+    let mut index = open();
+    let mut hits = 0;
+    for step in 0..120 {
+        let (start, len) = (random.below(KEYS), random.below(150));
+        let numbers = start..(start + len).min(KEYS);
+        match random.below(20) {
+            0..8 => {
+                let numbers: Vec<u64> = numbers.filter(|_| random.below(4) > 0).collect();
+                let container = ContainerId(step);
+                let location = Location { container };
+                let entries: Vec<_> = numbers.iter().map(|i| (key(*i), location)).collect();
+                index.insert(&entries).expect("insert");
+                numbers
+                    .iter()
+                    .for_each(|number| history.insert(*number, container));
+            }
+            8..10 => {
+                let keys: Vec<_> = numbers.clone().map(key).collect();
+                index.remove(&keys).expect("remove");
+                numbers.for_each(|number| history.remove(number));
+            }
+            10 => {
+                let container = ContainerId(random.below(step + 1));
+                index.retire(&[container]).expect("retire");
+                history.retire(container);
+            }
+            11..13 => index.checkpoint().expect("checkpoint"),
+            13 => {
+                index.checkpoint().expect("checkpoint");
+                drop(index);
+                index = open();
+            }
+            14 => index
+                .iterate(&mut |_, location| {
+                    assert!(location.container.0 < 120);
+                    Ok(())
+                })
+                .expect("iterate"),
+            _ => {
+                let keys: Vec<_> = numbers.clone().map(key).collect();
+                let mut answers = vec![None; keys.len()];
+                index.lookup(&keys, &mut answers).expect("lookup");
+                for (number, found) in numbers.zip(answers) {
+                    hits += u64::from(found.is_some());
+                    assert!(
+                        history.allows(number, found),
+                        "seed {seed}, step {step}, key {number}: {found:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(hits > 100, "seed {seed}: {hits} hits");
+}
+
 pub fn options(unique: u64, budget: usize) -> StrataOptions {
     StrataOptions {
         ram_budget_bytes: budget,
@@ -274,6 +333,22 @@ fn chunkstash_conforms() {
             };
             let dir: Arc<dyn Dir> = Arc::new(dir.clone());
             vec![Box::new(ChunkStash::open(dir, options).expect("open"))]
+        });
+    }
+}
+
+#[test]
+fn a_sampled_chunkstash_may_forget_and_is_never_wrong() {
+    for seed in 0..12 {
+        let dir = MemDir::new();
+        is_never_wrong(seed, &mut || {
+            let options = ChunkStashOptions {
+                ram_budget_bytes: 32 << 10,
+                cache_bytes: Some(64 << 10),
+                sample: 1 + seed as u32 % 8,
+            };
+            let dir: Arc<dyn Dir> = Arc::new(dir.clone());
+            Box::new(ChunkStash::open(dir, options).expect("open"))
         });
     }
 }

@@ -7,6 +7,7 @@ mod costs;
 mod crash;
 mod filters;
 mod golden;
+mod paper_costs;
 mod papers;
 mod saved_filters;
 mod sharing;
