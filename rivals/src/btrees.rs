@@ -1,5 +1,7 @@
 //! redb and LMDB: B-trees, which change a page at a random place for each key. They are filled in the order of keys.
 
+use std::time::Instant;
+
 use heed::types::Bytes;
 use heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
 use onefold_chunk::Fingerprint;
@@ -51,7 +53,7 @@ impl Store for Redb {
         Ok(write.commit()?)
     }
 
-    fn finish(&self) -> Result<(), Error> {
+    fn finish(&self, _: Instant) -> Result<(), Error> {
         Ok(self.db.begin_write()?.commit()?)
     }
 }
@@ -97,7 +99,7 @@ impl Store for Lmdb {
         Ok(write.commit()?)
     }
 
-    fn finish(&self) -> Result<(), Error> {
+    fn finish(&self, _: Instant) -> Result<(), Error> {
         Ok(self.env.force_sync()?)
     }
 }

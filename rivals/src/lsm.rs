@@ -1,5 +1,7 @@
 //! RocksDB and fjall: log-structured trees, which take keys in any order.
 
+use std::time::{Duration, Instant};
+
 use fjall::config::{
     BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy, PinningPolicy,
 };
@@ -77,13 +79,14 @@ impl Store for Rocks {
         Ok(self.db.write_opt(batch, &options)?)
     }
 
-    fn finish(&self) -> Result<(), Error> {
+    fn finish(&self, until: Instant) -> Result<(), Error> {
         self.db.flush()?;
         let number = |name: &str| Ok::<_, Error>(self.db.property_int_value(name)?.unwrap_or(0));
-        while number("rocksdb.num-running-compactions")? > 0
-            || number("rocksdb.compaction-pending")? > 0
+        while Instant::now() < until
+            && (number("rocksdb.num-running-compactions")? > 0
+                || number("rocksdb.compaction-pending")? > 0)
         {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
     }
@@ -141,7 +144,7 @@ impl Store for Fjall {
         Ok(batch.commit()?)
     }
 
-    fn finish(&self) -> Result<(), Error> {
+    fn finish(&self, _: Instant) -> Result<(), Error> {
         self.keys.rotate_memtable_and_wait()?;
         Ok(self.db.persist(PersistMode::SyncAll)?)
     }

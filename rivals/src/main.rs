@@ -24,7 +24,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Fills the store.
-    Build(What),
+    Build(Build),
     /// Asks it for absent keys, present ones in stream order, and present ones at random; B-trees get keys inserted at the end.
     Measure(Measure),
 }
@@ -46,6 +46,15 @@ struct What {
     /// Seed of the keys.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Args)]
+struct Build {
+    #[command(flatten)]
+    what: What,
+    /// Stops filling after this, with as many keys as there are then.
+    #[arg(long, default_value_t = u64::MAX)]
+    seconds: u64,
 }
 
 #[derive(Args)]
@@ -77,7 +86,7 @@ enum Kind {
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     match Cli::parse().verb {
-        Verb::Build(what) => run::build(&what),
+        Verb::Build(build) => run::build(&build),
         Verb::Measure(measure) => run::measure(&measure),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::process::{Counts, counts};
 use crate::store::{Error, Store, open};
-use crate::{Kind, Measure, What};
+use crate::{Build, Kind, Measure, What};
 
 /// Keys that are asked for at once.
 const SEGMENT: u64 = 512;
@@ -16,24 +16,45 @@ const SEGMENT: u64 = 512;
 const BULK: usize = 100_000;
 /// Before measuring, so that caches hold what they would.
 const WARM: Duration = Duration::from_secs(3);
+/// In seconds: as long as no limit.
+const YEAR: u64 = 365 * 24 * 3600;
 
-/// Fills a store: as a first backup does, or where that is hopeless, in the order of keys.
-pub fn build(what: &What) -> Result<(), Error> {
+/// Fills a store: as a first backup does, or where that is hopeless, in the order of keys. One that is not full when the time is over has fewer keys; in
+/// the order of keys it has an end of them only, and cannot be asked.
+pub fn build(build: &Build) -> Result<(), Error> {
+    let what = &build.what;
     let store = open(what)?;
     let (start, before) = (Instant::now(), counts());
+    let is_over = || start.elapsed() > Duration::from_secs(build.seconds);
     let is_sorted = matches!(what.store, Kind::Redb | Kind::Lmdb);
-    if is_sorted {
-        build_sorted(&*store, what)?;
-    } else {
-        for first in (0..what.keys).step_by(SEGMENT as usize) {
-            let end = (first + SEGMENT).min(what.keys);
-            look_up_and_insert(&*store, what, first..end)?;
-        }
-    }
-    store.finish()?;
+    let keys = match is_sorted {
+        true => build_sorted(&*store, what, &is_over)?,
+        false => build_in_stream_order(&*store, what, &is_over)?,
+    };
+    // merges that are behind get as long again
+    store.finish(start + Duration::from_secs(build.seconds.saturating_mul(2).min(YEAR)))?;
     let name = if is_sorted { "build sorted" } else { "insert" };
-    print(what, name, 1, what.keys, start.elapsed(), before);
+    print(what, name, 1, keys, start.elapsed(), before);
+    if is_sorted && keys < what.keys {
+        return Err(format!("{keys} keys after {} s", build.seconds).into());
+    }
     Ok(())
+}
+
+/// Returns how many keys there are then.
+fn build_in_stream_order(
+    store: &dyn Store,
+    what: &What,
+    is_over: &dyn Fn() -> bool,
+) -> Result<u64, Error> {
+    for first in (0..what.keys).step_by(SEGMENT as usize) {
+        if is_over() {
+            return Ok(first);
+        }
+        let end = (first + SEGMENT).min(what.keys);
+        look_up_and_insert(store, what, first..end)?;
+    }
+    Ok(what.keys)
 }
 
 /// Asks for absent keys, then for present ones.
@@ -61,7 +82,7 @@ pub fn measure(measure: &Measure) -> Result<(), Error> {
             look_up_and_insert(&*store, what, next..next + SEGMENT)?;
             next += SEGMENT;
         }
-        store.finish()?;
+        store.finish(start + Duration::from_secs(measure.seconds * 4))?;
         print(what, "insert", 1, next - what.keys, start.elapsed(), before);
     }
     Ok(())
@@ -88,12 +109,16 @@ fn look_up_and_insert(
     store.insert(&new)
 }
 
-fn build_sorted(store: &dyn Store, what: &What) -> Result<(), Error> {
+/// Returns how many keys there are then.
+fn build_sorted(store: &dyn Store, what: &What, is_over: &dyn Fn() -> bool) -> Result<u64, Error> {
     let mut order: Vec<(u64, u32)> = (0..u32::try_from(what.keys)?)
         .map(|number| (prefix(what.seed, number.into()), number))
         .collect();
     order.sort_unstable();
-    for numbers in order.chunks(BULK) {
+    for (done, numbers) in (0..).step_by(BULK).zip(order.chunks(BULK)) {
+        if is_over() {
+            return Ok(done);
+        }
         let entries: Vec<(Fingerprint, u64)> = numbers
             .iter()
             .map(|(_, number)| u64::from(*number))
@@ -101,7 +126,7 @@ fn build_sorted(store: &dyn Store, what: &What) -> Result<(), Error> {
             .collect();
         store.insert(&entries)?;
     }
-    Ok(())
+    Ok(what.keys)
 }
 
 fn prefix(seed: u64, number: u64) -> u64 {

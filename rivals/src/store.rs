@@ -1,5 +1,7 @@
 //! What a store must do to take part.
 
+use std::time::Instant;
+
 use onefold_chunk::Fingerprint;
 
 use crate::{Kind, What};
@@ -15,8 +17,8 @@ pub trait Store: Send + Sync {
     /// Adds new keys; durable after `finish`.
     fn insert(&self, entries: &[(Fingerprint, u64)]) -> Result<(), Error>;
 
-    /// Makes all durable and lets merges come to an end.
-    fn finish(&self) -> Result<(), Error>;
+    /// Makes all durable and lets merges come to an end, if they do before `until`.
+    fn finish(&self, until: Instant) -> Result<(), Error>;
 }
 
 /// Opens or creates it.
