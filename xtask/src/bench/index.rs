@@ -126,7 +126,17 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
     for &budget_mib in &args.budget_mib {
         println!("{} keys, {budget_mib} MiB, seed {}", args.keys, args.seed);
         for index in &args.index {
-            all.push(ours::run(args, *index, budget_mib, &path.join("index"))?);
+            let folder = path.join("index");
+            // one that fails is left out of the table; the others are still worth their hours
+            match ours::run(args, *index, budget_mib, &folder) {
+                Ok(measured) => all.push(measured),
+                Err(error) => {
+                    println!("{}: {error}\n", name_of(*index));
+                    if folder.is_dir() {
+                        std::fs::remove_dir_all(&folder)?;
+                    }
+                }
+            }
         }
         if let Some(program) = &program {
             for store in &args.stores {
@@ -135,7 +145,10 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
         }
     }
     print!("\n{}", figures::table(&all).text());
-    Ok(())
+    match all.is_empty() {
+        true => Err("none of them could be measured".into()),
+        false => Ok(()),
+    }
 }
 
 /// The name of an index.

@@ -130,7 +130,7 @@ struct Rival {
 
 /// As this code is used; then what BerkeleyDB had on the papers' machines and redb has not: pages that are written when the cache is full, and the system's page
 /// cache around it, into which the index of data set 2 fits whole (4.1 M records of 64 bytes are 262 MB).
-const RIVALS: [Rival; 5] = [
+const RIVALS: [Rival; 7] = [
     Rival {
         name: "4 B/key of pages, durable by 1023 keys",
         cache: 4.0,
@@ -146,6 +146,18 @@ const RIVALS: [Rival; 5] = [
     Rival {
         name: "32 B/key of pages, written late",
         cache: 32.0,
+        buffer_records: 1023,
+        writes_late: true,
+    },
+    Rival {
+        name: "64 B/key of pages, written late",
+        cache: 64.0,
+        buffer_records: 1023,
+        writes_late: true,
+    },
+    Rival {
+        name: "128 B/key of pages, written late",
+        cache: 128.0,
         buffer_records: 1023,
         writes_late: true,
     },
