@@ -73,7 +73,7 @@ proptest! {
         let pages = vec![page(numbers.clone()); pages].concat();
         let (disk, len) = disk(&[&pages, &framed(RUN_FRAME, &payload)]);
         if let Ok(mut run) = Run::open(disk, "x", pages.len() as u64, len) {
-            run.load_filters(FilterShare { bits: 8, more: 0 }).ok();
+            run.load_filters(FilterShare { bits: 8, more: 0 }, 16).ok();
             let asked = (0..100u64).filter(|i| run.may_contain(i << 48)).map(|i| run.page_of(i << 48));
             prop_assert!(asked.count() <= 100);
             let mut reader = RunReader::new(Arc::new(run), 4);

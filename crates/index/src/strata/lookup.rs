@@ -10,12 +10,11 @@
 //! it has come back is seen without a read, by neighbouring keys that runs find on neighbouring log pages.
 
 use onefold_chunk::Fingerprint;
-use onefold_io::{Disk, ReadFrom, read_across};
 
 use super::cache::PageCache;
 use super::log::{LogPage, Said};
 use super::manifest::Manifest;
-use super::page::PAGE_BYTES;
+use super::page::{PAGE_BYTES, read_pages};
 use super::ribbon::Question;
 use super::run::{Run, hash_of};
 use super::run_page::{Asked, RunPage, proof_of};
@@ -485,31 +484,4 @@ fn settle(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
         }
         asked.runs != 0
     });
-}
-
-/// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past the
-/// page cache fills without another copy.
-fn read_pages<'a, 'b>(
-    wanted: impl Iterator<Item = (&'a dyn Disk, u32, usize)> + Clone,
-    buf: &'b mut Vec<u8>,
-) -> Result<&'b mut [u8]> {
-    let bytes: usize = wanted.clone().map(|(_, _, pages)| pages * PAGE_BYTES).sum();
-    if buf.len() < bytes + PAGE_BYTES {
-        *buf = vec![0; bytes + PAGE_BYTES];
-    }
-    let start = buf.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
-    let pages = &mut buf[start..start + bytes];
-    let mut rest = &mut pages[..];
-    let mut reads = Vec::new();
-    for (disk, page, count) in wanted {
-        let (buf, behind) = rest.split_at_mut(count * PAGE_BYTES);
-        rest = behind;
-        reads.push(ReadFrom {
-            disk,
-            offset: u64::from(page) * PAGE_BYTES as u64,
-            buf,
-        });
-    }
-    read_across(&mut reads)?;
-    Ok(pages)
 }

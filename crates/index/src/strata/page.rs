@@ -1,7 +1,7 @@
 //! The page: 4 KiB with a checksum in its first eight bytes, the unit in which logs and runs are read.
 
-use onefold_io::Disk;
 use onefold_io::frame::crc64;
+use onefold_io::{Disk, ReadFrom, read_across};
 
 use crate::{Error, Result};
 
@@ -43,4 +43,31 @@ pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> 
             format!("{len} bytes, expected {file_bytes}"),
         )),
     }
+}
+
+/// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past the
+/// page cache fills without another copy.
+pub fn read_pages<'a, 'b>(
+    wanted: impl Iterator<Item = (&'a dyn Disk, u32, usize)> + Clone,
+    buf: &'b mut Vec<u8>,
+) -> Result<&'b mut [u8]> {
+    let bytes: usize = wanted.clone().map(|(_, _, pages)| pages * PAGE_BYTES).sum();
+    if buf.len() < bytes + PAGE_BYTES {
+        *buf = vec![0; bytes + PAGE_BYTES];
+    }
+    let start = buf.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
+    let pages = &mut buf[start..start + bytes];
+    let mut rest = &mut pages[..];
+    let mut reads = Vec::new();
+    for (disk, page, count) in wanted {
+        let (buf, behind) = rest.split_at_mut(count * PAGE_BYTES);
+        rest = behind;
+        reads.push(ReadFrom {
+            disk,
+            offset: u64::from(page) * PAGE_BYTES as u64,
+            buf,
+        });
+    }
+    read_across(&mut reads)?;
+    Ok(pages)
 }

@@ -11,7 +11,7 @@ use onefold_io::Disk;
 use onefold_io::frame::{FrameKind, crc64, read_frame};
 use onefold_io::varint::ByteReader;
 
-use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length, read_pages};
 use super::ribbon::{Question, Ribbon, RibbonShape};
 use super::run_filters::{Filter, FilterShare, RunFilters, RunSize};
 use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
@@ -54,6 +54,15 @@ impl Partition {
     fn filter_at(&self) -> u64 {
         (u64::from(self.first_page) + u64::from(self.pages)) * PAGE_BYTES as u64
     }
+
+    /// Bytes of the filter as it is stored, without the zeros behind it.
+    fn filter_bytes(&self) -> usize {
+        self.filter.and_then(|shape| shape.bytes()).unwrap_or(0)
+    }
+
+    fn filter_pages(&self) -> usize {
+        self.filter_bytes().div_ceil(PAGE_BYTES)
+    }
 }
 
 /// An open run. Clones share the file and the filters.
@@ -89,11 +98,7 @@ impl Run {
         let mut partitions = Vec::new();
         for _ in 0..1u32 << partitions_log2 {
             let partition = decode_partition(&mut fields)?;
-            let end = partition.filter_at()
-                + partition
-                    .filter
-                    .and_then(|shape| shape.bytes())
-                    .unwrap_or(0) as u64;
+            let end = partition.filter_at() + partition.filter_bytes() as u64;
             if end > footer_at
                 || partition.home_pages > partition.pages
                 || u64::from(partition.records) > u64::from(partition.pages) * PAGE_RECORDS_MAX
@@ -149,8 +154,8 @@ impl Run {
         Ok(self)
     }
 
-    /// Reads the filters, with no more bits than `share` says. One that is damaged is made again from its pages.
-    pub fn load_filters(&mut self, share: FilterShare) -> Result<()> {
+    /// Reads the filters, with no more bits than `share` says, as many at once as `at_once` pages hold. One that is damaged is made again from its pages.
+    pub fn load_filters(&mut self, share: FilterShare, at_once: usize) -> Result<()> {
         let count = self.partitions.len();
         let shape = |(number, partition): (usize, &Partition)| {
             let bits = share.bits_of(number, count);
@@ -161,19 +166,37 @@ impl Run {
         };
         let shapes: Vec<_> = self.partitions.iter().enumerate().map(shape).collect();
         let mut filters = RunFilters::with_room(&shapes, share);
-        let (mut end, mut wide) = (0, Vec::new());
-        for (number, (partition, shape)) in self.partitions.iter().zip(&shapes).enumerate() {
-            let (Some(stored), Some(shape)) = (&partition.filter, shape) else {
-                continue;
+        let wanted = self.partitions.iter().zip(&shapes).enumerate();
+        let wanted: Vec<(usize, &Partition, &RibbonShape)> = wanted
+            .filter_map(|(number, (partition, shape))| Some((number, partition, shape.as_ref()?)))
+            .collect();
+        let (mut end, mut buf, mut rest) = (0, Vec::new(), &wanted[..]);
+        while !rest.is_empty() {
+            let mut pages = 0;
+            let fits = |(_, partition, _): &&(usize, &Partition, &RibbonShape)| {
+                pages += partition.filter_pages();
+                pages <= at_once
             };
-            wide.resize(stored.bytes().unwrap_or(0), 0);
-            let read = self.disk.read_at(&mut wide, partition.filter_at());
-            end = if read.is_ok() && crc64(&wide) == partition.filter_crc64 {
-                filters.place(number, end, (stored, &wide), shape)
-            } else {
-                let (made, blocks) = self.filter_from_pages(number, shape.bits)?;
-                filters.place(number, end, (&made, &blocks), &made)
-            };
+            let (some, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            rest = others;
+            let reads = some.iter().map(|(_, partition, _)| {
+                let page = partition.first_page.saturating_add(partition.pages);
+                (&*self.disk, page, partition.filter_pages())
+            });
+            let mut bytes = read_pages(reads, &mut buf).ok().map(|bytes| &bytes[..]);
+            for (number, partition, shape) in some {
+                let read = bytes.map(|bytes| bytes.split_at(partition.filter_pages() * PAGE_BYTES));
+                bytes = read.map(|(_, others)| others);
+                let stored = read.map(|(own, _)| &own[..partition.filter_bytes()]);
+                let stored = stored.filter(|own| crc64(own) == partition.filter_crc64);
+                end = match (&partition.filter, stored) {
+                    (Some(of), Some(stored)) => filters.place(*number, end, (of, stored), shape),
+                    _ => {
+                        let (made, blocks) = self.filter_from_pages(*number, shape.bits)?;
+                        filters.place(*number, end, (&made, &blocks), &made)
+                    }
+                };
+            }
         }
         self.filters = Some(Arc::new(filters));
         Ok(())

@@ -193,7 +193,7 @@ impl View {
         let missing = self.runs.iter_mut().zip(shares);
         for (run, share) in missing.filter(|(run, _)| run.share().is_none()) {
             let mut loaded = Run::clone(run);
-            loaded.load_filters(share)?;
+            loaded.load_filters(share, plan.merge_pages / 2)?;
             *run = Arc::new(loaded);
         }
         Ok(())
