@@ -1,7 +1,8 @@
 //! The fingerprint index of an opened repository: opened by the name in its configuration, and begun anew where its files are damaged.
 //!
 //! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never wrong (ARCHITECTURE.md,
-//! invariant 1). `strata` has as many openers as there are processes and is open at once. The papers' indexes have one opener at a time, so they
+//! invariant 1). `strata` has as many openers as there are processes and is open at once; it is deleted under their feet by its own means, which keep locks and what they
+//! are about to enter. The papers' indexes have one opener at a time, so they
 //! are opened when the first session needs to write: readers, and a second repository that only reads, never wait for them. Whoever has one open
 //! holds `opener.lock` beside the index's own lock, also while it is thrown away and begun anew: nobody comes in between.
 
@@ -115,7 +116,12 @@ impl RepositoryIndex {
     /// Removes its files; first, durably, the list of what it was told.
     fn clear(&self) -> Result<()> {
         self.clear_ingested()?;
-        clear_folder(&*self.dir)
+        if !self.is_strata() {
+            return clear_folder(&*self.dir);
+        }
+        // others may have it open
+        Strata::delete(&*self.dir)?;
+        self.clear_ingested()
     }
 
     /// One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows.

@@ -57,6 +57,7 @@ pub fn compact_locked(shared: &Shared) -> Result<bool> {
     shared.folder.commit(|manifest| {
         let room = manifest.runs.len() + sealed.len() <= RUNS_MAX;
         if !room
+            || manifest.born != view.manifest.born
             || manifest.next_page != before
             || !manifest.logs.iter().any(|other| other.id == log.entry.id)
         {

@@ -3,7 +3,8 @@
 //! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a file that the manifest
 //! names is durable, content and name, before the manifest is; a file is removed only after a durable manifest no longer names it.
 //! Each opener holds `owner-<unique>` while it lives: files that carry its number and stand in no manifest are its work in
-//! progress, and orphans once that lock can be had.
+//! progress, and orphans once that lock can be had. Who deletes the index does it under `lock` too, the manifest first ([`delete`]): whoever has it open reads on in
+//! what is gone, and what he enters then begins an empty index.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Folder {
     dir: Arc<dyn Dir>,
     unique: u64,
     next_number: AtomicU32,
+    /// Indexes that were begun here by this opener.
+    births: AtomicU32,
     _owner: Box<dyn LockGuard>,
 }
 
@@ -48,7 +51,7 @@ impl Folder {
         let _lock = lock(&*dir)?;
         let (unique, owner) = own(&*dir, unique)?;
         let manifest = read_manifest(&*dir)?;
-        remove_orphans(&*dir, &manifest, unique)?;
+        remove_orphans(&*dir, &manifest, Some(unique))?;
         let own_files = manifest
             .logs
             .iter()
@@ -63,6 +66,7 @@ impl Folder {
             dir,
             unique,
             next_number: AtomicU32::new(next),
+            births: AtomicU32::new(0),
             _owner: owner,
         })
     }
@@ -100,7 +104,9 @@ impl Folder {
             return Ok(manifest);
         }
         if manifest.generation == 0 {
-            manifest.born = self.unique;
+            // not the number of one that was begun here before and deleted
+            let births = self.births.fetch_add(1, Ordering::Relaxed);
+            manifest.born = self.unique ^ u64::from(births) << 32;
         }
         manifest.generation += 1;
         let name = format!("tmp-{:016x}", self.unique);
@@ -150,6 +156,22 @@ impl Folder {
             }
         }
     }
+}
+
+/// Deletes the index in `dir`, damaged or not, under whatever openers there are. Needs no space. Files that living openers have not entered yet stay, for they enter them
+/// into the empty index that is there now.
+pub fn delete(dir: &dyn Dir) -> Result<()> {
+    let _lock = lock(dir)?;
+    // of a damaged one the files are removed like those of the dead, now or by the next who opens
+    let manifest = read_manifest(dir).unwrap_or_default();
+    remove_if_there(dir, MANIFEST)?;
+    dir.sync()?;
+    let logs = manifest.logs.iter().map(|log| log.id.log_name());
+    let runs = manifest.runs.iter().map(|run| run.id.run_name());
+    logs.chain(runs)
+        .try_for_each(|name| remove_if_there(dir, &name))?;
+    remove_orphans(dir, &Manifest::default(), None)?;
+    Ok(dir.sync()?)
 }
 
 fn lock(dir: &dyn Dir) -> Result<Box<dyn LockGuard>> {
@@ -210,8 +232,8 @@ fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
     }
 }
 
-/// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, who have just begun.
-fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: u64) -> Result<()> {
+/// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, `own`, who have just begun.
+fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Result<()> {
     let logs = manifest.logs.iter().map(|log| log.id.log_name());
     let named: HashSet<String> = logs
         .chain(manifest.runs.iter().map(|run| run.id.run_name()))
@@ -227,7 +249,8 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: u64) -> Result<()> {
         }
     }
     for (owner, names) in by_owner {
-        let guard = if owner == own {
+        let is_own = own == Some(owner);
+        let guard = if is_own {
             None
         } else {
             match dir.lock(&owner_name(owner), LockKind::Exclusive) {
@@ -236,16 +259,16 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: u64) -> Result<()> {
                 other => other?,
             }
         };
-        if owner != own && guard.is_none() {
+        if !is_own && guard.is_none() {
             continue;
         }
         for name in names
             .iter()
-            .filter(|name| owner != own || !name.starts_with("owner-"))
+            .filter(|name| !is_own || !name.starts_with("owner-"))
         {
             remove_if_there(dir, name)?;
         }
-        if owner != own {
+        if !is_own {
             remove_if_there(dir, &owner_name(owner))?;
         }
     }

@@ -120,6 +120,12 @@ impl Strata {
         })
     }
 
+    /// Deletes the index in `dir`, damaged or not, while others may have it open: what they read is as true as before, and what they seal from now on begins an
+    /// empty index. Needs no space. Merely removing the files could let two of them enter at once, and take away what one is about to enter.
+    pub fn delete(dir: &dyn Dir) -> Result<()> {
+        folder::delete(dir)
+    }
+
     /// Sees what other processes made durable since `open`, the last `checkpoint` or the last `refresh`.
     pub fn refresh(&mut self) -> Result<()> {
         self.shared.refresh().map(drop)

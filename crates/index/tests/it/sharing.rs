@@ -1,6 +1,8 @@
 //! Several openers of one folder at the same time, each with its own merging thread, as several processes would.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
@@ -16,20 +18,18 @@ fn number(opener: u64, round: u64, i: u64) -> u64 {
     (opener * ROUNDS + round) * KEYS + i
 }
 
+fn open(path: &std::path::Path, unique: u64) -> Strata {
+    let dir = Arc::new(FileDir::open(path).expect("folder"));
+    let options = StrataOptions {
+        ram_budget_bytes: 1 << 20,
+        ..StrataOptions::new(unique)
+    };
+    Strata::open(dir, options).expect("open")
+}
+
 /// Inserts, seals, sweeps, closes and opens again, and looks after each seal for what it said itself.
 fn work(path: &std::path::Path, opener: u64) {
-    let open = |unique| {
-        let dir = Arc::new(FileDir::open(path).expect("folder"));
-        Strata::open(
-            dir,
-            StrataOptions {
-                ram_budget_bytes: 1 << 20,
-                ..StrataOptions::new(unique)
-            },
-        )
-        .expect("open")
-    };
-    let mut index = open(opener);
+    let mut index = open(path, opener);
     let mut random = Random(opener);
     for round in 0..ROUNDS {
         let container = ContainerId(opener << 32 | round);
@@ -46,9 +46,18 @@ fn work(path: &std::path::Path, opener: u64) {
         check(&mut index, opener, random.below(round + 1), round);
         if random.below(6) == 0 {
             drop(index);
-            index = open(opener + OPENERS * (round + 1));
+            index = open(path, opener + OPENERS * (round + 1));
         }
     }
+}
+
+fn files_bytes(path: &std::path::Path) -> u64 {
+    std::fs::read_dir(path)
+        .expect("list")
+        .map(|entry| entry.expect("entry"))
+        .filter(|entry| entry.file_name() != "manifest")
+        .map(|entry| entry.metadata().expect("metadata").len())
+        .sum()
 }
 
 fn check(index: &mut Strata, opener: u64, round: u64, until: u64) {
@@ -82,11 +91,69 @@ fn openers_beside_each_other_lose_nothing() {
     }
     // all files have an owner or a place in the manifest: the dead ones' were removed at open
     let stats = index.stats();
-    let bytes: u64 = std::fs::read_dir(temp.path())
-        .expect("list")
-        .map(|entry| entry.expect("entry"))
-        .filter(|entry| entry.file_name() != "manifest")
-        .map(|entry| entry.metadata().expect("metadata").len())
-        .sum();
-    assert_eq!(bytes, stats.disk_bytes);
+    assert_eq!(files_bytes(temp.path()), stats.disk_bytes);
+}
+
+/// Inserts, seals and sweeps while others delete the index: what is found is right, and what was sealed after the last deletion is found.
+fn work_under_deletion(path: &std::path::Path, opener: u64, deleting: &AtomicBool) {
+    let mut index = open(path, opener);
+    let mut random = Random(opener);
+    let mut round = 0;
+    loop {
+        let is_last = !deleting.load(Ordering::SeqCst) && round >= ROUNDS;
+        let container = |round| ContainerId(opener << 32 | round);
+        let numbers = |round| (0..KEYS).map(move |i| (opener << 32) + round * KEYS + i);
+        let location = Location {
+            container: container(round),
+        };
+        let entries: Vec<_> = numbers(round).map(|i| (key(i), location)).collect();
+        index.insert(&entries).expect("insert");
+        if round % 5 == 4 {
+            index.retire(&[container(round - 4)]).expect("retire");
+        }
+        index.checkpoint().expect("checkpoint");
+        for asked in [random.below(round + 1), round] {
+            let keys: Vec<Fingerprint> = numbers(asked).map(key).collect();
+            let mut found = vec![None; keys.len()];
+            index.lookup(&keys, &mut found).expect("lookup");
+            let retired = asked % 5 == 0 && asked + 4 <= round;
+            for found in found {
+                assert!(
+                    found.is_none_or(|found| !retired && found.container == container(asked)),
+                    "opener {opener}, round {asked} of {round}: {found:?}"
+                );
+                assert!(!is_last || asked < round || found.is_some());
+            }
+        }
+        if is_last {
+            return;
+        }
+        round += 1;
+    }
+}
+
+#[test]
+fn an_index_can_be_deleted_under_its_openers() {
+    let temp = tempfile::tempdir().expect("temp");
+    let deleting = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for opener in 0..OPENERS - 1 {
+            let (path, deleting) = (temp.path(), &deleting);
+            scope.spawn(move || work_under_deletion(path, opener, deleting));
+        }
+        let dir = FileDir::open(temp.path()).expect("folder");
+        for _ in 0..40 {
+            Strata::delete(&dir).expect("delete");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        deleting.store(false, Ordering::SeqCst);
+    });
+    let mut index = open(temp.path(), 1 << 40);
+    index.merge_all().expect("merge");
+    let stats = index.stats();
+    assert_eq!(files_bytes(temp.path()), stats.disk_bytes);
+    drop(index);
+    Strata::delete(&FileDir::open(temp.path()).expect("folder")).expect("delete");
+    assert_eq!(files_bytes(temp.path()), 0);
+    assert_eq!(open(temp.path(), 1).stats().entries, 0);
 }
