@@ -1,0 +1,38 @@
+//! A hint to the system: memory that will be filled at once.
+//!
+//! Fresh memory costs a fault every 4 KiB, which for 64 MiB is some 40 ms of a core; in pages of 2 MiB it is one for each. Always holds: a hint changes nothing
+//! but time; where the system takes none, nothing happens.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use rustix::mm::{Advice, madvise};
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Asks for huge pages for whatever part of `room` is whole ones. Before it is written to.
+pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
+    let bytes = room.as_mut_ptr_range();
+    let start = bytes.start.addr().next_multiple_of(HUGE_PAGE_BYTES);
+    let end = bytes.end.addr() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if start < end {
+        let at = room.as_mut_ptr().with_addr(start).cast::<c_void>();
+        // SAFETY: the whole pages lie in `room`, which is borrowed exclusively; this advice leaves what is in them as it is.
+        let _ = unsafe { madvise(at, end - start, Advice::LinuxHugepage) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefer_huge_pages;
+
+    #[test]
+    fn hints_are_harmless_for_any_length() {
+        for len in [0, 1, 5000, 3 << 20, 9 << 20] {
+            let mut bytes: Vec<u8> = Vec::with_capacity(len);
+            prefer_huge_pages(bytes.spare_capacity_mut());
+            bytes.resize(len, 7);
+            assert!(bytes.iter().all(|byte| *byte == 7));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A file without a name, for what a run needs to remember and has no RAM for.
+//!
+//! What always holds: nobody else sees it, and nothing is left of it when the process ends, however it ends. It is never synced: it is worth nothing to anyone
+//! else. It lies where `TMPDIR` says, or in `/var/tmp`, which unlike `/tmp` is seldom RAM.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::{Error, Result};
+
+/// A nameless file.
+#[derive(Debug)]
+pub struct Scratch {
+    file: File,
+    folder: String,
+}
+
+impl Scratch {
+    /// A new one, empty. Errors: no folder for temporary files can be written to.
+    pub fn create() -> Result<Self> {
+        let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+        let folders = own.into_iter().chain(["/var/tmp".into(), "/tmp".into()]);
+        let mut last = None;
+        for folder in folders.filter(|folder| folder.is_absolute()) {
+            match nameless(&folder) {
+                Ok(fd) => {
+                    return Ok(Self {
+                        file: fd.into(),
+                        folder: folder.display().to_string(),
+                    });
+                }
+                Err(e) => last = Some((folder, e)),
+            }
+        }
+        let (folder, e) = last.expect("two folders at least were tried");
+        let path = folder.display().to_string();
+        Err(Error::from_io("create a temporary file in", path, e))
+    }
+
+    /// Fills `buf` from `offset` on; what was never written is zeros.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let raw = |buf: &mut [u8], at| self.file.read_at(buf, at);
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            match raw(&mut buf[done..], at) {
+                Ok(0) => {
+                    buf[done..].fill(0);
+                    break;
+                }
+                Ok(n) => done += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.failed("read", at, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`; the file grows as it must.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|e| self.failed("write", offset, e))
+    }
+
+    fn failed(&self, op: &'static str, offset: u64, e: std::io::Error) -> Error {
+        let path = format!("a temporary file in {}", self.folder);
+        Error::from_io(op, path, e).at(offset)
+    }
+}
+
+fn nameless(folder: &Path) -> std::result::Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::openat(CWD, folder, flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        other => return other,
+    }
+    // A file system without nameless files: one that loses its name at once.
+    let fresh = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    for attempt in 0..1000 {
+        let name = format!("onefold-{}-{attempt}.tmp", std::process::id());
+        match rustix::fs::openat(CWD, folder.join(&name), fresh, mode) {
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+            Ok(fd) => {
+                rustix::fs::unlinkat(CWD, folder.join(&name), AtFlags::empty())?;
+                return Ok(fd);
+            }
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_the_rest_is_zeros() {
+        let scratch = Scratch::create().unwrap();
+        scratch.write_at(b"far", 5000).unwrap();
+        let mut bytes = [7; 10];
+        scratch.read_at(&mut bytes, 4998).unwrap();
+        assert_eq!(&bytes, b"\0\0far\0\0\0\0\0");
+    }
+
+    #[test]
+    fn it_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(nameless(folder.path()).unwrap());
+        let _open = nameless(folder.path()).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
