@@ -28,6 +28,7 @@ mod reader;
 mod repair;
 mod repository;
 mod roots;
+mod salvage;
 mod sealing;
 mod secrets;
 mod session;

@@ -5,20 +5,16 @@
 
 use onefold_index::ContainerId;
 
-use crate::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
-use crate::container::{self, HEADER_BYTES, Header};
-use crate::footer::{FOOTER_BYTES, Footer};
-use crate::keys::Sealer;
 use crate::repository::Repository;
 use crate::roots::Roots;
+use crate::salvage::Salvage;
 use crate::session::SessionKind;
 use crate::sketch::SKETCH_OBJECT;
 use crate::slots::{SLOT_FOLDER, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
-use crate::writer::ChunkWriter;
 use crate::{Result, condemned};
 
 /// What a repair did, and what is beyond it.
@@ -152,84 +148,20 @@ impl Repository {
                 done: i as u64,
                 total: damaged.len() as u64,
             });
-            let bytes = self.shared.objects.get(&container::object_name(*id))?;
-            if let Some(salvage) = Salvage::begin(self, *id, &bytes) {
-                let mut writer = session.writer(salvage.header.stream)?;
-                report.saved_chunks += salvage.run(self, &mut writer)?;
-                writer.finish()?;
-            }
+            let Some(salvage) = Salvage::begin(&self.shared, *id)? else {
+                continue;
+            };
+            let mut writer = session.writer(salvage.header().stream)?;
+            salvage.chunks(&mut |chunk| {
+                report.saved_chunks += 1;
+                writer.write_again(self.fingerprinter().fingerprint(chunk), chunk)
+            })?;
+            writer.finish()?;
         }
         session.finish()?;
         let mut sweep = Sweep::begin(self, roots, reader)?;
         sweep.delete_damaged(damaged.to_vec(), observer)?;
         report.replaced_containers = damaged.to_vec();
         Ok(())
-    }
-}
-
-/// A damaged container, read block by block.
-struct Salvage<'a> {
-    header: Header,
-    sealer: Sealer,
-    bytes: &'a [u8],
-}
-
-impl<'a> Salvage<'a> {
-    /// Header or footer tells the salt; without both nothing can be unsealed.
-    fn begin(repository: &Repository, id: ContainerId, bytes: &'a [u8]) -> Option<Self> {
-        let from_header = bytes
-            .get(..HEADER_BYTES)
-            .and_then(|header| Header::decode(id, header).ok());
-        let header = from_header.or_else(|| {
-            let footer = bytes.get(bytes.len().checked_sub(FOOTER_BYTES)?..)?;
-            Some(Footer::decode(id, footer, bytes.len() as u64).ok()?.header)
-        })?;
-        let sealer = repository.shared.keys.container_sealer(&header.salt);
-        Some(Self {
-            header,
-            sealer,
-            bytes,
-        })
-    }
-
-    /// Writes every chunk of every block that can be read; gives how many. Where a block's header is damaged, the next one is searched for.
-    fn run(&self, repository: &Repository, writer: &mut ChunkWriter) -> Result<u64> {
-        let object = container::object_name(self.header.id);
-        let mut zstd = Decompressor::new()?;
-        let (mut at, mut saved) = (HEADER_BYTES.min(self.bytes.len()), 0);
-        while let Some(start) = block::find_header(&self.bytes[at..]).map(|found| at + found) {
-            let rest = &self.bytes[start..];
-            let Ok(header) =
-                BlockHeader::decode(&rest[..BLOCK_HEADER_BYTES], &object, start as u64)
-            else {
-                at = start + 1;
-                continue;
-            };
-            let end = BLOCK_HEADER_BYTES + header.stored_len as usize;
-            let raw = rest.get(..end).and_then(|stored| {
-                block::decode_block(
-                    &self.header,
-                    header.number,
-                    stored,
-                    start as u64,
-                    &self.sealer,
-                    &mut zstd,
-                )
-                .ok()
-            });
-            let Some(raw) = raw else {
-                at = start + 1;
-                continue;
-            };
-            let mut from = 0;
-            for len in block::chunk_lengths(&raw, &object, start as u64)? {
-                let data = &raw[from..from + len as usize];
-                from += len as usize;
-                writer.write_again(repository.fingerprinter().fingerprint(data), data)?;
-                saved += 1;
-            }
-            at = start + end;
-        }
-        Ok(saved)
     }
 }

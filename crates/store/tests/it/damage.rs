@@ -394,3 +394,29 @@ fn the_sketch_outlives_a_sweep_and_a_damaged_one_is_named_and_removed() {
         assert!(repository.put_sketch(&long).is_err());
     }
 }
+
+/// Blocks are bound to their container, not to their place in it: what slid behind a hole longer than all that repair looks at at once is saved.
+#[test]
+fn what_lies_behind_a_long_hole_is_saved() {
+    const HOLE_BYTES: u64 = 5 << 20;
+    let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let data = chunks(1, 12);
+    let (root, _) = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap();
+    let containers = dir.open_subdir("containers").unwrap();
+    let folder = containers.list().unwrap().remove(0);
+    let folder = containers.open_subdir(&folder.name).unwrap();
+    let file = folder.list().unwrap().remove(0);
+    let disk = folder.open_write(&file.name).unwrap();
+    let mut bytes = vec![0; file.len as usize];
+    disk.read_at(&mut bytes, 0).unwrap();
+    let header = onefold_store::container::HEADER_BYTES;
+    disk.write_at(&vec![0; file.len as usize - header], header as u64)
+        .unwrap();
+    disk.write_at(&bytes[header..], header as u64 + HOLE_BYTES)
+        .unwrap();
+    let repository = open(&dir, 1, 2).unwrap();
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert_eq!(report.saved_chunks, data.len() as u64);
+    assert_sound(&repository, &[(root, data)], &"after the repair");
+}
