@@ -111,6 +111,7 @@ impl Error {
             Self::Backup(BackupError::NoSnapshot(_)) => "`onefold snapshots` lists what there is",
             Self::Backup(BackupError::NotInSnapshot(_)) => "`onefold ls` lists what is in it",
             _ => match self.exit() {
+                Exit::Interrupted => return crate::interrupted::aftermath(),
                 Exit::NoRepository => {
                     "check --repo and ONEFOLD_REPOSITORY; `onefold init` makes a repository, and so does `onefold backup --init`"
                 }

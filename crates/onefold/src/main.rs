@@ -15,6 +15,7 @@ mod exit;
 mod group;
 mod human;
 mod hurt;
+mod interrupted;
 mod json;
 mod leave_out;
 mod machine;
@@ -43,6 +44,7 @@ use crate::out::Out;
 fn main() -> ExitCode {
     signal::install();
     let cli = Cli::parse();
+    interrupted::begin(&cli.verb, cli.global.json);
     listen_to_traces(cli.global.verbosity());
     let out = Out::new(
         cli.global.json,
@@ -82,17 +84,25 @@ fn fail(error: &Error, out: &Out) -> Exit {
     match error {
         Error::Closed => {}
         _ if out.json => {
-            let message = error.chain();
+            let message = chain(error);
             out.note(json::line(&json::ExitError::new(exit, &message)));
         }
         _ => {
-            out.note(format_args!("onefold: {}", out::safe(&error.chain())));
+            out.note(format_args!("onefold: {}", out::safe(&chain(error))));
             if let Some(advice) = error.advice() {
                 out.note(format_args!("         {advice}"));
             }
         }
     }
     exit
+}
+
+/// What went wrong. Of a verb that a signal ended, that it was interrupted, and no more.
+fn chain(error: &Error) -> String {
+    match error.exit() {
+        Exit::Interrupted => interrupted::headline(),
+        _ => error.chain(),
+    }
 }
 
 fn listen_to_traces(verbosity: u8) {

@@ -35,7 +35,7 @@ pub fn install() {
 /// Ends the program now.
 pub fn leave() -> ! {
     restore_terminal();
-    crate::progress::line::abandon();
+    crate::interrupted::tell();
     std::process::exit(Exit::Interrupted.code().into())
 }
 

@@ -1,0 +1,122 @@
+//! What is said where a signal ended a verb: what it was, what holds all the same, and what to do next.
+//!
+//! What always holds: it says only what is so wherever the signal fell, since nobody asks where that was.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use crate::cli::Verb;
+use crate::exit::Exit;
+use crate::{json, progress};
+
+/// What runs: set once, before anything that a signal could interrupt.
+static RUNNING: OnceLock<Running> = OnceLock::new();
+
+struct Running {
+    verb: &'static str,
+    aftermath: &'static str,
+    json: bool,
+}
+
+/// From here on a signal interrupts `verb`.
+pub fn begin(verb: &Verb, json: bool) {
+    let (verb, aftermath) = describe(verb);
+    let _ = RUNNING.set(Running {
+        verb,
+        aftermath,
+        json,
+    });
+}
+
+/// What holds, and what to do next.
+pub fn aftermath() -> Option<&'static str> {
+    RUNNING.get().map(|running| running.aftermath)
+}
+
+/// The words for a verb that ended because it was asked to.
+pub fn headline() -> String {
+    let verb = RUNNING.get().map_or("it", |running| running.verb);
+    format!("{verb} was interrupted")
+}
+
+/// Says it on standard error, whoever else is printing.
+pub fn tell() {
+    let Some(running) = RUNNING.get() else {
+        return;
+    };
+    progress::line::abandon();
+    let said = if running.json {
+        json::line(&json::ExitError::new(Exit::Interrupted, &headline()))
+    } else {
+        format!("onefold: {}\n         {}", headline(), running.aftermath)
+    };
+    // Without the lock that the interrupted may hold for ever; a terminal that is gone needs no words.
+    if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
+        let _ = File::from(stderr).write_all(format!("{said}\n").as_bytes());
+    }
+}
+
+fn describe(verb: &Verb) -> (&'static str, &'static str) {
+    match verb {
+        Verb::Backup(args) if args.dry_run => ("backup --dry-run", NOTHING),
+        Verb::Backup(_) => (
+            "backup",
+            "no snapshot was made, and older ones are as they were; run it again: what was stored so far is not stored a second time",
+        ),
+        Verb::Restore(args) if args.dry_run => ("restore --dry-run", NOTHING),
+        Verb::Restore(_) => (
+            "restore",
+            "the repository is as it was, the target has a part of the files, some perhaps half written; run it again to have all of them",
+        ),
+        Verb::Prune(args) if args.dry_run => ("prune --dry-run", NOTHING),
+        Verb::Prune(_) => (
+            "prune",
+            "every snapshot is whole: nothing is deleted before what is needed of it was stored elsewhere; run it again to finish what it began",
+        ),
+        Verb::Forget(args) if args.dry_run => ("forget --dry-run", NOTHING),
+        Verb::Forget(_) => (
+            "forget",
+            "a part of the snapshots may be gone, the others are whole; `onefold snapshots` lists them, and running it again drops the rest",
+        ),
+        Verb::Check(_) => (
+            "check",
+            "it changes nothing, and what it did not come to is unchecked; run it again to check everything",
+        ),
+        Verb::Repair(_) => (
+            "repair",
+            "nothing is deleted before what can be saved of it was stored elsewhere; run it again, and `onefold check` afterwards",
+        ),
+        Verb::Init(_) => (
+            "init",
+            "whether there is a repository is for `onefold snapshots` to say; if there is none, run it again",
+        ),
+        Verb::Tag(_) => (
+            "tag",
+            "each snapshot has either its old tags or its new ones; `onefold snapshots` shows which, and running it again does the rest",
+        ),
+        Verb::Key(_) => (
+            "key",
+            "no key is lost but one that was to be removed; `onefold key list` shows which there are",
+        ),
+        Verb::Dump(_) => (
+            "dump",
+            "what was written ends in the middle; the repository is as it was",
+        ),
+        Verb::Snapshots(_) => ("snapshots", NOTHING),
+        Verb::Ls(_) => ("ls", NOTHING),
+        Verb::Find(_) => ("find", NOTHING),
+        Verb::Diff(_) => ("diff", NOTHING),
+        Verb::Stats(_) => ("stats", NOTHING),
+        Verb::Estimate(_) => ("estimate", NOTHING),
+        Verb::List(_) => ("list", NOTHING),
+        Verb::Cat(_) => ("cat", NOTHING),
+        Verb::Unlock(_) => ("unlock", NOTHING),
+        Verb::Version(_) => ("version", NOTHING),
+        Verb::Completions(_) => ("completions", NOTHING),
+        Verb::Man(_) => ("man", NOTHING),
+    }
+}
+
+const NOTHING: &str = "it changes nothing; run it again";
