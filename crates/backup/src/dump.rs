@@ -8,6 +8,9 @@ use crate::restore::links::Links;
 use crate::tree::{Tree, Visit, visit_items};
 use crate::{Entry, Error, Flags, Kind, Result, path};
 
+/// RAM for the paths of files with several names; those beyond stand in a temporary file.
+const LINKS_BYTES: usize = 16 << 20;
+
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Writes a file's content; holes are zeros.
@@ -40,7 +43,7 @@ pub fn tar(
     incomplete: &mut dyn FnMut(&[u8], &Entry),
 ) -> Result<()> {
     let failed = |e| Error::io("write", b"", e);
-    let mut links = Links::default();
+    let mut links = Links::new(LINKS_BYTES);
     let mut cursor = tree.cursor_at(folder, b"");
     while let Some((at, entry)) = cursor.next(reader)? {
         if !path::within(&at, folder) {
@@ -57,7 +60,7 @@ pub fn tar(
         if entry.is_dir() {
             name.push(b'/');
         }
-        let first = links.first_name(&entry, name.clone());
+        let first = links.first_name(&entry, name.clone())?;
         out.write_all(&header(&entry, &name, first.as_deref()))
             .map_err(failed)?;
         if entry.kind == Kind::File && first.is_none() {

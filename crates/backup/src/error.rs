@@ -21,6 +21,9 @@ pub enum Error {
     /// Bytes of a leaf, recipe or snapshot mean nothing, though their checksum or fingerprint was right.
     #[error(transparent)]
     Malformed(#[from] onefold_io::Error),
+    /// A temporary file failed: there is no room for it, or no folder that can be written to.
+    #[error(transparent)]
+    Temporary(onefold_io::Error),
     /// The repository failed.
     #[error(transparent)]
     Store(#[from] onefold_store::Error),

@@ -12,6 +12,7 @@ mod error;
 pub mod exclude;
 pub mod forget;
 pub mod leaf;
+mod linked;
 pub mod list;
 pub mod meta;
 pub mod path;

@@ -1,11 +1,10 @@
 //! Looking into snapshots: list a folder, find entries, add up sizes.
 
-use std::collections::HashSet;
-
 use onefold_chunk::Fingerprint;
 use onefold_store::ChunkReader;
 
 use crate::exclude::Patterns;
+use crate::linked::{Linked, Value};
 use crate::sample::Sample;
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
 use crate::{Entry, Item, Kind, Result, Time, path};
@@ -31,6 +30,9 @@ pub fn list(
     }
     Ok(())
 }
+
+/// RAM for files with several names; those beyond stand in a temporary file.
+const LINKS_BYTES_MAX: usize = 8 << 20;
 
 /// What to look for: all conditions that are given must hold.
 #[derive(Clone, Default, Debug)]
@@ -126,7 +128,7 @@ impl Adder {
     /// Adds a snapshot.
     pub fn add(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         self.sizes.snapshots_count += 1;
-        let mut linked = HashSet::new();
+        let mut linked = Linked::new(LINKS_BYTES_MAX);
         for leaf in tree.leaves() {
             for (folder, entry) in read_leaf(leaf, reader)?.iter() {
                 if entry.kind != Kind::File {
@@ -135,7 +137,7 @@ impl Adder {
                 }
                 self.sizes.total_file_count += 1;
                 self.add_version(&path::join(folder, &entry.name), entry, reader)?;
-                if entry.links < 2 || linked.insert((entry.device, entry.inode)) {
+                if is_first_name(entry, &mut linked)? {
                     self.sizes.total_size += entry.size;
                     self.add_chunks(entry, reader)?;
                 }
@@ -207,6 +209,32 @@ impl Adder {
             ..sizes
         }
     }
+}
+
+/// Nothing is to be known of a file but that it was met.
+impl Value for () {
+    fn put(&self, _: &mut Vec<u8>) {}
+
+    fn get(_: &[u8]) -> Result<Self> {
+        Ok(())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+fn is_first_name(entry: &Entry, linked: &mut Linked<()>) -> Result<bool> {
+    if entry.links < 2 {
+        return Ok(true);
+    }
+    let key = (entry.device, entry.inode);
+    if linked.meet(key, |()| true)?.is_some() {
+        return Ok(false);
+    }
+    let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
+    linked.insert(key, to_come, ())?;
+    Ok(true)
 }
 
 fn hash(bytes: &[u8]) -> u64 {

@@ -85,6 +85,8 @@ pub struct Options {
     pub xattrs: Attributes,
     /// Read back what was restored, and compare.
     pub verify: bool,
+    /// RAM for the paths of files with several names, in bytes; those beyond stand in a temporary file.
+    pub hard_links_bytes: usize,
     /// Threads that read containers; each holds one in RAM.
     pub readers: usize,
     /// Threads that make and write files.
@@ -104,6 +106,7 @@ impl Default for Options {
             numeric_owners: false,
             xattrs: Attributes::default(),
             verify: false,
+            hard_links_bytes: 16 << 20,
             readers: 2,
             writers: 4,
         }

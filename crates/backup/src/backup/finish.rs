@@ -3,7 +3,6 @@
 //! Chunks are collected over many small files until a batch is worth an index lookup; what is to be done with the references that come back
 //! is noted beside them, so that entries reach the metadata stream in order and complete.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,15 +15,15 @@ use rustix::io::Errno;
 use super::budget::Budget;
 use super::buffers::Buffers;
 use super::metadata::MetadataStream;
-use super::plan::{ContentFrom, Job, LinkKey, Planned, Step};
+use super::names::{First, Names};
+use super::plan::{ContentFrom, Job, Planned, Step};
 use super::segment::Segment;
 use super::source::{FileEnd, LargePart, Part};
 use crate::leaf::recipe::Builder;
+use crate::linked::Linked;
 use crate::meta::Owners;
 use crate::snapshot::Summary;
-use crate::{
-    Change, Content, Entry, Error, Events, Flags, Item, Kind, Progress, Result, Xattrs, path,
-};
+use crate::{Change, Content, Entry, Error, Events, Flags, Item, Kind, Progress, Result, path};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -54,19 +53,12 @@ struct Chunk {
     packing: Packing,
 }
 
-/// The content of a file with several names.
-struct Linked {
-    content: Content,
-    size: u64,
-    xattrs: Arc<Xattrs>,
-    to_come: u64,
-}
-
 /// The stage.
 pub struct Finisher<'a> {
     pub writer: ChunkWriter,
     pub metadata: MetadataStream,
     pub budget: &'a Budget,
+    pub large_budget: &'a Budget,
     pub buffers: &'a Buffers,
     pub owners: &'a Owners,
     pub progress: &'a Progress,
@@ -78,7 +70,7 @@ pub struct Finisher<'a> {
     recipe: Builder,
     /// Bytes of new chunks of the current file.
     new_bytes: u64,
-    links: HashMap<LinkKey, Linked>,
+    links: Linked<First>,
 }
 
 #[derive(Default)]
@@ -92,14 +84,16 @@ struct Batch {
 impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
-        (budget, buffers): (&'a Budget, &'a Buffers),
+        (budget, large_budget, buffers): (&'a Budget, &'a Budget, &'a Buffers),
         owners: &'a Owners,
         (progress, events): (&'a Progress, &'a dyn Events),
+        links_bytes: usize,
     ) -> Self {
         Self {
             writer,
             metadata,
             budget,
+            large_budget,
             buffers,
             owners,
             progress,
@@ -109,7 +103,7 @@ impl<'a> Finisher<'a> {
             batch: Batch::default(),
             recipe: Builder::default(),
             new_bytes: 0,
-            links: HashMap::new(),
+            links: Linked::new(links_bytes),
         }
     }
 
@@ -142,10 +136,14 @@ impl<'a> Finisher<'a> {
         self.progress.current.lock().clone_from(&folder.to_vec());
         let (mut files, mut fingerprints) = match job {
             Job::None => (Vec::new().into_iter(), Vec::new().into_iter()),
-            Job::Large(parts) => {
+            Job::Large {
+                parts,
+                budget_bytes,
+            } => {
                 for planned in entries {
                     self.large(folder, planned, &parts)?;
                 }
+                self.large_budget.free(budget_bytes);
                 return Ok(());
             }
             Job::Small { done, budget_bytes } => {
@@ -360,14 +358,14 @@ impl<'a> Finisher<'a> {
                 let content = self.recipe.finish(store)?;
                 planned.entry.size = content.items.iter().map(Item::span).sum();
                 planned.entry.content = content;
-                if let Some(key) = planned.link {
-                    self.remember(key, &planned.entry);
+                if let Some(names) = planned.link {
+                    self.remember(names, &planned.entry)?;
                 }
                 let new_bytes = std::mem::take(&mut self.new_bytes);
                 self.done(&folder, *planned, new_bytes)
             }
             Note::Entry(folder, mut planned) => {
-                if planned.content == ContentFrom::FirstName && !self.recall(&mut planned) {
+                if planned.content == ContentFrom::FirstName && !self.recall(&mut planned)? {
                     // The first name could not be read, and that was said then.
                     mark_unreadable(&mut planned);
                 }
@@ -376,36 +374,37 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    fn remember(&mut self, key: LinkKey, entry: &Entry) {
-        let to_come = entry.links.saturating_sub(1);
-        let linked = Linked {
+    fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
+        let first = First {
             content: entry.content.clone(),
             size: entry.size,
             xattrs: entry.xattrs.clone(),
-            to_come,
         };
-        self.links.insert(key, linked);
+        self.links.insert(names.key, names.to_come, first)
     }
 
-    fn recall(&mut self, planned: &mut Planned) -> bool {
-        let Some(key) = planned.link else {
-            return false;
+    fn recall(&mut self, planned: &mut Planned) -> Result<bool> {
+        let Some(names) = planned.link else {
+            return Ok(false);
         };
-        let Some(linked) = self.links.get_mut(&key) else {
-            return false;
+        let Some(first) = self.links.meet(names.key, |_| true)? else {
+            return Ok(false);
         };
         let entry = &mut planned.entry;
-        (entry.content, entry.size, entry.xattrs) =
-            (linked.content.clone(), linked.size, linked.xattrs.clone());
-        linked.to_come = linked.to_come.saturating_sub(1);
-        if linked.to_come == 0 {
-            self.links.remove(&key);
-        }
-        true
+        (entry.content, entry.size, entry.xattrs) = (first.content, first.size, first.xattrs);
+        Ok(true)
     }
 
     fn done(&mut self, folder: &[u8], planned: Planned, new_bytes: u64) -> Result<()> {
-        let Planned { entry, change, .. } = planned;
+        let Planned {
+            entry,
+            mut change,
+            before,
+            ..
+        } = planned;
+        if before.is_some_and(|before| *before == entry) {
+            change = Change::Unchanged;
+        }
         if entry.is_unreadable() {
             return self.metadata.push(folder, entry);
         }

@@ -2,7 +2,6 @@
 //!
 //! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -13,8 +12,11 @@ use rustix::io::Errno;
 use super::Options;
 use super::budget::Budget;
 use super::buffers::Buffers;
+use super::names::{Looks, Names};
 use super::segment::{large_channel, slot};
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work};
+use super::unchanged::{is_settled, looks_unchanged};
+use crate::linked::Linked;
 use crate::meta::{Owners, Stat, link_target, xattrs_at};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
@@ -25,8 +27,10 @@ pub struct Planned {
     pub entry: Entry,
     pub change: Change,
     pub content: ContentFrom,
+    /// What the parent says of it, where that was not trusted: if it turns out the same, nothing changed.
+    pub before: Option<Box<Entry>>,
     /// Set where other names of the file will ask for its content, or ask now.
-    pub link: Option<LinkKey>,
+    pub link: Option<Names>,
 }
 
 /// Where an entry's content comes from.
@@ -39,12 +43,6 @@ pub enum ContentFrom {
     /// Another name of a file whose first name came before: its content is known by [`Planned::link`].
     FirstName,
 }
-
-/// A file by its file system and inode number: what hard links have in common.
-pub type LinkKey = (u64, u64);
-
-/// Files with several names whose content is remembered until all names were seen; further ones are read once per name.
-const LINKS_MAX: usize = 128 << 10;
 
 /// What the planner hands to the store, in order.
 pub enum Step {
@@ -69,7 +67,10 @@ pub enum Job {
         done: Receiver<SmallDone>,
         budget_bytes: usize,
     },
-    Large(Receiver<LargePart>),
+    Large {
+        parts: Receiver<LargePart>,
+        budget_bytes: usize,
+    },
 }
 
 /// What the planner works with.
@@ -77,15 +78,20 @@ pub struct Planner<'a> {
     pub options: &'a Options,
     pub session: &'a Session,
     pub owners: &'a Owners,
+    /// Of small files.
     pub budget: &'a Budget,
+    /// Of segments of large ones: taken in the order in which the store wants them.
+    pub large_budget: &'a Budget,
     pub buffers: &'a Buffers,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub work: Sender<Work>,
     pub steps: Sender<Step>,
     pub reader: ChunkReader,
-    /// How many names of a file are still to come.
-    pub links: HashMap<LinkKey, u64>,
+    /// When the parent began to read, 0 where there is none.
+    pub parent_started_ns: u64,
+    /// Files with several names of which some are still to come.
+    pub links: Linked<Looks>,
 }
 
 /// A path and why it failed, and its entry if it is still there.
@@ -156,6 +162,7 @@ impl Planner<'_> {
                         entry,
                         change: Change::Modified,
                         content: ContentFrom::Entry,
+                        before: None,
                         link: None,
                     }
                 }
@@ -212,12 +219,18 @@ impl Planner<'_> {
         }
         if stat.size >= LARGE_BYTES {
             self.submit(dir, folder, batch)?;
-            let (parts, receiver) = large_channel(self.buffers);
+            let (parts, receiver, budget_bytes) = large_channel(stat.size, self.buffers);
+            if !self.large_budget.take(budget_bytes) {
+                return Err(Gone);
+            }
             let name = planned.entry.name.clone();
             let step = Step::Entries {
                 folder: folder.clone(),
                 entries: vec![planned],
-                job: Job::Large(receiver),
+                job: Job::Large {
+                    parts: receiver,
+                    budget_bytes,
+                },
             };
             self.work
                 .send(Work::Large {
@@ -289,72 +302,72 @@ impl Planner<'_> {
                 entry,
                 change: Change::New,
                 content: ContentFrom::Entry,
+                before: None,
                 link: None,
             });
         }
         let before = before.filter(|before| before.kind == entry.kind);
-        let mut change = if before.is_some() {
-            Change::Modified
-        } else {
-            Change::New
+        let change = match before {
+            Some(_) => Change::Modified,
+            None => Change::New,
         };
-        let mut content = if entry.kind == Kind::File {
-            ContentFrom::Job
-        } else {
-            ContentFrom::Entry
+        let mut content = match entry.kind {
+            Kind::File => ContentFrom::Job,
+            _ => ContentFrom::Entry,
         };
-        if let Some(before) = before.filter(|before| self.looks_unchanged(&entry, before))
-            && self.still_there(&before)
-        {
-            content = ContentFrom::Entry;
-            entry.content = before.content;
-            if entry.ctime == before.ctime {
-                (entry.xattrs, entry.target) = (before.xattrs, before.target);
-                change = Change::Unchanged;
-                return Ok(Planned {
-                    entry,
-                    change,
-                    content,
-                    link: None,
-                });
+        let mut doubtful = None;
+        match before.filter(|before| looks_unchanged(self.options, &entry, before)) {
+            Some(before) if !is_settled(self.options, &before, self.parent_started_ns) => {
+                doubtful = Some(Box::new(before));
             }
+            Some(before) if self.still_there(&before) => {
+                content = ContentFrom::Entry;
+                entry.content = before.content;
+                if entry.ctime == before.ctime {
+                    (entry.xattrs, entry.target) = (before.xattrs, before.target);
+                    return Ok(Planned {
+                        entry,
+                        change: Change::Unchanged,
+                        content,
+                        before: None,
+                        link: None,
+                    });
+                }
+            }
+            _ => {}
         }
+        let mut link = None;
         if content == ContentFrom::Job {
-            let link = self.link(&entry, &mut content);
-            return Ok(Planned {
-                entry,
-                change,
-                content,
-                link,
-            });
+            link = self.link(&entry, &mut content);
+        } else {
+            entry = self.describe(dir, folder, entry)?;
         }
-        self.describe(dir, folder, entry).map(|entry| Planned {
+        Ok(Planned {
             entry,
             change,
             content,
-            link: None,
+            before: doubtful,
+            link,
         })
     }
 
-    /// Of a file with several names: its key, if its content is remembered for them.
-    fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<LinkKey> {
+    /// Of a file with several names: its key, if its content is remembered for them. Without room for a temporary file each name is read.
+    fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<Names> {
         if entry.links < 2 {
             return None;
         }
         let key = (entry.device, entry.inode);
-        let is_full = self.links.len() >= LINKS_MAX;
-        match self.links.get_mut(&key) {
-            Some(to_come) => {
-                *content = ContentFrom::FirstName;
-                *to_come -= 1;
-                if *to_come == 0 {
-                    self.links.remove(&key);
-                }
-            }
-            None if is_full => return None,
-            None => drop(self.links.insert(key, entry.links - 1)),
+        let looks = Looks {
+            size: entry.size,
+            mtime: entry.mtime,
+        };
+        if let Ok(Some(_)) = self.links.meet(key, |first| *first == looks) {
+            *content = ContentFrom::FirstName;
+            return Some(Names { key, to_come: 0 });
         }
-        Some(key)
+        let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
+        let remembered = self.links.insert(key, to_come, looks);
+        remembered.is_ok().then_some(Names { key, to_come })
     }
 
     /// Fills in what `stat` does not say.
@@ -386,16 +399,6 @@ impl Planner<'_> {
             Err(e) => return Err(failed("read the attributes of", e, entry)),
         }
         Ok(entry)
-    }
-
-    fn looks_unchanged(&self, now: &Entry, before: &Entry) -> bool {
-        let options = self.options;
-        !options.force_reread
-            && (now.size, now.mtime) == (before.size, before.mtime)
-            && (options.ignore_ctime || now.ctime == before.ctime)
-            && (options.ignore_inode || now.inode == before.inode)
-            && !before.flags.has(Flags::CHANGED_WHILE_READ)
-            && !before.flags.has(Flags::UNREADABLE)
     }
 
     /// Whether everything that the entry refers to is still in the repository, and not condemned.

@@ -22,10 +22,10 @@ use super::source::{Abandoned, LargePart, pieces};
 
 /// A segment of a large file, in bytes.
 pub const SEGMENT_BYTES: usize = 512 << 10;
-/// Segments of one large file between its reader and the store.
-const SEGMENTS_AHEAD: usize = 8;
-/// Their buffers, in bytes.
-const BYTES_AHEAD: usize = 32 << 20;
+/// Segments of one large file between its reader and the store: enough to read on while the store takes a batch of eight.
+const SEGMENTS_AHEAD: usize = 24;
+/// Buffers of all large files between their readers and the store, in bytes: two files, or many that have few segments each.
+pub const BYTES_AHEAD: usize = 28 << 20;
 
 /// Chunks of a large file's segment: they fill the buffer from `start` on.
 pub struct Segment {
@@ -35,12 +35,19 @@ pub struct Segment {
     pub chunks: Vec<(Fingerprint, u32)>,
 }
 
-/// The channel through which a large file's parts go.
+/// The channel through which the parts of a large file of this size go, and what the buffers in it take at most.
 ///
 /// Where chunks are so long that a segment's buffer is large, fewer go ahead.
-pub fn large_channel(buffers: &Buffers) -> (Sender<LargePart>, Receiver<LargePart>) {
-    let fit = BYTES_AHEAD / buffers.segment_bytes();
-    bounded(fit.clamp(1, SEGMENTS_AHEAD))
+pub fn large_channel(
+    size: u64,
+    buffers: &Buffers,
+) -> (Sender<LargePart>, Receiver<LargePart>, usize) {
+    let fit = BYTES_AHEAD / 2 / buffers.segment_bytes();
+    let ahead = size
+        .div_ceil(SEGMENT_BYTES as u64)
+        .clamp(1, fit.clamp(1, SEGMENTS_AHEAD) as u64) as usize;
+    let (parts, receiver) = bounded(ahead);
+    (parts, receiver, ahead * buffers.segment_bytes())
 }
 
 /// A channel for one result.
@@ -305,7 +312,7 @@ mod tests {
         let source = Source::file(file.into()).unwrap();
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
         let queues = Queues { cold, cached };
-        let (parts, received) = large_channel(&buffers);
+        let (parts, received, _) = large_channel(u64::MAX, &buffers);
         let turns = Turns::new(2);
         std::thread::scope(|scope| {
             for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {

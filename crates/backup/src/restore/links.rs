@@ -3,55 +3,72 @@
 //! What always holds: a name is linked only to a file of the same size and time. A snapshot is taken while the system goes on, so that an inode may
 //! have been freed and given to another file, or its content changed, between two names; such a name gets the content that was read under it.
 
-use std::collections::HashMap;
-
-use crate::{Entry, Time};
-
-/// Files with several names whose first path is remembered; further ones are restored as copies.
-const LINKS_MAX: usize = 256 << 10;
+use crate::linked::{Linked, Value};
+use crate::wire::{Reader, put, zigzag};
+use crate::{Entry, Result, Time};
 
 /// A file whose first name was planned.
+#[derive(Clone)]
 struct First {
     /// Its path in the target.
     path: Vec<u8>,
     size: u64,
     mtime: Time,
-    /// Names that are still to come.
-    to_come: u64,
+}
+
+impl Value for First {
+    fn put(&self, out: &mut Vec<u8>) {
+        put(out, self.size);
+        put(out, zigzag(self.mtime.secs));
+        put(out, self.mtime.nanos.into());
+        out.extend_from_slice(&self.path);
+    }
+
+    fn get(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new("temporary file", bytes);
+        let size = reader.varint()?;
+        let (secs, nanos) = (reader.signed()?, reader.small()?);
+        Ok(Self {
+            path: reader.take(reader.left())?.to_vec(),
+            size,
+            mtime: Time { secs, nanos },
+        })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.path.len() + 16
+    }
 }
 
 /// The first names, by device and inode.
-#[derive(Default)]
-pub struct Links(HashMap<(u64, u64), First>);
+pub struct Links(Linked<First>);
 
 impl Links {
-    /// The path of the file that `entry`, which goes to `path`, is another name of.
-    pub fn first_name(&mut self, entry: &Entry, path: Vec<u8>) -> Option<Vec<u8>> {
+    /// None yet. Paths take `bytes_max` bytes of RAM; those beyond stand in a temporary file.
+    pub fn new(bytes_max: usize) -> Self {
+        Self(Linked::new(bytes_max))
+    }
+
+    /// The path of the file that `entry`, which goes to `path`, is another name of. Errors: a temporary file failed.
+    pub fn first_name(&mut self, entry: &Entry, path: Vec<u8>) -> Result<Option<Vec<u8>>> {
         if entry.links < 2 {
-            return None;
+            return Ok(None);
         }
-        let key = (entry.device, entry.inode);
-        let has_room = self.0.len() < LINKS_MAX;
-        match self.0.get_mut(&key) {
-            Some(first) if (first.size, first.mtime) == (entry.size, entry.mtime) => {
-                let path = first.path.clone();
-                first.to_come -= 1;
-                if first.to_come == 0 {
-                    self.0.remove(&key);
-                }
-                return Some(path);
-            }
-            None if !has_room => return None,
-            _ => {}
+        let (key, looks) = ((entry.device, entry.inode), (entry.size, entry.mtime));
+        let first = self
+            .0
+            .meet(key, |first| (first.size, first.mtime) == looks)?;
+        if let Some(first) = first {
+            return Ok(Some(first.path));
         }
         let first = First {
             path,
             size: entry.size,
             mtime: entry.mtime,
-            to_come: entry.links - 1,
         };
-        self.0.insert(key, first);
-        None
+        let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
+        self.0.insert(key, to_come, first)?;
+        Ok(None)
     }
 }
 
@@ -69,8 +86,8 @@ mod tests {
 
     #[test]
     fn another_file_under_a_freed_inode_is_no_link() {
-        let mut links = Links::default();
-        let mut first = |entry, path: &str| links.first_name(&entry, path.into());
+        let mut links = Links::new(0);
+        let mut first = |entry, path: &str| links.first_name(&entry, path.into()).unwrap();
         assert_eq!(first(entry(10, 1), "/old"), None);
         assert_eq!(first(entry(10, 2), "/new"), None);
         assert_eq!(first(entry(10, 2), "/new-again"), Some("/new".into()));

@@ -41,7 +41,8 @@ pub struct Planner<'a> {
     folder: Vec<u8>,
     folder_wanted: bool,
     folder_excluded: bool,
-    links: Links,
+    /// `None` once a temporary file for them has failed.
+    links: Option<Links>,
     unfinished: Option<Unfinished>,
     started: bool,
     /// One file is asked for, and this is its folder.
@@ -88,7 +89,7 @@ impl<'a> Planner<'a> {
             folder: Vec::new(),
             folder_wanted: false,
             folder_excluded: false,
-            links: Links::default(),
+            links: Some(Links::new(options.hard_links_bytes)),
             unfinished: None,
             started: false,
             single,
@@ -270,7 +271,7 @@ impl<'a> Planner<'a> {
         let folder = self.number(&self.folder.clone(), window);
         if entry.kind != Kind::File {
             summary.others += 1;
-            let first = self.links.first_name(&entry, self.in_target(&path));
+            let first = self.first_name(&entry, self.in_target(&path));
             window.special(Special {
                 folder,
                 entry,
@@ -283,7 +284,7 @@ impl<'a> Planner<'a> {
         Progress::add(&self.progress.files_total, 1);
         Progress::add(&self.progress.bytes_total, entry.size);
         let here = self.in_target(&path);
-        if let Some(first) = self.links.first_name(&entry, here) {
+        if let Some(first) = self.first_name(&entry, here) {
             window.link(Link {
                 folder,
                 first,
@@ -294,6 +295,21 @@ impl<'a> Planner<'a> {
         let file = window.file(folder, &entry);
         self.chunks(file, entry, 0, window, reader, summary);
         Ok(())
+    }
+
+    /// Without room for a temporary file further names become copies: more is not lost.
+    fn first_name(&mut self, entry: &Entry, path: Vec<u8>) -> Option<Vec<u8>> {
+        match self.links.as_mut()?.first_name(entry, path) {
+            Ok(first) => first,
+            Err(e) => {
+                let what = format!(
+                    "from here on, hard links are restored as files of their own: {e}; TMPDIR names a folder with more room"
+                );
+                self.events.warning(b"", &what);
+                self.links = None;
+                None
+            }
+        }
     }
 
     /// Adds the file's chunks from `done` bytes on, as many as the window takes.

@@ -150,9 +150,11 @@ impl Window {
     }
 
     /// Adds another name of a file that came before.
-    pub fn link(&mut self, link: Link) {
+    pub fn link(&mut self, mut link: Link) {
+        // Room for four items is a third of all that a link of one takes.
+        link.entry.content.items.shrink_to_fit();
         let items = link.entry.content.items.len() * size_of::<Item>();
-        self.bytes += size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 32;
+        self.bytes += size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 64;
         self.links.push(link);
     }
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::exclude::{CACHEDIR_SIGNATURE, Excludes, Patterns};
-use onefold_backup::{Progress, diff, list, roots, snapshots, tree::Tree};
+use onefold_backup::{Progress, Time, diff, list, roots, snapshots, tree::Tree};
 use onefold_store::{Repository, Roots, SessionKind};
 
 use crate::scene::{self, Log, back_up, bytes, every_kind, options};
@@ -321,4 +322,51 @@ fn a_cold_large_file_is_read_past_the_page_cache_and_cut_alike() {
     if was_dropped {
         assert_eq!(cached(), Some(0));
     }
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("now");
+    let secs = i64::try_from(since.as_secs()).expect("this century");
+    Time {
+        secs,
+        nanos: since.subsec_nanos(),
+    }
+}
+
+/// A change within the same step of the file system's clock: size and times are as they were. The time that counts is set ahead here, and alone decides.
+#[test]
+fn a_change_that_no_time_shows_is_noticed() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("file");
+    let ahead = SystemTime::now() + Duration::from_secs(1000);
+    let write = |text: &str| {
+        fs::write(&path, text).expect("write");
+        let file = fs::File::options().write(true).open(&path).expect("open");
+        file.set_modified(ahead).expect("touch");
+    };
+    let repository = scene::repository();
+    let back_up = |secs| {
+        let options = backup::Options {
+            ignore_ctime: true,
+            clock: now,
+            ..options(secs)
+        };
+        let input = Input::Paths(vec![bytes(&path)]);
+        let done = backup::run(
+            &repository,
+            input,
+            &options,
+            &Progress::default(),
+            &Log::default(),
+        );
+        done.expect("backup").snapshot.summary
+    };
+    write("one");
+    back_up(1);
+    write("two");
+    let summary = back_up(2);
+    assert_eq!((summary.files_changed, summary.data_chunks), (1, 1));
+    // Read once more, and found to be the same.
+    let summary = back_up(3);
+    assert_eq!((summary.files_unmodified, summary.bytes_read), (1, 3));
 }

@@ -6,6 +6,7 @@ mod cut_off;
 mod faults;
 mod forget;
 mod golden;
+mod hard_links;
 mod leaf;
 mod lost;
 mod lost_leaf;

@@ -1,0 +1,87 @@
+//! A stream on its way to being one file of a snapshot.
+
+use std::os::fd::OwnedFd;
+
+use crossbeam_channel::Sender;
+
+use super::buffers::Buffers;
+use super::plan::{ContentFrom, Job, Planned, Step};
+use super::segment::large_channel;
+use super::source::Work;
+use crate::meta::{Owners, Stat};
+use crate::{Entry, Error, Kind, Result, Time, path};
+
+/// The steps of a stream: the folders above its path, and one file.
+pub fn steps(
+    fd: OwnedFd,
+    path: &[u8],
+    time: Time,
+    work: &Sender<Work>,
+    steps: &Sender<Step>,
+    owners: &Owners,
+    buffers: &Buffers,
+) -> Result<()> {
+    if path.is_empty() {
+        return Err(Error::Usage("a stream needs a file name".into()));
+    }
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let stat = |kind, mode| Stat {
+        kind,
+        mode,
+        uid,
+        gid,
+        size: 0,
+        blocks: 0,
+        mtime: time,
+        ctime: time,
+        inode: 0,
+        device: 0,
+        links: 1,
+        rdev: 0,
+    };
+    let send = |folder: &[u8], entry: Entry, content, job| {
+        let planned = Planned {
+            entry,
+            change: crate::Change::New,
+            content,
+            before: None,
+            link: None,
+        };
+        // The finisher has not begun: nobody has dropped the other end.
+        let _ = steps.send(Step::Entries {
+            folder: folder.into(),
+            entries: vec![planned],
+            job,
+        });
+    };
+    for (at, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
+        let (folder, name) = path::split(&path[..at]);
+        send(
+            folder,
+            stat(Kind::Dir, 0o755).entry(name.to_vec(), owners),
+            ContentFrom::Entry,
+            Job::None,
+        );
+    }
+    let (folder, name) = path::split(path);
+    let (parts, receiver, _) = large_channel(u64::MAX, buffers);
+    let _ = work.send(Work::Stream {
+        fd,
+        name: name.to_vec(),
+        stat: stat(Kind::File, 0o644),
+        parts,
+    });
+    send(
+        folder,
+        stat(Kind::File, 0o644).entry(name.to_vec(), owners),
+        ContentFrom::Job,
+        Job::Large {
+            parts: receiver,
+            budget_bytes: 0,
+        },
+    );
+    Ok(())
+}

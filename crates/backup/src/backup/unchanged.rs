@@ -1,0 +1,75 @@
+//! Whether an entry is what the parent snapshot says of it, told by what `stat` gives.
+//!
+//! Times on disk come in steps: a clock tick of up to 10 ms on Linux's own file systems, whole seconds or two on others. A file that was read and then changed
+//! within one step looks as if it had not changed, for ever. So an entry whose ctime lies less than a step before the parent began to read, or after that, is
+//! not taken on trust: it is read once more, as git does with its index ("racily clean"). The next snapshot begins later, and trusts it.
+//!
+//! What always holds: what is trusted has not changed since it was read, as far as the file system's ctime can be believed.
+
+use super::Options;
+use crate::{Entry, Flags, Time};
+
+/// More than one tick of the kernel's clock (10 ms at 100 Hz).
+const STEP_NS: u64 = 20_000_000;
+/// Where a time has no nanoseconds the file system may count in twos of seconds, as FAT does.
+const COARSE_STEP_NS: u64 = 2_000_000_000;
+
+/// Whether nothing that `options` look at differs.
+pub fn looks_unchanged(options: &Options, now: &Entry, before: &Entry) -> bool {
+    !options.force_reread
+        && (now.size, now.mtime) == (before.size, before.mtime)
+        && (options.ignore_ctime || now.ctime == before.ctime)
+        && (options.ignore_inode || now.inode == before.inode)
+        && !before.flags.has(Flags::CHANGED_WHILE_READ)
+        && !before.flags.has(Flags::UNREADABLE)
+}
+
+/// Whether a change after the parent read it would show. The parent began at `started_ns`, 0 where that is not known.
+pub fn is_settled(options: &Options, before: &Entry, started_ns: u64) -> bool {
+    let time = if options.ignore_ctime {
+        before.mtime
+    } else {
+        before.ctime
+    };
+    let step = if time.nanos == 0 {
+        COARSE_STEP_NS
+    } else {
+        STEP_NS
+    };
+    started_ns == 0 || nanos(time).saturating_add(step) <= started_ns
+}
+
+/// Nanoseconds since 1970; 0 for all that was before.
+pub fn nanos(time: Time) -> u64 {
+    (time.secs.max(0) as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.nanos.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    fn settled(secs: i64, nanos: u32) -> bool {
+        let mut before = Entry::new(b"name".to_vec(), Kind::File);
+        before.ctime = Time { secs, nanos };
+        is_settled(&Options::default(), &before, 100_000_000_000)
+    }
+
+    #[test]
+    fn what_changed_within_a_step_of_the_reading_is_not_trusted() {
+        assert!(settled(99, 979_000_000));
+        assert!(!settled(99, 981_000_000));
+        assert!(!settled(100, 1));
+        // A file system of whole seconds.
+        assert!(settled(98, 0));
+        assert!(!settled(99, 0));
+    }
+
+    #[test]
+    fn where_the_start_is_not_known_all_is_trusted() {
+        let before = Entry::new(b"name".to_vec(), Kind::File);
+        assert!(is_settled(&Options::default(), &before, 0));
+    }
+}
