@@ -9,7 +9,7 @@ use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots;
 use onefold_backup::tree::Tree;
 use onefold_store::{Repository, SessionKind, SweepOptions, SweepReport};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::Global;
 use crate::error::Result;
@@ -74,75 +74,62 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {
-    if out.json {
-        return out.json(&json!({
-            "total_size": sizes.total_size,
-            "total_file_count": sizes.total_file_count,
-            "snapshots_count": sizes.snapshots_count,
-            "is_exact": sizes.is_exact,
-        }));
-    }
-    out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
-    out.line(format_args!("files      {}", count(sizes.total_file_count)))?;
-    out.line(format_args!(
-        "other      {} folders, links and devices",
-        count(sizes.total_other_count)
-    ))?;
-    out.line(format_args!("to restore {}", bytes(sizes.total_size)))?;
-    out.line(format_args!(
-        "different  {}{} in {} chunks",
-        about(sizes),
-        bytes(sizes.total_uncompressed_size),
-        count(sizes.total_blob_count)
-    ))
-}
-
-/// Said before figures that come from a sample.
-fn about(sizes: &Sizes) -> &'static str {
-    if sizes.is_exact { "" } else { "about " }
+    let figures = json!({
+        "total_size": sizes.total_size,
+        "total_file_count": sizes.total_file_count,
+    });
+    let lines = [
+        format!("files      {}", count(sizes.total_file_count)),
+        format!(
+            "other      {} folders, links and devices",
+            count(sizes.total_other_count)
+        ),
+        format!("to restore {}", bytes(sizes.total_size)),
+        format!(
+            "different  {}{} in {} chunks",
+            about(sizes),
+            bytes(sizes.total_uncompressed_size),
+            count(sizes.total_blob_count)
+        ),
+    ];
+    show(sizes, figures, &lines, out)
 }
 
 fn by_contents(sizes: &Sizes, out: &Out) -> Result<()> {
-    if out.json {
-        return out.json(&json!({
-            "total_size": sizes.contents_size,
-            "total_file_count": sizes.contents_count,
-            "snapshots_count": sizes.snapshots_count,
-            "is_exact": sizes.is_exact,
-        }));
-    }
-    out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
-    out.line(format_args!(
+    let figures = json!({
+        "total_size": sizes.contents_size,
+        "total_file_count": sizes.contents_count,
+    });
+    let line = format!(
         "different  {}{} in {} of {}",
         about(sizes),
         bytes(sizes.contents_size),
         many(sizes.contents_count, "file"),
         count(sizes.total_file_count)
-    ))
+    );
+    show(sizes, figures, &[line], out)
 }
 
 fn per_file(sizes: &Sizes, out: &Out) -> Result<()> {
-    if out.json {
-        return out.json(&json!({
-            "total_size": sizes.versions_size,
-            "total_file_count": sizes.versions_count,
-            "total_blob_count": sizes.versions_blob_count,
-            "snapshots_count": sizes.snapshots_count,
-            "is_exact": sizes.is_exact,
-        }));
-    }
-    out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
-    out.line(format_args!(
-        "versions   {}{} of files",
-        about(sizes),
-        count(sizes.versions_count)
-    ))?;
-    out.line(format_args!(
-        "different  {}{} in {} chunks, each file by itself",
-        about(sizes),
-        bytes(sizes.versions_size),
-        count(sizes.versions_blob_count)
-    ))
+    let figures = json!({
+        "total_size": sizes.versions_size,
+        "total_file_count": sizes.versions_count,
+        "total_blob_count": sizes.versions_blob_count,
+    });
+    let lines = [
+        format!(
+            "versions   {}{} of files",
+            about(sizes),
+            count(sizes.versions_count)
+        ),
+        format!(
+            "different  {}{} in {} chunks, each file by itself",
+            about(sizes),
+            bytes(sizes.versions_size),
+            count(sizes.versions_blob_count)
+        ),
+    ];
+    show(sizes, figures, &lines, out)
 }
 
 fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
@@ -153,50 +140,65 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
     let report = repository.sweep(&SnapshotRoots, &look, &mut Watch::new(out, Duration::ZERO))?;
     let unused = report.dead_bytes + report.compacted_dead_bytes + report.unused_bytes_left;
     let (index_ram, index_disk) = repository.index_bytes()?;
+    let (different, stored) = (sizes.total_uncompressed_size, report.stored_bytes);
+    let figures = json!({
+        "total_size": stored,
+        "total_uncompressed_size": different,
+        "compression_ratio": as_ratio(different, stored),
+        "compression_progress": 100,
+        "compression_space_saving": saving(different, stored),
+        "total_blob_count": sizes.total_blob_count,
+        "restore_size": sizes.total_size,
+        "containers": report.containers,
+        "unused_bytes": unused,
+        "index": repository.config().index,
+        "index_ram_bytes": index_ram,
+        "index_disk_bytes": index_disk,
+    });
+    let lines = [
+        format!("to restore {}", bytes(sizes.total_size)),
+        format!(
+            "different  {}{} in {} chunks (stored once: {})",
+            about(sizes),
+            bytes(different),
+            count(sizes.total_blob_count),
+            ratio(sizes.total_size, different)
+        ),
+        format!(
+            "stored     {} in {} containers, metadata included (compressed: {})",
+            bytes(stored),
+            count(report.containers),
+            ratio(different, stored)
+        ),
+        format!(
+            "fill       {:.1} % in use, {} not",
+            fill(&report, unused),
+            bytes(unused)
+        ),
+        format!(
+            "index      {}: {} on disk, {} of RAM",
+            repository.config().index,
+            bytes(index_disk),
+            bytes(index_ram as u64)
+        ),
+    ];
+    show(sizes, figures, &lines, out)
+}
+
+/// A mode's figures for programs, or its lines for people; both say of how many snapshots.
+fn show(sizes: &Sizes, mut figures: Value, lines: &[String], out: &Out) -> Result<()> {
     if out.json {
-        return out.json(&json!({
-            "total_size": report.stored_bytes,
-            "total_uncompressed_size": sizes.total_uncompressed_size,
-            "compression_ratio": as_ratio(sizes.total_uncompressed_size, report.stored_bytes),
-            "compression_progress": 100,
-            "compression_space_saving": saving(sizes.total_uncompressed_size, report.stored_bytes),
-            "total_blob_count": sizes.total_blob_count,
-            "snapshots_count": sizes.snapshots_count,
-            "is_exact": sizes.is_exact,
-            "restore_size": sizes.total_size,
-            "containers": report.containers,
-            "unused_bytes": unused,
-            "index": repository.config().index,
-            "index_ram_bytes": index_ram,
-            "index_disk_bytes": index_disk,
-        }));
+        figures["snapshots_count"] = json!(sizes.snapshots_count);
+        figures["is_exact"] = json!(sizes.is_exact);
+        return out.json(&figures);
     }
     out.line(format_args!("snapshots  {}", count(sizes.snapshots_count)))?;
-    out.line(format_args!("to restore {}", bytes(sizes.total_size)))?;
-    out.line(format_args!(
-        "different  {}{} in {} chunks (stored once: {})",
-        about(sizes),
-        bytes(sizes.total_uncompressed_size),
-        count(sizes.total_blob_count),
-        ratio(sizes.total_size, sizes.total_uncompressed_size)
-    ))?;
-    out.line(format_args!(
-        "stored     {} in {} containers, metadata included (compressed: {})",
-        bytes(report.stored_bytes),
-        count(report.containers),
-        ratio(sizes.total_uncompressed_size, report.stored_bytes)
-    ))?;
-    out.line(format_args!(
-        "fill       {:.1} % in use, {} not",
-        fill(&report, unused),
-        bytes(unused)
-    ))?;
-    out.line(format_args!(
-        "index      {}: {} on disk, {} of RAM",
-        repository.config().index,
-        bytes(index_disk),
-        bytes(index_ram as u64)
-    ))
+    lines.iter().try_for_each(|line| out.line(line))
+}
+
+/// Said before figures that come from a sample.
+fn about(sizes: &Sizes) -> &'static str {
+    if sizes.is_exact { "" } else { "about " }
 }
 
 fn fill(report: &SweepReport, unused: u64) -> f64 {
