@@ -250,9 +250,13 @@ impl Events for Meter<'_> {
         }
         // A closed standard output must not end a backup.
         let _ = match self.out.json {
-            true => self
-                .out
-                .json_buffered(&status::verbose(self.doing, path, change, bytes)),
+            true => self.out.json_buffered(&status::verbose(
+                self.doing,
+                path,
+                change,
+                bytes,
+                &self.progress,
+            )),
             false => self.out.line(format_args!(
                 "{:9}  {}",
                 status::word(self.doing, change),

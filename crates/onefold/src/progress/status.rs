@@ -94,8 +94,14 @@ pub fn json(state: &State, progress: &Progress) -> Value {
     status
 }
 
-/// restic's `verbose_status` line: an entry is done. What is stored of one entry alone cannot be told, as it is compressed with its neighbours.
-pub fn verbose(doing: Doing, path: &[u8], change: Change, bytes: u64) -> Value {
+/// restic's `verbose_status` line: an entry is done. What is stored of one entry alone is estimated, as it is compressed with its neighbours.
+pub fn verbose(
+    doing: Doing,
+    path: &[u8],
+    change: Change,
+    bytes: u64,
+    progress: &Progress,
+) -> Value {
     let (action, item) = (word(doing, change), paths::json(path));
     match doing {
         Doing::Restore => json!({
@@ -103,11 +109,23 @@ pub fn verbose(doing: Doing, path: &[u8], change: Change, bytes: u64) -> Value {
         }),
         Doing::Backup | Doing::Estimate => json!({
             "message_type": "verbose_status", "action": action, "item": item, "duration": 0,
-            "data_size": bytes, "data_size_in_repo": null,
-            "metadata_size": 0, "metadata_size_in_repo": null,
+            "data_size": bytes, "data_size_in_repo": packed(bytes, progress),
+            "metadata_size": 0, "metadata_size_in_repo": 0,
             "total_files": 0,
         }),
     }
+}
+
+/// What new bytes take in the repository if they shrink as those before them did.
+fn packed(bytes: u64, progress: &Progress) -> u64 {
+    let (new, stored) = (
+        progress.bytes_new.load(Relaxed),
+        progress.bytes_stored.load(Relaxed),
+    );
+    if new == 0 || stored == 0 {
+        return bytes;
+    }
+    (bytes as f64 * (stored as f64 / new as f64).min(1.0)) as u64
 }
 
 /// The same when the files have been counted.

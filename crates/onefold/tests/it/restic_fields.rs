@@ -52,6 +52,7 @@ fn a_verbose_backup_tells_of_each_entry() {
         let is_it = |line: &&&Value| line["item"].as_str().expect("a path").ends_with(name);
         all.iter().find(is_it).expect("a line")["data_size"].as_u64()
     };
+    assert!(all.iter().all(|line| line["data_size_in_repo"].is_u64()));
     // What is stored already is not new.
     assert_eq!((size("/s/a"), size("/s/twin")), (Some(50_000), Some(0)));
 }
