@@ -1,6 +1,12 @@
-//! What the system counts of this process.
+//! What the system counts of this process, and what it keeps of files.
 
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::store::Error;
 
 /// Bytes that went to and from the disk, CPU time, and the most RAM that was held.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +30,21 @@ pub fn counts() -> Counts {
         cpu: Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
         peak_kib: line("/proc/self/status", "VmHWM"),
     }
+}
+
+/// Drops what the page cache has of the files in `dir`: what one process left there is not charged to the memory group of the next.
+pub fn forget_pages(dir: &Path) -> Result<(), Error> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            forget_pages(&path)?;
+        } else {
+            let file = File::open(&path)?;
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+    }
+    Ok(())
 }
 
 /// The number behind `name:`; 0 where the system does not tell.

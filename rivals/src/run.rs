@@ -6,7 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::workload::{Asked, Order, container_of, seeded_key};
 use serde_json::json;
 
-use crate::process::{Counts, counts};
+use crate::process::{Counts, counts, forget_pages};
 use crate::store::{Error, Store, open};
 use crate::{Build, Kind, Measure, What};
 
@@ -60,6 +60,7 @@ fn build_in_stream_order(
 /// Asks for absent keys, then for present ones.
 pub fn measure(measure: &Measure) -> Result<(), Error> {
     let what = &measure.what;
+    forget_pages(&what.dir)?;
     let store = open(what)?;
     ask(&*store, what, Order::Random, WARM, 16)?;
     for &threads in &measure.threads {
