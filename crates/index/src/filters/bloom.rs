@@ -24,11 +24,21 @@ impl Bloom {
     /// For `keys` keys at the false-positive rate `rate`: M = −N·ln f/(ln 2)² bits, k = M/N·ln 2.
     pub fn new(keys: u64, rate: f64) -> Result<Bloom> {
         let ln2 = std::f64::consts::LN_2;
-        let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2)).max(64.0);
-        let hashes = (bits / keys.max(1) as f64 * ln2).round().max(1.0);
+        Bloom::with_bits(-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2), keys)
+    }
+
+    /// Of `bytes` bytes, with as many hashes as are best for `keys` keys.
+    pub fn with_bytes(bytes: usize, keys: u64) -> Result<Bloom> {
+        Bloom::with_bits(bytes as f64 * 8.0, keys)
+    }
+
+    fn with_bits(bits: f64, keys: u64) -> Result<Bloom> {
+        let bits = bits.max(64.0);
+        let hashes = bits / keys.max(1) as f64 * std::f64::consts::LN_2;
         Ok(Bloom {
             words: words(bits)?,
-            hashes: hashes as u32,
+            // a file says no more
+            hashes: hashes.round().clamp(1.0, 64.0) as u32,
         })
     }
 

@@ -412,6 +412,22 @@ fn insert_numbers(index: &mut ChunkStash, numbers: std::ops::Range<u64>) {
     index.checkpoint().expect("checkpoint");
 }
 
+/// §3 of the slides: 16 candidates a key fill 90 % of the table, none of whose keys is forgotten.
+#[test]
+fn a_chunkstash_takes_nine_tenths_of_its_slots() {
+    let mut index = small_chunkstash(&MemDir::new());
+    insert_numbers(&mut index, 0..982);
+    assert_eq!(found_of(&mut index, 0..982), 982);
+    let mut live = 0;
+    index
+        .iterate(&mut |_, _| {
+            live += 1;
+            Ok(())
+        })
+        .expect("iterate");
+    assert_eq!(live, 982);
+}
+
 /// Twenty times the keys that it has slots for: it goes on, within its RAM, and forgets few of a stream that comes again.
 #[test]
 fn a_full_chunkstash_goes_on_with_fewer_keys() {

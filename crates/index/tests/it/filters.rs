@@ -76,6 +76,54 @@ fn bloom_filters_in_ram_conform() {
     conforms(&mut BlockedBloom::new(KEYS, RATE).expect("new"), RATE * 1.3);
 }
 
+/// (1 − e^(−k·N/M))^k for N keys in M bits, k = M/N·ln 2 hashes.
+#[test]
+fn bloom_filters_of_so_many_bits_conform() {
+    for bits in [4.0, 8.0, 12.0] {
+        let hashes = f64::round(bits * std::f64::consts::LN_2);
+        let rate = (1.0 - (-hashes / bits).exp()).powf(hashes);
+        let bytes = (KEYS as f64 * bits / 8.0) as usize;
+        conforms(&mut Bloom::with_bytes(bytes, KEYS).expect("new"), rate);
+        let mut blocked = BlockedBloom::with_bytes(bytes, KEYS).expect("new");
+        // blocks of 512 bits have unequally many keys
+        conforms(&mut blocked, rate * 2.0);
+    }
+}
+
+/// §3.3: a flush takes the group with the most updates, whoever found no room.
+#[test]
+fn the_dirtiest_group_is_flushed_first() {
+    let (dir, disk) = flash();
+    let shape = PageShape::for_rate(RATE);
+    let keys = u64::from(shape.keys) * 8;
+    let room = BufferOptions::new(Buffering::Pooled, 4096);
+    let mut filter = SingleLayer::new(disk, keys, shape, room, 1).expect("new");
+    let page = |number: &u64| page_of(&key(*number), 8);
+    // most of them into page 3, then one into each, until something is written
+    let most: Vec<_> = (0..4000)
+        .filter(|number| page(number) == 3)
+        .take(80)
+        .collect();
+    let others = (4000..20_000).filter(|number| page(number) != 3);
+    for number in most.into_iter().chain(others) {
+        filter.insert(&[key(number)]).expect("insert");
+        if dir.counts().page_writes > 0 {
+            break;
+        }
+    }
+    assert_eq!(dir.counts().page_writes, 1);
+    let mut bytes = [0; 4096];
+    let disk = dir.open("filter").expect("open");
+    disk.read_at(&mut bytes, 3 * 4096).expect("read");
+    assert!(bytes.iter().any(|byte| *byte != 0), "not page 3");
+}
+
+/// The page of a key among `pages`, as filters on flash choose it.
+fn page_of(key: &Fingerprint, pages: u32) -> u32 {
+    let word = u64::from_le_bytes(key.0[..8].try_into().expect("eight bytes"));
+    ((u128::from(word) * u128::from(pages)) >> 64) as u32
+}
+
 #[test]
 fn a_quotient_filter_that_grows_conforms() {
     let mut filter = Quotient::new(1000, KEYS, RATE).expect("new");
