@@ -3,6 +3,8 @@
 //! The stream is what the dissertation used: one version of a source tree after the other, each as a tar whose members all bear the version's own
 //! time, as release archives do. Ratios at equal size are read off each chunker's curve, by straight lines over the logarithm of the size.
 
+mod exact;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ pub struct FbcArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Segments that are tracked at most.
-    #[arg(long, default_value_t = 1 << 18)]
+    #[arg(long, default_value_t = Params::ENTRIES_MAX)]
     pub entries: usize,
     /// Means of the other chunkers, in bytes.
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 2048, 4096, 8192, 16384])]
@@ -41,6 +43,9 @@ pub struct FbcArgs {
     /// Mean of a coarse chunk in segments.
     #[arg(long, default_value_t = 16)]
     pub stage_ratio: usize,
+    /// The estimator's counts beside exact ones, and nothing else.
+    #[arg(long)]
+    pub exact: bool,
     /// Files as they are, without tar headers.
     #[arg(long)]
     pub bare: bool,
@@ -69,6 +74,10 @@ pub fn run(args: &FbcArgs) -> Result<(), String> {
         stream.len() >> 20,
         args.seed
     );
+    if args.exact {
+        exact::run(&stream, &args.segments, args.entries, args.seed);
+        return Ok(());
+    }
     let mut points = Vec::new();
     for mean in args.means.iter().copied() {
         for name in ["rabin", "fastcdc", "sieve"] {

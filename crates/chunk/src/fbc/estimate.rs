@@ -2,6 +2,7 @@
 
 use super::Params;
 use super::coarse::{self, Coarse};
+use super::counts::Counts;
 use super::filter::{ParallelFilter, Random, bias};
 use super::segments::{Segment, Segments};
 use super::window::{Window, passes};
@@ -22,12 +23,17 @@ pub struct Estimator {
     window: Window,
     filter: ParallelFilter,
     random: Random,
-    counted: Segments,
+    counted: Counts,
+    /// The pre-filter now.
+    modulo: u32,
     sum: u64,
     coarse: Option<OpenChunk>,
     /// The last bytes: a window or, before there are so many, all.
     before: Vec<u8>,
 }
+
+/// A pre-filter is not made coarser than this. Coarse chunks pass all of them: where those alone are too many, no more are taken in.
+const MODULO_MAX: u32 = 1 << 30;
 
 /// The coarse chunk that has not ended yet.
 struct OpenChunk {
@@ -44,7 +50,8 @@ impl Estimator {
             window: Window::new(params.segment_bytes),
             filter: ParallelFilter::new(params.filters, params.filter_bytes, seed),
             random: Random(seed ^ 0x5eed),
-            counted: Segments::new(params.segment_bytes, params.modulo, params.entries_max),
+            counted: Counts::new(params.entries_max),
+            modulo: params.modulo,
             sum: 0,
             coarse: params.escape.map(|_| OpenChunk {
                 coarse: params.coarse(),
@@ -102,25 +109,25 @@ impl Estimator {
     #[inline(always)]
     fn slide(&mut self, oldest: u8, newest: u8) {
         self.sum = self.window.slide(self.sum, oldest, newest);
-        if passes(self.sum, self.counted.modulo) {
+        if passes(self.sum, self.modulo) {
             self.candidate(self.sum);
         }
     }
 
     /// Algorithm 1. The count holds what is seen after the filter; what is missed before is added at the end.
     fn candidate(&mut self, signature: u64) {
-        if !passes(signature, self.counted.modulo) || !self.random.chance(self.params.resample) {
+        if !passes(signature, self.modulo) || !self.random.chance(self.params.resample) {
             return;
         }
-        if let Some(known) = self.counted.entries.get_mut(&signature) {
-            known.count = known.count.saturating_add(1);
-        } else if self.filter.passes(signature) {
-            let first = Segment {
-                count: 1,
-                ..Segment::default()
-            };
-            self.counted.entries.insert(signature, first);
-            self.counted.thin();
+        if let Some(count) = self.counted.get_mut(signature) {
+            *count = count.saturating_add(1);
+        } else if self.modulo < MODULO_MAX && self.filter.passes(signature) {
+            let mut too_many = self.counted.insert(signature, 1);
+            // A coarser pre-filter makes room, and leaves the counts of those that pass it what they are.
+            while too_many && self.modulo < MODULO_MAX {
+                self.modulo *= 2;
+                too_many = self.counted.thin(self.modulo);
+            }
         }
     }
 
@@ -130,15 +137,24 @@ impl Estimator {
     }
 
     /// The segments that occur more than `threshold` times, with the estimate: what was counted, the bias added, divided by the second
-    /// sampling rate.
-    pub fn finish(mut self) -> Segments {
+    /// sampling rate. They take 25 to 50 bytes each, which is more than the estimator had for them.
+    pub fn finish(self) -> Segments {
         let (bias, params) = (bias(self.params.filters), &self.params);
-        self.counted.entries.retain(|_, segment| {
-            let estimate = (f64::from(segment.count) + bias) / params.resample;
-            segment.count = estimate.min(f64::from(u32::MAX)) as u32;
-            estimate > f64::from(params.threshold)
-        });
-        self.counted.entries.shrink_to_fit();
-        self.counted
+        let estimate = |count: u32| (f64::from(count) + bias) / params.resample;
+        let mut found = Segments::new(params.segment_bytes, self.modulo, params.entries_max);
+        let frequent = self
+            .counted
+            .iter()
+            .map(|(one, count)| (one, estimate(count)));
+        let frequent = frequent.filter(|(_, count)| *count > f64::from(params.threshold));
+        for (signature, count) in frequent {
+            let segment = Segment {
+                count: count.min(f64::from(u32::MAX)) as u32,
+                ..Segment::default()
+            };
+            found.entries.insert(signature, segment);
+        }
+        found.entries.shrink_to_fit();
+        found
     }
 }

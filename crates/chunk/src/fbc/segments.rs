@@ -1,6 +1,6 @@
 //! The table of frequent segments: what the estimator hands to the chunker, what the one-pass chunker keeps as it goes, and the sketch that
-//! a later run starts from. It never holds more than its maximum: a table that counts candidates thins them out (a coarser pre-filter, so that
-//! the counts of those left stay what they are), one that tracks heavy hitters drops the half that was seen least and longest ago.
+//! a later run starts from. It never holds more than its maximum: a chunker that tracks heavy hitters drops the half that was seen least and longest ago. (The estimator,
+//! which counts candidates, makes its pre-filter coarser instead, so that the counts of those left stay what they are.)
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,7 +17,7 @@ pub struct Segment {
     pub chunk_bytes: u32,
     /// When it was seen last; not part of the sketch.
     pub(super) epoch: u32,
-    /// A hash of the chunk that it ended last, 0 if that is not known; not part of the sketch.
+    /// A hash of the chunk that it ended last, 0 if that is not known.
     pub(super) content: u32,
 }
 
@@ -33,10 +33,14 @@ pub struct Segments {
 /// Bytes that the table takes for an entry at the load that it grows to.
 const ENTRY_BYTES: usize = size_of::<(u64, Segment)>() + 1;
 /// Version of the sketch.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+/// The first version, whose entries have no hash of their chunk.
+const VERSION_WITHOUT_CONTENT: u8 = 1;
 /// Bytes of a sketch before its entries, and of an entry.
 pub(super) const HEAD_BYTES: usize = 13;
-pub(super) const ITEM_BYTES: usize = 16;
+pub(super) const ITEM_BYTES: usize = 20;
+/// No window of a sketch may be shorter: [`Params`](super::Params) has no shorter segments, and cuts beside shorter ones would be empty.
+const WINDOW_BYTES_MIN: u32 = 64;
 /// No window, modulo or chunk of a sketch may be larger.
 const SANE: u32 = 1 << 30;
 
@@ -100,16 +104,6 @@ impl Segments {
         (self.entries_max + 1).next_power_of_two() * 2 * ENTRY_BYTES
     }
 
-    /// Makes room by letting only every other candidate pass from now on.
-    pub(super) fn thin(&mut self) {
-        while self.entries.len() > self.entries_max {
-            self.modulo *= 2;
-            let modulo = self.modulo;
-            self.entries
-                .retain(|signature, _| passes(*signature, modulo));
-        }
-    }
-
     /// Makes room by forgetting the half that was seen least, among equals the oldest, and halves the counts: what was frequent long ago fades.
     pub(super) fn forget(&mut self) {
         if self.entries.len() <= self.entries_max {
@@ -142,6 +136,7 @@ impl Segments {
             out.extend(signature.to_le_bytes());
             out.extend(segment.count.to_le_bytes());
             out.extend(segment.chunk_bytes.to_le_bytes());
+            out.extend(segment.content.to_le_bytes());
         }
         out
     }
@@ -151,25 +146,33 @@ impl Segments {
         let (head, items) = bytes
             .split_at_checked(HEAD_BYTES)
             .ok_or(SketchError("a sketch shorter than its head"))?;
-        if head[0] != VERSION {
-            return Err(SketchError("a sketch of a version that is not known"));
-        }
+        let item_bytes = match head[0] {
+            VERSION => ITEM_BYTES,
+            VERSION_WITHOUT_CONTENT => ITEM_BYTES - 4,
+            _ => return Err(SketchError("a sketch of a version that is not known")),
+        };
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let (window_bytes, modulo, count) = (word(1), word(5), word(9) as usize);
-        if window_bytes == 0 || window_bytes > SANE || !modulo.is_power_of_two() || modulo > SANE {
+        if !(WINDOW_BYTES_MIN..=SANE).contains(&window_bytes)
+            || !modulo.is_power_of_two()
+            || modulo > SANE
+        {
             return Err(SketchError("a sketch with an impossible window or modulo"));
         }
-        if count > entries_max || items.len() != count * ITEM_BYTES {
+        if count > entries_max || items.len() != count * item_bytes {
             return Err(SketchError(
                 "a sketch with more or fewer entries than it may have",
             ));
         }
         let mut segments = Self::new(window_bytes as usize, modulo, entries_max);
         let mut before = None;
-        for item in items.chunks_exact(ITEM_BYTES) {
+        for item in items.chunks_exact(item_bytes) {
             let signature = u64::from_le_bytes(item[..8].try_into().expect("eight bytes"));
             let count = u32::from_le_bytes(item[8..12].try_into().expect("four bytes"));
-            let chunk_bytes = u32::from_le_bytes(item[12..].try_into().expect("four bytes"));
+            let chunk_bytes = u32::from_le_bytes(item[12..16].try_into().expect("four bytes"));
+            let content = item[16..]
+                .first_chunk()
+                .map_or(0, |c| u32::from_le_bytes(*c));
             let is_length = chunk_bytes == 0 || (window_bytes..=SANE).contains(&chunk_bytes);
             if before >= Some(signature) || !passes(signature, modulo) || !is_length {
                 return Err(SketchError("a sketch with an impossible entry"));
@@ -178,6 +181,7 @@ impl Segments {
             let segment = Segment {
                 count,
                 chunk_bytes,
+                content,
                 ..Segment::default()
             };
             segments.entries.insert(signature, segment);
