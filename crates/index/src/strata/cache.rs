@@ -112,8 +112,11 @@ impl PageCache {
         self.used[slot] = true;
         self.slots.insert(number, slot as u32);
         let page = LogPage::checked(bytes);
+        let hash = |record| super::run::hash_of(&Fingerprint(*page.fingerprint(record)));
+        // buckets are anywhere in memory: they are waited for together
+        (0..page.len()).for_each(|record| self.prefetch(hash(record)));
         for record in 0..page.len() {
-            let hash = super::run::hash_of(&Fingerprint(*page.fingerprint(record)));
+            let hash = hash(record);
             let at = self.bucket_of(hash);
             let bucket = &mut self.buckets[at];
             bucket.tags.copy_within(..BUCKET - 1, 1);
