@@ -9,7 +9,7 @@ use onefold_io::sim::{Faults, SimDir, When};
 use crate::conformance::{History, Random, key, options};
 
 const KEYS: u64 = 400;
-/// Checkpoints: enough for two merges, which take thirteen runs.
+/// Checkpoints: enough for many merges, which take four runs.
 const ROUNDS: u64 = 27;
 
 /// Some backups, a removal and a sweep, with merges between them; tells what is said before and after each checkpoint.
