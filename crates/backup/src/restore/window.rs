@@ -154,7 +154,9 @@ impl Window {
         // Room for four items is a third of all that a link of one takes.
         link.entry.content.items.shrink_to_fit();
         let items = link.entry.content.items.len() * size_of::<Item>();
-        self.bytes += size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 64;
+        let bytes = size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 64;
+        // Twice what it takes: a link reads no container, so a smaller window costs nothing.
+        self.bytes += 2 * bytes;
         self.links.push(link);
     }
 
