@@ -9,7 +9,7 @@ use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container;
 use crate::mark::Marker;
-use crate::reader::Opened;
+use crate::opened::Opened;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;

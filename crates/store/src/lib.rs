@@ -6,6 +6,7 @@
 
 pub mod block;
 mod building;
+mod cache;
 mod check;
 pub mod compression;
 pub mod condemned;
@@ -23,6 +24,7 @@ mod leftovers;
 mod listing;
 mod mark;
 pub mod objects;
+mod opened;
 pub mod pin;
 mod reader;
 mod repair;

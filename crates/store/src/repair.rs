@@ -115,7 +115,7 @@ impl Repository {
     }
 
     fn read_through(&self, id: ContainerId, zstd: &mut Decompressor) -> Result<()> {
-        let opened = crate::reader::Opened::read(&self.shared, id)?;
+        let opened = crate::opened::Opened::read(&self.shared, id)?;
         for (number, block) in opened.table.blocks.iter().enumerate() {
             let raw = self.read_block(&opened, number, zstd)?;
             let numbers = block.first_chunk..block.first_chunk + block.chunks;

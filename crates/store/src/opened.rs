@@ -1,0 +1,210 @@
+//! A container that was opened: its header and descriptors, and how they lead to blocks and chunks.
+//!
+//! What always holds: nothing that a table says leads outside of its container, and no chunk is given that was not compared with its fingerprint's line.
+
+use std::ops::Range;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+
+use crate::block::{self, BLOCK_HEADER_BYTES};
+use crate::compression::Decompressor;
+use crate::container::{self, HEADER_BYTES, Header, Table};
+use crate::footer::{FOOTER_BYTES, Footer};
+use crate::keys::Sealer;
+use crate::repository::Shared;
+use crate::{Error, Result};
+
+/// A container's header, table, and the way from a fingerprint to its place.
+pub struct Opened {
+    pub(crate) header: Header,
+    pub(crate) table: Table,
+    sealer: Sealer,
+    /// Chunk numbers in order of fingerprint.
+    by_fingerprint: Vec<u32>,
+}
+
+impl Opened {
+    /// Reads header, footer and table of a container. The header must say what the footer repeats.
+    pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
+        let object = container::object_name(id);
+        let footer = read_footer(shared, id)?;
+        let header = read_header(shared, id)?;
+        if header != footer.header {
+            return Err(Error::damaged(object, Some(0), "header and footer differ"));
+        }
+        let sealer = shared.keys.container_sealer(&header.salt);
+        let mut sealed = vec![0; footer.table_len as usize];
+        shared
+            .objects
+            .get_range(&object, footer.table_offset, &mut sealed)?;
+        let table = footer.open_table(sealed, &sealer)?;
+        check_layout(&table, footer.table_offset, &object)?;
+        Ok(Self::new(header, table, sealer))
+    }
+
+    pub(crate) fn new(header: Header, table: Table, sealer: Sealer) -> Self {
+        let mut by_fingerprint: Vec<u32> = (0..table.chunks.len() as u32).collect();
+        by_fingerprint.sort_unstable_by_key(|chunk| table.chunks[*chunk as usize].0);
+        Self {
+            header,
+            table,
+            sealer,
+            by_fingerprint,
+        }
+    }
+
+    /// The number of a chunk.
+    pub(crate) fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
+        let key = |chunk: &u32| self.table.chunks[*chunk as usize].0;
+        let at = self
+            .by_fingerprint
+            .binary_search_by_key(fingerprint, key)
+            .ok()?;
+        Some(self.by_fingerprint[at])
+    }
+
+    /// Whether it holds a chunk whose fingerprint begins so.
+    pub(crate) fn holds_prefix(&self, prefix: u64) -> bool {
+        self.by_fingerprint
+            .binary_search_by_key(&prefix, |chunk| {
+                self.table.chunks[*chunk as usize].0.prefix()
+            })
+            .is_ok()
+    }
+
+    /// The raw bytes of a block from its stored ones.
+    pub(crate) fn decode_block(
+        &self,
+        number: usize,
+        stored: &[u8],
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let block = &self.table.blocks[number];
+        let raw = block::decode_block(
+            &self.header,
+            number as u32,
+            stored,
+            block.offset,
+            &self.sealer,
+            zstd,
+        )?;
+        if raw.len() < block.chunk_bytes as usize {
+            let object = container::object_name(self.header.id);
+            let what = format!(
+                "{} raw bytes, its chunks take {}",
+                raw.len(),
+                block.chunk_bytes
+            );
+            return Err(Error::damaged(object, Some(block.offset), what));
+        }
+        Ok(raw)
+    }
+
+    /// Where a block lies in its container, header included.
+    pub(crate) fn block_range(&self, number: usize) -> Range<u64> {
+        let block = &self.table.blocks[number];
+        block.offset..block.offset + BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len)
+    }
+
+    /// The bytes of `wanted`, chunks of one block in order, in its raw bytes.
+    pub(crate) fn chunks_of<'a>(
+        &self,
+        wanted: impl IntoIterator<Item = u32>,
+        raw: &'a [u8],
+    ) -> Vec<&'a [u8]> {
+        let mut walked: Option<(u32, usize)> = None;
+        let mut slices = Vec::new();
+        for chunk in wanted {
+            let (mut next, mut at) = walked
+                .unwrap_or_else(|| (self.table.blocks[self.table.block_of(chunk)].first_chunk, 0));
+            while next < chunk {
+                at += self.table.chunks[next as usize].1 as usize;
+                next += 1;
+            }
+            slices.push(&raw[at..at + self.table.chunks[chunk as usize].1 as usize]);
+            walked = Some((next, at));
+        }
+        slices
+    }
+
+    /// That a chunk's content has the fingerprint that the table says.
+    ///
+    /// # Errors
+    /// `Damaged`, with both.
+    pub(crate) fn confirm(&self, chunk: u32, found: &Fingerprint) -> Result<()> {
+        let expected = self.table.chunks[chunk as usize].0;
+        if *found == expected {
+            return Ok(());
+        }
+        let object = format!("{}, chunk {chunk}", container::object_name(self.header.id));
+        let offset = self.table.blocks[self.table.block_of(chunk)].offset;
+        Err(Error::damaged(
+            object,
+            Some(offset),
+            format!("fingerprint {found}, expected {expected}"),
+        ))
+    }
+
+    /// Where a chunk lies in its block's raw bytes.
+    pub(crate) fn chunk_range(&self, chunk: u32) -> Range<usize> {
+        let block = &self.table.blocks[self.table.block_of(chunk)];
+        let before = &self.table.chunks[block.first_chunk as usize..chunk as usize];
+        let start = before.iter().map(|(_, len)| *len as usize).sum();
+        start..start + self.table.chunks[chunk as usize].1 as usize
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.table.chunks.len() * 40 + self.table.blocks.len() * 32
+    }
+}
+
+/// A container's header.
+fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
+    let mut header = [0; HEADER_BYTES];
+    shared
+        .objects
+        .get_range(&container::object_name(id), 0, &mut header)?;
+    Header::decode(id, &header)
+}
+
+/// A container's footer.
+pub(crate) fn read_footer(shared: &Shared, id: ContainerId) -> Result<Footer> {
+    let object = container::object_name(id);
+    let len = shared.objects.len(&object)?;
+    if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
+        return Err(Error::damaged(
+            object,
+            Some(len),
+            format!("{len} bytes are too few for a container"),
+        ));
+    }
+    let mut footer = [0; FOOTER_BYTES];
+    shared
+        .objects
+        .get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
+    Footer::decode(id, &footer, len)
+}
+
+/// Blocks must follow one another between header and table: nothing that a table says may lead elsewhere.
+fn check_layout(table: &Table, table_offset: u64, object: &str) -> Result<()> {
+    let mut at = HEADER_BYTES as u64;
+    for block in &table.blocks {
+        if block.offset != at {
+            return Err(Error::damaged(
+                object,
+                Some(block.offset),
+                format!("a block begins here, expected at {at}"),
+            ));
+        }
+        at += BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len);
+    }
+    if at != table_offset {
+        return Err(Error::damaged(
+            object,
+            Some(at),
+            format!("the last block ends here, the table begins at {table_offset}"),
+        ));
+    }
+    Ok(())
+}
