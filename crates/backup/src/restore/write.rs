@@ -1,6 +1,7 @@
 //! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get their metadata.
 
 mod link;
+mod special;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -12,18 +13,18 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
-use super::window::{File, Special, State, Use, Window};
+use super::window::{File, State, Use, Window};
 use super::{Options, Overwrite, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Change, Error, Events, Kind, Progress, Result};
+use crate::{Change, Error, Events, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 8;
@@ -387,35 +388,6 @@ impl Run<'_> {
         }
     }
 
-    fn special(&self, special: &Special) {
-        let Special {
-            folder,
-            entry,
-            first,
-        } = special;
-        let meta = Meta::of(entry);
-        if first
-            .as_ref()
-            .is_some_and(|first| matches!(self.try_link(*folder, first, entry), Ok(true)))
-        {
-            return;
-        }
-        let made = self.folder(*folder).and_then(|dir| {
-            let make = || make_special(&dir, entry);
-            let made = self.make((*folder, &dir), &entry.name, 0, &meta, make)?;
-            Ok(made.map(|()| {
-                self.all
-                    .applier
-                    .to_special(dir.as_fd(), &entry.name, entry.kind, &meta)
-            }))
-        });
-        let path = join(&self.window.folders[*folder as usize].path, &entry.name);
-        match made {
-            Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
-            Err(e) => self.failed(&path, &Error::io("create", &path, e)),
-        }
-    }
-
     /// A folder of the window, made with those above it where they are missing.
     fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(fd) = self.folders.lock().open.get(&number) {
@@ -479,19 +451,5 @@ impl Run<'_> {
         missed
             .into_iter()
             .for_each(|(op, e)| self.failed(&path, &Error::io(op, &path, e)));
-    }
-}
-
-fn make_special(dir: &OwnedFd, entry: &crate::Entry) -> Result<(), Errno> {
-    let name = &entry.name[..];
-    let mode = Mode::RUSR | Mode::WUSR;
-    let node = |kind, device| rustix::fs::mknodat(dir, name, kind, mode, device);
-    match entry.kind {
-        Kind::Symlink => rustix::fs::symlinkat(&entry.target[..], dir, name),
-        Kind::Fifo => node(FileType::Fifo, 0),
-        Kind::Socket => node(FileType::Socket, 0),
-        Kind::CharDevice => node(FileType::CharacterDevice, entry.rdev),
-        Kind::BlockDevice => node(FileType::BlockDevice, entry.rdev),
-        Kind::File | Kind::Dir => Err(Errno::INVAL),
     }
 }
