@@ -77,7 +77,12 @@ fn backup_tells_in_restics_words() {
         (&summary["files_new"], &summary["total_bytes_processed"]),
         (&Value::from(1), &Value::from(100_000))
     );
+}
 
+#[test]
+fn a_source_that_is_missing_is_told_in_restics_words() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
     let ran = rig.run(["backup", "s", "missing", "--json"]).ends(3);
     let error: Value = serde_json::from_str(ran.err.lines().next().expect("a line")).expect("JSON");
     assert_eq!(
@@ -90,7 +95,13 @@ fn backup_tells_in_restics_words() {
         (&end["message_type"], &end["code"]),
         (&"exit_error".into(), &3.into())
     );
+}
 
+#[test]
+fn restore_tells_in_restics_words() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    rig.backup("s");
     let restored = rig
         .run(["restore", "latest", "--target", "t", "--json"])
         .ends(0)
@@ -108,13 +119,19 @@ fn backup_tells_in_restics_words() {
     );
 }
 
-#[test]
-fn listings_have_restics_fields() {
+/// A repository with two snapshots, and their ids: the second one has a file more, of two bytes.
+fn two_backups() -> (Rig, String, String) {
     let rig = Rig::open();
     rig.write("s/a", b"x");
     let first = rig.backup("s");
     rig.write("s/b", b"yy");
     let second = rig.backup("s");
+    (rig, first, second)
+}
+
+#[test]
+fn snapshots_have_restics_fields() {
+    let (rig, first, _) = two_backups();
     let list = rig.run(["snapshots", "--json"]).ends(0).last();
     assert_eq!(list.as_array().expect("an array").len(), 2);
     has(
@@ -134,12 +151,14 @@ fn listings_have_restics_fields() {
         ],
     );
     assert_eq!(list[1]["parent"], first.as_str());
-    let groups = rig
-        .run(["snapshots", "--json", "--group-by", "host"])
-        .ends(0)
-        .last();
+    let by_host = ["snapshots", "--json", "--group-by", "host"];
+    let groups = rig.run(by_host).ends(0).last();
     has(&groups[0], &["group_key", "snapshots"]);
+}
 
+#[test]
+fn entries_have_restics_fields() {
+    let (rig, first, second) = two_backups();
     let lines = rig.run(["ls", "latest", "--json"]).ends(0).lines();
     assert_eq!(lines[0]["struct_type"], "snapshot");
     let file = lines.iter().find(|line| line["name"] == "b").expect("b");
@@ -163,22 +182,16 @@ fn listings_have_restics_fields() {
         (&file["size"], file["type"].as_str()),
         (&Value::from(2), Some("file"))
     );
-
     let found = rig.run(["find", "b", "--json"]).ends(0).last();
     assert_eq!(
         (&found[0]["hits"], found[0]["snapshot"].as_str()),
         (&Value::from(1), Some(second.as_str()))
     );
-    has(
-        &found[0]["matches"][0],
-        &["path", "permissions", "type", "mtime", "size"],
-    );
-
+    let of_a_match = ["path", "permissions", "type", "mtime", "size"];
+    has(&found[0]["matches"][0], &of_a_match);
     let diff = rig.run(["diff", &first, &second, "--json"]).ends(0).lines();
-    assert!(
-        diff.iter()
-            .any(|line| line["message_type"] == "change" && line["modifier"] == "+")
-    );
+    let is_addition = |line: &Value| line["message_type"] == "change" && line["modifier"] == "+";
+    assert!(diff.iter().any(is_addition));
     has(
         diff.last().expect("statistics"),
         &[
@@ -189,18 +202,16 @@ fn listings_have_restics_fields() {
             "removed",
         ],
     );
+}
 
-    let stats = rig.run(["stats", "--json"]).ends(0).last();
+#[test]
+fn statistics_have_restics_fields() {
+    let (rig, _, _) = two_backups();
+    let of_all = ["total_size", "total_file_count", "snapshots_count"];
+    has(&rig.run(["stats", "--json"]).ends(0).last(), &of_all);
+    let raw = ["stats", "--mode", "raw-data", "--json"];
     has(
-        &stats,
-        &["total_size", "total_file_count", "snapshots_count"],
-    );
-    let raw = rig
-        .run(["stats", "--mode", "raw-data", "--json"])
-        .ends(0)
-        .last();
-    has(
-        &raw,
+        &rig.run(raw).ends(0).last(),
         &[
             "total_size",
             "total_uncompressed_size",
@@ -208,26 +219,24 @@ fn listings_have_restics_fields() {
             "total_blob_count",
         ],
     );
+}
 
-    let forgot = rig
-        .run(["forget", "--keep-last", "1", "--json", "--dry-run"])
-        .ends(0)
-        .last();
+#[test]
+fn upkeep_tells_in_restics_words() {
+    let (rig, first, _) = two_backups();
+    let forget = ["forget", "--keep-last", "1", "--json", "--dry-run"];
+    let forgot = rig.run(forget).ends(0).last();
     has(&forgot[0], &["host", "paths", "keep", "remove", "reasons"]);
     assert_eq!(forgot[0]["remove"][0]["id"], first.as_str());
     has(&forgot[0]["reasons"][0], &["snapshot", "matches"]);
-    has(
-        &rig.run(["check", "--json"]).ends(0).last(),
-        &["message_type", "num_errors"],
-    );
-    has(
-        &rig.run(["prune", "--json"]).ends(0).last(),
-        &["message_type", "freed_bytes"],
-    );
-    has(
-        &rig.run(["repair", "--json"]).ends(0).last(),
-        &["message_type", "num_errors"],
-    );
+    for (verb, field) in [
+        ("check", "num_errors"),
+        ("prune", "freed_bytes"),
+        ("repair", "num_errors"),
+    ] {
+        let told = rig.run([verb, "--json"]).ends(0).last();
+        has(&told, &["message_type", field]);
+    }
 }
 
 #[test]
