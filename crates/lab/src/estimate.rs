@@ -23,12 +23,15 @@ pub struct Estimate {
 const NAME_BYTES: f64 = 20.0;
 /// Standard errors to either side that hold the truth 95 times of 100.
 const SIGMAS: f64 = 1.96;
+/// Standard errors that are no longer chance.
+const SIGMAS_OF_CHANCE: f64 = 2.5;
 
 impl Estimate {
     /// From all that was counted.
     ///
     /// Of a sample, the different bytes that it holds times 2^level, corrected by how far the sample's occurrences, times 2^level, are from
-    /// all bytes, which are known: the regression estimator, with the slope of least variance. Where every chunk is alone it is exact.
+    /// all bytes, which are known: the regression estimator, with the slope of least variance. Where every chunk is alone it is exact. Without the correction where the
+    /// sample is too far from all bytes for chance, as where it misses a chunk that makes up a large part of them.
     pub fn of(tally: &Tally) -> Self {
         let scale = f64::from(tally.level).exp2();
         let pairs = || {
@@ -39,7 +42,14 @@ impl Estimate {
         };
         let sum = |term: fn((f64, f64)) -> f64| pairs().map(term).sum::<f64>();
         let (unique, all) = (sum(|(once, _)| once), sum(|(_, all)| all));
-        let slope = over_zero(sum(|(once, all)| once * all), sum(|(_, all)| all * all));
+        let square = sum(|(_, all)| all * all);
+        let missing = tally.bytes as f64 - all * scale;
+        // Bytes beyond what chance explains: some chunk that occurs very often (zeros, of a disk image) is not in the sample, and tells nothing of the others.
+        let is_chance = missing.abs() <= SIGMAS_OF_CHANCE * (square * scale * (scale - 1.0)).sqrt();
+        let slope = match is_chance {
+            true => over_zero(sum(|(once, all)| once * all), square),
+            false => 0.0,
+        };
         let residuals: f64 = pairs()
             .map(|(once, all)| once - slope * all)
             .map(|residual| residual * residual)
@@ -48,7 +58,7 @@ impl Estimate {
         let corrected = if tally.level == 0 {
             unique
         } else {
-            unique * scale + slope * (total - all * scale)
+            unique * scale + slope * missing
         };
         Self {
             bytes: tally.bytes,

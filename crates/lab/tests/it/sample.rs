@@ -159,3 +159,23 @@ fn a_parquet_file_holds_what_the_estimates_say() {
     }
     assert_eq!((estimates[1].1.chunks, estimates[1].1.ratio()), (2, 2.0));
 }
+
+/// Zeros are one chunk that makes up most of the stream; a sample holds it or not, and must not take the rest for as many copies.
+#[test]
+fn one_chunk_that_occurs_very_often_misleads_no_sample() {
+    for seed in 0..4 {
+        let noise = random(70 + seed, 8 << 20);
+        let zeros = vec![0; 24 << 20];
+        let tallies = Tallies::new(&[choice("fixed", 4096)], 64 << 20);
+        tallies.thin_to(3);
+        read(&tallies, &[&noise, &noise, &zeros]);
+        let (_, estimate) = &tallies.estimates()[0];
+        let off = estimate.unique_bytes - (noise.len() + 4096) as f64;
+        assert_eq!(estimate.level, 3);
+        assert!(
+            off.abs() < 2.0 * estimate.unique_bytes_error && off.abs() < 0.2 * noise.len() as f64,
+            "{off} ± {}",
+            estimate.unique_bytes_error
+        );
+    }
+}
