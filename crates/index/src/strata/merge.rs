@@ -1,10 +1,10 @@
 //! Merging: neighbouring runs of one size become one, and what nobody can ask for any more is dropped.
 //!
 //! The newest runs become one as soon as they are so many at least, and the oldest of them is no larger than such a part of the others together, as many as fulfil it: see [`FAN_IN`]. So runs of a
-//! size are merged by four to ten or so, and a merge takes in what it would soon meet anyway. The smaller an index is, counted in tails, the less often its records were written yet, so the sooner
-//! it merges. By simulation it has 5 runs in the mean up to 100 tails, 8 at most; 7.5 up to 400; 12 up to 1500 (0.7 bytes of RAM a key), 22 at most; and each record was written
-//! 4.2 times at most to a run, 5.0 up to 2200 tails. That is what bounds write amplification: `(2 × 32.5 + 20.6 × 4.2) / 52 = 2.9`, the log being written twice, because tail-sized log
-//! files are put together once. Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index and 9.5 up to 400 tails, 10 to 11 and a third fewer false reads up to 1500, and
+//! size are merged by four to thirteen or so, and a merge takes in what it would soon meet anyway. The smaller an index is, counted in tails, the less often its records were written yet, so the sooner
+//! it merges. By simulation it has 5 runs in the mean up to 100 tails, 8 at most; 7.5 up to 400; 12 up to 1500 (0.7 bytes of RAM a key), 21 at most; and each record was written
+//! 4.2 times at most to a run, 4.75 up to 2200 tails. That is what bounds write amplification: `(2 × 32.5 + 20.6 × 4.2) / 52 = 2.9`, the log being written twice, because tail-sized log
+//! files are put together once. Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index and 9.5 up to 400 tails, 11 and a quarter fewer false reads up to 1500, and
 //! writes 4.35 times (3.04 in all, measured at 200 million keys).
 //! Always holds: only neighbours in age are merged, and the result takes their
 //! place; of records of one hash the newest stays, and the pages of the others are marked dead, because a cached page must not be believed on them.
@@ -29,7 +29,12 @@ use super::view::View;
 use crate::{ContainerId, Result};
 
 /// While all runs have no more records than so many tails: runs that are merged, at least, and how many records the oldest of them has at most for 100 of the others.
-const FAN_IN: [(u64, usize, u64); 3] = [(100, 4, 35), (520, 8, 35), (u64::MAX, 10, 19)];
+const FAN_IN: [(u64, usize, u64); 4] = [
+    (100, 4, 35),
+    (520, 8, 35),
+    (1000, 13, 30),
+    (u64::MAX, 10, 19),
+];
 /// Smaller runs count as if they had so many records.
 const RUN_RECORDS_MIN: u64 = 2048;
 /// Log files that are put together, at least, where none is larger than two tails: so each record of the log is written twice, not more often.
