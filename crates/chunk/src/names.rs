@@ -11,9 +11,9 @@ use crate::{
 #[cfg(feature = "std")]
 use crate::{context::Context, fbc::Fbc};
 
-/// The longest chunk of `whole-file`, in bytes; longer files are cut at this. Whoever cuts holds some chunks in RAM: with this a dozen of them stay
+/// The longest chunk of `whole-file`, in bytes; longer files are cut at this. Whoever cuts holds some chunks in RAM: with this two dozen of them stay
 /// below 100 MiB. Files that are alike are found as surely as if they were one chunk each.
-pub const WHOLE_FILE_BYTES_MAX: usize = 8 << 20;
+pub const WHOLE_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// No such chunker, or a mean it cannot have.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -67,6 +67,8 @@ pub struct Config {
 
 /// The mean chunk of file contents, in bytes, where `init` says nothing.
 pub const CHUNK_BYTES_MEAN_DEFAULT: u32 = 8 * 1024;
+/// The longest chunk that a new repository's chunker may make, in bytes. A backup holds some twenty of them at once: with this it stays below 200 MiB.
+pub const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// The mean chunk of the metadata stream, in bytes.
 const METADATA_CHUNK_BYTES_MEAN: usize = 64 * 1024;
 
@@ -83,6 +85,18 @@ impl Config {
     pub fn chunker(&self, key: Option<&[u8; 32]>) -> Result<Box<dyn Chunker>> {
         onefold_chunk::by_name(&self.chunker, self.chunk_bytes_mean as usize, key)
             .map_err(|error| Error::Option(error.to_string()))
+    }
+
+    /// An error that says why, where a new repository may not have this chunker with this mean.
+    pub fn check_chunker(&self) -> Result<()> {
+        let max = self.chunker(None)?.limits().max;
+        if max > CHUNK_BYTES_MAX {
+            return Err(Error::Option(format!(
+                "{} with a mean of {} bytes makes chunks of up to {max}; a repository takes {CHUNK_BYTES_MAX} at most, so that its RAM is bounded",
+                self.chunker, self.chunk_bytes_mean
+            )));
+        }
+        Ok(())
     }
 
     /// The chunker of the metadata stream: always sieve, for it needs no more of its choice than its name.

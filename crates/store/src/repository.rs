@@ -205,7 +205,7 @@ impl Repository {
             chunk_bytes_mean: options.chunk_bytes_mean,
             index: options.index.clone(),
         };
-        config.chunker(None)?;
+        config.check_chunker()?;
         index::check_name(&config.index)?;
         let objects = LocalObjects::new(Arc::clone(&root), options.entropy.clone());
         if options.encryption != Encryption::None {

@@ -29,7 +29,7 @@ pub struct Choices {
     #[arg(long, value_name = "NAME", default_value = "sieve")]
     pub chunker: String,
 
-    /// Mean size of a chunk; smaller finds more duplicates and needs more index [default: the chunker's measured best]
+    /// Mean size of a chunk; smaller finds more duplicates and needs more index; the longest chunk may be 4 MiB [default: the chunker's measured best]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub chunk_size: Option<u64>,
 

@@ -29,6 +29,7 @@ fn usage_is_2() {
         &["find", ""],
         &["init", "-r", "new", "--chunk-size", "8X"],
         &["init", "-r", "new", "--chunker", "nosuch"],
+        &["init", "-r", "new", "--chunker", "ae", "--chunk-size", "1m"],
         &["init", "-r", "new", "--encryption", "rot13"],
         &["-r", "s3:bucket", "snapshots"],
         &["-q", "-v", "snapshots"],
