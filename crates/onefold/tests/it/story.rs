@@ -38,7 +38,12 @@ fn first_run_story() {
     rig.run(["backup", "home", "--tag", "good,daily"]).ends(0);
     let ids = rig.snapshots();
     assert_eq!(ids.len(), 3);
+    looks_into_them(&rig, &ids);
+    drops_and_proves_them(&rig, &ids);
+}
 
+/// The verbs that read, with three snapshots.
+fn looks_into_them(rig: &Rig, ids: &[String]) {
     let diff = rig.run(["diff", &ids[0], &ids[2]]).ends(0);
     assert!(
         diff.out
@@ -78,7 +83,10 @@ fn first_run_story() {
             .out
             .contains("1 snapshot\n")
     );
+}
 
+/// The verbs of upkeep, which leave the last of three.
+fn drops_and_proves_them(rig: &Rig, ids: &[String]) {
     let dry = rig.run(["forget", "--keep-last", "1", "--dry-run"]).ends(0);
     assert!(
         dry.out.contains("would drop 2 snapshots") && dry.out.contains("reclaimable"),
