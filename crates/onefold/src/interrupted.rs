@@ -63,7 +63,7 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
         Verb::Backup(args) if args.dry_run => ("backup --dry-run", NOTHING),
         Verb::Backup(_) => (
             "backup",
-            "no snapshot was made, and older ones are as they were; run it again: what was stored so far is not stored a second time",
+            "older snapshots are as they were, and `onefold snapshots` shows whether this one was just saved; if not, run it again: what was stored so far is not stored a second time",
         ),
         Verb::Restore(args) if args.dry_run => ("restore --dry-run", NOTHING),
         Verb::Restore(_) => (
