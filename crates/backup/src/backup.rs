@@ -39,6 +39,7 @@ use crate::{Error, Events, Progress, Result, path};
 use cutting::Cutting;
 pub(crate) use metadata::MetadataStream;
 pub use options::{Input, Options, Parent};
+use pipeline::Pipeline;
 use unchanged::nanos;
 
 /// What a backup made.
@@ -84,17 +85,15 @@ pub fn run_if(
     let parent = find_parent(repository, &paths, options, events)?;
     let cutting = Cutting::begin(repository, options, events)?;
     let started = (options.clock)();
-    let written = pipeline::write(
-        &cutting,
+    let pipeline = Pipeline {
+        cutting: &cutting,
         repository,
-        &session,
-        input,
-        &sources,
-        parent.as_ref(),
+        session: &session,
         options,
         progress,
         events,
-    );
+    };
+    let written = pipeline.write(input, &sources, parent.as_ref());
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {

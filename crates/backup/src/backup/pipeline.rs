@@ -1,8 +1,9 @@
 //! The stages of a backup, put together: threads, channels and budgets.
 
 use std::sync::Arc;
+use std::thread::Scope;
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use onefold_store::{Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
@@ -11,7 +12,7 @@ use super::buffers::Buffers;
 use super::cutting::Cutting;
 use super::finish::Finisher;
 use super::metadata::MetadataStream;
-use super::plan::Planner;
+use super::plan::{Planner, Step};
 use super::segment::{BYTES_AHEAD, Cutter, Queues, Turns, Worker};
 use super::source::{Reader, Work};
 use super::{Input, Options, stream};
@@ -21,7 +22,7 @@ use crate::snapshot::{Summary, Table};
 use crate::snapshots::Named;
 use crate::tree::Tree;
 use crate::walk::{self, Walk};
-use crate::{Events, Progress, Result};
+use crate::{Error, Events, Progress, Result};
 
 /// Steps between planner and finisher; each holds at most a piece of a folder.
 const STEPS_AHEAD: usize = 512;
@@ -30,97 +31,178 @@ const STEPS_AHEAD: usize = 512;
 /// long chunks come near it; they have fewer threads, at least one for each task.
 const SEGMENTS_BYTES: usize = 32 << 20;
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "everything that one backup is made of"
-)]
-pub fn write(
-    cutting: &Cutting<'_>,
-    repository: &Repository,
-    session: &Session,
-    input: Input,
-    paths: &[Vec<u8>],
-    parent: Option<&Named>,
-    options: &Options,
-    progress: &Progress,
-    events: &dyn Events,
-) -> Result<(Table, Summary)> {
-    let (owners, budget) = (Owners::load(), Budget::new(options.bytes_in_flight));
-    let large_budget = Budget::new(BYTES_AHEAD);
-    let buffers = Buffers::new(cutting.chunker()?.limits().max);
-    let metadata = MetadataStream::new(
-        session.writer(StreamKind::Metadata)?,
-        repository.fingerprinter(),
-    );
-    let writers = (session.writer(StreamKind::Data)?, metadata);
-    let mut finisher = Finisher::new(
-        writers,
-        (&budget, &large_budget, &buffers),
-        &owners,
-        (progress, events),
-        options.hard_links_bytes / 3 * 2,
-    );
-    let mut reader = session.reader()?;
-    let parent_started_ns = parent.map_or(0, |parent| parent.snapshot.summary.started_ns);
-    let parent = parent.and_then(|parent| open_parent(parent, &mut reader, events));
-    let (work, jobs) = unbounded();
-    let (step_sender, steps) = bounded(STEPS_AHEAD);
-    let planner = Planner {
-        options,
-        session,
-        owners: &owners,
-        budget: &budget,
-        large_budget: &large_budget,
-        buffers: &buffers,
-        progress,
-        events,
-        work,
-        steps: step_sender,
-        reader,
-        parent_started_ns,
-        links: Linked::new(options.hard_links_bytes / 3),
-    };
-    let done = std::thread::scope(|scope| {
-        start_readers(
-            scope,
-            repository,
-            (cutting, options),
-            (&buffers, progress),
-            &jobs,
-        )?;
-        drop(jobs);
-        match input {
-            Input::Paths(_) => {
-                let walk = walk::Options {
-                    threads: options.walkers,
-                    excludes: options.excludes.clone(),
-                    one_file_system: options.one_file_system,
-                    failing: options.failing,
-                };
-                let walk = Walk::start(paths, &walk)?;
-                scope.spawn(move || planner.run(walk, parent.as_ref()));
+/// A backup, as its stages see it.
+pub struct Pipeline<'a> {
+    pub cutting: &'a Cutting<'a>,
+    pub repository: &'a Repository,
+    pub session: &'a Session,
+    pub options: &'a Options,
+    pub progress: &'a Progress,
+    pub events: &'a dyn Events,
+}
+
+/// What the stages share: what may be in flight between them, and names of owners.
+struct Between {
+    owners: Owners,
+    /// Bytes of small files.
+    budget: Budget,
+    /// Bytes of segments of large ones.
+    large_budget: Budget,
+    buffers: Buffers,
+}
+
+impl<'a> Pipeline<'a> {
+    /// Stores the input; gives the table of its leaves and what was counted. `paths` are the sources that are to be walked, or the stream's.
+    pub fn write(
+        &self,
+        input: Input,
+        paths: &[Vec<u8>],
+        parent: Option<&Named>,
+    ) -> Result<(Table, Summary)> {
+        let between = Between {
+            owners: Owners::load(),
+            budget: Budget::new(self.options.bytes_in_flight),
+            large_budget: Budget::new(BYTES_AHEAD),
+            buffers: Buffers::new(self.cutting.chunker()?.limits().max),
+        };
+        let mut finisher = self.finisher(&between)?;
+        let (work, jobs) = unbounded();
+        let (step_sender, steps) = bounded(STEPS_AHEAD);
+        let mut planner = self.planner(&between, work, step_sender)?;
+        let tree = parent.and_then(|parent| self.open_parent(parent, &mut planner));
+        let done = std::thread::scope(|scope| {
+            self.start_readers(scope, &between.buffers, &jobs)?;
+            drop(jobs);
+            match input {
+                Input::Paths(_) => {
+                    let walk = self.walk(paths)?;
+                    let tree = tree.as_ref();
+                    scope.spawn(move || planner.run(walk, tree));
+                }
+                // The planner is dropped then, which says that no step follows.
+                Input::Stream(fd, _) => stream::steps(fd, &paths[0], planner)?,
             }
-            Input::Stream(fd, _) => {
-                // Dropping the planner afterwards says that no step follows.
-                let planner = planner;
-                stream::steps(
-                    fd,
-                    &paths[0],
-                    options.time,
-                    &planner.work,
-                    &planner.steps,
-                    &owners,
-                    &buffers,
-                )?;
+            let done = finisher.run(&steps);
+            between.budget.close();
+            between.large_budget.close();
+            drop(steps);
+            done
+        });
+        close(finisher, done, self.session)
+    }
+
+    fn finisher<'b>(&self, between: &'b Between) -> Result<Finisher<'b>>
+    where
+        'a: 'b,
+    {
+        let metadata = MetadataStream::new(
+            self.session.writer(StreamKind::Metadata)?,
+            self.repository.fingerprinter(),
+        );
+        let writers = (self.session.writer(StreamKind::Data)?, metadata);
+        Ok(Finisher::new(
+            writers,
+            (&between.budget, &between.large_budget, &between.buffers),
+            &between.owners,
+            (self.progress, self.events),
+            self.options.hard_links_bytes / 3 * 2,
+        ))
+    }
+
+    /// One that has no parent yet.
+    fn planner<'b>(
+        &self,
+        between: &'b Between,
+        work: Sender<Work>,
+        steps: Sender<Step>,
+    ) -> Result<Planner<'b>>
+    where
+        'a: 'b,
+    {
+        Ok(Planner {
+            options: self.options,
+            session: self.session,
+            owners: &between.owners,
+            budget: &between.budget,
+            large_budget: &between.large_budget,
+            buffers: &between.buffers,
+            progress: self.progress,
+            events: self.events,
+            work,
+            steps,
+            reader: self.session.reader()?,
+            parent_started_ns: 0,
+            links: Linked::new(self.options.hard_links_bytes / 3),
+        })
+    }
+
+    /// The tree of the parent, which the planner is told of. One that cannot be read is as good as none.
+    fn open_parent(&self, parent: &Named, planner: &mut Planner<'_>) -> Option<Tree> {
+        planner.parent_started_ns = parent.snapshot.summary.started_ns;
+        let opened = Tree::open(&parent.snapshot, &mut planner.reader);
+        let tell = |e: &Error| {
+            let what = format!("the parent snapshot cannot be read, so all files are: {e}");
+            self.events.warning(b"", &what);
+        };
+        opened.inspect_err(tell).ok()
+    }
+
+    fn walk(&self, paths: &[Vec<u8>]) -> Result<Walk> {
+        let options = walk::Options {
+            threads: self.options.walkers,
+            excludes: self.options.excludes.clone(),
+            one_file_system: self.options.one_file_system,
+            failing: self.options.failing,
+        };
+        Walk::start(paths, &options)
+    }
+
+    fn start_readers<'scope, 'env>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        buffers: &'env Buffers,
+        jobs: &Receiver<Work>,
+    ) -> Result<()>
+    where
+        'a: 'env,
+    {
+        let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
+        let queues = Queues { cold, cached };
+        let cores = self.options.hashers.max(1);
+        let turns = Turns::new(cores);
+        let segments_at_once = (SEGMENTS_BYTES / buffers.segment_bytes()).max(1);
+        for (tasks, threads) in [
+            // So many wait for the disk while others compute.
+            (cold_tasks, self.options.readers + cores),
+            (cached_tasks, cores),
+        ] {
+            for _ in 0..threads.min(segments_at_once) {
+                let worker = Worker {
+                    fingerprinter: self.repository.fingerprinter(),
+                    turns: turns.clone(),
+                    buffers,
+                };
+                let tasks = tasks.clone();
+                scope.spawn(move || worker.run(&tasks));
             }
         }
-        let done = finisher.run(&steps);
-        budget.close();
-        large_budget.close();
-        drop(steps);
-        done
-    });
-    close(finisher, done, session)
+        for _ in 0..self.options.readers.clamp(1, segments_at_once) {
+            let cutter = Cutter {
+                chunker: self.cutting.chunker()?,
+                begins: None,
+            };
+            let reader = Reader {
+                cutter: Arc::new(Mutex::new(cutter)),
+                fingerprinter: self.repository.fingerprinter(),
+                buffers,
+                progress: self.progress,
+                queues: queues.clone(),
+            };
+            let jobs = jobs.clone();
+            scope.spawn(move || reader.run(&jobs));
+        }
+        Ok(())
+    }
 }
 
 /// Makes durable what was stored, after a failure too: the next backup finds it.
@@ -140,64 +222,4 @@ fn close(finisher: Finisher<'_>, done: Result<()>, session: &Session) -> Result<
     summary.data_added = data.new_bytes + tree.new_bytes;
     summary.data_added_packed = data.stored_bytes + tree.stored_bytes;
     Ok((table, summary))
-}
-
-fn open_parent(
-    parent: &Named,
-    reader: &mut onefold_store::ChunkReader,
-    events: &dyn Events,
-) -> Option<Tree> {
-    Tree::open(&parent.snapshot, reader)
-        .inspect_err(|e| {
-            events.warning(
-                b"",
-                &format!("the parent snapshot cannot be read, so all files are: {e}"),
-            )
-        })
-        .ok()
-}
-
-fn start_readers<'scope, 'env>(
-    scope: &'scope std::thread::Scope<'scope, 'env>,
-    repository: &Repository,
-    (cutting, options): (&Cutting<'_>, &Options),
-    (buffers, progress): (&'env Buffers, &'env Progress),
-    jobs: &Receiver<Work>,
-) -> Result<()> {
-    let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
-    let queues = Queues { cold, cached };
-    let cores = options.hashers.max(1);
-    let turns = Turns::new(cores);
-    let segments_at_once = (SEGMENTS_BYTES / buffers.segment_bytes()).max(1);
-    for (tasks, threads) in [
-        // So many wait for the disk while others compute.
-        (cold_tasks, options.readers + cores),
-        (cached_tasks, cores),
-    ] {
-        for _ in 0..threads.min(segments_at_once) {
-            let worker = Worker {
-                fingerprinter: repository.fingerprinter(),
-                turns: turns.clone(),
-                buffers,
-            };
-            let tasks = tasks.clone();
-            scope.spawn(move || worker.run(&tasks));
-        }
-    }
-    for _ in 0..options.readers.clamp(1, segments_at_once) {
-        let cutter = Cutter {
-            chunker: cutting.chunker()?,
-            begins: None,
-        };
-        let reader = Reader {
-            cutter: Arc::new(Mutex::new(cutter)),
-            fingerprinter: repository.fingerprinter(),
-            buffers,
-            progress,
-            queues: queues.clone(),
-        };
-        let jobs = jobs.clone();
-        scope.spawn(move || reader.run(&jobs));
-    }
-    Ok(())
 }

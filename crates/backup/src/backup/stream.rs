@@ -2,25 +2,22 @@
 
 use std::os::fd::OwnedFd;
 
-use crossbeam_channel::Sender;
-
-use super::buffers::Buffers;
-use super::plan::{ContentFrom, Job, Planned, Step};
+use super::plan::{ContentFrom, Job, Planned, Planner, Step};
 use super::segment::large_channel;
 use super::source::Work;
-use crate::meta::{Owners, Stat};
-use crate::{Entry, Error, Kind, Result, Time, path};
+use crate::meta::Stat;
+use crate::{Entry, Error, Kind, Result, path};
 
 /// The steps of a stream: the folders above its path, and one file.
-pub fn steps(
-    fd: OwnedFd,
-    path: &[u8],
-    time: Time,
-    work: &Sender<Work>,
-    steps: &Sender<Step>,
-    owners: &Owners,
-    buffers: &Buffers,
-) -> Result<()> {
+pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) -> Result<()> {
+    let Planner {
+        options,
+        work,
+        steps,
+        owners,
+        buffers,
+        ..
+    } = planner;
     if path.is_empty() {
         return Err(Error::Usage("a stream needs a file name".into()));
     }
@@ -35,8 +32,8 @@ pub fn steps(
         gid,
         size: 0,
         blocks: 0,
-        mtime: time,
-        ctime: time,
+        mtime: options.time,
+        ctime: options.time,
         inode: 0,
         device: 0,
         links: 1,
