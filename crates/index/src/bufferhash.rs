@@ -9,8 +9,9 @@
 //! tables a partition, 64/(0.5·C) bytes for the table that fills, and the filters: 10 at C = 16 and 16 bits a key, ten times the others'. A lookup
 //! reads one page for most present keys, and seldom any for absent ones.
 //!
-//! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than expected make more tables and
-//! more filters (the paper drops the oldest table instead). Filters are made from the log at open.
+//! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than expected make more tables and more
+//! filters; where those no longer fit into the budget the oldest table of all is dropped, as in the paper, and what only it knew is forgotten:
+//! first-in, first-out, so what is forgotten of a key was said before all that is known of it. Filters are made from the log at open.
 
 use std::sync::Arc;
 
@@ -23,10 +24,12 @@ use crate::flashlog::{
     At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage, read_or_write_shape,
 };
 use crate::strata::log::Said;
+use crate::strata::page::PAGE_BYTES;
 use crate::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
 
 const BATCH: usize = 256;
 const PARTITIONS_MAX: u32 = 1 << 20;
+const TABLE_PAGES: usize = 32;
 /// A store that is there may take eight times the pages in RAM of the one that the options would make, or of this one.
 const LEAST_PAGES: u64 = 256;
 const SHAPE: &str = "bufferhash-shape";
@@ -46,16 +49,32 @@ pub struct BufferHashOptions {
     pub tables: u32,
     /// Bits of a filter for each key.
     pub filter_bits: u32,
+    /// RAM that is kept by dropping the oldest tables; one table that fills and a filter of each partition may be more than it.
+    pub ram_budget_bytes: usize,
 }
 
 impl BufferHashOptions {
-    /// The paper's: 16 tables a partition, of 32 pages here, and 16 bits a key.
+    /// The paper's: 16 tables a partition, of 32 pages here, and 16 bits a key; nothing is dropped.
     pub fn new(keys_expected: u64) -> BufferHashOptions {
         BufferHashOptions {
             keys_expected,
-            table_pages: 32,
+            table_pages: TABLE_PAGES as u32,
             tables: 16,
             filter_bits: 16,
+            ram_budget_bytes: usize::MAX,
+        }
+    }
+
+    /// The same for a budget: eight tenths of it for tables that fill, what filters of 16 tables a partition leave.
+    pub fn within(ram_budget_bytes: usize) -> BufferHashOptions {
+        let pages = ram_budget_bytes / 10 * 8 / PAGE_BYTES;
+        let table_pages = pages.clamp(1, TABLE_PAGES);
+        let table_keys = table_pages * RECORDS / 2;
+        BufferHashOptions {
+            keys_expected: (pages / table_pages).max(1) as u64 * 16 * table_keys as u64,
+            table_pages: table_pages as u32,
+            ram_budget_bytes,
+            ..BufferHashOptions::new(0)
         }
     }
 
@@ -87,6 +106,13 @@ struct Partition {
     tables: Vec<(u32, BlockedBloom)>,
 }
 
+impl Partition {
+    fn filters_bytes(&self) -> usize {
+        let filters = self.tables.iter().map(|(_, filter)| filter.ram_bytes());
+        self.tables.capacity() * size_of::<(u32, BlockedBloom)>() + filters.sum::<usize>()
+    }
+}
+
 impl BufferHash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
@@ -102,6 +128,17 @@ impl BufferHash {
             && u64::from(partitions) * u64::from(table_pages) <= asked.max(LEAST_PAGES) * 8;
         if !is_sane {
             return Err(Error::damaged(SHAPE, 0, format!("a shape of {shape:?}")));
+        }
+        let tables = partitions as usize * table_pages as usize * PAGE_BYTES;
+        if tables
+            > options
+                .ram_budget_bytes
+                .max(LEAST_PAGES as usize * PAGE_BYTES)
+        {
+            return Err(Error::Budget {
+                budget_bytes: options.ram_budget_bytes,
+                what: format!("the index was made with tables of {tables} bytes in RAM"),
+            });
         }
         let options = BufferHashOptions {
             table_pages,
@@ -146,6 +183,7 @@ impl BufferHash {
                 .map(|record| record.seq)
                 .fold(until[owner], u64::max);
             store.enter(owner, &pages, first)?;
+            store.keep_budget();
         }
         for record in journaled {
             if record.seq > until[store.partition_of(&record.key)] {
@@ -182,6 +220,42 @@ impl BufferHash {
         tables.reserve_exact(1);
         tables.push((first, filter));
         Ok(())
+    }
+
+    /// Forgets the oldest tables, but for one, until all tables that fill and the filters fit into the budget.
+    fn keep_budget(&mut self) {
+        let pages = self.options.table_pages as usize * (PAGE_BYTES + size_of::<RecordPage>());
+        let fixed = size_of::<BufferHash>()
+            + self.log.ram_bytes()
+            + self.partitions.len() * (size_of::<Partition>() + pages);
+        let filters: usize = self.partitions.iter().map(Partition::filters_bytes).sum();
+        let mut over = (fixed + filters).saturating_sub(self.options.ram_budget_bytes);
+        while over > 0 {
+            let Some(freed) = self.drop_oldest() else {
+                return;
+            };
+            over = over.saturating_sub(freed);
+        }
+    }
+
+    /// Forgets the table at the head of the log, whose space is free after the next checkpoint; the RAM that this frees.
+    fn drop_oldest(&mut self) -> Option<usize> {
+        let head = self.log.range().start;
+        let next = head + self.options.table_pages;
+        let oldest = self.partitions.iter_mut().find(|partition| {
+            partition
+                .tables
+                .first()
+                .is_some_and(|(first, _)| *first == head)
+        });
+        let partition = oldest.filter(|_| next < self.log.range().end)?;
+        let before = partition.filters_bytes();
+        partition.tables.remove(0);
+        partition.tables.shrink_to_fit();
+        let freed = before - partition.filters_bytes();
+        self.entries = self.entries.saturating_sub(self.options.table_keys());
+        self.log.advance_head(next);
+        Some(freed)
     }
 
     fn put(&mut self, record: Record) -> Result<()> {
@@ -222,6 +296,7 @@ impl BufferHash {
         let partition = &mut self.partitions[number];
         partition.pages = pages;
         partition.keys = 0;
+        self.keep_budget();
         Ok(())
     }
 }
@@ -307,16 +382,10 @@ impl ChunkIndex for BufferHash {
     fn ram_bytes(&self) -> usize {
         let of = |partition: &Partition| {
             let pages: usize = partition.pages.iter().map(RecordPage::ram_bytes).sum();
-            let filters: usize = partition
-                .tables
-                .iter()
-                .map(|(_, filter)| filter.ram_bytes())
-                .sum();
             size_of::<Partition>()
                 + partition.pages.capacity() * size_of::<RecordPage>()
                 + pages
-                + partition.tables.capacity() * size_of::<(u32, BlockedBloom)>()
-                + filters
+                + partition.filters_bytes()
         };
         size_of::<BufferHash>()
             + self.partitions.iter().map(of).sum::<usize>()

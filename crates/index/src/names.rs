@@ -48,7 +48,7 @@ impl IndexName {
     /// Opens the index in `dir`, or begins one. `unique` names the opener, as in [`StrataOptions`]; `strata` alone can have several.
     ///
     /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash, 10 in BufferHash.
-    /// More keys than that make them slower, and in ChunkStash and Sparse may be forgotten. All keep the shape that they were made with.
+    /// More keys than that make them slower, and in BufferHash, ChunkStash and Sparse may be forgotten. All keep the shape that they were made with.
     pub fn open(
         self,
         dir: Arc<dyn Dir>,
@@ -84,7 +84,7 @@ impl IndexName {
                 Box::new(SkimpyStash::open(dir, options)?)
             }
             IndexName::BufferHash => {
-                let options = BufferHashOptions::new(keys(10.0));
+                let options = BufferHashOptions::within(ram_budget_bytes);
                 Box::new(BufferHash::open(dir, options)?)
             }
             IndexName::BTree => {

@@ -7,7 +7,7 @@ use onefold_index::{BTree, BTreeOptions, ChunkIndex, ContainerId, Error, Locatio
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, MemDir};
 
-use crate::conformance::key;
+use crate::history::key;
 
 const KEYS: u64 = 40_000;
 

@@ -6,7 +6,8 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
 use onefold_io::MemDir;
 
-use crate::conformance::{key, options};
+use crate::conformance::options;
+use crate::history::key;
 
 /// Ten containers of a thousand chunks; seven are retired; some chunks of the others were superseded or removed before.
 #[test]

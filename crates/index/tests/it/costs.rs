@@ -6,7 +6,8 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
 use onefold_io::{CountedDir, Counters, MemDir};
 
-use crate::conformance::{Random, key, options};
+use crate::conformance::options;
+use crate::history::{Random, key};
 
 const KEYS: u64 = 200_000;
 

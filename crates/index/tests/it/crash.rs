@@ -6,7 +6,8 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Result, Strata};
 use onefold_io::sim::{Faults, SimDir, When};
 
-use crate::conformance::{History, Random, key, options};
+use crate::conformance::options;
+use crate::history::{History, Random, key};
 
 const KEYS: u64 = 400;
 /// Checkpoints: enough for many merges, which take four runs.

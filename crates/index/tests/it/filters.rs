@@ -10,7 +10,7 @@ use onefold_index::filters::{
 };
 use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
 
-use crate::conformance::key;
+use crate::history::key;
 
 const KEYS: u64 = 40_000;
 const RATE: f64 = 0.01;

@@ -12,7 +12,8 @@ use onefold_index::{
 };
 use onefold_io::{Dir, MemDir};
 
-use crate::conformance::{key, options};
+use crate::conformance::options;
+use crate::history::key;
 
 const FILES: [&str; 3] = [
     "log-00000000000000aa-00000000",

@@ -1,12 +1,15 @@
 //! Integration tests of the index: one binary.
 
 mod btree;
+mod bufferhash;
+mod chunkstash;
 mod compaction;
 mod conformance;
 mod costs;
 mod crash;
 mod filters;
 mod golden;
+mod history;
 mod paper_costs;
 mod papers;
 mod saved_filters;

@@ -12,7 +12,8 @@ use onefold_index::{
 use onefold_io::frame::{FrameKind, encode_frame};
 use onefold_io::{Dir, MemDir, SimDir};
 
-use crate::conformance::{History, Random, conforms, key};
+use crate::conformance::conforms;
+use crate::history::{History, Random, key};
 
 type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
@@ -274,38 +275,6 @@ fn every_name_opens_an_index_that_keeps_its_entries_and_its_budget() {
         let mut found = vec![None; keys.len()];
         open().lookup(&keys, &mut found).expect("lookup");
         assert_eq!(found[299..], [Some(Location { container }), None], "{name}");
-    }
-}
-
-#[test]
-fn a_bufferhash_keeps_the_shape_that_it_was_made_with() {
-    let dir = MemDir::new();
-    let container = ContainerId(5);
-    let open = |keys_expected, table_pages| {
-        let options = BufferHashOptions {
-            table_pages,
-            ..BufferHashOptions::new(keys_expected)
-        };
-        BufferHash::open(Arc::new(dir.clone()), options).expect("open")
-    };
-    let keys: Vec<Fingerprint> = (0..2000).map(key).collect();
-    let mut first = open(3000, 3);
-    let entries: Vec<_> = keys
-        .iter()
-        .map(|key| (*key, Location { container }))
-        .collect();
-    first.insert(&entries).expect("insert");
-    first.checkpoint().expect("checkpoint");
-    drop(first);
-    for (keys_expected, table_pages) in [(3000, 7), (100_000, 3), (1, 1)] {
-        let mut found = vec![None; keys.len()];
-        let mut again = open(keys_expected, table_pages);
-        again.lookup(&keys, &mut found).expect("lookup");
-        assert!(
-            found
-                .iter()
-                .all(|found| *found == Some(Location { container }))
-        );
     }
 }
 

@@ -11,7 +11,7 @@ use onefold_index::filters::{
 use onefold_index::{Filter, Result};
 use onefold_io::{Dir, Disk, MemDir};
 
-use crate::conformance::key;
+use crate::history::key;
 
 const RATE: f64 = 0.01;
 

@@ -8,7 +8,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
 use onefold_io::FileDir;
 
-use crate::conformance::{Random, key};
+use crate::history::{Random, key};
 
 const OPENERS: u64 = 4;
 const ROUNDS: u64 = 25;

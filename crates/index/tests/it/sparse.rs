@@ -7,7 +7,8 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Error, Location, Sparse, SparseOptions};
 use onefold_io::{Dir, MemDir};
 
-use crate::conformance::{is_never_wrong, key};
+use crate::conformance::is_never_wrong;
+use crate::history::key;
 
 const LOG: &str = "sparse-log";
 

@@ -7,7 +7,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Search, Tablets, TabletsOptions};
 use onefold_io::{Dir, MemDir};
 
-use crate::conformance::key;
+use crate::history::key;
 
 const KEYS: u64 = 99 * 16 * 20;
 

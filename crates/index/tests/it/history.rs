@@ -1,0 +1,121 @@
+//! What was said of each key, kept naively: the twin that every index is held against.
+
+use std::collections::{HashMap, HashSet};
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, ContainerId, Location};
+
+/// Splitmix64: all the randomness that tests need.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Key number `number`, spread over the whole range.
+pub fn key(number: u64) -> Fingerprint {
+    let mut random = Random(number.wrapping_mul(0x0123_4567_89ab_cdef));
+    let mut bytes = [0; 32];
+    bytes
+        .chunks_exact_mut(8)
+        .for_each(|eight| eight.copy_from_slice(&random.next().to_be_bytes()));
+    Fingerprint(bytes)
+}
+
+/// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older location, even one from
+/// before a removal, or nothing.
+#[derive(Clone, Default)]
+pub struct History {
+    said: HashMap<u64, Vec<ContainerId>>,
+    ever: HashMap<u64, Vec<ContainerId>>,
+    retired: HashSet<ContainerId>,
+}
+
+impl History {
+    pub fn insert(&mut self, number: u64, container: ContainerId) {
+        self.said.entry(number).or_default().push(container);
+        self.ever.entry(number).or_default().push(container);
+    }
+
+    pub fn remove(&mut self, number: u64) {
+        self.said.remove(&number);
+    }
+
+    pub fn retire(&mut self, container: ContainerId) {
+        self.retired.insert(container);
+    }
+
+    pub fn agrees(&self, number: u64, found: Option<Location>) -> bool {
+        let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
+        match (said.last(), found) {
+            (None, found) => found.is_none(),
+            (Some(newest), found) if !self.retired.contains(newest) => {
+                found == Some(Location { container: *newest })
+            }
+            (Some(_), None) => true,
+            (_, Some(Location { container })) => {
+                self.ever[&number].contains(&container) && !self.retired.contains(&container)
+            }
+        }
+    }
+
+    /// Whether an index that may forget, and may not know of the newest location, may answer so.
+    pub fn allows(&self, number: u64, found: Option<Location>) -> bool {
+        let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
+        found.is_none_or(|Location { container }| {
+            said.contains(&container) && !self.retired.contains(&container)
+        })
+    }
+
+    pub fn check(&self, number: u64, found: Option<Location>) {
+        assert!(
+            self.agrees(number, found),
+            "key {number}: found {found:?}, said {:?}",
+            self.said.get(&number)
+        );
+    }
+
+    pub fn check_all(&self, index: &mut dyn ChunkIndex, keys: u64, random: &mut Random) {
+        let mut numbers: Vec<u64> = (0..keys).collect();
+        if random.below(2) == 0 {
+            numbers.sort_by_key(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        for numbers in numbers.chunks(300) {
+            let wanted: Vec<Fingerprint> = numbers.iter().map(|number| key(*number)).collect();
+            let mut found = vec![None; wanted.len()];
+            index.lookup(&wanted, &mut found).expect("lookup");
+            numbers
+                .iter()
+                .zip(&found)
+                .for_each(|(number, found)| self.check(*number, *found));
+        }
+        self.check_iterate(index, keys);
+    }
+
+    fn check_iterate(&self, index: &mut dyn ChunkIndex, keys: u64) {
+        let numbers: HashMap<Fingerprint, u64> =
+            (0..keys).map(|number| (key(number), number)).collect();
+        let mut seen = HashMap::new();
+        index
+            .iterate(&mut |key, location| {
+                assert!(
+                    seen.insert(numbers[&key], location).is_none(),
+                    "key {} twice",
+                    numbers[&key]
+                );
+                Ok(())
+            })
+            .expect("iterate");
+        (0..keys).for_each(|number| self.check(number, seen.get(&number).copied()));
+    }
+}
