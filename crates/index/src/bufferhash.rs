@@ -116,7 +116,7 @@ impl Partition {
 impl BufferHash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
-        let (log, journaled) = FlashLog::open(Arc::clone(&dir), "bufferhash")?;
+        let log = FlashLog::open(Arc::clone(&dir), "bufferhash")?;
         let shape = read_or_write_shape(&*dir, SHAPE, SHAPE_FRAME, || {
             Ok([options.partitions() as u32, options.table_pages.max(1)])
         })?;
@@ -185,9 +185,11 @@ impl BufferHash {
             store.enter(owner, &pages, first)?;
             store.keep_budget();
         }
-        for record in journaled {
-            if record.seq > until[store.partition_of(&record.key)] {
-                store.put(record)?;
+        for page in 0..store.log.journal_pages() {
+            for record in store.log.journaled(page)? {
+                if record.seq > until[store.partition_of(&record.key)] {
+                    store.put(record)?;
+                }
             }
         }
         Ok(store)

@@ -46,7 +46,7 @@ pub struct SkimpyStash {
 impl SkimpyStash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     pub fn open(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<SkimpyStash> {
-        let (log, journaled) = FlashLog::open(dir, "skimpy")?;
+        let log = FlashLog::open(dir, "skimpy")?;
         let filter_bytes = options.bucket_keys.max(1) as usize;
         let buckets = (options.keys_expected as usize)
             .div_ceil(filter_bytes)
@@ -69,8 +69,11 @@ impl SkimpyStash {
                 .fold(until, u64::max);
             store.enter(&page, number);
         }
-        for record in journaled.into_iter().filter(|record| record.seq > until) {
-            store.put(record)?;
+        for page in 0..store.log.journal_pages() {
+            let records = store.log.journaled(page)?.into_iter();
+            for record in records.filter(|record| record.seq > until) {
+                store.put(record)?;
+            }
         }
         Ok(store)
     }

@@ -9,7 +9,7 @@ use super::chain::{POINTER_BYTES, Shape};
 use super::units::{Found, Units};
 use super::{BloomStore, BloomStoreOptions, Partition};
 use crate::filters::BlockedBloom;
-use crate::flashlog::{FlashLog, RECORDS, Record, RecordPage, read_or_write_shape};
+use crate::flashlog::{FlashLog, RECORDS, RecordPage, read_or_write_shape};
 use crate::{Error, Filter, IndexStats, Result};
 
 const SHAPE: &str = "bloom-shape";
@@ -20,7 +20,7 @@ const SHAPE_FRAME: FrameKind = FrameKind {
 const PARTITIONS_MAX: u32 = 1 << 24;
 
 pub(super) fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<BloomStore> {
-    let (log, journaled) = FlashLog::open(Arc::clone(&dir), "bloom")?;
+    let log = FlashLog::open(Arc::clone(&dir), "bloom")?;
     let (count, shape) = shape_of(&*dir, &options)?;
     let (units, found) = Units::open(&*dir, shape, log.range().end)?;
     dir.sync()?;
@@ -49,7 +49,7 @@ pub(super) fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<Bloo
             store.adopt(partition as usize, found);
         }
     }
-    store.scan(journaled)?;
+    store.scan()?;
     Ok(store)
 }
 
@@ -88,7 +88,7 @@ impl BloomStore {
 
     /// Reads pages: all where a pre-filter must be filled, otherwise those from the first on that some partition has no filter for, and the last
     /// of each partition; then applies the journal.
-    fn scan(&mut self, journaled: Vec<Record>) -> Result<()> {
+    fn scan(&mut self) -> Result<()> {
         let range = self.log.range();
         let mut until = vec![0u64; self.partitions.len()];
         let mut first = range.end;
@@ -128,12 +128,14 @@ impl BloomStore {
                 self.flush_chain(number)?;
             }
         }
-        for record in journaled {
-            if record.seq > until[self.partition_of(&record.key)] {
-                if let Some(prefilter) = &mut self.prefilter {
-                    prefilter.insert(&[record.key])?;
+        for page in 0..self.log.journal_pages() {
+            for record in self.log.journaled(page)? {
+                if record.seq > until[self.partition_of(&record.key)] {
+                    if let Some(prefilter) = &mut self.prefilter {
+                        prefilter.insert(&[record.key])?;
+                    }
+                    self.put_record(record)?;
                 }
-                self.put_record(record)?;
             }
         }
         Ok(())

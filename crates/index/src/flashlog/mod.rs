@@ -11,6 +11,7 @@
 //! higher. A torn end of either file is cut off; a damaged page that was durable is damage. One opener at a time.
 
 mod candidates;
+mod journal;
 mod located;
 mod page;
 mod shape;
@@ -30,9 +31,6 @@ use crate::alone::alone;
 use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
-
-/// Journal pages that are always allowed.
-const JOURNAL_PAGES_MIN: u32 = 16;
 
 /// See the module.
 pub struct FlashLog {
@@ -55,12 +53,9 @@ pub struct FlashLog {
     _alone: Box<dyn LockGuard>,
 }
 
-/// What an opened log's journal holds, in the order of its records.
-pub type Journaled = Vec<Record>;
-
 impl FlashLog {
-    /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies the journal's records.
-    pub fn open(dir: Arc<dyn Dir>, name: &'static str) -> Result<(FlashLog, Journaled)> {
+    /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies what was [`journaled`](Self::journaled).
+    pub fn open(dir: Arc<dyn Dir>, name: &'static str) -> Result<FlashLog> {
         let alone = alone(&*dir, name)?;
         let disk = open_or_create(&*dir, &format!("{name}-log"))?;
         let journal = open_or_create(&*dir, &format!("{name}-journal"))?;
@@ -81,52 +76,8 @@ impl FlashLog {
             bytes_written: 0,
             _alone: alone,
         };
-        let records = log.read_journal()?;
-        Ok((log, records))
-    }
-
-    fn read_journal(&mut self) -> Result<Journaled> {
-        let path = format!("{}-journal", self.name);
-        let there = pages_of(&*self.journal)?;
-        let (mut records, mut batch) = (Vec::new(), Vec::new());
-        let (mut last, mut broken) = (PageHead::default(), None);
-        for number in 0..there {
-            let page = match read_page(&*self.journal, &path, number) {
-                Err(Error::Damaged { .. }) => None,
-                other => Some(other?),
-            };
-            match (page, broken) {
-                // a batch begins where the one before ended, or it is a rest of a torn one
-                (Some(page), None) if page.head().owner == self.journal_pages => {
-                    let head = page.head();
-                    batch.extend(page.records());
-                    if number + 1 - head.owner == head.batch {
-                        records.append(&mut batch);
-                        last = head;
-                        self.journal_pages = number + 1;
-                    }
-                }
-                (Some(page), Some(first)) if page.head().owner > first => {
-                    return Err(damaged_before(&path, first, number));
-                }
-                (None, None) => broken = Some(number),
-                _ => {}
-            }
-        }
-        if self.journal_pages < there {
-            self.journal
-                .set_len(u64::from(self.journal_pages) * PAGE_BYTES as u64)?;
-            self.journal.sync()?;
-        }
-        (self.head, self.discarded, self.seq) = (last.head, last.head, last.seq);
-        for record in &records {
-            if let Kind::Retires(container) = record.kind {
-                self.retired.insert(container);
-            }
-        }
-        records.retain(|record| matches!(record.kind, Kind::Says(_)));
-        self.recover_end(last.committed)?;
-        Ok(records)
+        log.scan_journal()?;
+        Ok(log)
     }
 
     /// Finds the last whole page; what is torn behind the durable ones is cut off.
@@ -231,94 +182,6 @@ impl FlashLog {
     /// Gives up the pages before `page`. Their space is freed by the checkpoint that makes this durable.
     pub fn advance_head(&mut self, page: u32) {
         self.head = self.head.max(page.min(self.pages));
-    }
-
-    /// Makes the log durable and, in the journal, what the buffers hold.
-    pub fn checkpoint<'a>(
-        &mut self,
-        buffers: impl Iterator<Item = &'a RecordPage> + Clone,
-    ) -> Result<()> {
-        self.disk.sync()?;
-        let held = buffers.clone().map(RecordPage::len).sum::<usize>() + self.retired.len();
-        let counts = held.div_ceil(RECORDS) as u32;
-        let since = self.journaled;
-        let news = buffers
-            .clone()
-            .flat_map(RecordPage::records)
-            .filter(|record| record.seq > since)
-            .count()
-            + self.unsaid_retirements.len();
-        let news_pages = (news.div_ceil(RECORDS) as u32).max(1);
-        let all = buffers.flat_map(RecordPage::records);
-        // after a collection, old journal records could speak again for what was dropped with its removal
-        let is_long = self.journal_pages + news_pages > 2 * counts + JOURNAL_PAGES_MIN;
-        if is_long || self.head > self.discarded {
-            let retired: Vec<_> = self.retired.iter().copied().collect();
-            self.rewrite_journal(all, &retired)?;
-        } else {
-            let retired = std::mem::take(&mut self.unsaid_retirements);
-            let bytes = self.journal_bytes(
-                self.journal_pages,
-                all.filter(|record| record.seq > since),
-                &retired,
-            );
-            self.journal
-                .write_at(&bytes, u64::from(self.journal_pages) * PAGE_BYTES as u64)?;
-            self.journal.sync()?;
-            self.journal_pages += (bytes.len() / PAGE_BYTES) as u32;
-            self.bytes_written += bytes.len() as u64;
-        }
-        self.unsaid_retirements.clear();
-        self.journaled = self.seq;
-        self.discard_collected()
-    }
-
-    fn rewrite_journal(
-        &mut self,
-        records: impl Iterator<Item = Record>,
-        retired: &[ContainerId],
-    ) -> Result<()> {
-        let bytes = self.journal_bytes(0, records, retired);
-        let name = format!("{}-journal", self.name);
-        replace_file(&*self.dir, &name, &bytes)?;
-        self.journal = self.dir.open_write(&name)?;
-        self.journal_pages = (bytes.len() / PAGE_BYTES) as u32;
-        self.bytes_written += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn journal_bytes(
-        &self,
-        first: u32,
-        records: impl Iterator<Item = Record>,
-        retired: &[ContainerId],
-    ) -> Vec<u8> {
-        let retirements = retired.iter().map(|container| Record {
-            key: Fingerprint([0; 32]),
-            kind: Kind::Retires(*container),
-            seq: 0,
-            link: 0,
-        });
-        // in the order of their numbers, so that the last of a key wins; a page holds a key once, so the order within does not matter
-        let mut records: Vec<Record> = records.chain(retirements).collect();
-        records.sort_by_key(|record| record.seq);
-        let pages = records.len().div_ceil(RECORDS).max(1);
-        let head = PageHead {
-            owner: first,
-            head: self.head,
-            committed: self.pages,
-            batch: pages as u32,
-            seq: self.seq,
-        };
-        let (mut bytes, mut page) = (Vec::new(), RecordPage::new());
-        for number in 0..pages {
-            page.clear();
-            for record in records.iter().skip(number * RECORDS).take(RECORDS) {
-                page.put(*record);
-            }
-            bytes.extend_from_slice(page.seal(first + number as u32, head));
-        }
-        bytes
     }
 
     fn discard_collected(&mut self) -> Result<()> {
