@@ -93,10 +93,17 @@ impl Hooks {
                 return;
             }
             self.sample *= 2;
-            let (table, sample) = (std::mem::take(&mut self.table), self.sample);
-            let kept = table.into_iter().filter(|(tag, _)| is_sampled(tag, sample));
-            self.table = kept.collect();
+            self.drop_unsampled();
         }
+    }
+
+    /// By way of a list, so that two tables never stand side by side.
+    fn drop_unsampled(&mut self) {
+        let (table, sample) = (std::mem::take(&mut self.table), self.sample);
+        let mut kept =
+            Vec::with_capacity(table.keys().filter(|tag| is_sampled(tag, sample)).count());
+        kept.extend(table.into_iter().filter(|(tag, _)| is_sampled(tag, sample)));
+        self.table = kept.into_iter().collect();
     }
 
     /// RAM, in bytes.
