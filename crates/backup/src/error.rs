@@ -48,6 +48,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether stored bytes cannot be had: they are damaged, or the device does not give them.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_loss(),
+            Self::Malformed(_) => true,
+            _ => false,
+        }
+    }
+
     /// A failed system call on `path`.
     pub fn io(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> Self {
         Self::Io {

@@ -138,6 +138,8 @@ pub struct Summary {
     pub verified: u64,
     /// Paths that failed.
     pub errors: u64,
+    /// Of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
+    pub lost: u64,
 }
 
 /// Restores from `snapshot` into the folder `target`, which is made where it is missing. The snapshot must have been loaded while `session` lived:

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Denied,
     /// The bytes read are not what was written: wrong magic, length or checksum.
     Damaged,
+    /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing controller.
+    Medium,
     /// Anything else the device said.
     Device,
 }
@@ -119,6 +121,15 @@ impl ErrorKind {
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace,
             // BADF: a write through a handle that was opened for reading.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
+            // What block layer, file systems and dm-integrity say of a sector that is lost.
+            Some(
+                Errno::IO
+                | Errno::REMOTEIO
+                | Errno::UCLEAN
+                | Errno::BADMSG
+                | Errno::NODATA
+                | Errno::ILSEQ,
+            ) => Self::Medium,
             Some(_) => Self::Device,
             None if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
             None => Self::Device,
@@ -133,7 +144,7 @@ impl ErrorKind {
             Self::NoSpace => "no space left",
             Self::Denied => "not permitted",
             Self::Damaged => "damaged",
-            Self::Device => "the device failed",
+            Self::Medium | Self::Device => "the device failed",
         }
     }
 }
@@ -153,7 +164,8 @@ mod tests {
             (Errno::ACCESS, ErrorKind::Denied),
             (Errno::PERM, ErrorKind::Denied),
             (Errno::ROFS, ErrorKind::Denied),
-            (Errno::IO, ErrorKind::Device),
+            (Errno::IO, ErrorKind::Medium),
+            (Errno::MFILE, ErrorKind::Device),
         ] {
             assert_eq!(Error::from_io("write", "x", errno).kind, kind, "{errno:?}");
         }

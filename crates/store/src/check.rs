@@ -1,4 +1,5 @@
-//! Check: is everything there that the roots refer to, and is it what was written? Changes nothing, and stops at no damage.
+//! Check: is everything there that the roots refer to, and is it what was written? Changes nothing, and stops neither at damage nor where the device
+//! does not give what is stored.
 
 use std::collections::HashSet;
 
@@ -116,11 +117,11 @@ impl Check<'_> {
         self.report.damage.push(error);
     }
 
-    /// Damage is noted; anything else ends the check.
+    /// Damage, and what the device does not give, is noted; anything else ends the check.
     fn tolerate<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_damage() => {
+            Err(error) if error.is_loss() => {
                 self.note(error);
                 Ok(None)
             }

@@ -69,22 +69,35 @@ impl Elsewhere {
         match (search.found, search.failed, survey.unread.first()) {
             (Some(found), ..) => Ok(Some(found)),
             (None, Some(failed), _) => Err(failed),
-            (None, None, Some((id, why))) => Err(unreadable(*id, why)),
+            (None, None, Some(unread)) => Err(unread.error()),
             (None, None, None) => Ok(None),
         }
     }
 }
 
-/// Says that a chunk may be in a container that the device does not give.
-fn unreadable(id: ContainerId, why: &str) -> Error {
-    let what = format!("a missing chunk may be in it: {why}");
-    let object = container::object_name(id);
-    Error::Io(onefold_io::Error::new(
-        "read",
-        object,
-        ErrorKind::Device,
-        what,
-    ))
+/// A container that the device did not give, and why.
+struct Unread {
+    id: ContainerId,
+    kind: ErrorKind,
+    why: String,
+}
+
+impl Unread {
+    fn new(id: ContainerId, error: &Error) -> Self {
+        let kind = match error {
+            Error::Io(error) => error.kind,
+            _ => ErrorKind::Device,
+        };
+        let why = error.to_string();
+        Self { id, kind, why }
+    }
+
+    /// Says that a chunk may be in it.
+    fn error(&self) -> Error {
+        let what = format!("a missing chunk may be in it: {}", self.why);
+        let object = container::object_name(self.id);
+        Error::Io(onefold_io::Error::new("read", object, self.kind, what))
+    }
 }
 
 /// All containers, as they were when they were looked at last.
@@ -93,8 +106,8 @@ struct Survey {
     listed: Vec<ContainerId>,
     /// Those whose tables are damaged: they hold nothing that could be found. Sorted.
     damaged: Vec<ContainerId>,
-    /// Those that the device did not give, and why.
-    unread: Vec<(ContainerId, String)>,
+    /// Those that the device did not give.
+    unread: Vec<Unread>,
     chunks: BlockedBloom,
     /// How many containers the filter is for.
     room: usize,
@@ -147,7 +160,7 @@ impl Survey {
                 }
                 Err(error) => {
                     tracing::warn!("{error}: chunks of this container are not found for now");
-                    self.unread.push((*id, error.to_string()));
+                    self.unread.push(Unread::new(*id, &error));
                     continue;
                 }
             };

@@ -88,6 +88,23 @@ impl Error {
         }
     }
 
+    /// Whether the device does not give stored bytes: a bad sector. No damage, since the next try, or the next cable, may bring them.
+    pub fn is_unreadable(&self) -> bool {
+        match self {
+            Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
+                error.kind == onefold_io::ErrorKind::Medium
+                    && matches!(error.op, "read" | "open" | "stat")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether stored bytes cannot be had, for whatever reason: they are damaged, or the device does not give them. Who looks at all that there is
+    /// goes on with the rest.
+    pub fn is_loss(&self) -> bool {
+        self.is_damage() || self.is_unreadable()
+    }
+
     /// Whether the device has no room left.
     pub fn is_no_space(&self) -> bool {
         match self {

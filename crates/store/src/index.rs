@@ -77,7 +77,7 @@ impl RepositoryIndex {
             return self.clear();
         }
         self.index = match open_named(&self.name, &self.dir, options) {
-            Err(error) if error.is_damage() => {
+            Err(error) if error.is_loss() => {
                 tracing::warn!("{error}: the index is rebuilt from the containers");
                 self.clear()?;
                 open_named(&self.name, &self.dir, options)?

@@ -87,7 +87,11 @@ impl Ingested {
         };
         // What stands behind so many is no list: it is cut off as a torn end is.
         let mut bytes = vec![0; disk.len()?.min(OBJECT_BYTES_MAX) as usize];
-        disk.read_at(&mut bytes, 0)?;
+        match disk.read_at(&mut bytes, 0) {
+            // Nothing is listed then: the index is told of all containers once more.
+            Err(error) if error.kind == ErrorKind::Medium => return Ok((Vec::new(), 0)),
+            other => other?,
+        }
         Ok(decode(&bytes))
     }
 

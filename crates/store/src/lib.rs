@@ -52,7 +52,7 @@ pub use imagined::EXACT_MAX as DRY_RUN_EXACT_CHUNKS;
 pub use keys::{Fingerprinter, Secret};
 pub use pin::PinInfo;
 pub use reader::{ChunkData, ChunkReader};
-pub use repair::RepairReport;
+pub use repair::{ASIDE_SUFFIX, RepairReport};
 pub use repository::{InitOptions, OpenOptions, Repository};
 pub use roots::{RootId, Roots};
 pub use sealing::Packing;

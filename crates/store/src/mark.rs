@@ -220,7 +220,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Gives `mark` the marks of one root. A root that is damaged is put down in `damaged`; other failures end it.
+    /// Gives `mark` the marks of one root. A root that cannot be had is put down in `damaged`; other failures end it.
     pub fn mark(
         &mut self,
         id: &RootId,
@@ -232,7 +232,7 @@ impl<'a> Marker<'a> {
             Ok(root) => root,
             // Forgotten since it was listed.
             Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.is_damage() => {
+            Err(error) if error.is_loss() => {
                 self.damaged.push((*id, error));
                 return Ok(());
             }
@@ -257,7 +257,7 @@ impl<'a> Marker<'a> {
         self.seen = seen;
         self.follow(&mut wandering, mark)?;
         match outcome {
-            Err(error) if error.is_damage() => self.damaged.push((*id, error)),
+            Err(error) if error.is_loss() => self.damaged.push((*id, error)),
             other => other?,
         }
         Ok(())

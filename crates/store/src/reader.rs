@@ -77,8 +77,8 @@ impl ChunkReader {
             Ok(Some(data)) => return Ok(data),
             Ok(None) => {}
             Err(error) if is_gone(&error) => gone = Some(chunk.container),
-            // Damaged here; it may lie elsewhere, too.
-            Err(error) if error.is_damage() => lost = error,
+            // Not to be had here; it may lie elsewhere, too.
+            Err(error) if error.is_loss() => lost = error,
             Err(error) => return Err(error),
         }
         // Where it was found it may be swept again before it is read.
@@ -233,10 +233,13 @@ impl ChunkReader {
         gone: Option<ContainerId>,
     ) -> Result<Option<ContainerId>> {
         let mut found = [None];
-        match self.shared.index.lock().lookup(&[*fingerprint], &mut found) {
+        let asked = self.shared.index.lock().lookup(&[*fingerprint], &mut found);
+        if let Err(error) = asked.map_err(Error::from) {
             // Who reads can do without; who writes makes it anew.
-            Err(onefold_index::Error::Damaged { .. }) => found = [None],
-            other => other?,
+            if !error.is_loss() {
+                return Err(error);
+            }
+            found = [None];
         }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
         let mut holds = |id: ContainerId| -> Result<bool> {

@@ -1,7 +1,8 @@
 //! Repair: rebuilds what can be rebuilt from containers alone, and says what cannot.
 //!
 //! A damaged container is read block by block; its good chunks move to a new container, then it is deleted as the sweep deletes. Nothing is
-//! deleted before what can be saved of it is durable.
+//! deleted before what can be saved of it is durable. One that the device does not give whole is not deleted but renamed, so that it counts no
+//! longer: what cannot be read today (a cable, a controller) may be read tomorrow, and a repair must not make such a loss final.
 
 use onefold_index::ContainerId;
 
@@ -11,23 +12,37 @@ use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::repository::Repository;
 use crate::roots::Roots;
 use crate::salvage::Salvage;
-use crate::session::SessionKind;
+use crate::session::{Session, SessionKind};
 use crate::sketch::SKETCH_OBJECT;
 use crate::slots::{SLOT_FOLDER, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
-use crate::{Result, condemned};
+use crate::{Error, Result, condemned, container};
 
 /// What a repair did, and what is beyond it.
 #[derive(Default, Debug)]
 pub struct RepairReport {
     /// Small objects written anew from their second copy: the configuration, key slots.
     pub restored_objects: Vec<String>,
+    /// What was found to be wrong with containers: the first place of damage of each, and each region that the device does not give.
+    pub found: Vec<Error>,
     /// Damaged containers that were replaced.
     pub replaced_containers: Vec<ContainerId>,
-    /// Chunks saved from them.
+    /// Containers that the device does not give whole. They were replaced too, and lie beside the others under names that end in
+    /// [`ASIDE_SUFFIX`]: without it, and with a repair after that, they are containers again.
+    pub set_aside: Vec<ContainerId>,
+    /// Chunks saved from both.
     pub saved_chunks: u64,
     /// What a check finds after it: damage that is left, and what is lost.
     pub left: CheckReport,
+}
+
+/// What the names of containers end in that were set aside.
+pub const ASIDE_SUFFIX: &str = ".unreadable";
+
+/// A container that does not read as it was written, and why.
+struct Hit {
+    id: ContainerId,
+    why: Error,
 }
 
 impl Repository {
@@ -45,7 +60,7 @@ impl Repository {
         let mut report = RepairReport::default();
         self.restore_small_objects(&mut report)?;
         let damaged = self.damaged_containers(observer)?;
-        self.replace(&damaged, roots, &mut report, observer)?;
+        self.replace(damaged, roots, &mut report, observer)?;
         self.rebuild_index()?;
         drop(lock);
         report.left = self.check(
@@ -76,14 +91,14 @@ impl Repository {
                 report.restored_objects.push(name);
             }
         }
-        if matches!(condemned::read(objects), Err(error) if error.is_damage()) {
+        if matches!(condemned::read(objects), Err(error) if error.is_loss()) {
             // Without the list nothing is deleted on its strength: what was on it is judged anew by the next sweep.
             objects.delete(condemned::CONDEMNED_OBJECT)?;
             report
                 .restored_objects
                 .push(condemned::CONDEMNED_OBJECT.into());
         }
-        if matches!(self.sketch(), Err(error) if error.is_damage()) {
+        if matches!(self.sketch(), Err(error) if error.is_loss()) {
             // The next backup makes a new one.
             objects.delete(SKETCH_OBJECT)?;
             report.restored_objects.push(SKETCH_OBJECT.into());
@@ -92,7 +107,7 @@ impl Repository {
     }
 
     /// Containers in which anything does not read as it was written.
-    fn damaged_containers(&self, observer: &mut dyn SweepObserver) -> Result<Vec<ContainerId>> {
+    fn damaged_containers(&self, observer: &mut dyn SweepObserver) -> Result<Vec<Hit>> {
         let listed = self.shared.containers()?;
         let mut zstd = Decompressor::new()?;
         let mut damaged = Vec::new();
@@ -104,10 +119,7 @@ impl Repository {
             });
             match self.read_through(*id, &mut zstd) {
                 Ok(()) => {}
-                Err(error) if error.is_damage() => {
-                    tracing::warn!("{error}");
-                    damaged.push(*id);
-                }
+                Err(why) if why.is_loss() => damaged.push(Hit { id: *id, why }),
                 Err(error) => return Err(error),
             }
         }
@@ -129,10 +141,10 @@ impl Repository {
         Ok(())
     }
 
-    /// Moves the good chunks of `damaged` to new containers and deletes the old ones.
+    /// Moves the good chunks of `damaged` to new containers, then deletes the old ones or sets them aside.
     fn replace(
         &self,
-        damaged: &[ContainerId],
+        damaged: Vec<Hit>,
         roots: &dyn Roots,
         report: &mut RepairReport,
         observer: &mut dyn SweepObserver,
@@ -142,26 +154,68 @@ impl Repository {
         }
         let session = self.session(SessionKind::Backup)?;
         let reader = session.reader()?;
-        for (i, id) in damaged.iter().enumerate() {
+        let total = damaged.len() as u64;
+        for (hit, done) in damaged.into_iter().zip(0..) {
             observer.progress(Progress {
                 stage: "saving chunks",
-                done: i as u64,
-                total: damaged.len() as u64,
+                done,
+                total,
             });
-            let Some(salvage) = Salvage::begin(&self.shared, *id)? else {
-                continue;
+            let unreadable = self.save(&session, hit.id, report)?;
+            let list = match hit.why.is_unreadable() || !unreadable.is_empty() {
+                true => &mut report.set_aside,
+                false => &mut report.replaced_containers,
             };
-            let mut writer = session.writer(salvage.header().stream)?;
-            salvage.chunks(&mut |chunk| {
-                report.saved_chunks += 1;
-                writer.write_again(self.fingerprinter().fingerprint(chunk), chunk)
-            })?;
-            writer.finish()?;
+            list.push(hit.id);
+            if unreadable.is_empty() {
+                report.found.push(hit.why);
+            }
+            report.found.extend(unreadable);
         }
         session.finish()?;
         let mut sweep = Sweep::begin(self, roots, reader)?;
-        sweep.delete_damaged(damaged.to_vec(), observer)?;
-        report.replaced_containers = damaged.to_vec();
-        Ok(())
+        sweep.delete_damaged(report.replaced_containers.clone(), observer)?;
+        report
+            .set_aside
+            .iter()
+            .try_for_each(|id| self.set_aside(*id))
+    }
+
+    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it.
+    fn save(
+        &self,
+        session: &Session,
+        id: ContainerId,
+        report: &mut RepairReport,
+    ) -> Result<Vec<Error>> {
+        let Some(mut salvage) = Salvage::begin(&self.shared, id)? else {
+            return Ok(Vec::new());
+        };
+        let mut writer = session.writer(salvage.header().stream)?;
+        salvage.chunks(&mut |chunk| {
+            report.saved_chunks += 1;
+            writer.write_again(self.fingerprinter().fingerprint(chunk), chunk)
+        })?;
+        writer.finish()?;
+        let told = salvage.unreadable().into_iter().map(|bytes| {
+            let what = format!(
+                "{} bytes that the device does not give",
+                bytes.end - bytes.start
+            );
+            Error::damaged(container::object_name(id), Some(bytes.start), what)
+        });
+        Ok(told.collect())
+    }
+
+    /// Renames a container, durably, so that it is none.
+    fn set_aside(&self, id: ContainerId) -> Result<()> {
+        let object = container::object_name(id);
+        let (folder, name) = object.rsplit_once('/').unwrap_or(("", &object));
+        let mut dir = std::sync::Arc::clone(&self.shared.root);
+        for part in folder.split('/') {
+            dir = dir.open_subdir(part)?;
+        }
+        dir.rename(name, &format!("{name}{ASIDE_SUFFIX}"))?;
+        Ok(dir.sync()?)
     }
 }

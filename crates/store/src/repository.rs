@@ -135,7 +135,7 @@ impl Shared {
     ) -> Result<T> {
         let mut index = self.index.lock();
         match ask(&mut **index) {
-            Err(error @ Error::Index(_)) if error.is_damage() => {
+            Err(error @ Error::Index(_)) if error.is_loss() => {
                 tracing::warn!("{error}: the index is rebuilt from the containers");
                 self.rebuild(&mut index)?;
                 ask(&mut **index)
@@ -172,8 +172,8 @@ impl Shared {
                     insert_table(index, *id, &opened.table)?;
                     told.push(*id);
                 }
-                // Damaged or just deleted: nothing to refer to. `check` reports it.
-                Err(error) if error.is_damage() => tracing::warn!("{error}: left out of the index"),
+                // Damaged, not to be read, or just deleted: nothing to refer to. `check` reports it.
+                Err(error) if error.is_loss() => tracing::warn!("{error}: left out of the index"),
                 Err(error) => return Err(error),
             }
         }
@@ -346,7 +346,14 @@ impl Repository {
             }
             Err(error) => return Err(error),
         };
-        let condemned = condemned::read(&*shared.objects)?;
+        let condemned = match condemned::read(&*shared.objects) {
+            // Who only reads refers to nothing anew.
+            Err(error) if kind == SessionKind::Read && error.is_loss() => {
+                tracing::warn!("{error}");
+                Vec::new()
+            }
+            other => other?,
+        };
         let mut ingested = None;
         if kind == SessionKind::Backup {
             shared.index_is_kept()?;
@@ -442,7 +449,7 @@ fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
     let first = read_config_object(objects, CONFIG_OBJECT);
     match first {
         Ok(config) => Ok(config),
-        Err(error) if error.is_damage() => match read_config_object(objects, CONFIG_COPY_OBJECT) {
+        Err(error) if error.is_loss() => match read_config_object(objects, CONFIG_COPY_OBJECT) {
             Ok(config) => {
                 tracing::warn!("{error}: its copy is used; `onefold repair` restores it");
                 Ok(config)

@@ -1,6 +1,10 @@
 //! What can be saved of a damaged container: it is searched for blocks from its header to its end, a window at a time.
+//! Where the device does not give it, pages of it are asked for one by one; those that do not come count as zeros, and are never asked for again.
 //!
 //! What always holds: every chunk that is given stood in a block whose seal holds; RAM is one window and one block, whatever the object's length.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 use onefold_index::ContainerId;
 
@@ -15,40 +19,101 @@ use crate::repository::Shared;
 
 /// So much is searched at once.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// What a device fails to give is some sectors: pages around them are given up whole.
+const PAGE_BYTES: u64 = 4096;
 /// No block is stored in more: what cannot be compressed is stored raw, with a seal behind it.
 const STORED_BYTES_MAX: u64 = BLOCK_RAW_BYTES_MAX as u64 + (64 << 10);
 
 /// A damaged container that can be unsealed.
 pub struct Salvage<'a> {
-    objects: &'a dyn ObjectStore,
-    object: String,
+    medium: Medium<'a>,
     /// Bytes of the object, as far as there are any.
     len: u64,
     header: Header,
     sealer: Sealer,
 }
 
+/// An object on a device that may not give all of it.
+struct Medium<'a> {
+    objects: &'a dyn ObjectStore,
+    object: String,
+    /// The pages that did not come.
+    lost: BTreeSet<u64>,
+}
+
+impl Medium<'_> {
+    /// The object's bytes from `offset` on into `buf`, whole; zeros for the pages that the device does not give.
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let end = offset + buf.len() as u64;
+        let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        if self.lost.range(pages.clone()).next().is_none() {
+            match self.objects.get_range(&self.object, offset, buf) {
+                Err(error) if error.is_unreadable() => {}
+                other => return other,
+            }
+        }
+        for page in pages {
+            let from = (page * PAGE_BYTES).max(offset);
+            let to = ((page + 1) * PAGE_BYTES).min(end);
+            let part = &mut buf[(from - offset) as usize..(to - offset) as usize];
+            self.read_page(page, from, part)?;
+        }
+        Ok(())
+    }
+
+    fn read_page(&mut self, page: u64, from: u64, part: &mut [u8]) -> Result<()> {
+        if !self.lost.contains(&page) {
+            match self.objects.get_range(&self.object, from, part) {
+                Err(error) if error.is_unreadable() => drop(self.lost.insert(page)),
+                other => return other,
+            }
+        }
+        part.fill(0);
+        Ok(())
+    }
+
+    /// What did not come, in bytes of the object, neighbours together.
+    fn lost(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for page in &self.lost {
+            let (start, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
+        }
+        ranges
+    }
+}
+
 impl<'a> Salvage<'a> {
-    /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Errors: the device failed.
+    /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Errors: the device failed altogether.
     pub fn begin(shared: &'a Shared, id: ContainerId) -> Result<Option<Self>> {
-        let (objects, object) = (&*shared.objects, container::object_name(id));
-        let len = objects.len(&object)?;
+        let object = container::object_name(id);
+        let len = match shared.objects.len(&object) {
+            Err(error) if error.is_unreadable() => return Ok(None),
+            other => other?,
+        };
+        let mut medium = Medium {
+            objects: &*shared.objects,
+            object,
+            lost: BTreeSet::new(),
+        };
         let mut from_header = None;
         if len >= HEADER_BYTES as u64 {
             let mut bytes = [0; HEADER_BYTES];
-            objects.get_range(&object, 0, &mut bytes)?;
+            medium.read(0, &mut bytes)?;
             from_header = Header::decode(id, &bytes).ok();
         }
         if from_header.is_none() && len >= FOOTER_BYTES as u64 {
             let mut bytes = [0; FOOTER_BYTES];
-            objects.get_range(&object, len - FOOTER_BYTES as u64, &mut bytes)?;
+            medium.read(len - FOOTER_BYTES as u64, &mut bytes)?;
             from_header = Footer::decode(id, &bytes, len)
                 .ok()
                 .map(|footer| footer.header);
         }
         Ok(from_header.map(|header| Self {
-            objects,
-            object,
+            medium,
             len,
             sealer: shared.keys.container_sealer(&header.salt),
             header,
@@ -60,8 +125,13 @@ impl<'a> Salvage<'a> {
         &self.header
     }
 
+    /// What the device did not give, in bytes of the container, as far as it was asked for.
+    pub fn unreadable(&self) -> Vec<Range<u64>> {
+        self.medium.lost()
+    }
+
     /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched for.
-    pub fn chunks(&self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub fn chunks(&mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut zstd = Decompressor::new()?;
         let mut at = HEADER_BYTES as u64;
         while let Some(start) = self.next_header(at)? {
@@ -83,7 +153,7 @@ impl<'a> Salvage<'a> {
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut rest = raw;
-        for len in block::chunk_lengths(raw, &self.object, start)? {
+        for len in block::chunk_lengths(raw, &self.medium.object, start)? {
             let (chunk, after) = rest.split_at(len as usize);
             visit(chunk)?;
             rest = after;
@@ -92,11 +162,11 @@ impl<'a> Salvage<'a> {
     }
 
     /// Where a block may begin, from `at` on.
-    fn next_header(&self, mut at: u64) -> Result<Option<u64>> {
+    fn next_header(&mut self, mut at: u64) -> Result<Option<u64>> {
         let mut window = Vec::new();
         while at + BLOCK_HEADER_BYTES as u64 <= self.len {
             window.resize(WINDOW_BYTES.min(self.len - at) as usize, 0);
-            self.objects.get_range(&self.object, at, &mut window)?;
+            self.medium.read(at, &mut window)?;
             if let Some(found) = block::find_header(&window) {
                 return Ok(Some(at + found as u64));
             }
@@ -106,10 +176,10 @@ impl<'a> Salvage<'a> {
     }
 
     /// The raw bytes of the block that begins at `start`, if one does, and where it ends.
-    fn block(&self, start: u64, zstd: &mut Decompressor) -> Result<Option<(Vec<u8>, u64)>> {
+    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Option<(Vec<u8>, u64)>> {
         let mut stored = vec![0; BLOCK_HEADER_BYTES];
-        self.objects.get_range(&self.object, start, &mut stored)?;
-        let Ok(header) = BlockHeader::decode(&stored, &self.object, start) else {
+        self.medium.read(start, &mut stored)?;
+        let Ok(header) = BlockHeader::decode(&stored, &self.medium.object, start) else {
             return Ok(None);
         };
         let body = u64::from(header.stored_len);
@@ -118,7 +188,7 @@ impl<'a> Salvage<'a> {
             return Ok(None);
         }
         stored.resize((end - start) as usize, 0);
-        self.objects.get_range(&self.object, start, &mut stored)?;
+        self.medium.read(start, &mut stored)?;
         let (number, sealer) = (header.number, &self.sealer);
         match block::decode_block(&self.header, number, &stored, start, sealer, zstd) {
             Ok(raw) => Ok(Some((raw, end))),

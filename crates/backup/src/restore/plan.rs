@@ -68,11 +68,15 @@ impl<'a> Planner<'a> {
         let mut single = None;
         let mut cursor = tree.cursor();
         if !options.path.is_empty() {
-            let entry = tree.entry(&options.path, reader)?;
-            let entry =
-                entry.ok_or_else(|| crate::Error::NotInSnapshot(path::show(&options.path)))?;
+            let kind = match tree.entry(&options.path, reader) {
+                Ok(Some(entry)) => entry.kind,
+                Ok(None) => return Err(crate::Error::NotInSnapshot(path::show(&options.path))),
+                // What it was is lost; of a folder more may be left.
+                Err(error) if error.is_loss() => Kind::Dir,
+                Err(error) => return Err(error),
+            };
             let (folder, name) = path::split(&options.path);
-            match entry.kind {
+            match kind {
                 Kind::Dir => cursor = tree.cursor_at(&options.path, b""),
                 _ => {
                     single = Some(folder.to_vec());
@@ -146,6 +150,7 @@ impl<'a> Planner<'a> {
             return Err(error);
         };
         summary.errors += 1;
+        summary.lost += u64::from(error.is_loss());
         Progress::add(&self.progress.errors, 1);
         // It may hold entries of many folders: it is named by its first.
         self.events.error(&join(&leaf.folder, &leaf.name), &error);

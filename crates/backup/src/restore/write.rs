@@ -48,6 +48,8 @@ pub struct Tally {
     pub skipped: AtomicU64,
     pub errors: AtomicU64,
     pub failed_files: AtomicU64,
+    /// Paths of which the repository has no good copy.
+    pub lost: AtomicU64,
     /// Of files that stayed or failed.
     pub left_bytes: AtomicU64,
     /// The target was full, once at least.
@@ -58,6 +60,7 @@ impl Tally {
     pub fn add_to(&self, summary: &mut Summary) {
         summary.skipped += self.skipped.load(Relaxed);
         summary.errors += self.errors.load(Relaxed);
+        summary.lost += self.lost.load(Relaxed);
         summary.failed += self.failed_files.load(Relaxed);
         summary.left_bytes += self.left_bytes.load(Relaxed);
         summary.is_full |= self.is_full.load(Relaxed);
@@ -126,6 +129,7 @@ impl Writer<'_> {
 
     pub(super) fn failed(&self, path: &[u8], error: &Error) {
         self.tally.errors.fetch_add(1, Relaxed);
+        self.tally.lost.fetch_add(error.is_loss().into(), Relaxed);
         if let Error::Io { source, .. } = error
             && matches!(
                 source.kind(),

@@ -1,5 +1,6 @@
 //! The crate's integration tests, one binary.
 
+mod bad_sector;
 mod change;
 mod crash;
 mod cut_off;

@@ -104,7 +104,8 @@ impl Disk for SimDisk {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let mut device = self.alive("read")?;
         let number = count(&mut device.counts.reads);
-        if device.faults.read_error.hits(number) {
+        let end = offset.saturating_add(buf.len() as u64);
+        if device.faults.read_error.hits(number) || device.is_bad(self.ino, offset..end) {
             return Err(Error::from_io("read", &self.path, Errno::IO).at(offset));
         }
         let read = read_fully(buf, offset, |part, at| self.raw_read(&mut device, part, at));

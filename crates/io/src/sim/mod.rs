@@ -26,7 +26,7 @@ mod dir;
 mod disk;
 mod faults;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -60,6 +60,7 @@ impl SimDir {
             crashed: false,
             locks: BTreeMap::new(),
             open: BTreeMap::new(),
+            bad: BTreeMap::new(),
             history: None,
             syncs_since_collect: 0,
         };
@@ -161,6 +162,20 @@ impl SimDir {
         Ok(())
     }
 
+    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector; neither counted nor kept by
+    /// [`fork`](Self::fork) and crash images. Writing there does not mend it, a disk in its place does.
+    pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
+        let mut device = self.device.lock();
+        let (_, ino) = self.resolve(&device, path)?;
+        device.bad.entry(ino).or_default().push(bytes);
+        Ok(())
+    }
+
+    /// The device gives all its bytes again.
+    pub fn heal(&self) {
+        self.device.lock().bad.clear();
+    }
+
     /// Loses the disk at `path` within this folder behind everyone's back: durably, and not counted.
     pub fn lose(&self, path: &str) -> Result<()> {
         let mut device = self.device.lock();
@@ -205,6 +220,8 @@ struct Device {
     crashed: bool,
     locks: BTreeMap<Ino, Arc<LockState>>,
     open: BTreeMap<Ino, usize>,
+    /// Bytes that it does not give.
+    bad: BTreeMap<Ino, Vec<Range<u64>>>,
     history: Option<Vec<Core>>,
     syncs_since_collect: u32,
 }
@@ -213,6 +230,11 @@ struct Device {
 const COLLECT_EVERY_SYNCS: u32 = 64;
 
 impl Device {
+    fn is_bad(&self, ino: Ino, bytes: Range<u64>) -> bool {
+        let mut bad = self.bad.get(&ino).into_iter().flatten();
+        bad.any(|bad| bad.start < bytes.end && bytes.start < bad.end)
+    }
+
     /// Fails once it has crashed.
     fn alive(&self, op: &'static str, path: &str) -> Result<()> {
         if self.crashed {

@@ -335,7 +335,7 @@ fn reads_and_writes_fail_once_or_from_then_on() {
     let writes: Vec<bool> = (0..3).map(|_| disk.write_at(&[5; 10], 0).is_ok()).collect();
     assert_eq!(writes, [true, false, false]);
     let error = disk.write_at(&[5; 10], 77).unwrap_err();
-    assert_eq!((error.kind, error.offset), (ErrorKind::Device, Some(77)));
+    assert_eq!((error.kind, error.offset), (ErrorKind::Medium, Some(77)));
 }
 
 #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use onefold_backup::roots::SnapshotRoots;
-use onefold_store::{RepairReport, Repository};
+use onefold_store::container::object_name;
+use onefold_store::{ASIDE_SUFFIX, RepairReport, Repository};
 use serde_json::json;
 
 use crate::cli::Global;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, many};
 use crate::out::Out;
@@ -101,11 +102,26 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             crate::paths::shown(OsStr::new(object).as_encoded_bytes())
         ))?;
     }
-    if !report.replaced_containers.is_empty() {
+    for found in &report.found {
+        let message = error::chain_of(found);
+        if out.json {
+            out.json(&json!({"message_type": "error", "message": message}))?;
+        }
+        out.say(format_args!("damaged: {message}"))?;
+    }
+    let (replaced, aside) = (&report.replaced_containers, &report.set_aside);
+    if !(replaced.is_empty() && aside.is_empty()) {
         out.say(format_args!(
             "replaced {}, saving {} from them",
-            many(report.replaced_containers.len() as u64, "damaged container"),
+            many((replaced.len() + aside.len()) as u64, "damaged container"),
             many(report.saved_chunks, "chunk")
+        ))?;
+    }
+    for id in aside {
+        out.say(format_args!(
+            "{}{ASIDE_SUFFIX}: the device does not give all of it, so it was kept under this name. Should the device give it again, take \
+             {ASIDE_SUFFIX} off and repair once more; else delete it",
+            object_name(*id)
         ))?;
     }
     out.say("rebuilt the index")?;
@@ -116,7 +132,8 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             "message_type": "summary",
             "num_errors": damages,
             "restored_objects": report.restored_objects,
-            "replaced_containers": report.replaced_containers.len(),
+            "replaced_containers": replaced.len(),
+            "set_aside": aside.iter().map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
             "saved_chunks": report.saved_chunks,
             "hurt": hurts,
         }))?;

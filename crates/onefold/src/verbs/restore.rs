@@ -181,6 +181,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(match summary.errors {
         0 => Exit::Ok,
         _ if summary.is_full => Exit::NoSpace,
+        _ if summary.lost > 0 => {
+            let lost = many(summary.lost, "path");
+            return Err(Error::Damaged(format!(
+                "the repository has no good copy of {lost}; everything else is restored"
+            )));
+        }
         _ => Exit::Incomplete,
     })
 }

@@ -23,15 +23,18 @@ enum Action {
     Zero,
     Delete,
     Swap,
+    /// The device does not give a byte: nobody reads anything that it is part of.
+    Unreadable,
 }
 
-const ACTIONS: [Action; 6] = [
+const ACTIONS: [Action; 7] = [
     Action::Flip,
     Action::Truncate,
     Action::Empty,
     Action::Zero,
     Action::Delete,
     Action::Swap,
+    Action::Unreadable,
 ];
 
 struct Stored {
@@ -66,6 +69,9 @@ fn damage(device: &SimDir, path: &str, action: Action, place: usize) {
     if let Action::Delete = action {
         return device.lose(path).unwrap();
     }
+    if let Action::Unreadable = action {
+        return spoil(device, path, place);
+    }
     let foreign = match (action, other()) {
         (Action::Swap, Some(other)) => {
             let mut bytes = Vec::new();
@@ -80,7 +86,7 @@ fn damage(device: &SimDir, path: &str, action: Action, place: usize) {
         if bytes.is_empty() {
             return;
         }
-        let at = [0, bytes.len() / 8, bytes.len() / 2, bytes.len() - 1][place];
+        let at = place_in(bytes.len(), place);
         match action {
             Action::Flip => bytes[at] ^= 0x10,
             Action::Truncate => bytes.truncate(at),
@@ -92,10 +98,23 @@ fn damage(device: &SimDir, path: &str, action: Action, place: usize) {
                 bytes[at] ^= 1;
             }
             Action::Swap => *bytes = foreign.clone(),
-            Action::Delete => unreachable!("handled above"),
+            Action::Delete | Action::Unreadable => unreachable!("handled above"),
         }
     };
     device.damage(path, edit).unwrap();
+}
+
+/// Where damage lies in an object.
+fn place_in(len: usize, place: usize) -> usize {
+    [0, len / 8, len / 2, len.saturating_sub(1)][place]
+}
+
+fn spoil(device: &SimDir, path: &str, place: usize) {
+    let mut at = 0;
+    device
+        .damage(path, |bytes| at = place_in(bytes.len(), place) as u64)
+        .unwrap();
+    device.spoil(path, at..at + 1).unwrap();
 }
 
 /// Objects worth damaging; locks and the like hold nothing.
@@ -224,7 +243,10 @@ fn damage_is_found_named_and_mended_where_it_can_be() {
         let stored = stored(encryption);
         for path in objects(&stored.device) {
             for action in ACTIONS {
-                let places = if matches!(action, Action::Flip | Action::Truncate | Action::Zero) {
+                let places = if matches!(
+                    action,
+                    Action::Flip | Action::Truncate | Action::Zero | Action::Unreadable
+                ) {
                     0..4
                 } else {
                     0..1
@@ -352,7 +374,8 @@ fn damage_to_the_index_costs_time_only_in_the_middle_of_a_backup_too() {
     }
     let actions = [(Action::Truncate, 2), (Action::Empty, 0)];
     for path in files {
-        let flips = (0..4).map(|place| (Action::Flip, place));
+        let places = |action| (0..4).map(move |place| (action, place));
+        let flips = places(Action::Flip).chain(places(Action::Unreadable));
         for action in flips.chain(actions) {
             back_up_beside_damage(&device, path, action, true, &known);
             back_up_beside_damage(&device, path, action, false, &known);

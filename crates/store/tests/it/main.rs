@@ -11,3 +11,4 @@ mod lost;
 mod round_trip;
 mod sweep;
 mod unpinned;
+mod unreadable;

@@ -1,0 +1,117 @@
+//! A device that does not give some of its bytes: whoever looks at all there is goes on with the rest, and no repair makes the loss final.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::sim::{Faults, SimDir, When};
+use onefold_store::{ASIDE_SUFFIX, Encryption, Error, RootId};
+
+use crate::fixture::{Hasty, Lists, assert_sound, back_up, check, chunks, init, open, restore};
+
+/// Of so many reads of a repair it is tried that they fail.
+const READS: u64 = 40;
+
+fn stored() -> (SimDir, RootId, Vec<Vec<u8>>) {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let data = chunks(1, 60);
+    let root = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap().0;
+    (device, root, data)
+}
+
+fn containers(device: &SimDir) -> Vec<String> {
+    let paths = device.paths().into_iter();
+    paths
+        .filter(|path| path.starts_with("containers/"))
+        .collect()
+}
+
+/// Its length, untouched.
+fn len(device: &SimDir, path: &str) -> u64 {
+    let mut len = 0;
+    device.damage(path, |bytes| len = bytes.len()).unwrap();
+    len as u64
+}
+
+#[test]
+fn a_region_is_named_and_costs_the_blocks_that_it_touches() {
+    let (device, root, data) = stored();
+    let container = containers(&device).remove(0);
+    let middle = len(&device, &container) / 2;
+    device.spoil(&container, middle..middle + 1).unwrap();
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let repository = open(&dir, 1, 2).unwrap();
+
+    let found = check(&repository).unwrap();
+    let named = |error: &Error| error.to_string().contains(&container);
+    assert!(found.damage.iter().any(named), "{:?}", found.damage);
+
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert_eq!(report.set_aside.len(), 1);
+    assert!(report.replaced_containers.is_empty());
+    assert!(report.saved_chunks > 0 && (report.saved_chunks as usize) < data.len());
+    let page = middle / 4096 * 4096;
+    assert_eq!(
+        report.found[0].to_string(),
+        format!("{container} at offset {page}: 4096 bytes that the device does not give")
+    );
+    assert!(containers(&device).contains(&format!("{container}{ASIDE_SUFFIX}")));
+    assert!(restore(&repository, &root).is_err());
+    assert!(!report.left.hurt.is_empty());
+
+    let again = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert!(again.found.is_empty(), "{:?}", again.found);
+}
+
+/// The worst case: from some read on nothing comes any more, while writes succeed. When the device is well again, so is the repository.
+#[test]
+fn a_repair_on_a_failing_device_loses_nothing() {
+    let (device, root, data) = stored();
+    let rehearsal = device.fork();
+    let reads = |device: &SimDir| {
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        let repaired = open(&dir, 1, 3).and_then(|open| open.repair(&Lists, &mut Hasty));
+        (repaired, device.counts().reads)
+    };
+    rehearsal.inject(Faults::default());
+    let all = reads(&rehearsal).1;
+    let mut were_set_aside = 0;
+    for n in (0..all).step_by((all / READS).max(1) as usize) {
+        for read_error in [When::From(n), When::Once(n)] {
+            let context = format!("reads fail: {read_error:?} of {all}");
+            let device = device.fork();
+            device.inject(Faults {
+                read_error,
+                ..Faults::default()
+            });
+            let repaired = reads(&device).0;
+            device.inject(Faults::default());
+            were_set_aside += repaired.map_or(0, |report| report.set_aside.len());
+            let dir: Arc<dyn Dir> = Arc::new(device.clone());
+            take_back(&dir, &device);
+            let repository = open(&dir, 1, 4).unwrap();
+            repository
+                .repair(&Lists, &mut Hasty)
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_sound(&repository, &[(root, data.clone())], &context);
+        }
+    }
+    assert!(were_set_aside > 0);
+}
+
+/// What a person does when the disk reads again.
+fn take_back(dir: &Arc<dyn Dir>, device: &SimDir) {
+    for path in containers(device) {
+        let Some(name) = path.strip_suffix(ASIDE_SUFFIX) else {
+            continue;
+        };
+        let (folder, name) = name.rsplit_once('/').unwrap();
+        let folder = folder.rsplit_once('/').unwrap().1;
+        let containers = dir.open_subdir("containers").unwrap();
+        let folder = containers.open_subdir(folder).unwrap();
+        let aside = format!("{name}{ASIDE_SUFFIX}");
+        folder.rename(&aside, name).unwrap();
+        folder.sync().unwrap();
+    }
+}
