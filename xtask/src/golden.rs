@@ -24,6 +24,7 @@ const CRATES: &[&str] = &[
     "onefold-index",
     "onefold-store",
     "onefold-backup",
+    "onefold-lab",
 ];
 
 const BEGIN: &str = "<!-- golden ";

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -29,7 +29,7 @@ const SCHEMA: &str = "message estimate {
     required double ratio_meta;
     required double metadata_bytes;
     required double gain_bytes;
-    required int64 sample;
+    required boolean exact;
 }";
 
 type Row = (Choice, Estimate);
@@ -60,7 +60,7 @@ pub fn parquet(rows: &[Row], out: impl Write + Send) -> Result<()> {
     for value in doubles {
         column::<DoubleType, _>(&mut group, rows, |(_, one)| value(one))?;
     }
-    column::<Int64Type, _>(&mut group, rows, |(_, one)| 1 << one.level)?;
+    column::<BoolType, _>(&mut group, rows, |(_, one)| one.is_exact)?;
     group.close()?;
     file.close()?;
     Ok(())

@@ -1,4 +1,4 @@
-//! What a tally says: the dissertation's metrics (Lu 2012, eq. 2.3–2.5), with an error bar where only a sample was counted.
+//! What a tally says: the dissertation's metrics (Lu 2012, eq. 2.3–2.5), with an error bar where chunks went through a sketch.
 
 use crate::Tally;
 
@@ -13,60 +13,31 @@ pub struct Estimate {
     pub unique_chunks: f64,
     /// Their bytes.
     pub unique_bytes: f64,
-    /// Half the width of the 95 % interval of `unique_bytes`; 0 where all chunks were counted.
+    /// Half the width of the 95 % interval of `unique_bytes`; 0 where every chunk was counted by itself.
     pub unique_bytes_error: f64,
-    /// One fingerprint of 2^level was counted; 0: all.
-    pub level: u32,
+    /// Every chunk was counted by itself.
+    pub is_exact: bool,
 }
 
 /// Bytes of a chunk's name in the chunk list (eq. 2.3).
 const NAME_BYTES: f64 = 20.0;
 /// Standard errors to either side that hold the truth 95 times of 100.
 const SIGMAS: f64 = 1.96;
-/// Standard errors that are no longer chance.
-const SIGMAS_OF_CHANCE: f64 = 2.5;
 
 impl Estimate {
     /// From all that was counted.
-    ///
-    /// Of a sample, the different bytes that it holds times 2^level, corrected by how far the sample's occurrences, times 2^level, are from
-    /// all bytes, which are known: the regression estimator, with the slope of least variance. Where every chunk is alone it is exact. Without the correction where the
-    /// sample is too far from all bytes for chance, as where it misses a chunk that makes up a large part of them.
     pub fn of(tally: &Tally) -> Self {
-        let scale = f64::from(tally.level).exp2();
-        let pairs = || {
-            tally.seen.values().map(|seen| {
-                let bytes = f64::from(seen.bytes);
-                (bytes, bytes * f64::from(seen.count))
-            })
-        };
-        let sum = |term: fn((f64, f64)) -> f64| pairs().map(term).sum::<f64>();
-        let (unique, all) = (sum(|(once, _)| once), sum(|(_, all)| all));
-        let square = sum(|(_, all)| all * all);
-        let missing = tally.bytes as f64 - all * scale;
-        // Bytes beyond what chance explains: some chunk that occurs very often (zeros, of a disk image) is not in the sample, and tells nothing of the others.
-        let is_chance = missing.abs() <= SIGMAS_OF_CHANCE * (square * scale * (scale - 1.0)).sqrt();
-        let slope = match is_chance {
-            true => over_zero(sum(|(once, all)| once * all), square),
-            false => 0.0,
-        };
-        let residuals: f64 = pairs()
-            .map(|(once, all)| once - slope * all)
-            .map(|residual| residual * residual)
-            .sum();
-        let total = tally.bytes as f64;
-        let corrected = if tally.level == 0 {
-            unique
-        } else {
-            unique * scale + slope * missing
-        };
+        let sketched = tally.sketch.read(tally.sketched_max);
+        let alone: u64 = tally.seen.values().map(|bytes| u64::from(*bytes)).sum();
+        let unique_chunks = tally.seen.len() as f64 + sketched.chunks;
+        let unique_bytes = alone as f64 + sketched.bytes;
         Self {
             bytes: tally.bytes,
             chunks: tally.chunks,
-            unique_chunks: tally.seen.len() as f64 * scale,
-            unique_bytes: corrected.clamp(total.min(1.0), total),
-            unique_bytes_error: SIGMAS * (residuals * scale * (scale - 1.0)).sqrt(),
-            level: tally.level,
+            unique_chunks: unique_chunks.min(tally.chunks as f64),
+            unique_bytes: unique_bytes.min(tally.bytes as f64),
+            unique_bytes_error: SIGMAS * sketched.bytes_error,
+            is_exact: tally.sketched_max == 0,
         }
     }
 

@@ -5,7 +5,7 @@
 //!                  └─ Helpers: idle threads          └─ saved, merged
 //! ```
 //!
-//! What always holds: the data is read once whatever the number of choices; a tally holds no more entries than it was allowed.
+//! What always holds: the data is read once whatever the number of choices; a tally takes no more memory than it was allowed.
 #![forbid(unsafe_code)]
 
 pub mod columns;
@@ -14,9 +14,11 @@ pub mod idle;
 pub mod plot;
 pub mod reading;
 pub mod saved;
+pub mod sketch;
 pub mod tally;
 
 pub use estimate::Estimate;
 pub use idle::Helpers;
 pub use reading::{Choice, Reading, Tallies};
+pub use sketch::Sketch;
 pub use tally::Tally;

@@ -42,13 +42,6 @@ impl Tallies {
         self
     }
 
-    /// Samples of this level from the start.
-    pub fn thin_to(&self, level: u32) {
-        self.all
-            .iter()
-            .for_each(|(_, tally)| tally.lock().thin_to(level));
-    }
-
     /// What was counted for each choice, in their order.
     pub fn estimates(&self) -> Vec<(Choice, Estimate)> {
         let estimate = |(choice, tally): &(Choice, Mutex<Tally>)| {

@@ -4,17 +4,19 @@ use onefold_io::Result;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
-use crate::tally::{LEVEL_MAX, Seen, is_sampled};
+use crate::sketch::Register;
 use crate::{Choice, Tally};
 
 /// A file of tallies.
 pub const SAVED: FrameKind = FrameKind {
     magic: *b"1FESTIMT",
-    version: 1,
+    version: 2,
 };
 
-/// The fewest bytes of an entry: key, length, count.
-const ENTRY_BYTES_MIN: usize = 10;
+/// The fewest bytes of an entry: key, length.
+const ENTRY_BYTES_MIN: usize = 9;
+/// The same of a register: how far behind the one before, two numbers.
+const REGISTER_BYTES_MIN: usize = 9;
 
 /// The file's bytes.
 pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
@@ -26,17 +28,24 @@ pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
             choice.mean.into(),
             tally.bytes,
             tally.chunks,
-            tally.level.into(),
+            tally.sketched_max.into(),
             tally.seen.len() as u64,
         ] {
             put_varint(&mut out, number);
         }
         let mut all: Vec<_> = tally.seen.iter().collect();
         all.sort_unstable_by_key(|(key, _)| **key);
-        for (key, seen) in all {
+        for (key, bytes) in all {
             out.extend_from_slice(&key.to_le_bytes());
-            put_varint(&mut out, seen.bytes.into());
-            put_varint(&mut out, seen.count.into());
+            put_varint(&mut out, u64::from(*bytes));
+        }
+        put_varint(&mut out, tally.sketch.filled().count() as u64);
+        let mut next = 0;
+        for (place, register) in tally.sketch.filled() {
+            put_varint(&mut out, (place - next) as u64);
+            out.extend_from_slice(&register.bytes.to_le_bytes());
+            out.extend_from_slice(&register.chunks.to_le_bytes());
+            next = place + 1;
         }
     }
     encode_frame(SAVED, 0, &out)
@@ -46,7 +55,7 @@ pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
 pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let frame = decode_frame(SAVED, bytes, path, 0)?;
     let mut reader = ByteReader::new(frame.payload, path, 24);
-    let count = reader.count(6)?;
+    let count = reader.count(7)?;
     let mut tallies = Vec::new();
     for _ in 0..count {
         let chunker = String::from_utf8_lossy(reader.bytes()?).into_owned();
@@ -54,23 +63,44 @@ pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, T
         let mut tally = Tally::new(ram_bytes);
         tally.bytes = reader.varint()?;
         tally.chunks = reader.varint()?;
-        let level = reader.varint_max(LEVEL_MAX.into())? as u32;
-        tally.level = level;
+        let sketched_max = reader.varint_max(u32::MAX.into())? as u32;
+        tally.sketch_to(sketched_max);
         let mut before = None;
         for _ in 0..reader.count(ENTRY_BYTES_MIN)? {
             let key = reader.u64()?;
-            if before >= Some(key) || !is_sampled(key, level) {
+            let bytes = reader.varint_max(u32::MAX.into())? as u32;
+            if before >= Some(key) || bytes <= sketched_max {
                 return Err(reader.damaged(format!("a chunk {key:016x} where none of it can be")));
             }
             before = Some(key);
-            let bytes = reader.varint_max(u32::MAX.into())? as u32;
-            let count = reader.varint_max(u32::MAX.into())? as u32;
-            tally.note(key, Seen { bytes, count });
+            tally.note(key, bytes);
         }
+        registers(&mut reader, sketched_max, &mut tally)?;
         tallies.push((Choice { chunker, mean }, tally));
     }
     reader.end()?;
     Ok(tallies)
+}
+
+/// The sketch, which is empty where all chunks are listed.
+fn registers(reader: &mut ByteReader<'_>, sketched_max: u32, tally: &mut Tally) -> Result<()> {
+    let mut next = 0usize;
+    for _ in 0..reader.count(REGISTER_BYTES_MIN)? {
+        let place = next.saturating_add(reader.varint_max(u32::MAX.into())? as usize);
+        let register = Register {
+            bytes: f32::from_bits(reader.u32()?),
+            chunks: f32::from_bits(reader.u32()?),
+        };
+        let can_be = [register.bytes, register.chunks]
+            .iter()
+            .all(|value| *value > 0.0);
+        let noted = tally.sketch.lower(place, register);
+        if !can_be || sketched_max == 0 || noted.is_none() {
+            return Err(reader.damaged(format!("a register {place} where none can be")));
+        }
+        next = place + 1;
+    }
+    Ok(())
 }
 
 /// Adds `more` to `tallies`: to the same choice where there is one.

@@ -1,19 +1,15 @@
-//! Counts chunks by fingerprint: all of them while they fit, then a sample by content. Every halving keeps the fingerprints that end in one more
-//! zero bit, so that all occurrences of a chunk are in the sample or none, whichever thread or host met them; tallies of several hosts add up.
+//! Counts chunks by fingerprint: each by itself while they fit; then the long ones by themselves and the others through a [`Sketch`].
+//!
+//! What always holds: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the table. The limit goes up, along a fixed series, when
+//! the table is full, and only as far as it must, so what is counted how depends on the chunks alone, not on their order, threads or hosts. Why the longest: they weigh
+//! most, and what is left for the sketch is the more even and so the more exact.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use onefold_chunk::Fingerprint;
 
-/// A chunk that the sample holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// Its length in bytes.
-    pub bytes: u32,
-    /// How often it occurs.
-    pub count: u32,
-}
+use crate::sketch::Sketch;
 
 /// Chunks of one choice of chunker and mean.
 #[derive(Clone, Debug)]
@@ -22,26 +18,30 @@ pub struct Tally {
     pub bytes: u64,
     /// All chunks.
     pub chunks: u64,
-    /// The sample holds one fingerprint of 2^`level`.
-    pub level: u32,
-    pub(crate) seen: HashMap<u64, Seen, BuildHasherDefault<Ready>>,
+    /// Chunks up to this length, in bytes, are in the sketch; 0: none is.
+    pub(crate) sketched_max: u32,
+    /// The lengths of all others.
+    pub(crate) seen: HashMap<u64, u32, BuildHasherDefault<Ready>>,
+    pub(crate) sketch: Sketch,
     entries_max: usize,
 }
 
 /// What an entry takes while the table doubles: old and new side by side, at most half full.
 const ENTRY_BYTES: u64 = 52;
-/// So deep no sample goes.
-pub const LEVEL_MAX: u32 = 40;
+/// So many the table may hold whatever the memory, in 416 KiB: what is left for the sketch is then enough to fill its registers.
+const ENTRIES_MIN: u64 = 8192;
 
 impl Tally {
-    /// Nothing counted; at most `ram_bytes` are used (some thousand at least).
+    /// Nothing counted; at most `ram_bytes` are used, or the 928 KiB that a sketch and a small table need.
     pub fn new(ram_bytes: u64) -> Self {
+        let entries = ram_bytes.saturating_sub(Sketch::BYTES) / ENTRY_BYTES;
         Self {
             bytes: 0,
             chunks: 0,
-            level: 0,
+            sketched_max: 0,
             seen: HashMap::default(),
-            entries_max: ((ram_bytes / ENTRY_BYTES) as usize).max(64),
+            sketch: Sketch::default(),
+            entries_max: entries.max(ENTRIES_MIN) as usize,
         }
     }
 
@@ -49,55 +49,62 @@ impl Tally {
     pub fn add(&mut self, fingerprint: Fingerprint, bytes: usize) {
         self.bytes += bytes as u64;
         self.chunks += 1;
-        let once = Seen {
-            bytes: bytes as u32,
-            count: 1,
-        };
-        self.note(fingerprint.prefix(), once);
-    }
-
-    /// Samples of at least this level only, from now on.
-    pub fn thin_to(&mut self, level: u32) {
-        if level > self.level {
-            self.level = level.min(LEVEL_MAX);
-            let level = self.level;
-            self.seen.retain(|key, _| is_sampled(*key, level));
-        }
+        self.note(fingerprint.prefix(), bytes as u32);
     }
 
     /// Adds what another tally of the same choice has counted.
     pub fn merge(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.chunks += other.chunks;
-        self.thin_to(other.level);
-        for (key, seen) in &other.seen {
-            self.note(*key, *seen);
+        self.sketch_to(other.sketched_max);
+        self.sketch.merge(&other.sketch);
+        for (key, bytes) in &other.seen {
+            self.note(*key, *bytes);
         }
     }
 
-    /// How many chunks the sample holds.
-    pub fn sampled(&self) -> usize {
+    /// How many chunks are counted by themselves.
+    pub fn entries(&self) -> usize {
         self.seen.len()
     }
 
-    pub(crate) fn note(&mut self, key: u64, seen: Seen) {
-        if !is_sampled(key, self.level) {
+    /// Notes a different chunk, or one that is noted already.
+    pub(crate) fn note(&mut self, key: u64, bytes: u32) {
+        if bytes <= self.sketched_max {
+            self.sketch.add(key, bytes);
             return;
         }
-        let entry = self.seen.entry(key).or_insert(Seen { count: 0, ..seen });
-        entry.count = entry.count.saturating_add(seen.count);
-        while self.seen.len() > self.entries_max && self.level < LEVEL_MAX {
-            self.thin_to(self.level + 1);
+        self.seen.insert(key, bytes);
+        if self.seen.len() > self.entries_max {
+            let shortest = self.seen.values().copied().min();
+            self.sketch_to(step(shortest.unwrap_or(0)));
+        }
+    }
+
+    /// Chunks of at most so many bytes go to the sketch from now on, as if the table were full.
+    pub fn sketch_to(&mut self, bytes_max: u32) {
+        if bytes_max > self.sketched_max {
+            self.sketched_max = bytes_max;
+            let sketch = &mut self.sketch;
+            self.seen.retain(|key, bytes| {
+                let stays = *bytes > bytes_max;
+                if !stays {
+                    sketch.add(*key, *bytes);
+                }
+                stays
+            });
         }
     }
 }
 
-/// Whether the sample of this level holds chunks of this key.
-pub fn is_sampled(key: u64, level: u32) -> bool {
-    key.trailing_zeros() >= level
+/// The series of limits: the least number of five significant bits that is not below.
+fn step(bytes: u32) -> u32 {
+    let unit = 1 << u64::from(bytes | 16).ilog2().saturating_sub(4);
+    let limit = u64::from(bytes).next_multiple_of(unit);
+    u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
-/// Keys are bits of a hash: turned, so that those of a sample, which end in zeros, differ in the low bits.
+/// Keys are bits of a hash already.
 #[derive(Clone, Default)]
 pub struct Ready(u64);
 
@@ -113,6 +120,6 @@ impl Hasher for Ready {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = word.rotate_left(32);
+        self.0 = word;
     }
 }

@@ -1,8 +1,9 @@
 //! Tests of the estimates.
 
+mod figures;
 mod idle;
-mod sample;
 mod saved;
+mod sketch;
 mod tars;
 
 use onefold_lab::{Choice, Reading, Tallies};

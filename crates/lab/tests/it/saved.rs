@@ -31,34 +31,59 @@ fn two_hosts_merged_are_as_one_that_read_all() {
     assert_eq!(figures(&merged), figures(&all));
 }
 
-#[test]
-fn samples_of_different_depth_merge_at_the_coarser() {
-    let data = random(4, 400_000);
-    let mut exact = counted(&[&data]);
-    let mut coarse = counted(&[&data]);
-    coarse.iter_mut().for_each(|(_, tally)| tally.thin_to(3));
-    let bytes = saved::encode(&coarse);
-    saved::merge(
-        &mut exact,
-        saved::decode(&bytes, "host", 16 << 20).expect("our own"),
-    );
-    let merged = figures(&exact);
-    assert!(merged.iter().all(|estimate| estimate.level == 3));
-    assert!(
-        (merged[0].ratio() - 2.0).abs() < 0.01,
-        "{}",
-        merged[0].ratio()
-    );
+/// With so much memory for each choice.
+fn little(ram_bytes: u64, streams: &[&[u8]]) -> Vec<(Choice, Tally)> {
+    let choices = [choice("sieve", 512), choice("whole-file", 4096)];
+    let tallies = Tallies::new(&choices, ram_bytes * choices.len() as u64);
+    read(&tallies, streams);
+    tallies.into_inner()
 }
 
 #[test]
-fn saved_tallies_are_these_bytes() {
-    let mut tally = Tally::new(1 << 20);
-    tally.add(Fingerprint([1; 32]), 300);
-    tally.add(Fingerprint([1; 32]), 300);
-    tally.add(Fingerprint([2; 32]), 7);
-    let bytes = saved::encode(&[(choice("sieve", 8192), tally)]);
-    assert_eq!(bytes, include_bytes!("../../testdata/estimate-1"));
+fn sketches_of_hosts_merge_into_the_sketch_of_all() {
+    let (shared, here, there) = (
+        random(4, 4_000_000),
+        random(5, 3_000_000),
+        random(6, 2_000_000),
+    );
+    let (shared, here, there) = (&shared[..], &here[..], &there[..]);
+    let mut merged = Vec::new();
+    // One host had memory enough.
+    for (ram, streams) in [(0, [shared, here]), (16 << 20, [there, shared])] {
+        let bytes = saved::encode(&little(ram, &streams));
+        let loaded = saved::decode(&bytes, "host", 0).expect("our own");
+        saved::merge(&mut merged, loaded);
+    }
+    let all = little(0, &[there, shared, here, shared]);
+    assert!(saved::encode(&merged) == saved::encode(&all));
+    let figures = figures(&merged);
+    assert!(!figures[0].is_exact && figures[1].is_exact);
+    let off = figures[0].unique_bytes - 9_000_000.0;
+    assert!(off.abs() < 1.5 * figures[0].unique_bytes_error, "{off}");
+}
+
+#[test]
+fn golden_tallies_are_these_bytes() {
+    let mut all = Tally::new(0);
+    all.add(Fingerprint([1; 32]), 300);
+    all.add(Fingerprint([1; 32]), 300);
+    all.add(Fingerprint([2; 32]), 7);
+    let mut sketched = all.clone();
+    sketched.sketch_to(8);
+    let bytes = saved::encode(&[
+        (choice("sieve", 8192), all),
+        (choice("rabin", 64), sketched),
+    ]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/estimate-2");
+    if std::env::var_os("ONEFOLD_BLESS").is_some() {
+        std::fs::write(path, &bytes).expect("write");
+    }
+    assert!(
+        bytes == std::fs::read(path).expect("golden file"),
+        "{bytes:02x?}"
+    );
+    let loaded = saved::decode(&bytes, path, 0).expect("our own");
+    assert!(saved::encode(&loaded) == bytes);
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! `onefold estimate`: figures, samples, files, hosts.
+//! `onefold estimate`: figures, little memory, files, hosts.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn every_choice_is_counted_in_one_read_without_a_repository() {
     );
     let first = &summary["estimates"][0];
     assert_eq!(first["bytes"], 800_000);
-    assert_eq!(first["sample"], 1);
+    assert_eq!(first["exact"], true);
     assert!(first["ratio_meta"].as_f64() < first["ratio"].as_f64());
 }
 
@@ -100,20 +100,21 @@ fn hosts_are_counted_together() {
 }
 
 #[test]
-fn little_ram_makes_a_sample_with_an_error_bar() {
+fn little_ram_makes_a_sketch_with_an_error_bar() {
     let rig = rig();
-    let small = rig.run(["estimate", "src", "--sizes", "512", "--ram", "8k", "--json"]);
+    let args = ["estimate", "src", "--sizes", "512", "--ram", "8k"];
+    let small = rig.run([&args[..], &["--json"]].concat());
     let one = &small.ends(0).last()["estimates"][0];
-    assert!(one["sample"].as_u64() > Some(1));
-    assert!(one["ratio_error"].as_f64() > Some(0.0));
-    let table = rig
-        .run(["estimate", "src", "--sizes", "512", "--sample", "4"])
-        .ends(0);
+    assert_eq!(one["exact"], false);
+    let number = |name: &str| one[name].as_f64().expect("a number");
+    let bar = number("ratio_error");
     assert!(
-        table.out.contains('±') && table.out.contains("1/4"),
-        "{}",
-        table.out
+        bar > 0.0 && (number("ratio") - 1.6).abs() < 1.5 * bar,
+        "{one}"
     );
+    let table = rig.run(args).ends(0);
+    let shown = table.out.contains('±') && table.out.contains("by sketch");
+    assert!(shown, "{}", table.out);
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn what_makes_no_sense_is_2() {
         &["estimate", "src", "--chunkers", "cheese"],
         &["estimate", "src", "--stdin"],
         &["estimate", "src", "--sizes", "100"],
-        &["estimate", "src", "--sample", "3"],
+        &["estimate", "src", "--sample", "64"],
     ] {
         rig.run(args).ends(2);
     }

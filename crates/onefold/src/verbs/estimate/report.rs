@@ -49,7 +49,7 @@ pub fn print(estimates: &[(Choice, Estimate)], meter: &Meter, out: &Out) -> Resu
 }
 
 fn row((choice, estimate): &(Choice, Estimate)) -> Vec<String> {
-    let ratio = if estimate.level == 0 {
+    let ratio = if estimate.is_exact {
         format!("{:.3}", estimate.ratio())
     } else {
         format!("{:.3} ±{:.3}", estimate.ratio(), estimate.ratio_error())
@@ -66,11 +66,12 @@ fn row((choice, estimate): &(Choice, Estimate)) -> Vec<String> {
         ratio,
         format!("{:.3}", estimate.ratio_meta()),
         format!("{sign}{}", bytes(gain.abs() as u64)),
-        if estimate.level == 0 {
-            "all".into()
+        if estimate.is_exact {
+            "one by one"
         } else {
-            format!("1/{}", 1u64 << estimate.level)
-        },
+            "by sketch"
+        }
+        .into(),
     ]
 }
 
@@ -83,18 +84,19 @@ fn value((choice, estimate): &(Choice, Estimate)) -> Value {
         "chunk_bytes_mean": estimate.chunk_bytes_mean(),
         "unique_chunks": estimate.unique_chunks as u64,
         "unique_bytes": estimate.unique_bytes as u64,
+        "unique_bytes_error": estimate.unique_bytes_error as u64,
         "ratio": estimate.ratio(),
         "ratio_error": estimate.ratio_error(),
         "ratio_meta": estimate.ratio_meta(),
         "metadata_bytes": estimate.metadata_bytes() as u64,
         "gain_bytes": estimate.gain_bytes() as i64,
-        "sample": 1u64 << estimate.level,
+        "exact": estimate.is_exact,
     })
 }
 
 /// The fields of the JSON, a choice a line.
 pub fn csv(estimates: &[(Choice, Estimate)]) -> String {
-    const FIELDS: [&str; 13] = [
+    const FIELDS: [&str; 14] = [
         "chunker",
         "size",
         "bytes",
@@ -102,12 +104,13 @@ pub fn csv(estimates: &[(Choice, Estimate)]) -> String {
         "chunk_bytes_mean",
         "unique_chunks",
         "unique_bytes",
+        "unique_bytes_error",
         "ratio",
         "ratio_error",
         "ratio_meta",
         "metadata_bytes",
         "gain_bytes",
-        "sample",
+        "exact",
     ];
     let mut out = FIELDS.join(",") + "\n";
     for value in estimates.iter().map(value) {
