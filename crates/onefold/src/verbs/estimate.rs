@@ -82,6 +82,9 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let choices = choices(args)?;
+    for file in [&args.csv, &args.parquet, &args.plot, &args.save] {
+        file.as_deref().map_or(Ok(()), can_be_written)?;
+    }
     let meter = Meter::new(Doing::Estimate, out);
     let tars = match (args.tar_aware, args.no_tar_aware) {
         (true, _) => Some(Tars::Checksum),
@@ -164,6 +167,18 @@ fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let bytes = std::fs::read(file).map_err(|error| Error::io(format!("read {name}"), error))?;
     saved::decode(&bytes, &name, ram_bytes)
         .map_err(|error| Error::Damaged(format!("{name} holds no estimate: {error}")))
+}
+
+/// A file that cannot be made is told before all is read, not after.
+fn can_be_written(file: &Path) -> Result<()> {
+    let opened = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(file);
+    opened.map_or_else(
+        |error| Err(Error::io(format!("write {}", file.display()), error)),
+        |_| Ok(()),
+    )
 }
 
 fn write(file: &Path, bytes: &[u8]) -> Result<()> {
