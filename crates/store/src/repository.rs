@@ -1,185 +1,36 @@
 //! A repository: made, opened, and what it is asked for first.
 
+mod options;
+mod shared;
+mod unlock;
+
 use std::sync::Arc;
 
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
-use onefold_index::{ChunkIndex, ContainerId};
+use onefold_index::ContainerId;
 use onefold_io::{Dir, ErrorKind, MemDir};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use crate::compression::Compression;
-use crate::config::{
-    self, CHUNK_BYTES_MEAN_DEFAULT, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption,
-};
-use crate::container;
+use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
 use crate::entropy::Entropy;
 use crate::index::{self, RepositoryIndex};
 use crate::ingested::Ingested;
 use crate::keys::{Fingerprinter, Keys, Secret};
 use crate::objects::{LocalObjects, ObjectStore};
-use crate::opened::Opened;
-use crate::pin::{Pin, PinInfo};
-use crate::session::{Session, SessionKind, SessionState, insert_table};
-use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
+use crate::pin::Pin;
+use crate::session::{Session, SessionKind, SessionState};
+use crate::slots::{SLOT_FOLDER, Slot};
 use crate::{Error, Result, condemned};
+
+pub use options::{InitOptions, OpenOptions};
+pub use shared::Shared;
+use unlock::read_config;
+pub(crate) use unlock::{Unlocked, unlock};
 
 /// The folder of the fingerprint index.
 pub const INDEX_FOLDER: &str = "index";
-
-/// What a new repository is made with.
-#[derive(Clone, Debug)]
-pub struct InitOptions {
-    /// The chunker of file contents, by name.
-    pub chunker: String,
-    /// Its mean, in bytes.
-    pub chunk_bytes_mean: u32,
-    /// What is sealed.
-    pub encryption: Encryption,
-    /// The fingerprint index: `ram`, or one of [`IndexName`](onefold_index::IndexName)'s names.
-    pub index: String,
-    /// The cost of the first key slot.
-    pub kdf_cost: KdfCost,
-    /// Whom the first key slot belongs to.
-    pub label: String,
-    /// Seconds since 1970.
-    pub now_unix_s: u64,
-    /// Names, salts, the master key.
-    pub entropy: Entropy,
-}
-
-impl InitOptions {
-    /// The defaults: sieve, AES-256-GCM, strata.
-    pub fn new(label: impl Into<String>, now_unix_s: u64) -> Self {
-        Self {
-            chunker: "sieve".into(),
-            chunk_bytes_mean: CHUNK_BYTES_MEAN_DEFAULT,
-            encryption: Encryption::Aes256Gcm,
-            index: "strata".into(),
-            kdf_cost: KdfCost::default(),
-            label: label.into(),
-            now_unix_s,
-            entropy: Entropy::system(),
-        }
-    }
-}
-
-/// How an opened repository works; nothing of it is stored.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// RAM for the index, in bytes.
-    pub index_ram_bytes: usize,
-    /// Threads that compress. One makes everything run inline and in a fixed order.
-    pub threads: usize,
-    /// How hard new blocks are compressed.
-    pub compression: Compression,
-    /// Where a container is closed, in stored bytes.
-    pub container_bytes: usize,
-    /// Raw bytes a block, where the compression's own choice is not wanted.
-    pub block_bytes: Option<usize>,
-    /// What sessions say of themselves.
-    pub pin: PinInfo,
-    /// Names and salts.
-    pub entropy: Entropy,
-    /// Chunks are looked up, compressed and counted, but no container is stored. Costs some 20 bytes of RAM for each
-    /// new chunk, at most 28 MiB; beyond [`DRY_RUN_EXACT_CHUNKS`](crate::DRY_RUN_EXACT_CHUNKS) new ones the counts are approximate.
-    pub dry_run: bool,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            index_ram_bytes: 32 << 20,
-            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
-            compression: Compression::default(),
-            container_bytes: 16 << 20,
-            block_bytes: None,
-            pin: PinInfo::default(),
-            entropy: Entropy::system(),
-            dry_run: false,
-        }
-    }
-}
-
-/// What all sessions, readers and writers of an opened repository share.
-pub struct Shared {
-    pub(crate) root: Arc<dyn Dir>,
-    pub(crate) objects: Arc<dyn ObjectStore>,
-    pub(crate) config: Config,
-    pub(crate) keys: Keys,
-    pub(crate) options: OpenOptions,
-    pub(crate) index: Mutex<RepositoryIndex>,
-    pub(crate) index_dir: Arc<dyn Dir>,
-    /// Why its folder cannot be had, in words. Then an empty one in RAM stands in for it, which is enough for whoever reads.
-    index_denied: Option<String>,
-}
-
-impl Shared {
-    /// All containers, sorted.
-    pub(crate) fn containers(&self) -> Result<Vec<ContainerId>> {
-        let listed = self.objects.list("containers")?;
-        let mut ids: Vec<_> = listed
-            .iter()
-            .filter_map(|(name, _)| container::id_of_object(name))
-            .collect();
-        ids.sort_unstable();
-        Ok(ids)
-    }
-
-    /// Asks or tells the index. One whose files turn out to be damaged is begun anew from the containers, then asked again: damage to it costs time
-    /// only, in the middle of a session too. So `ask` may run twice, and the second time upon an index that knows every stored container.
-    pub(crate) fn with_index<T>(
-        &self,
-        mut ask: impl FnMut(&mut dyn ChunkIndex) -> Result<T>,
-    ) -> Result<T> {
-        let mut index = self.index.lock();
-        match ask(&mut **index) {
-            Err(error @ Error::Index(_)) if error.is_loss() => {
-                tracing::warn!("{error}: the index is rebuilt from the containers");
-                self.rebuild(&mut index)?;
-                ask(&mut **index)
-            }
-            other => other,
-        }
-    }
-
-    /// For whoever tells the index something: that it is the repository's.
-    fn index_is_kept(&self) -> Result<()> {
-        let denied = |what: &String| {
-            onefold_io::Error::new("open folder", INDEX_FOLDER, ErrorKind::Denied, what).into()
-        };
-        self.index_denied
-            .as_ref()
-            .map_or(Ok(()), |what| Err(denied(what)))
-    }
-
-    /// Throws the index away and tells a new one of every container that can be read. What others finish meanwhile, they tell it themselves.
-    fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {
-        self.index_is_kept()?;
-        index.forget(&self.options)?;
-        let told = self.tell(&mut **index, &self.containers()?)?;
-        index.checkpoint()?;
-        Ingested::new(Arc::clone(&self.index_dir)).add(&told)
-    }
-
-    /// Tells the index of containers, and returns those that could be read.
-    fn tell(&self, index: &mut dyn ChunkIndex, ids: &[ContainerId]) -> Result<Vec<ContainerId>> {
-        let mut told = Vec::with_capacity(ids.len());
-        for id in ids {
-            match Opened::read(self, *id) {
-                Ok(opened) => {
-                    insert_table(index, *id, &opened.table)?;
-                    told.push(*id);
-                }
-                // Damaged, not to be read, or just deleted: nothing to refer to. `check` reports it.
-                Err(error) if error.is_loss() => tracing::warn!("{error}: left out of the index"),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(told)
-    }
-}
 
 /// An opened repository.
 pub struct Repository {
@@ -442,76 +293,4 @@ fn index_folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<String>)> {
 
 pub(crate) fn slot_object(entropy: &Entropy) -> String {
     format!("{SLOT_FOLDER}/{:016x}", entropy.u64())
-}
-
-/// The configuration, from whichever of its copies can be read.
-fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
-    let first = read_config_object(objects, CONFIG_OBJECT);
-    match first {
-        Ok(config) => Ok(config),
-        Err(error) if error.is_loss() => match read_config_object(objects, CONFIG_COPY_OBJECT) {
-            Ok(config) => {
-                tracing::warn!("{error}: its copy is used; `onefold repair` restores it");
-                Ok(config)
-            }
-            Err(_) => match error {
-                Error::Io(error) if error.kind == ErrorKind::NotFound => Err(Error::NoRepository {
-                    what: error.to_string(),
-                }),
-                other => Err(other),
-            },
-        },
-        Err(error) => Err(error),
-    }
-}
-
-fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {
-    let bytes = objects.get(name)?;
-    Config::decode(config::decode_twice(CONFIG, &bytes, name)?.payload)
-}
-
-/// What a password opened.
-pub(crate) struct Unlocked {
-    pub(crate) master: Zeroizing<[u8; 32]>,
-    /// The name of the slot that it opened.
-    pub(crate) slot: String,
-}
-
-/// Tries every slot. The configuration that is sealed in the slot must be the one in the clear.
-pub(crate) fn unlock(
-    objects: &dyn ObjectStore,
-    config: &Config,
-    secret: &Secret,
-) -> Result<Unlocked> {
-    let names = objects.list(SLOT_FOLDER)?;
-    let mut damage = None;
-    for (name, _) in &names {
-        let slot = match objects
-            .get(name)
-            .and_then(|bytes| Slot::decode(&bytes, name))
-        {
-            Ok((slot, _)) => slot,
-            Err(error) => {
-                tracing::warn!("{error}");
-                damage = Some(error);
-                continue;
-            }
-        };
-        if let Some((master, sealed)) = slot.unwrap(secret)? {
-            if sealed != *config {
-                return Err(Error::damaged(
-                    CONFIG_OBJECT,
-                    None,
-                    "it differs from the copy sealed in the key slot",
-                ));
-            }
-            let slot = name[SLOT_FOLDER.len() + 1..].to_string();
-            return Ok(Unlocked { master, slot });
-        }
-    }
-    match damage {
-        Some(error) => Err(error),
-        None if names.is_empty() => Err(Error::damaged(SLOT_FOLDER, None, "no key slot is left")),
-        None => Err(Error::WrongPassword { slots: names.len() }),
-    }
 }

@@ -4,6 +4,8 @@
 //! no root that came up since refers to it; and what it held that is referred to is durable elsewhere, and the index knows where.
 
 mod choose;
+mod judge;
+mod report;
 
 use std::collections::HashSet;
 
@@ -13,119 +15,16 @@ use onefold_io::{LockGuard, LockKind};
 use crate::container::{self, StreamKind};
 use crate::ingested::Ingested;
 use crate::leftovers;
-use crate::mark::{ContainerMarks, Marker, Marks};
-use crate::opened::{Opened, read_footer};
-use crate::pin::{self, PinInfo};
+use crate::mark::{Marker, Marks};
+use crate::pin;
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::{Error, Result, condemned};
 
-use choose::{Candidate, Live};
-
-/// What the sweep may do.
-#[derive(Clone, Debug)]
-pub struct SweepOptions {
-    /// Only look and report.
-    pub dry_run: bool,
-    /// A container whose share of live bytes is below this is rewritten; 0 rewrites none.
-    pub compact_below: f64,
-    /// Instead of that: containers are rewritten, those with most to gain first, until no more than this is unused.
-    pub unused_max: Option<Unused>,
-    /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes whole containers.
-    pub rewrite_smaller_than: u64,
-    /// No more than so many bytes of containers are rewritten.
-    pub rewrite_bytes_max: Option<u64>,
-}
-
-/// How much may be left unused.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Unused {
-    /// So many bytes.
-    Bytes(u64),
-    /// This share of what is stored then, below 1.
-    Share(f64),
-}
-
-impl Unused {
-    /// In bytes, where `used` bytes are in use.
-    fn bytes(self, used: u64) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Share(share) if share >= 1.0 => u64::MAX,
-            Self::Share(share) => (share / (1.0 - share) * used as f64) as u64,
-        }
-    }
-}
-
-impl Default for SweepOptions {
-    /// Containers that are less than 70 % alive are rewritten.
-    fn default() -> Self {
-        Self {
-            dry_run: false,
-            compact_below: 0.7,
-            unused_max: None,
-            rewrite_smaller_than: 0,
-            rewrite_bytes_max: None,
-        }
-    }
-}
-
-/// How far something long has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// What is done now, in a word or two.
-    pub stage: &'static str,
-    /// Items of the stage that are done.
-    pub done: u64,
-    /// Items of the stage in all; 0 where that is not known.
-    pub total: u64,
-}
-
-/// How its user takes part in the sweep.
-pub trait SweepObserver {
-    /// Told from time to time.
-    fn progress(&mut self, progress: Progress);
-
-    /// Called while sessions that began before are still running; returns false to leave the rest to a later sweep. Sleeps as it likes.
-    fn wait_for(&mut self, sessions: &[PinInfo]) -> bool;
-}
-
-/// What a sweep found and did. Bytes are of containers as stored.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SweepReport {
-    /// Containers there were, and their bytes.
-    pub containers: u64,
-    /// Their bytes.
-    pub stored_bytes: u64,
-    /// Containers nothing refers to.
-    pub dead_containers: u64,
-    /// Their bytes.
-    pub dead_bytes: u64,
-    /// Containers that were, or would be, rewritten.
-    pub compacted_containers: u64,
-    /// Their bytes.
-    pub compacted_bytes: u64,
-    /// An estimate of their bytes that nothing refers to.
-    pub compacted_dead_bytes: u64,
-    /// An estimate of bytes that nothing refers to in containers that are left as they are.
-    pub unused_bytes_left: u64,
-    /// Containers deleted.
-    pub deleted_containers: u64,
-    /// Bytes freed by the deletions, less those written.
-    pub freed_bytes: u64,
-    /// Condemned containers that were left to a later sweep, because sessions were running.
-    pub pending_containers: u64,
-}
-
-/// What becomes of the containers.
-#[derive(Default)]
-struct Verdict {
-    dead: Vec<ContainerId>,
-    compact: Vec<(ContainerId, Live)>,
-    candidates: Vec<Candidate>,
-}
+use judge::Verdict;
+pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
 impl Repository {
     /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew behind what was
@@ -235,108 +134,12 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Marks from all roots and decides on every container.
-    fn judge(
-        &mut self,
-        options: &SweepOptions,
-        observer: &mut dyn SweepObserver,
-    ) -> Result<Verdict> {
-        let mut marks = Marks::new(&*self.repository.shared.root)?;
-        let mut marker = Marker::new(self.repository, &self.listed, &self.inherited);
-        let all = self.repository.roots()?;
-        for (i, id) in all.iter().enumerate() {
-            observer.progress(Progress {
-                stage: "marking",
-                done: i as u64,
-                total: all.len() as u64,
-            });
-            marker.mark(id, self.roots, &mut self.reader, &mut marks.taker())?;
-            if let Some((_, error)) = marker.damaged.pop() {
-                return Err(error);
-            }
-            self.marked.insert(*id);
-        }
-        // A reference that leads nowhere is damage that `check` reports; nothing that is there can be what it meant, unless the index is wrong.
-        self.search_unresolved(marker.unresolved.keys().copied().collect(), &mut marks)?;
-        let lens = self.lengths()?;
-        let mut verdict = Verdict::default();
-        let mut alive = HashSet::new();
-        let total = lens.len() as u64;
-        let reader = &mut self.reader;
-        let report = &mut self.report;
-        let mut astray = Vec::new();
-        marks.for_each(&mut |marks| {
-            alive.insert(marks.id);
-            observer.progress(Progress {
-                stage: "judging",
-                done: alive.len() as u64,
-                total,
-            });
-            let stored = lens.get(&marks.id).copied().unwrap_or(0);
-            judge_container(
-                self.repository,
-                reader,
-                marks,
-                stored,
-                options,
-                report,
-                &mut verdict,
-                &mut astray,
-            )
-        })?;
-        for id in &self.listed {
-            let bytes = lens.get(id).copied().unwrap_or(0);
-            self.report.containers += 1;
-            self.report.stored_bytes += bytes;
-            if !alive.contains(id) {
-                self.report.dead_containers += 1;
-                self.report.dead_bytes += bytes;
-                verdict.dead.push(*id);
-            }
-        }
-        choose::choose(options, &mut self.report, &mut verdict);
-        if !astray.is_empty() {
-            // The index led to containers that do not hold the chunk: nothing may be deleted on such advice.
-            tracing::warn!(
-                "the index named {} containers wrongly; run `onefold repair`",
-                astray.len()
-            );
-            verdict = Verdict::default();
-        }
-        Ok(verdict)
-    }
-
     fn lengths(&self) -> Result<std::collections::HashMap<ContainerId, u64>> {
         let listed = self.repository.shared.objects.list("containers")?;
         Ok(listed
             .iter()
             .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))
             .collect())
-    }
-
-    /// Looks for chunks that the index does not know in all descriptors.
-    fn search_unresolved(
-        &mut self,
-        unresolved: HashSet<onefold_chunk::Fingerprint>,
-        marks: &mut Marks,
-    ) -> Result<()> {
-        if unresolved.is_empty() {
-            return Ok(());
-        }
-        for id in &self.listed {
-            let Ok(opened) = self.reader.open(*id) else {
-                continue;
-            };
-            for (fingerprint, _) in opened
-                .table
-                .chunks
-                .iter()
-                .filter(|(fingerprint, _)| unresolved.contains(fingerprint))
-            {
-                marks.add(*id, fingerprint, true)?;
-            }
-        }
-        Ok(())
     }
 
     /// Copies what lives of the containers worth it into new ones, in order. Gives the bytes written.
@@ -463,67 +266,4 @@ impl<'a> Sweep<'a> {
         list.retain(|id| !acquitted.contains(id));
         Ok(())
     }
-}
-
-/// Decides on a container that something refers to.
-#[allow(clippy::too_many_arguments)]
-fn judge_container(
-    repository: &Repository,
-    reader: &mut ChunkReader,
-    marks: ContainerMarks,
-    stored: u64,
-    options: &SweepOptions,
-    report: &mut SweepReport,
-    verdict: &mut Verdict,
-    astray: &mut Vec<ContainerId>,
-) -> Result<()> {
-    // Most containers are wholly alive: their footer tells that without the table.
-    let chunks = match read_footer(&repository.shared, marks.id) {
-        Ok(footer) => footer.chunks as usize,
-        Err(error) if error.is_damage() => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let is_small = stored < options.rewrite_smaller_than;
-    if marks.prefixes.len() >= chunks && !marks.followed && !is_small {
-        return Ok(());
-    }
-    let opened = match reader.open(marks.id) {
-        Ok(opened) => opened,
-        Err(error) if error.is_damage() => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if marks.followed && !holds_all(&opened, &marks.prefixes) {
-        astray.push(marks.id);
-        return Ok(());
-    }
-    let chunks = &opened.table.chunks;
-    let live = Live::of(chunks.len() as u32, |number| {
-        let prefix = chunks[number as usize].0.prefix();
-        marks.prefixes.binary_search(&prefix).is_ok()
-    });
-    let (mut live_bytes, mut all) = (0u64, 0u64);
-    for (number, (_, len)) in (0..).zip(chunks) {
-        all += u64::from(*len);
-        live_bytes += u64::from(*len) * u64::from(live.contains(number));
-    }
-    let share = live_bytes as f64 / all.max(1) as f64;
-    let dead_bytes = (stored as f64 * (1.0 - share)) as u64;
-    let candidate = Candidate {
-        id: marks.id,
-        stream: opened.header.stream,
-        live,
-        stored,
-        dead_bytes,
-        share,
-    };
-    if candidate.is_one(options) {
-        verdict.candidates.push(candidate);
-    } else {
-        report.unused_bytes_left += dead_bytes;
-    }
-    Ok(())
-}
-
-fn holds_all(opened: &Opened, prefixes: &[u64]) -> bool {
-    prefixes.iter().all(|prefix| opened.holds_prefix(*prefix))
 }

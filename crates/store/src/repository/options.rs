@@ -1,0 +1,81 @@
+//! What a repository is made and opened with.
+
+use crate::compression::Compression;
+use crate::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
+use crate::entropy::Entropy;
+use crate::pin::PinInfo;
+use crate::slots::KdfCost;
+
+/// What a new repository is made with.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// The chunker of file contents, by name.
+    pub chunker: String,
+    /// Its mean, in bytes.
+    pub chunk_bytes_mean: u32,
+    /// What is sealed.
+    pub encryption: Encryption,
+    /// The fingerprint index: `ram`, or one of [`IndexName`](onefold_index::IndexName)'s names.
+    pub index: String,
+    /// The cost of the first key slot.
+    pub kdf_cost: KdfCost,
+    /// Whom the first key slot belongs to.
+    pub label: String,
+    /// Seconds since 1970.
+    pub now_unix_s: u64,
+    /// Names, salts, the master key.
+    pub entropy: Entropy,
+}
+
+impl InitOptions {
+    /// The defaults: sieve, AES-256-GCM, strata.
+    pub fn new(label: impl Into<String>, now_unix_s: u64) -> Self {
+        Self {
+            chunker: "sieve".into(),
+            chunk_bytes_mean: CHUNK_BYTES_MEAN_DEFAULT,
+            encryption: Encryption::Aes256Gcm,
+            index: "strata".into(),
+            kdf_cost: KdfCost::default(),
+            label: label.into(),
+            now_unix_s,
+            entropy: Entropy::system(),
+        }
+    }
+}
+
+/// How an opened repository works; nothing of it is stored.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// RAM for the index, in bytes.
+    pub index_ram_bytes: usize,
+    /// Threads that compress. One makes everything run inline and in a fixed order.
+    pub threads: usize,
+    /// How hard new blocks are compressed.
+    pub compression: Compression,
+    /// Where a container is closed, in stored bytes.
+    pub container_bytes: usize,
+    /// Raw bytes a block, where the compression's own choice is not wanted.
+    pub block_bytes: Option<usize>,
+    /// What sessions say of themselves.
+    pub pin: PinInfo,
+    /// Names and salts.
+    pub entropy: Entropy,
+    /// Chunks are looked up, compressed and counted, but no container is stored. Costs some 20 bytes of RAM for each
+    /// new chunk, at most 28 MiB; beyond [`DRY_RUN_EXACT_CHUNKS`](crate::DRY_RUN_EXACT_CHUNKS) new ones the counts are approximate.
+    pub dry_run: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            index_ram_bytes: 32 << 20,
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            compression: Compression::default(),
+            container_bytes: 16 << 20,
+            block_bytes: None,
+            pin: PinInfo::default(),
+            entropy: Entropy::system(),
+            dry_run: false,
+        }
+    }
+}

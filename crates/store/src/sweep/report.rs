@@ -1,0 +1,98 @@
+//! What a sweep is told, and what it tells.
+
+use crate::pin::PinInfo;
+
+/// What the sweep may do.
+#[derive(Clone, Debug)]
+pub struct SweepOptions {
+    /// Only look and report.
+    pub dry_run: bool,
+    /// A container whose share of live bytes is below this is rewritten; 0 rewrites none.
+    pub compact_below: f64,
+    /// Instead of that: containers are rewritten, those with most to gain first, until no more than this is unused.
+    pub unused_max: Option<Unused>,
+    /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes whole containers.
+    pub rewrite_smaller_than: u64,
+    /// No more than so many bytes of containers are rewritten.
+    pub rewrite_bytes_max: Option<u64>,
+}
+
+/// How much may be left unused.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Unused {
+    /// So many bytes.
+    Bytes(u64),
+    /// This share of what is stored then, below 1.
+    Share(f64),
+}
+
+impl Unused {
+    /// In bytes, where `used` bytes are in use.
+    pub(super) fn bytes(self, used: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) if share >= 1.0 => u64::MAX,
+            Self::Share(share) => (share / (1.0 - share) * used as f64) as u64,
+        }
+    }
+}
+
+impl Default for SweepOptions {
+    /// Containers that are less than 70 % alive are rewritten.
+    fn default() -> Self {
+        Self {
+            dry_run: false,
+            compact_below: 0.7,
+            unused_max: None,
+            rewrite_smaller_than: 0,
+            rewrite_bytes_max: None,
+        }
+    }
+}
+
+/// How far something long has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// What is done now, in a word or two.
+    pub stage: &'static str,
+    /// Items of the stage that are done.
+    pub done: u64,
+    /// Items of the stage in all; 0 where that is not known.
+    pub total: u64,
+}
+
+/// How its user takes part in the sweep.
+pub trait SweepObserver {
+    /// Told from time to time.
+    fn progress(&mut self, progress: Progress);
+
+    /// Called while sessions that began before are still running; returns false to leave the rest to a later sweep. Sleeps as it likes.
+    fn wait_for(&mut self, sessions: &[PinInfo]) -> bool;
+}
+
+/// What a sweep found and did. Bytes are of containers as stored.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SweepReport {
+    /// Containers there were, and their bytes.
+    pub containers: u64,
+    /// Their bytes.
+    pub stored_bytes: u64,
+    /// Containers nothing refers to.
+    pub dead_containers: u64,
+    /// Their bytes.
+    pub dead_bytes: u64,
+    /// Containers that were, or would be, rewritten.
+    pub compacted_containers: u64,
+    /// Their bytes.
+    pub compacted_bytes: u64,
+    /// An estimate of their bytes that nothing refers to.
+    pub compacted_dead_bytes: u64,
+    /// An estimate of bytes that nothing refers to in containers that are left as they are.
+    pub unused_bytes_left: u64,
+    /// Containers deleted.
+    pub deleted_containers: u64,
+    /// Bytes freed by the deletions, less those written.
+    pub freed_bytes: u64,
+    /// Condemned containers that were left to a later sweep, because sessions were running.
+    pub pending_containers: u64,
+}
