@@ -16,11 +16,14 @@ fn main() {
     random_reads(folder);
 }
 
+/// The disk of the random reads, and its bytes.
+const READS: &str = "bench-reads";
+const LEN: u64 = 1 << 30;
+
 fn random_reads(folder: &Path) {
-    const LEN: u64 = 1 << 30;
     let plain = FileDir::open(folder).unwrap();
-    let _ = plain.remove("bench-reads");
-    let disk = plain.create("bench-reads").unwrap();
+    let _ = plain.remove(READS);
+    let disk = plain.create(READS).unwrap();
     let block: Vec<u8> = (0..1 << 20)
         .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect();
@@ -28,82 +31,60 @@ fn random_reads(folder: &Path) {
         disk.write_at(&block, i << 20).unwrap();
     }
     disk.sync().unwrap();
-    for (name, dir, count) in [
-        (
-            "direct, io_uring",
-            FileDir::open(folder).unwrap().direct(),
-            60_000,
-        ),
-        (
-            "direct, threads",
-            FileDir::open(folder)
-                .unwrap()
-                .direct()
-                .batched(Batching::Threads),
-            60_000,
-        ),
-        (
-            "direct, one by one",
-            FileDir::open(folder)
-                .unwrap()
-                .direct()
-                .batched(Batching::Sequential),
-            10_000,
-        ),
-        ("cold, io_uring", FileDir::open(folder).unwrap(), 30_000),
-        (
-            "cold, threads",
-            FileDir::open(folder).unwrap().batched(Batching::Threads),
-            30_000,
-        ),
-        (
-            "cold, one by one",
-            FileDir::open(folder).unwrap().batched(Batching::Sequential),
-            10_000,
-        ),
-        ("cached, io_uring", FileDir::open(folder).unwrap(), 200_000),
-        (
-            "cached, threads",
-            FileDir::open(folder).unwrap().batched(Batching::Threads),
-            200_000,
-        ),
-        (
-            "cached, one by one",
-            FileDir::open(folder).unwrap().batched(Batching::Sequential),
-            200_000,
-        ),
-    ] {
-        let disk: Arc<dyn Disk> = dir.open("bench-reads").unwrap();
-        if name.starts_with("cold") {
-            let file = std::fs::File::open(folder.join("bench-reads")).unwrap();
-            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        } else if name.starts_with("cached") {
-            std::fs::read(folder.join("bench-reads")).unwrap();
+    for (cache, count) in [("direct", 60_000), ("cold", 30_000), ("cached", 200_000)] {
+        for way in ["io_uring", "threads", "one by one"] {
+            let slow = way == "one by one" && cache != "cached";
+            let count = if slow { 10_000 } else { count };
+            let reads_s = read_at_random(folder, cache, way, count);
+            let name = format!("{cache}, {way}");
+            println!("{name:20} {reads_s:>9.0} reads/s of 4 KiB in batches of 256");
         }
-        let mut bufs = vec![[0u8; 4096]; 256];
-        let mut seed = 1u64;
-        let start = Instant::now();
-        for _ in 0..count / 256 {
-            let mut reads: Vec<ReadAt> = bufs
-                .iter_mut()
-                .map(|buf| {
-                    seed = seed
-                        .wrapping_mul(6364136223846793005)
-                        .wrapping_add(1442695040888963407);
-                    ReadAt {
-                        offset: (seed >> 20) % (LEN / 4096) * 4096,
-                        buf,
-                    }
-                })
-                .collect();
-            disk.read_many_at(&mut reads).unwrap();
-        }
-        println!(
-            "{name:20} {:>9.0} reads/s of 4 KiB in batches of 256",
-            f64::from(count) / start.elapsed().as_secs_f64()
-        );
     }
-    plain.remove("bench-reads").unwrap();
+    plain.remove(READS).unwrap();
+}
+
+/// Opens the disk one way, with its pages in the page cache or not.
+fn open(folder: &Path, cache: &str, way: &str) -> Arc<dyn Disk> {
+    let mut dir = FileDir::open(folder).unwrap();
+    if cache == "direct" {
+        dir = dir.direct();
+    }
+    let dir = match way {
+        "threads" => dir.batched(Batching::Threads),
+        "one by one" => dir.batched(Batching::Sequential),
+        _ => dir,
+    };
+    if cache == "cold" {
+        let file = std::fs::File::open(folder.join(READS)).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    } else if cache == "cached" {
+        std::fs::read(folder.join(READS)).unwrap();
+    }
+    dir.open(READS).unwrap()
+}
+
+/// Reads a second.
+fn read_at_random(folder: &Path, cache: &str, way: &str, count: u32) -> f64 {
+    let disk = open(folder, cache, way);
+    let mut bufs = vec![[0u8; 4096]; 256];
+    let mut seed = 1u64;
+    let start = Instant::now();
+    for _ in 0..count / 256 {
+        let mut reads: Vec<ReadAt> = bufs
+            .iter_mut()
+            .map(|buf| {
+                seed = seed
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                ReadAt {
+                    offset: (seed >> 20) % (LEN / 4096) * 4096,
+                    buf,
+                }
+            })
+            .collect();
+        disk.read_many_at(&mut reads).unwrap();
+    }
+    f64::from(count) / start.elapsed().as_secs_f64()
 }
 
 /// 1 GiB as 16 MiB disks, each written, synced and renamed, as a store does; against a plain file that nobody syncs.

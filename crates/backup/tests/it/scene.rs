@@ -199,6 +199,18 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 /// A tree with every kind of file that this user may make.
 pub fn every_kind(root: &Path) {
+    plain(root);
+    links_and_pipes(root);
+    attributes(root);
+    if rustix::process::geteuid().is_root() {
+        what_only_root_makes(root);
+    }
+    deep(root);
+    old(root);
+}
+
+/// Folders and regular files.
+fn plain(root: &Path) {
     use std::fs;
     let at = |name: &str| root.join(name);
     fs::create_dir_all(at("a/b/c")).expect("dirs");
@@ -222,6 +234,11 @@ pub fn every_kind(root: &Path) {
         )
         .expect("write");
     }
+}
+
+fn links_and_pipes(root: &Path) {
+    use std::fs;
+    let at = |name: &str| root.join(name);
     fs::hard_link(at("a/one"), at("a/b/one-again")).expect("link");
     fs::hard_link(at("a/b/middle"), at("a-/middle-again")).expect("link");
     std::os::unix::fs::symlink("../nowhere/at all", at("a/dangling")).expect("symlink");
@@ -236,6 +253,12 @@ pub fn every_kind(root: &Path) {
     .expect("fifo");
     drop(std::os::unix::net::UnixListener::bind(at("sock")).expect("socket"));
     sparse(&at("a/sparse"), 40 << 20);
+}
+
+/// Modes and extended attributes.
+fn attributes(root: &Path) {
+    use std::fs;
+    let at = |name: &str| root.join(name);
     fs::set_permissions(at("a/one"), fs::Permissions::from_mode(0o4711)).expect("chmod");
     fs::set_permissions(at("empty"), fs::Permissions::from_mode(0o1500)).expect("chmod");
     rustix::fs::setxattr(
@@ -252,20 +275,27 @@ pub fn every_kind(root: &Path) {
         rustix::fs::XattrFlags::empty(),
     )
     .expect("xattr");
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::lchown(at("a/dangling"), Some(12), Some(34)).expect("chown");
-        std::os::unix::fs::chown(at("a/b/middle"), Some(56), Some(78)).expect("chown");
-        let device = rustix::fs::makedev(1, 3);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &bytes(&at("null"))[..],
-            rustix::fs::FileType::CharacterDevice,
-            rustix::fs::Mode::from_raw_mode(0o666),
-            device,
-        )
-        .expect("node");
-    }
-    deep(root);
+}
+
+/// Foreign owners and a device.
+fn what_only_root_makes(root: &Path) {
+    let at = |name: &str| root.join(name);
+    std::os::unix::fs::lchown(at("a/dangling"), Some(12), Some(34)).expect("chown");
+    std::os::unix::fs::chown(at("a/b/middle"), Some(56), Some(78)).expect("chown");
+    let device = rustix::fs::makedev(1, 3);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &bytes(&at("null"))[..],
+        rustix::fs::FileType::CharacterDevice,
+        rustix::fs::Mode::from_raw_mode(0o666),
+        device,
+    )
+    .expect("node");
+}
+
+/// Times from before 1970.
+fn old(root: &Path) {
+    let at = |name: &str| root.join(name);
     let old = rustix::fs::Timestamps {
         last_access: rustix::fs::Timespec {
             tv_sec: 0,

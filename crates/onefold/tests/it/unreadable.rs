@@ -28,40 +28,48 @@ fn unprivileged(rig: &Rig, args: [&str; 2]) -> Command {
     command
 }
 
-/// A snapshot in which `s/secret` and `s/shut` could be read, and one in which not.
-#[test]
-fn what_could_not_be_read_is_marked_and_nowhere_taken_for_empty_or_removed() {
-    let rig = Rig::open();
-    if !can_test(&rig) {
-        return;
-    }
+/// The path of something in the source.
+fn at(rig: &Rig, name: &str) -> String {
+    rig.path("s").join(name).display().to_string()
+}
+
+/// A snapshot in which `s/secret` and `s/shut` could be read, and two in which not. Gives the first.
+fn back_up_with_and_without(rig: &Rig) -> String {
     for name in ["s/secret", "s/shut/one", "s/changes", "s/goes"] {
         rig.write(name, name.as_bytes());
     }
     let whole = rig.backup("s");
     rig.write("s/changes", b"has changed");
     fs::remove_file(rig.path("s/goes")).expect("remove");
-    mode(&rig, "s/secret", 0);
-    mode(&rig, "s/shut", 0);
+    mode(rig, "s/secret", 0);
+    mode(rig, "s/shut", 0);
     for _ in 0..2 {
-        let output = unprivileged(&rig, ["backup", "s"]).output();
+        let output = unprivileged(rig, ["backup", "s"]).output();
         Ran::from(output.expect("run")).ends(3);
     }
-    mode(&rig, "s/secret", 0o644);
-    mode(&rig, "s/shut", 0o755);
-    let at = |name: &str| rig.path("s").join(name).display().to_string();
+    mode(rig, "s/secret", 0o644);
+    mode(rig, "s/shut", 0o755);
+    whole
+}
 
+#[test]
+fn what_could_not_be_read_is_marked_and_nowhere_taken_for_empty_or_removed() {
+    let rig = Rig::open();
+    if !can_test(&rig) {
+        return;
+    }
+    let whole = back_up_with_and_without(&rig);
+    is_marked_where_it_is_listed(&rig);
+    is_missed_where_it_is_dumped(&rig);
+    is_unknown_where_it_is_compared(&rig, &whole);
+}
+
+fn is_marked_where_it_is_listed(rig: &Rig) {
     let listed = rig.run(["ls", "latest"]).ends(0).out;
-    assert!(listed.contains(&format!(
-        "{} (could not be read)
-",
-        at("secret")
-    )));
-    assert!(listed.contains(&format!(
-        "{} (could not be listed)
-",
-        at("shut")
-    )));
+    for (name, why) in [("secret", "read"), ("shut", "listed")] {
+        let line = format!("{} (could not be {why})\n", at(rig, name));
+        assert!(listed.contains(&line), "{line} in:\n{listed}");
+    }
     let nodes = rig.run(["ls", "latest", "--json"]).ends(0).lines();
     let flagged = |flag: &str| -> Vec<String> {
         let flagged = nodes.iter().filter(|node| node[flag] == true);
@@ -69,29 +77,26 @@ fn what_could_not_be_read_is_marked_and_nowhere_taken_for_empty_or_removed() {
             .map(|node| node["path"].as_str().expect("a path").to_owned())
             .collect()
     };
-    assert_eq!(flagged("unreadable"), [at("secret")]);
-    assert_eq!(flagged("unlisted"), [at("shut")]);
+    assert_eq!(flagged("unreadable"), [at(rig, "secret")]);
+    assert_eq!(flagged("unlisted"), [at(rig, "shut")]);
+}
 
-    let dumped = rig
-        .run(["dump", "latest", &at("secret"), "--target", "dumped"])
-        .ends(3);
+fn is_missed_where_it_is_dumped(rig: &Rig) {
+    let dump = |path: &str, to: &str| rig.run(["dump", "latest", path, "--target", to]).ends(3);
+    let err = dump(&at(rig, "secret"), "dumped").err;
     assert!(
-        dumped
-            .err
-            .contains("could not be read when it was backed up"),
-        "{}",
-        dumped.err
+        err.contains("could not be read when it was backed up"),
+        "{err}"
     );
     assert!(!rig.path("dumped").exists());
-    let tar = rig
-        .run(["dump", "latest", &at(""), "--target", "dumped.tar"])
-        .ends(3);
+    let err = dump(&at(rig, ""), "dumped.tar").err;
     assert!(
-        tar.err.contains(&at("secret")) && tar.err.contains(&at("shut")),
-        "{}",
-        tar.err
+        err.contains(&at(rig, "secret")) && err.contains(&at(rig, "shut")),
+        "{err}"
     );
+}
 
+fn is_unknown_where_it_is_compared(rig: &Rig, whole: &str) {
     let changes = |from: &str, to: &str| -> Vec<(String, String)> {
         let lines = rig.run(["diff", from, to, "--json"]).ends(0).lines();
         let changes = lines
@@ -105,16 +110,15 @@ fn what_could_not_be_read_is_marked_and_nowhere_taken_for_empty_or_removed() {
     let ids = rig.snapshots();
     let expect = |marks: [&str; 4]| -> Vec<(String, String)> {
         let names = ["changes", "goes", "secret", "shut/one"];
+        let marks = marks.iter().zip(names);
         marks
-            .iter()
-            .zip(names)
-            .map(|(mark, name)| ((*mark).to_owned(), at(name)))
+            .map(|(mark, name)| ((*mark).to_owned(), at(rig, name)))
             .collect()
     };
-    assert_eq!(changes(&whole, &ids[2]), expect(["M", "-", "?", "?"]));
-    assert_eq!(changes(&ids[2], &whole), expect(["M", "+", "?", "?"]));
+    assert_eq!(changes(whole, &ids[2]), expect(["M", "-", "?", "?"]));
+    assert_eq!(changes(&ids[2], whole), expect(["M", "+", "?", "?"]));
     assert_eq!(changes(&ids[1], &ids[2]), []);
-    let words = rig.run(["diff", &whole, &ids[2]]).ends(0).out;
+    let words = rig.run(["diff", whole, &ids[2]]).ends(0).out;
     assert!(words.contains("unknown    2 paths"), "{words}");
 }
 
