@@ -298,10 +298,12 @@ fn compare_entries(a: &Entry, b: &Entry) -> Option<Mark> {
         return Some(Mark::Content);
     }
     let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.rdev);
+    // One that is not kept differs from none.
+    let same_atime = a.atime.is_none() || b.atime.is_none() || a.atime == b.atime;
     // A folder whose attributes could not be read has none in its entry.
     let has_attributes = |e: &Entry| !e.flags.has(Flags::UNREADABLE);
     let same_attributes = a.xattrs == b.xattrs || !(has_attributes(a) && has_attributes(b));
-    (rest(a) != rest(b) || !same_attributes).then_some(Mark::Metadata)
+    (rest(a) != rest(b) || !same_atime || !same_attributes).then_some(Mark::Metadata)
 }
 
 /// Of two files that neither backup could read: whether nobody has touched the inode in between.

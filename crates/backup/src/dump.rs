@@ -1,12 +1,16 @@
-//! Writing a file of a snapshot, or a folder as a tar archive, to a stream.
+//! Writing a file of a snapshot, or a folder as a tar or zip archive, to a stream.
+
+mod zip;
 
 use std::io::Write;
 
 use onefold_store::ChunkReader;
 
+pub use zip::zip;
+
 use crate::restore::links::Links;
 use crate::tree::{Tree, Visit, visit_items};
-use crate::{Entry, Error, Flags, Kind, Result, path};
+use crate::{Entry, Error, Flags, Kind, Result, Time, path};
 
 /// RAM for the paths of files with several names; those beyond stand in a temporary file.
 const LINKS_BYTES: usize = 16 << 20;
@@ -122,7 +126,10 @@ fn pax_records(entry: &Entry, name: &[u8], link: &[u8], size: u64) -> Vec<u8> {
         record("size", size.to_string().as_bytes());
     }
     if entry.mtime.nanos > 0 || entry.mtime.secs < 0 || entry.mtime.secs >= 1 << 33 {
-        record("mtime", decimal(entry).as_bytes());
+        record("mtime", decimal(entry.mtime).as_bytes());
+    }
+    if let Some(atime) = entry.atime {
+        record("atime", decimal(atime).as_bytes());
     }
     if entry.owner.uid >= 1 << 21 {
         record("uid", entry.owner.uid.to_string().as_bytes());
@@ -142,8 +149,8 @@ fn pax_records(entry: &Entry, name: &[u8], link: &[u8], size: u64) -> Vec<u8> {
 }
 
 /// Seconds with their fraction; before 1970 the fraction counts towards zero.
-fn decimal(entry: &Entry) -> String {
-    let nanos = i128::from(entry.mtime.secs) * 1_000_000_000 + i128::from(entry.mtime.nanos);
+fn decimal(time: Time) -> String {
+    let nanos = i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
     let sign = if nanos < 0 { "-" } else { "" };
     let nanos = nanos.unsigned_abs();
     format!(

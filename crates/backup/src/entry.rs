@@ -151,6 +151,8 @@ pub struct Entry {
     pub mtime: Time,
     /// Last change of the inode.
     pub ctime: Time,
+    /// Last access, where it is kept.
+    pub atime: Option<Time>,
     /// Inode number.
     pub inode: u64,
     /// The file system it lies on (`st_dev`).
@@ -180,6 +182,7 @@ impl Entry {
             size: 0,
             mtime: Time::default(),
             ctime: Time::default(),
+            atime: None,
             inode: 0,
             device: 0,
             links: 1,

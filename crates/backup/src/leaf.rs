@@ -108,6 +108,17 @@ enum Column {
     Flags,
     Shapes,
     Fingerprints,
+    /// From here on only where the head says so.
+    AtimeSecs,
+    AtimeNanos,
 }
 
+/// Columns of every leaf.
 const COLUMNS: usize = Column::Fingerprints as usize + 1;
+/// Columns of a leaf that keeps times of access.
+const COLUMNS_MAX: usize = Column::AtimeNanos as usize + 1;
+
+/// A leaf's head, bit by bit: ctimes are told from mtimes,
+const CTIME_FROM_MTIME: u8 = 1;
+/// and times of access are kept.
+const HAS_ATIMES: u8 = 2;

@@ -15,6 +15,7 @@ pub mod leaf;
 mod linked;
 pub mod list;
 pub mod meta;
+pub mod objects;
 pub mod path;
 mod progress;
 pub mod repair;

@@ -32,6 +32,8 @@ pub struct Stat {
     pub mtime: Time,
     /// Last change of the inode.
     pub ctime: Time,
+    /// Last access.
+    pub atime: Time,
     /// Inode number.
     pub inode: u64,
     /// File system.
@@ -64,6 +66,7 @@ impl Stat {
             blocks: 0,
             mtime: Time::default(),
             ctime: Time::default(),
+            atime: Time::default(),
             inode: 0,
             device: 0,
             links: 1,
@@ -92,6 +95,10 @@ impl Stat {
                 secs: s.st_ctime,
                 nanos: s.st_ctime_nsec as u32,
             },
+            atime: Time {
+                secs: s.st_atime,
+                nanos: s.st_atime_nsec as u32,
+            },
             inode: s.st_ino,
             device: s.st_dev,
             links: s.st_nlink,
@@ -111,7 +118,7 @@ impl Stat {
             )
     }
 
-    /// An entry with everything that `stat` says; target, attributes and content are missing.
+    /// An entry with everything that `stat` says; target, attributes, time of access and content are missing.
     pub fn entry(&self, name: Vec<u8>, owners: &Owners) -> Entry {
         let mut entry = Entry::new(name, self.kind);
         entry.mode = self.mode;

@@ -47,6 +47,9 @@ pub enum Error {
     /// What was found is not what was stored; the report was printed before.
     #[error("{0}")]
     Damaged(String),
+    /// What a repair could not get back; the report was printed before.
+    #[error("{0}")]
+    BeyondRepair(String),
     /// The snapshot is there, but what is asked for was not read when it was made.
     #[error("{0} could not be read when it was backed up: the snapshot has no content of it")]
     Unread(String),
@@ -81,7 +84,7 @@ impl Error {
             Self::Backup(error) => backup_exit(error),
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
-            Self::Damaged(_) => Exit::Damaged,
+            Self::Damaged(_) | Self::BeyondRepair(_) => Exit::Damaged,
             Self::Unread(_) => Exit::Incomplete,
             Self::Failed(_) => Exit::Failed,
             Self::Closed => Exit::Ok,
@@ -105,6 +108,9 @@ impl Error {
             Self::Password(_) => return None,
             Self::Io { .. } if self.exit() == Exit::NoSpace => {
                 "the repository is not what is full; make room, then run it again"
+            }
+            Self::BeyondRepair(_) => {
+                "back up the same files again while they are there, which heals them; `onefold repair snapshots` makes snapshots without what is lost"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",

@@ -198,7 +198,7 @@ pub struct NodeJson {
     mode: u32,
     permissions: String,
     mtime: String,
-    /// Not kept: the time of the content, as restic has it without `--with-atime`.
+    /// Where it is not kept, the time of the content, as restic has it without `--with-atime`.
     atime: String,
     ctime: String,
     inode: u64,
@@ -232,7 +232,7 @@ impl NodeJson {
             mode: go_mode(entry),
             permissions: permissions(entry),
             mtime: when::rfc3339(entry.mtime),
-            atime: when::rfc3339(entry.mtime),
+            atime: when::rfc3339(entry.atime.unwrap_or(entry.mtime)),
             ctime: when::rfc3339(entry.ctime),
             inode: entry.inode,
             device_id: entry.device,

@@ -39,7 +39,7 @@ pub mod slots;
 mod sweep;
 mod writer;
 
-use onefold_chunk::Fingerprint;
+pub use onefold_chunk::Fingerprint;
 pub use onefold_index::{ContainerId, IndexName};
 
 pub use check::{CheckDepth, CheckReport, Hurt};

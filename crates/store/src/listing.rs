@@ -1,8 +1,10 @@
 //! What there is, for people who look: containers with their sizes, and who is at work.
 
+use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
+use crate::opened::Opened;
 use crate::pin::{self, PinInfo};
 use crate::repository::Repository;
 use crate::{Error, Result, container};
@@ -17,6 +19,11 @@ impl Repository {
             .collect();
         all.sort_unstable();
         Ok(all)
+    }
+
+    /// The chunks of a container with their lengths in bytes, as they stand in it.
+    pub fn chunks_of(&self, container: ContainerId) -> Result<Vec<(Fingerprint, u32)>> {
+        Ok(Opened::read(&self.shared, container)?.table.chunks)
     }
 
     /// The sessions that run now; none is known of where the repository may not be written.

@@ -271,7 +271,10 @@ impl<'a> Finisher<'a> {
     /// The entry as the file was when it was read.
     fn describe(&mut self, folder: &[u8], entry: &mut Entry, end: FileEnd) {
         let name = std::mem::take(&mut entry.name);
+        // That of before it was read, which may count as an access.
+        let atime = entry.atime;
         *entry = end.stat.entry(name, self.owners);
+        entry.atime = atime;
         entry.xattrs = if end.xattrs.is_empty() {
             Arc::default()
         } else {

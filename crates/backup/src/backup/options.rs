@@ -54,6 +54,8 @@ pub struct Options {
     pub parent: Parent,
     /// Read every file, whatever the parent says.
     pub force_reread: bool,
+    /// Times of access are kept, too: then a tree whose files were read is another.
+    pub with_atime: bool,
     /// A new ctime alone does not make a file changed.
     pub ignore_ctime: bool,
     /// A new inode number alone does not make a file changed.
@@ -96,6 +98,7 @@ impl Default for Options {
             one_file_system: false,
             parent: Parent::Newest(GroupBy::default()),
             force_reread: false,
+            with_atime: false,
             ignore_ctime: false,
             ignore_inode: false,
             tars: Some(Tars::Magic),

@@ -297,6 +297,7 @@ impl Planner<'_> {
     ) -> Result<Planned, Box<Failed>> {
         let mut entry = found.stat.entry(found.name.clone(), self.owners);
         entry.flags = found.flags;
+        entry.atime = self.options.with_atime.then_some(found.stat.atime);
         if entry.is_unreadable() {
             return Ok(Planned {
                 entry,

@@ -34,6 +34,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) -> Result<()> {
         blocks: 0,
         mtime: options.time,
         ctime: options.time,
+        atime: options.time,
         inode: 0,
         device: 0,
         links: 1,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
-use super::{COLUMNS, Column, Leaf, RecipeRef, Run, VERSION, recipe};
+use super::{
+    COLUMNS, COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, Leaf, RecipeRef, Run, VERSION,
+    recipe,
+};
 use crate::path::{folder_is_safe, name_is_safe, show};
 use crate::wire::Reader;
 use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, Time, Xattrs};
@@ -31,17 +34,20 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     if version != VERSION {
         return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
     }
-    let ctime_from_mtime = match reader.u8()? {
-        0 => false,
-        1 => true,
-        n => return Err(reader.fail(format_args!("base {n} of change times"))),
-    };
+    let head = reader.u8()?;
+    if head & !(CTIME_FROM_MTIME | HAS_ATIMES) != 0 {
+        return Err(reader.fail(format_args!("head {head:#x}")));
+    }
     let entries = reader.count()?;
     let runs = read_runs(&mut reader, entries)?;
     let tables = Tables::read(&mut reader)?;
     let recipes = read_recipes(&mut reader, &tables.containers)?;
-    let mut columns = Vec::with_capacity(COLUMNS);
-    for _ in 0..COLUMNS {
+    let count = match head & HAS_ATIMES {
+        0 => COLUMNS,
+        _ => COLUMNS_MAX,
+    };
+    let mut columns = Vec::with_capacity(count);
+    for _ in 0..count {
         columns.push(reader.column("leaf")?);
     }
     reader.end()?;
@@ -54,7 +60,7 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
         tables,
         columns,
         feed,
-        ctime_from_mtime,
+        head,
         mtime: Time::default(),
         ctime: Time::default(),
         inode: 0,
@@ -207,7 +213,7 @@ struct Rows<'a, 'r> {
     tables: Tables,
     columns: Vec<Reader<'a>>,
     feed: Feed<'r>,
-    ctime_from_mtime: bool,
+    head: u8,
     /// Items of recipe chunks, per entry.
     counts: Vec<u64>,
     mtime: Time,
@@ -280,12 +286,16 @@ impl<'a> Rows<'a, '_> {
     fn times(&mut self, entry: &mut Entry) -> Result<()> {
         let columns = &mut self.columns;
         entry.mtime = after(self.mtime, columns, Column::MtimeSecs, Column::MtimeNanos)?;
-        let base = match self.ctime_from_mtime {
-            true => entry.mtime,
-            false => self.ctime,
+        let base = match self.head & CTIME_FROM_MTIME {
+            0 => self.ctime,
+            _ => entry.mtime,
         };
         entry.ctime = after(base, columns, Column::CtimeSecs, Column::CtimeNanos)?;
         (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
+        if self.head & HAS_ATIMES != 0 {
+            let atime = after(entry.mtime, columns, Column::AtimeSecs, Column::AtimeNanos)?;
+            entry.atime = Some(atime);
+        }
         Ok(())
     }
 

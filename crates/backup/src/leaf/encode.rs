@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{COLUMNS, Column, Leaf, VERSION, recipe};
+use super::{COLUMNS, COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, Leaf, VERSION, recipe};
 use crate::wire::{put, put_bytes, zigzag};
 use crate::{Content, Entry, Kind, Owner, Time, Xattrs};
 
@@ -18,6 +18,7 @@ pub fn encode(leaf: &Leaf) -> Vec<u8> {
     let ctime_from_mtime = alike * 2 > leaf.entries.len();
     let mut encoder = Encoder {
         ctime_from_mtime,
+        has_atimes: leaf.entries.iter().any(|entry| entry.atime.is_some()),
         ..Encoder::default()
     };
     let mut entries = leaf.entries.iter();
@@ -57,13 +58,14 @@ impl<'a, T: Eq + Hash + ?Sized> Table<'a, T> {
 
 #[derive(Default)]
 struct Encoder<'a> {
-    columns: [Vec<u8>; COLUMNS],
+    columns: [Vec<u8>; COLUMNS_MAX],
     owners: Table<'a, Owner>,
     xattrs: Table<'a, Xattrs>,
     containers: recipe::Containers,
     mtime: Time,
     ctime: Time,
     ctime_from_mtime: bool,
+    has_atimes: bool,
     inode: u64,
     device: u64,
 }
@@ -132,6 +134,17 @@ impl<'a> Encoder<'a> {
             zigzag(i64::from(entry.ctime.nanos) - i64::from(base.nanos)),
         );
         (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
+        if self.has_atimes {
+            let (atime, base) = (entry.atime.unwrap_or(entry.mtime), entry.mtime);
+            self.column(
+                Column::AtimeSecs,
+                zigzag(atime.secs.wrapping_sub(base.secs)),
+            );
+            self.column(
+                Column::AtimeNanos,
+                zigzag(i64::from(atime.nanos) - i64::from(base.nanos)),
+            );
+        }
     }
 
     fn special(&mut self, entry: &'a Entry) {
@@ -163,7 +176,16 @@ impl<'a> Encoder<'a> {
 
     fn assemble(mut self, leaf: &Leaf) -> Vec<u8> {
         let recipes = self.recipes(leaf);
-        let mut out = vec![VERSION, u8::from(self.ctime_from_mtime)];
+        let mut head = 0;
+        let mut columns = COLUMNS;
+        if self.ctime_from_mtime {
+            head |= CTIME_FROM_MTIME;
+        }
+        if self.has_atimes {
+            head |= HAS_ATIMES;
+            columns = COLUMNS_MAX;
+        }
+        let mut out = vec![VERSION, head];
         put(&mut out, leaf.entries.len() as u64);
         put_runs(&mut out, leaf);
         put(&mut out, self.owners.values.len() as u64);
@@ -178,7 +200,7 @@ impl<'a> Encoder<'a> {
             .for_each(|xattrs| put_xattrs(&mut out, xattrs));
         self.containers.put(&mut out);
         out.extend_from_slice(&recipes);
-        self.columns
+        self.columns[..columns]
             .iter()
             .for_each(|column| put_bytes(&mut out, column));
         out

@@ -16,6 +16,8 @@ pub struct Meta {
     pub mode: u16,
     pub owner: Arc<Owner>,
     pub mtime: Time,
+    /// Few snapshots have it, and many of these stand in RAM.
+    pub atime: Option<Box<Time>>,
     pub xattrs: Arc<Xattrs>,
 }
 
@@ -25,6 +27,7 @@ impl Meta {
             mode: entry.mode,
             owner: entry.owner.clone(),
             mtime: entry.mtime,
+            atime: entry.atime.map(Box::new),
             xattrs: entry.xattrs.clone(),
         }
     }
@@ -97,10 +100,7 @@ impl Applier<'_> {
             "set the mode of",
             rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode.into())),
         );
-        note(
-            "set the times of",
-            rustix::fs::futimens(fd, &times(meta.mtime)),
-        );
+        note("set the times of", rustix::fs::futimens(fd, &times(meta)));
         missed
     }
 
@@ -127,7 +127,7 @@ impl Applier<'_> {
         }
         note(
             "set the times of",
-            rustix::fs::utimensat(dir, name, &times(meta.mtime), AtFlags::SYMLINK_NOFOLLOW),
+            rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW),
         );
         missed
     }
@@ -148,16 +148,18 @@ fn chmod_special(dir: BorrowedFd<'_>, name: &[u8], kind: Kind, mode: u16) -> Res
     rustix::fs::chmod(path, Mode::from_raw_mode(mode.into()))
 }
 
-/// The access time is left as it is: snapshots do not keep it.
-fn times(mtime: Time) -> Timestamps {
+/// A time of access that the snapshot does not have is left as it is.
+fn times(meta: &Meta) -> Timestamps {
+    let timespec = |time: &Time| Timespec {
+        tv_sec: time.secs,
+        tv_nsec: time.nanos.into(),
+    };
+    let left = Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_OMIT,
+    };
     Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: mtime.secs,
-            tv_nsec: mtime.nanos.into(),
-        },
+        last_access: meta.atime.as_deref().map_or(left, timespec),
+        last_modification: timespec(&meta.mtime),
     }
 }

@@ -31,6 +31,12 @@ pub fn kept(
         }
         change == Change::Unchanged
     };
+    if events.wants_entries() {
+        let folders = window.folders.iter().rev();
+        for folder in folders.filter(|folder| folder.meta.is_some() && !folder.continues) {
+            events.entry(&folder.path, Change::New, 0);
+        }
+    }
     let files = window.files.iter().filter_map(|file| {
         stays(file.folder, &file.name, file.size, file.meta.mtime).then_some(file.size)
     });

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use super::window::{File, State, Use, Window};
 use super::write::Writer;
@@ -40,7 +41,12 @@ impl Writer<'_> {
             .target
             .open_folder(&window.folders[file.folder as usize].path)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&dir, &file.name[..], flags, Mode::empty())?;
+        let open = |flags| rustix::fs::openat(&dir, &file.name[..], flags, Mode::empty());
+        let fd = match open(flags | OFlags::NOATIME) {
+            // Only the owner may leave the access time alone.
+            Err(Errno::PERM) => open(flags)?,
+            other => other?,
+        };
         let opened = Opened::from(fd);
         let len = opened.metadata()?.len();
         if len != file.size {

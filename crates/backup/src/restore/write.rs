@@ -224,6 +224,8 @@ impl Run<'_> {
             let before = std::mem::replace(&mut *file.state.lock(), State::Failed);
             if before != State::Failed {
                 self.failed(&self.path(file), error);
+                self.all.tally.failed_files.fetch_add(1, Relaxed);
+                self.all.tally.left_bytes.fetch_add(file.size, Relaxed);
             }
             self.arrived(files[0].file, files.len() as u32, None);
         }
@@ -427,9 +429,14 @@ impl Run<'_> {
                 continue;
             };
             match self.folder(number as u32) {
-                Ok(fd) => self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || {
-                    folder.path.clone()
-                }),
+                Ok(fd) => {
+                    self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || {
+                        folder.path.clone()
+                    });
+                    if self.all.events.wants_entries() {
+                        self.all.events.entry(&folder.path, Change::New, 0);
+                    }
+                }
                 Err(e) => self.failed(
                     &folder.path,
                     &Error::io("create the folder", &folder.path, e),

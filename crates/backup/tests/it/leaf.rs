@@ -127,13 +127,17 @@ fn leaf() -> impl Strategy<Value = Leaf> {
         (prop::collection::vec(name.clone(), 0..3), name, entry()),
         0..30,
     );
-    entries.prop_map(|entries| {
+    (entries, any::<bool>()).prop_map(|(entries, has_atimes)| {
         let mut placed: Vec<(Vec<u8>, Entry)> = Vec::new();
         for (folders, name, mut entry) in entries {
             let folder = folders
                 .iter()
                 .fold(Vec::new(), |above, name| path::join(&above, name));
             entry.name = name;
+            entry.atime = has_atimes.then_some(Time {
+                secs: entry.ctime.secs.wrapping_add(7),
+                nanos: 999_999_999 - entry.mtime.nanos,
+            });
             placed.push((folder, entry));
         }
         let key = |(folder, entry): &(Vec<u8>, Entry)| (folder.clone(), entry.name.clone());

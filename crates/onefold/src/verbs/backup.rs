@@ -109,6 +109,10 @@ pub struct Args {
     #[arg(short, long, visible_alias = "force-reread")]
     pub force: bool,
 
+    /// Keep times of access, too, and restore them
+    #[arg(long)]
+    pub with_atime: bool,
+
     /// A new ctime alone does not make a file changed
     #[arg(long, env = "ONEFOLD_IGNORE_CTIME", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub ignore_ctime: bool,
@@ -214,6 +218,7 @@ fn options(
         one_file_system: args.leave_out.one_file_system,
         parent,
         force_reread: args.force,
+        with_atime: args.with_atime,
         ignore_ctime: args.ignore_ctime || args.ignore_inode,
         ignore_inode: args.ignore_inode,
         chunk_rules: args.chunk_rules.as_ref().map(chunk_rules).transpose()?,

@@ -1,10 +1,11 @@
-//! `onefold dump`: one file to standard output, or a folder as a tar archive.
+//! `onefold dump`: one file to standard output, or a folder as a tar or zip archive.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
+use clap::ValueEnum;
 use onefold_backup::tree::Tree;
 use onefold_backup::{Entry, Kind, dump};
 use onefold_store::{ChunkReader, SessionKind};
@@ -18,7 +19,9 @@ use crate::select::{self, FilterArgs, Spec};
 use crate::verbs::ls;
 use crate::{paths, repository};
 
-/// Print a file of a snapshot, or a folder as a tar archive
+/// Print a file of a snapshot, or a folder as a tar or zip archive
+///
+/// A zip holds files, folders and symbolic links, and no attributes; a tar all but sockets.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Beginning of an id, or "latest"; with ":PATH" the path begins there
@@ -29,12 +32,25 @@ pub struct Args {
     #[arg(value_name = "PATH", default_value = "/")]
     pub path: OsString,
 
+    /// What a folder comes as
+    #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
+    pub archive: Archive,
+
     #[command(flatten)]
     pub filter: FilterArgs,
 
     /// Write into this file, which must not exist, instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub target: Option<OsString>,
+}
+
+/// What a folder comes as.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Archive {
+    /// With everything that a snapshot knows
+    Tar,
+    /// For those who have no tar
+    Zip,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -50,18 +66,22 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let is_archive = entry.as_ref().is_none_or(Entry::is_dir);
     if is_archive && args.target.is_none() && io::stdout().is_terminal() {
         return Err(Error::Usage(
-            "a folder comes as a tar archive, which no terminal can show: redirect it, or give --target FILE".into(),
+            "a folder comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
         ));
     }
-    let mut missing = 0u64;
+    let (mut missing, mut unfit) = (0u64, 0u64);
     let mut incomplete = |path: &[u8], entry: &Entry| {
+        if ls::missing(entry).is_empty() {
+            unfit += 1;
+            return;
+        }
         missing += 1;
         out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry)));
     };
     let mut write = |to: &mut dyn Write| {
         write(
             &tree,
-            &path,
+            (&path, args.archive),
             entry.as_ref(),
             &mut reader,
             to,
@@ -86,6 +106,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         }
     }
     session.finish()?;
+    if unfit > 0 {
+        out.note(format_args!(
+            "left out {}: no zip can hold pipes, sockets and devices",
+            many(unfit, "path")
+        ));
+    }
     if missing == 0 {
         return Ok(Exit::Ok);
     }
@@ -111,7 +137,7 @@ fn find(tree: &Tree, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Ent
 
 fn write(
     tree: &Tree,
-    path: &[u8],
+    (path, archive): (&[u8], Archive),
     entry: Option<&Entry>,
     reader: &mut ChunkReader,
     to: &mut dyn Write,
@@ -126,6 +152,7 @@ fn write(
                 entry.kind.word()
             )));
         }
+        _ if archive == Archive::Zip => dump::zip(tree, path, reader, to, incomplete),
         _ => dump::tar(tree, path, reader, to, incomplete),
     };
     match written {

@@ -1,7 +1,10 @@
 //! `onefold find`: in which snapshots a file is.
 
+mod objects;
+
 use std::ffi::OsString;
 
+use objects::Objects;
 use onefold_backup::exclude::PatternsBuilder;
 use onefold_backup::list::Find;
 use onefold_backup::path;
@@ -55,12 +58,31 @@ pub struct Args {
     #[arg(short = 'O', long, value_name = "TIME")]
     pub oldest: Option<String>,
 
+    /// The patterns are beginnings of chunks' fingerprints: find the files that have them
+    #[arg(long, group = "object")]
+    pub blob: bool,
+
+    /// The patterns are ids of snapshots' trees, or of leaves and recipes of metadata: find where they belong
+    #[arg(long, group = "object")]
+    pub tree: bool,
+
+    /// The patterns are beginnings of containers' ids: find the files and trees that have chunks in them
+    #[arg(long, group = "object")]
+    pub pack: bool,
+
+    /// With --blob or --tree: say in which container each is
+    #[arg(long)]
+    pub show_pack_id: bool,
+
     /// Only files changed at or before this time
     #[arg(short = 'N', long, value_name = "TIME")]
     pub newest: Option<String>,
 }
 
 fn wanted(args: &Args) -> Result<Find> {
+    if args.blob || args.tree || args.pack {
+        return Ok(Find::default());
+    }
     let mut builder = PatternsBuilder::default();
     for pattern in &args.patterns {
         if pattern.is_empty() || pattern.starts_with('!') {
@@ -82,17 +104,22 @@ fn wanted(args: &Args) -> Result<Find> {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let wanted = wanted(args)?;
     let repository = repository::open(global, "a search")?;
+    let objects = Objects::wanted(args, &repository)?;
     let session = repository.session(SessionKind::Read)?;
     let mut found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
     if args.snapshots.is_empty() && !args.reverse {
         found.reverse();
     }
     let mut reader = session.reader()?;
-    let mut results = Vec::new();
+    let (mut results, mut met) = (Vec::new(), Vec::new());
     for named in &found {
         let Some(named) = onefold_backup::snapshots::load_if_there(&repository, named.id)? else {
             continue;
         };
+        if let Some(objects) = &objects {
+            met.extend(objects.search(&named, args, &mut reader, out)?);
+            continue;
+        }
         let hits = search(&named, &wanted, args, &mut reader, out)?;
         if out.json && !hits.is_empty() {
             results.push(
@@ -100,8 +127,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             );
         }
     }
-    if out.json {
-        out.json(&results)?;
+    match out.json {
+        true if objects.is_some() => out.json(&met)?,
+        true => out.json(&results)?,
+        false => {}
     }
     session.finish()?;
     Ok(Exit::Ok)

@@ -142,7 +142,7 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
         out.say("everything is whole")?;
         return Ok(Exit::Ok);
     }
-    Err(Error::Damaged(format!(
+    Err(Error::BeyondRepair(format!(
         "{} beyond repair, hurting {}",
         if damages == 1 {
             "1 damaged place is".into()

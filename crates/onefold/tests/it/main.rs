@@ -3,6 +3,7 @@
 //! `ONEFOLD_TEST_SCALE` (default 10) says how often the loops repeat: kills, and seconds of many processes at once. Seeds are printed.
 #![forbid(unsafe_code)]
 
+mod archives;
 mod context;
 mod estimate;
 mod everything;
@@ -18,6 +19,7 @@ mod others_repositories;
 mod owners;
 mod restic_fields;
 mod restic_flags;
+mod restic_objects;
 mod rig;
 mod signals;
 mod sketch;

@@ -58,7 +58,7 @@ fn a_verbose_backup_tells_of_each_entry() {
 }
 
 #[test]
-fn a_verbose_restore_tells_of_each_file() {
+fn a_verbose_restore_tells_of_each_file_and_folder() {
     let rig = Rig::open();
     rig.write("s/a", b"first");
     rig.write("s/b", b"second");

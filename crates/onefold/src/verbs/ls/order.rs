@@ -12,8 +12,10 @@ pub enum Order {
     /// Largest first
     Size,
     /// Newest content first
-    #[value(alias = "mtime", alias = "atime")]
+    #[value(alias = "mtime")]
     Time,
+    /// Last read first, where that was kept
+    Atime,
     /// Newest change of the file's state first
     Ctime,
     /// By what follows the last dot
@@ -45,6 +47,7 @@ impl<T> Sorted<T> {
             Order::Name | Order::Extension => 0,
             Order::Size => -i128::from(entry.size),
             Order::Time => newest(entry.mtime),
+            Order::Atime => newest(entry.atime.unwrap_or(entry.mtime)),
             Order::Ctime => newest(entry.ctime),
         };
         let word = match self.order {

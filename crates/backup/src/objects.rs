@@ -1,0 +1,60 @@
+//! Which stored objects a snapshot refers to, path by path: the other way round than a restore goes.
+
+use onefold_store::{ChunkReader, ChunkRef};
+
+use crate::snapshot::Snapshot;
+use crate::tree::{Tree, Visit, read_leaf, visit_items};
+use crate::{Result, path};
+
+/// An object that a snapshot refers to.
+#[derive(Clone, Copy, Debug)]
+pub enum Met<'a> {
+    /// A chunk of a file's data, or a recipe chunk of that file alone.
+    OfFile {
+        /// Which, and where.
+        chunk: ChunkRef,
+        /// The file.
+        path: &'a [u8],
+        /// The leaf that holds the file's entry.
+        leaf: ChunkRef,
+    },
+    /// A leaf, or a recipe chunk of several of its files.
+    OfLeaf {
+        /// Which, and where.
+        chunk: ChunkRef,
+        /// The folder of the leaf's first entry.
+        folder: &'a [u8],
+    },
+}
+
+/// Tells `visit` of everything that the snapshot refers to, leaf by leaf; what a file repeats comes again. Reads all metadata, and no data.
+pub fn visit(
+    snapshot: &Snapshot,
+    reader: &mut ChunkReader,
+    visit: &mut dyn FnMut(Met<'_>) -> Result<()>,
+) -> Result<()> {
+    let tree = Tree::open(snapshot, reader)?;
+    for stored in tree.leaves() {
+        let (leaf, folder) = (stored.chunk, &stored.folder[..]);
+        visit(Met::OfLeaf {
+            chunk: leaf,
+            folder,
+        })?;
+        let read = read_leaf(stored, reader)?;
+        for recipe in &read.recipes {
+            let chunk = recipe.chunk;
+            visit(Met::OfLeaf { chunk, folder })?;
+        }
+        for (folder, entry) in read.iter() {
+            let path = path::join(folder, &entry.name);
+            visit_items(&entry.content, reader, &mut |met, _| {
+                if let Visit::Data(chunk, _) | Visit::Recipe(chunk) = met {
+                    let path = &path;
+                    visit(Met::OfFile { chunk, path, leaf })?;
+                }
+                Ok(true)
+            })?;
+        }
+    }
+    Ok(())
+}

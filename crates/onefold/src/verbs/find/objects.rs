@@ -1,0 +1,178 @@
+//! `onefold find --blob`, `--tree` and `--pack`: which paths of which snapshots refer to stored objects. What restic calls blobs are chunks, trees are leaves and
+//! recipes, packs are containers.
+
+use std::collections::{BTreeMap, HashSet};
+
+use onefold_backup::objects::{self, Met};
+use onefold_backup::snapshots::Named;
+use onefold_store::{ChunkReader, ChunkRef, ContainerId, Fingerprint, Repository};
+use serde::Serialize;
+
+use super::Args;
+use crate::error::{Error, Result};
+use crate::out::Out;
+use crate::select::short;
+use crate::{paths, when};
+
+/// What is looked for.
+pub struct Objects {
+    /// Beginnings of fingerprints, in hexadecimal digits.
+    ids: Vec<String>,
+    containers: HashSet<ContainerId>,
+    /// What those containers hold: what once stood elsewhere is referred to by its old place.
+    held: HashSet<Fingerprint>,
+    wants_files: bool,
+    wants_leaves: bool,
+}
+
+/// A match, in restic's words.
+#[derive(Serialize)]
+pub struct Found {
+    object_type: &'static str,
+    id: String,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_tree: Option<String>,
+    snapshot: String,
+    time: String,
+}
+
+impl Objects {
+    /// What the flags ask for; `None`: they ask for names.
+    pub fn wanted(args: &Args, repository: &Repository) -> Result<Option<Self>> {
+        if !(args.blob || args.tree || args.pack) {
+            return match args.show_pack_id {
+                true => Err(Error::Usage(
+                    "--show-pack-id is for --blob and --tree".into(),
+                )),
+                false => Ok(None),
+            };
+        }
+        let mut objects = Self {
+            ids: Vec::new(),
+            containers: HashSet::new(),
+            held: HashSet::new(),
+            wants_files: args.blob || args.pack,
+            wants_leaves: args.tree || args.pack,
+        };
+        for id in &args.patterns {
+            let digits = id.to_ascii_lowercase();
+            if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                return Err(Error::Usage(format!("{id:?} is no beginning of an id")));
+            }
+            objects.ids.push(digits);
+        }
+        if args.pack {
+            objects.look_into_containers(repository)?;
+        }
+        Ok(Some(objects))
+    }
+
+    /// Of a container that is lost or hurt, what referred to it before is found all the same.
+    fn look_into_containers(&mut self, repository: &Repository) -> Result<()> {
+        let ids = std::mem::take(&mut self.ids);
+        for id in &ids {
+            let whole = u64::from_str_radix(id, 16).ok().filter(|_| id.len() == 16);
+            self.containers.extend(whole.map(ContainerId));
+        }
+        for (container, _) in repository.containers()? {
+            let name = container.to_string();
+            if ids.iter().any(|id| name.starts_with(&id[..])) {
+                self.containers.insert(container);
+                match repository.chunks_of(container) {
+                    Ok(chunks) => self.held.extend(chunks.into_iter().map(|(chunk, _)| chunk)),
+                    Err(error) if error.is_loss() => tracing::warn!("{error}"),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        match self.containers.is_empty() {
+            true => Err(Error::Failed("no container has such an id".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn are(&self, chunk: &ChunkRef) -> bool {
+        if self.held.contains(&chunk.fingerprint) || self.containers.contains(&chunk.container) {
+            return true;
+        }
+        let name = || chunk.fingerprint.to_string();
+        !self.ids.is_empty() && self.ids.iter().any(|id| name().starts_with(&id[..]))
+    }
+
+    /// Prints what a snapshot refers to of them, and gives it for JSON.
+    pub fn search(
+        &self,
+        named: &Named,
+        args: &Args,
+        reader: &mut ChunkReader,
+        out: &Out,
+    ) -> Result<Vec<Found>> {
+        let mut found: BTreeMap<(String, String), (Found, ContainerId)> = BTreeMap::new();
+        let mut add = |object_type, chunk: ChunkRef, path: &[u8], parent: Option<ChunkRef>| {
+            let (id, path) = (chunk.fingerprint.to_string(), paths::json(path));
+            let key = (path.clone(), id.clone());
+            let one = Found {
+                object_type,
+                id,
+                path,
+                parent_tree: parent.map(|leaf| leaf.fingerprint.to_string()),
+                snapshot: named.id.to_string(),
+                time: when::rfc3339(named.snapshot.time),
+            };
+            found.entry(key).or_insert((one, chunk.container));
+        };
+        let tree = onefold_store::RootId(named.tree).to_string();
+        if self.wants_leaves && self.ids.iter().any(|id| tree.starts_with(&id[..])) {
+            let fingerprint = Fingerprint(named.tree);
+            let chunk = ChunkRef {
+                fingerprint,
+                container: ContainerId(0),
+                len: 0,
+            };
+            add("tree", chunk, b"", None);
+        }
+        objects::visit(&named.snapshot, reader, &mut |met| {
+            match met {
+                Met::OfFile { chunk, path, leaf } if self.wants_files && self.are(&chunk) => {
+                    add("blob", chunk, path, Some(leaf));
+                }
+                Met::OfLeaf { chunk, folder } if self.wants_leaves && self.are(&chunk) => {
+                    add("tree", chunk, folder, None);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let found = found.into_values();
+        found
+            .map(|(one, container)| show(one, container, named, args, out))
+            .collect()
+    }
+}
+
+fn show(
+    one: Found,
+    container: ContainerId,
+    named: &Named,
+    args: &Args,
+    out: &Out,
+) -> Result<Found> {
+    if out.json {
+        return Ok(one);
+    }
+    out.line(format!("Found {} {}", one.object_type, one.id))?;
+    match &one.parent_tree {
+        Some(tree) => {
+            out.line(format!(" ... in file {}", crate::out::safe(&one.path)))?;
+            out.line(format!("     (tree {tree})"))?;
+        }
+        None => out.line(format!(" ... path {}", crate::out::safe(&one.path)))?,
+    }
+    let at = when::local(named.snapshot.time);
+    out.line(format!(" ... in snapshot {} ({at})", short(&named.id)))?;
+    if args.show_pack_id {
+        out.line(format!(" ... in pack {container}"))?;
+    }
+    Ok(one)
+}

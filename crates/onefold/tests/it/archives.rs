@@ -1,0 +1,76 @@
+//! `dump --archive zip`: what other programs make of it.
+
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+
+use crate::rig::{Random, Rig};
+
+/// What Python's zipfile, which checks every sum, reads of an archive: name, mode, length and first bytes of each entry.
+fn read_by_python(rig: &Rig, archive: &str) -> Option<Vec<String>> {
+    const READ: &str = r#"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as z:
+    assert z.testzip() is None
+    for i in z.infolist():
+        print(repr(i.filename), oct(i.external_attr >> 16), i.file_size, z.read(i)[:6], i.date_time)
+"#;
+    let ran = Command::new("python3")
+        .args(["-c", READ])
+        .arg(rig.path(archive))
+        .output();
+    let Ok(ran) = ran else {
+        println!("no python3 is installed: what it reads is not compared");
+        return None;
+    };
+    let (out, err) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
+    assert!(ran.status.success(), "{err}");
+    Some(out.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn a_folder_comes_as_a_zip() {
+    let rig = Rig::open();
+    rig.write("s/sub/text", "hello ".repeat(10_000).as_bytes());
+    rig.write("s/empty", b"");
+    rig.write("s/noise", &Random(1).bytes(700_000));
+    rig.write("s/größe", b"utf-8");
+    let odd = std::ffi::OsString::from_vec(b"od\xffd".to_vec());
+    std::fs::write(rig.path("s").join(odd), b"raw").expect("write");
+    std::os::unix::fs::symlink("sub/text", rig.path("s/link")).expect("symlink");
+    drop(std::os::unix::net::UnixListener::bind(rig.path("s/sock")).expect("socket"));
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(951_827_696);
+    let text = std::fs::File::options()
+        .write(true)
+        .open(rig.path("s/sub/text"));
+    text.and_then(|file| file.set_modified(old)).expect("time");
+    rig.backup("s");
+    let spec = format!("latest:{}", rig.path("s").display());
+    let ran = rig.run(["dump", &spec, "/", "--archive", "zip", "--target", "a.zip"]);
+    let ran = ran.ends(0);
+    assert!(ran.err.contains("left out 1 path"), "{}", ran.err);
+    rig.run(["dump", &spec, "/", "-a", "rar"]).ends(2);
+    let Some(read) = read_by_python(&rig, "a.zip") else {
+        return;
+    };
+    let is = |start: &str, end: &str| {
+        let mut lines = read.iter();
+        assert!(
+            lines.any(|line| line.starts_with(start) && line.contains(end)),
+            "{start} {end}: {read:#?}"
+        );
+    };
+    assert_eq!(read.len(), 7, "{read:#?}");
+    is("'sub/' 0o40755 0 b''", "");
+    is(
+        "'sub/text' 0o100644 60000 b'hello '",
+        "(2000, 2, 29, 12, 34, 56)",
+    );
+    is("'empty' 0o100644 0 b''", "");
+    is("'noise' 0o100644 700000", "");
+    is("'größe' 0o100644 5 b'utf-8'", "");
+    is("'link' 0o120777 8 b'sub/te'", "");
+    is("'od", "3 b'raw'");
+}
