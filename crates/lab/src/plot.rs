@@ -13,14 +13,19 @@ const COLOURS: [&str; 7] = [
 
 /// The picture. Solid: the ratio, with its error bar; dashed: metadata counted.
 pub fn svg(points: &[(Choice, Estimate)]) -> String {
-    let axes = Axes::of(points);
+    // Nothing read has no mean chunk.
+    let points: Vec<_> = points
+        .iter()
+        .filter(|(_, point)| point.chunks > 0)
+        .collect();
+    let axes = Axes::of(&points);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     out += &axes.draw();
     let mut names: Vec<&str> = Vec::new();
-    for (choice, _) in points {
+    for (choice, _) in &points {
         if !names.contains(&&*choice.chunker) {
             names.push(&choice.chunker);
         }
@@ -37,6 +42,10 @@ pub fn svg(points: &[(Choice, Estimate)]) -> String {
     }
     out + "</svg>\n"
 }
+
+/// Of the page: a table that can be read.
+const STYLE: &str = "<style>body{font:14px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
+     td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}</style>\n";
 
 /// The picture in a page of its own, with the figures below it.
 pub fn html(points: &[(Choice, Estimate)]) -> String {
@@ -55,7 +64,7 @@ pub fn html(points: &[(Choice, Estimate)]) -> String {
         })
         .collect();
     format!(
-        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Dedup ratio</title>\n{}<table>\n<tr><th>chunker</th><th>mean asked</th><th>mean</th>\
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Dedup ratio</title>\n{STYLE}{}<table>\n<tr><th>chunker</th><th>mean asked</th><th>mean</th>\
          <th>ratio</th><th>with metadata</th></tr>\n{rows}</table>\n",
         svg(points)
     )
@@ -65,22 +74,22 @@ pub fn html(points: &[(Choice, Estimate)]) -> String {
 struct Axes {
     log_min: f64,
     log_max: f64,
-    ratio_max: f64,
+    /// The lowest and highest line across, and from one to the next.
+    ratios: [f64; 2],
+    step: f64,
 }
 
 impl Axes {
-    fn of(points: &[(Choice, Estimate)]) -> Self {
+    fn of(points: &[&(Choice, Estimate)]) -> Self {
         let logs = || {
             points
                 .iter()
                 .map(|(_, point)| point.chunk_bytes_mean().max(1.0).log2())
         };
-        let highest = points
-            .iter()
-            .map(|(_, point)| point.ratio() + point.ratio_error());
         let log_min = logs().fold(f64::INFINITY, f64::min).floor();
         let log_max = logs().fold(f64::NEG_INFINITY, f64::max).ceil();
         let is_range = log_min.is_finite() && log_max.is_finite();
+        let (ratios, step) = Self::ratios(points);
         Self {
             log_min: if is_range { log_min } else { 10.0 },
             log_max: if is_range {
@@ -88,8 +97,32 @@ impl Axes {
             } else {
                 16.0
             },
-            ratio_max: highest.fold(1.0, f64::max) * 1.1,
+            ratios,
+            step,
         }
+    }
+
+    /// From round number to round number around all values, in steps of 1, 2 or 5 of some place.
+    fn ratios(points: &[&(Choice, Estimate)]) -> ([f64; 2], f64) {
+        let (mut lowest, mut highest) = (1.0f64, 1.0f64);
+        if let Some((_, first)) = points.first() {
+            (lowest, highest) = (first.ratio_meta(), first.ratio());
+        }
+        for (_, point) in points {
+            let (ratio, error) = (point.ratio(), point.ratio_error());
+            lowest = lowest.min(ratio - error).min(point.ratio_meta());
+            highest = highest.max(ratio + error);
+        }
+        let rough = ((highest - lowest) / 5.0).max(0.001);
+        let place = 10f64.powf(rough.log10().floor());
+        let step = place
+            * [1.0, 2.0, 5.0, 10.0]
+                .into_iter()
+                .find(|n| n * place >= rough)
+                .unwrap_or(10.0);
+        let low = (lowest / step).floor() * step;
+        let high = ((highest / step).ceil() * step).max(low + step);
+        ([low, high], step)
     }
 
     fn x(&self, bytes: f64) -> f64 {
@@ -98,7 +131,8 @@ impl Axes {
     }
 
     fn y(&self, ratio: f64) -> f64 {
-        HEIGHT - MARGIN[3] - ratio / self.ratio_max * (HEIGHT - MARGIN[2] - MARGIN[3])
+        let share = (ratio - self.ratios[0]) / (self.ratios[1] - self.ratios[0]);
+        HEIGHT - MARGIN[3] - share * (HEIGHT - MARGIN[2] - MARGIN[3])
     }
 
     fn draw(&self) -> String {
@@ -106,22 +140,24 @@ impl Axes {
         let mut out = String::new();
         for log in self.log_min as i32..=self.log_max as i32 {
             let (x, bytes) = (self.x(f64::from(log).exp2()), f64::from(log).exp2());
-            let label = if bytes >= 1024.0 {
-                format!("{} KiB", bytes / 1024.0)
-            } else {
-                format!("{bytes} B")
+            let label = match bytes {
+                1_048_576.0.. => format!("{} MiB", bytes / 1_048_576.0),
+                1024.0.. => format!("{} KiB", bytes / 1024.0),
+                _ => format!("{bytes} B"),
             };
             out += &format!(
                 "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>\n",
                 HEIGHT - MARGIN[3] + 18.0
             );
         }
-        for tick in 0..=5 {
-            let ratio = self.ratio_max * f64::from(tick) / 5.0;
+        let decimals = (-self.step.log10().floor()).max(0.0) as usize;
+        let lines = ((self.ratios[1] - self.ratios[0]) / self.step).round() as u32;
+        for line in 0..=lines {
+            let ratio = self.ratios[0] + self.step * f64::from(line);
             let y = self.y(ratio);
             out += &format!(
                 "<line x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{ratio:.2}</text>\n",
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{ratio:.decimals$}</text>\n",
                 left - 6.0,
                 y + 4.0
             );
@@ -151,21 +187,33 @@ impl Axes {
             path(Estimate::ratio),
             path(Estimate::ratio_meta)
         );
+        // Where colours come again, squares.
+        let rounding = if row < COLOURS.len() { 3 } else { 0 };
+        let mark = |x: f64, y: f64| {
+            format!(
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"6\" height=\"6\" rx=\"{rounding}\" fill=\"{colour}\"/>",
+                x - 3.0,
+                y - 3.0
+            )
+        };
         for point in points {
             let x = self.x(point.chunk_bytes_mean());
             let (ratio, error) = (point.ratio(), point.ratio_error());
+            out += &mark(x, self.y(ratio));
             out += &format!(
-                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>\
-                 <line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\"/>\n",
-                self.y(ratio),
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\"/>\n",
                 self.y(ratio - error),
                 self.y(ratio + error)
             );
         }
-        out + &format!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>\n",
-            WIDTH - MARGIN[1] + 12.0,
+        let (x, y) = (
+            WIDTH - MARGIN[1] + 18.0,
             MARGIN[2] + 16.0 * (row as f64 + 1.0),
+        );
+        out += &mark(x, y - 4.0);
+        out + &format!(
+            "<text x=\"{:.1}\" y=\"{y:.1}\" fill=\"{colour}\">{}</text>\n",
+            x + 8.0,
             escape(name)
         )
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{choice, random, read};
 use onefold_chunk::by_name;
-use onefold_lab::{Tallies, columns, plot};
+use onefold_lab::{Estimate, Tallies, columns, plot};
 
 /// Versions of some files: much is in all of them, some is new in each.
 fn versions(seed: u64) -> Vec<Vec<u8>> {
@@ -97,4 +97,37 @@ fn a_parquet_file_holds_what_the_estimates_say() {
         assert!(row.get_bool(13).expect("a flag"));
     }
     assert_eq!((estimates[1].1.chunks, estimates[1].1.ratio()), (2, 2.0));
+}
+
+#[test]
+fn a_picture_shows_small_differences_between_round_numbers() {
+    let one = |mean: u64, ratio: f64| Estimate {
+        bytes: 1 << 30,
+        chunks: (1 << 30) / mean,
+        unique_chunks: 1000.0,
+        unique_bytes: (1 << 30) as f64 / ratio,
+        unique_bytes_error: 5e6,
+        is_exact: false,
+    };
+    let points: Vec<_> = (0..9)
+        .map(|i| {
+            (
+                choice(&format!("chunker-{i}"), 4096),
+                one(4096 << i, 1.02 + 0.01 * f64::from(i)),
+            )
+        })
+        .collect();
+    let svg = plot::svg(&points);
+    for label in [
+        ">1.00<",
+        ">1.02<",
+        ">1.10<",
+        ">4 KiB<",
+        ">1 MiB<",
+        ">chunker-8<",
+    ] {
+        assert!(svg.contains(label), "{label}");
+    }
+    // The eighth has the first one's colour and another mark.
+    assert!(svg.contains("rx=\"3\"") && svg.contains("rx=\"0\""));
 }
