@@ -3,6 +3,7 @@
 
 mod bench;
 mod ci;
+mod examples;
 mod golden;
 mod tidy;
 

@@ -48,6 +48,7 @@ pub fn run() -> Result<(), String> {
     check_dead_files(&root, &mut amiss);
     check_places(&root, &mut amiss);
     check_links(&root, &mut amiss);
+    crate::examples::check(&root, &mut amiss);
     if amiss.is_empty() {
         Ok(())
     } else {
@@ -67,7 +68,7 @@ pub fn read(path: &Path) -> String {
 }
 
 /// Rust files of the workspace.
-fn sources(root: &Path) -> Vec<PathBuf> {
+pub fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root.join("crates"), root.join("fuzz"), root.join("xtask")];
     while let Some(folder) = folders.pop() {

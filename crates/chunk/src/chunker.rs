@@ -3,6 +3,12 @@
 use alloc::boxed::Box;
 
 /// Chunk lengths in bytes that a chunker promises: `min ≤ length ≤ max`, save for the last chunk of a stream, which may be shorter.
+///
+/// ```
+/// use onefold_chunk::{Chunker, Limits, fixed::Fixed};
+///
+/// assert_eq!(Fixed::new(4096).limits(), Limits { min: 4096, mean: 4096, max: 4096 });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The shortest chunk, in bytes, but for the last of a stream.
@@ -14,6 +20,13 @@ pub struct Limits {
 }
 
 /// What is known of a stream before it is cut.
+///
+/// ```
+/// use onefold_chunk::Hints;
+///
+/// assert_eq!(Hints::of(b"/music/song.MP3", b"ID3").extension, Some(&b"MP3"[..]));
+/// assert_eq!(Hints::of(b".profile", b"").extension, None);
+/// ```
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Hints<'a> {
     /// What follows the last dot of its file's name, in any case; `None`: it has no name, or no dot.
@@ -33,6 +46,29 @@ impl<'a> Hints<'a> {
 }
 
 /// Cuts a stream into chunks.
+///
+/// ```
+/// use onefold_chunk::{Chunker, Limits};
+///
+/// /// A chunk a line, of at most 80 bytes.
+/// struct Lines;
+///
+/// impl Chunker for Lines {
+///     fn limits(&self) -> Limits {
+///         Limits { min: 1, mean: 40, max: 80 }
+///     }
+///
+///     fn cut(&mut self, data: &[u8]) -> usize {
+///         let data = &data[..data.len().min(80)];
+///         let end = data.iter().position(|byte| *byte == b'\n');
+///         end.map_or(data.len(), |end| end + 1)
+///     }
+/// }
+///
+/// let mut lengths = Vec::new();
+/// Lines.cuts(b"one\nthree\nno end", true, &mut |length| lengths.push(length));
+/// assert_eq!(lengths, [4, 6, 6]);
+/// ```
 pub trait Chunker: Send {
     /// The lengths this chunker promises.
     fn limits(&self) -> Limits;

@@ -85,6 +85,15 @@ impl Chunker for IncK {
 }
 
 /// A window's signature as it slides, kept below 2³¹ + 2⁹: reduced fully only where it is looked at.
+///
+/// ```
+/// use onefold_chunk::inc_k::Signature;
+///
+/// let text = b"forty-eight bytes are a window, and here are some more of them.";
+/// let mut signature = Signature::of(&text[..48]);
+/// signature.slide(text[0], text[48]);
+/// assert_eq!(signature.value(), Signature::of(&text[1..49]).value());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Signature(u64);
 

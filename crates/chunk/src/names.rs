@@ -16,6 +16,13 @@ use crate::{context::Context, fbc::Fbc};
 pub const WHOLE_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// No such chunker, or a mean it cannot have.
+///
+/// ```
+/// use onefold_chunk::by_name;
+///
+/// let Err(error) = by_name("cheese", 8192, None) else { panic!() };
+/// assert!(error.to_string().starts_with("no chunker is named \"cheese\"; there are sieve"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownChunker(pub String);
 
@@ -28,6 +35,12 @@ impl core::fmt::Display for UnknownChunker {
 impl core::error::Error for UnknownChunker {}
 
 /// All names that [`by_name`] knows.
+///
+/// ```
+/// use onefold_chunk::{by_name, names};
+///
+/// assert!(names().iter().all(|name| by_name(name, 8192, None).is_ok()));
+/// ```
 pub fn names() -> &'static [&'static str] {
     &[
         "sieve",
@@ -51,6 +64,15 @@ pub fn names() -> &'static [&'static str] {
 
 /// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` and `sieve-threshold` (and of `context` where it uses that) secret, and
 /// the others disregard it. `whole-file` disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
+///
+/// ```
+/// use onefold_chunk::{Chunker, by_name};
+///
+/// let mut chunker = by_name("fastcdc", 4096, None)?;
+/// assert_eq!((chunker.limits().min, chunker.limits().max), (1024, 16384));
+/// assert_eq!(chunker.cut(b"a stream that ends before the minimum"), 37);
+/// # Ok::<(), onefold_chunk::UnknownChunker>(())
+/// ```
 pub fn by_name(
     name: &str,
     mean: usize,

@@ -76,6 +76,15 @@ impl Chunker for Rabin {
 }
 
 /// A window's fingerprint as it slides.
+///
+/// ```
+/// use onefold_chunk::rabin::Sum;
+///
+/// let text = b"forty-eight bytes are a window, and here are some more of them.";
+/// let mut sum = Sum::of(&text[..48]);
+/// sum.slide(text[0], text[48]);
+/// assert_eq!(sum.0, Sum::of(&text[1..49]).0);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sum(pub u64);
 
@@ -151,6 +160,14 @@ static LEAVING: [u64; 256] = {
 };
 
 /// `value` modulo the polynomial, by long division.
+///
+/// ```
+/// use onefold_chunk::rabin::remainder;
+///
+/// // What has a lower degree than the polynomial, 53, is its own remainder.
+/// assert_eq!(remainder(1 << 52), 1 << 52);
+/// assert!(remainder(1 << 53) < 1 << 53);
+/// ```
 pub const fn remainder(mut value: u128) -> u64 {
     let mut bit = 127;
     while bit >= DEGREE {

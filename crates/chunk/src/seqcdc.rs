@@ -23,6 +23,15 @@ use crate::simd::{Found, Simd, Slopes};
 use crate::{Chunker, Limits};
 
 /// What the paper calls SeqLength, SkipTrigger and SkipSize.
+///
+/// ```
+/// use onefold_chunk::{Chunker, Limits, seqcdc::{Parameters, SeqCdc}};
+///
+/// assert_eq!(Parameters::for_mean(8192), Parameters::PAPER);
+/// let limits = Limits { min: 4096, mean: 8192, max: 65_536 };
+/// let mut steep = SeqCdc::tuned(limits, Parameters { sequence: 6, ..Parameters::PAPER }).unwrap();
+/// assert_eq!(steep.cut(&[7; 100_000]), 65_536);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
     /// Steps up in succession that make a cut, 1 to 16.

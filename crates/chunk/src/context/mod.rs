@@ -40,6 +40,12 @@ const HEAD_BYTES: usize = 8192;
 const EXTENSION_BYTES_MAX: usize = 16;
 
 /// How a stream is cut.
+///
+/// ```
+/// use onefold_chunk::context::{Cut, Rules};
+///
+/// assert_eq!(Rules::default().choose(Some(b"sqlite"), b"SQLite format 3\0").cut, Cut::Fixed);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
     /// By content.
@@ -53,6 +59,12 @@ pub enum Cut {
 }
 
 /// What is right for a stream.
+///
+/// ```
+/// use onefold_chunk::context::{Choice, Rules};
+///
+/// assert_eq!(Rules::default().choose(None, b"some text"), Choice::USUAL);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
     /// How it is cut.
@@ -70,6 +82,16 @@ impl Choice {
 }
 
 /// What is right for which type. [`Default`] has the built-in table alone.
+///
+/// ```
+/// use onefold_chunk::{Chunker, Hints, context::{Context, Rules}};
+///
+/// let rules = Rules::with("fixed compress log")?;
+/// let mut context = Context::new(8192, None, rules.into());
+/// context.begin(&Hints::of(b"server.log", b"GET /"));
+/// assert_eq!(context.cut(&[b'a'; 100_000]), 8192);
+/// # Ok::<(), onefold_chunk::context::BadRule>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rules {
     built_in: HashMap<Vec<u8>, Choice>,
@@ -140,6 +162,12 @@ fn shows_itself(extension: &[u8]) -> bool {
 }
 
 /// A line of a rule file that is none.
+///
+/// ```
+/// use onefold_chunk::context::Rules;
+///
+/// assert_eq!(Rules::with("content as-is mp3\nsliced as-is ogg").unwrap_err().line, 2);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadRule {
     /// Its number, from 1.

@@ -30,6 +30,11 @@ pub fn mix(word: u64) -> u64 {
 }
 
 /// How often a candidate occurs, on average, before it is in all of `filters`: v·Σ1/i (eq. 2.4).
+///
+/// ```
+/// // 3 · (1 + 1/2 + 1/3)
+/// assert_eq!(onefold_chunk::fbc::bias(3), 5.5);
+/// ```
 pub fn bias(filters: usize) -> f64 {
     filters as f64 * (1..=filters).map(|i| 1.0 / i as f64).sum::<f64>()
 }

@@ -51,6 +51,14 @@ use coarse::Coarse;
 use window::{Window, passes};
 
 /// Parameters; the defaults are those of §2.5.4.
+///
+/// ```
+/// use onefold_chunk::fbc::Params;
+///
+/// // Segments of 2 KiB are frequent from the third time on.
+/// let params = Params { threshold: 2, ..Params::new(2048) };
+/// assert_eq!((params.modulo, params.filters), (32, 3));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Params {
     /// Length of a frequent segment, in bytes.
@@ -103,6 +111,17 @@ impl Params {
 }
 
 /// Chunks by frequency.
+///
+/// ```
+/// use onefold_chunk::{Chunker, fbc::Fbc};
+///
+/// let text: Vec<u8> = (0..100_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
+/// let mut fbc = Fbc::one_pass(4096);
+/// fbc.cuts(&text, true, &mut |_| {});
+/// // Where this run has cut, the next will, too.
+/// let next = Fbc::informed(4096, fbc.segments().clone());
+/// assert_eq!(next.segments().len(), fbc.segments().len());
+/// ```
 pub struct Fbc {
     params: Params,
     limits: Limits,

@@ -9,6 +9,12 @@ use super::filter::mix;
 use super::window::{Window, passes};
 
 /// What is known of a segment.
+///
+/// ```
+/// use onefold_chunk::fbc::Segment;
+///
+/// assert_eq!((Segment::default().count, Segment::default().chunk_bytes), (0, 0));
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// How often it was seen, or is estimated to have been.
@@ -22,6 +28,17 @@ pub struct Segment {
 }
 
 /// Segments by signature.
+///
+/// ```
+/// use onefold_chunk::fbc::{Estimator, Params, Segments};
+///
+/// let mut estimator = Estimator::new(Params::new(512), 1);
+/// (0..20).for_each(|_| estimator.feed(&[7; 5000]));
+/// let frequent = estimator.finish();
+/// let sketch = frequent.encode();
+/// assert_eq!(Segments::decode(&sketch, Params::ENTRIES_MAX)?.len(), frequent.len());
+/// # Ok::<(), onefold_chunk::fbc::SketchError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Segments {
     pub(super) window_bytes: u32,
@@ -191,6 +208,13 @@ impl Segments {
 }
 
 /// Why bytes are no sketch.
+///
+/// ```
+/// use onefold_chunk::fbc::{Params, Segments, SketchError};
+///
+/// let error: SketchError = Segments::decode(b"no sketch", Params::ENTRIES_MAX).unwrap_err();
+/// assert!(!error.to_string().is_empty());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SketchError(pub(super) &'static str);
 

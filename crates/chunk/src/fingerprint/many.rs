@@ -81,6 +81,13 @@ struct Lanes {
 /// Fingerprints of chunks, in order: each as [`Fingerprint::keyed`] or, without a key, [`Fingerprint::of`] gives it.
 ///
 /// Some hundred chunks at a time fill all lanes and are still in the processor's cache.
+///
+/// ```
+/// use onefold_chunk::{Fingerprint, fingerprints};
+///
+/// let chunks = [&b"one"[..], b"two"];
+/// assert_eq!(fingerprints(None, chunks), chunks.map(Fingerprint::of));
+/// ```
 pub fn fingerprints<'a>(
     key: Option<&[u8; 32]>,
     chunks: impl IntoIterator<Item = &'a [u8]>,

@@ -14,6 +14,16 @@ pub use many::fingerprints;
 /// A chunk's fingerprint: a value. Which hash made it, keyed or not, is the repository's choice.
 ///
 /// Fingerprints are uniformly distributed, so any bytes of one serve as a hash.
+///
+/// ```
+/// use onefold_chunk::Fingerprint;
+///
+/// let name = Fingerprint::of(b"abc");
+/// assert!(name.to_string().starts_with("6437b3ac38465133"));
+/// assert_eq!(name.prefix(), 0x6437_b3ac_3846_5133);
+/// // Another repository, another name.
+/// assert_ne!(Fingerprint::keyed(&[1; 32], b"abc"), Fingerprint::keyed(&[2; 32], b"abc"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
 

@@ -6,6 +6,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// How the linear bits are computed.
+///
+/// ```
+/// use onefold_chunk::{Chunks, sieve::{Isa, Sieve}};
+///
+/// let data: Vec<u8> = (0..50_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let chunks = |isa| Chunks::new(Sieve::new(4096).on(isa).unwrap(), &data).count();
+/// assert!(Isa::available().into_iter().all(|isa| chunks(isa) == chunks(Isa::Scalar)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
     /// Eight positions at a time in a 64-bit register; everywhere.

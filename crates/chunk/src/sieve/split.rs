@@ -10,6 +10,17 @@ use super::search::Candidate;
 use super::{CANDIDATES_MAX, Sieve, WINDOW};
 
 /// The candidates of a piece of a buffer. Made by [`Sieve::candidates`].
+///
+/// ```
+/// use onefold_chunk::{Chunker, sieve::Sieve};
+///
+/// let mut sieve = Sieve::new(4096);
+/// let data = [b"to be or not ".repeat(500), b"to be".repeat(999)].concat();
+/// let found = sieve.candidates(&data, 0..data.len());
+/// let mut covered = 0;
+/// sieve.cuts_from(&data, &[found], true, &mut |length| covered += length);
+/// assert_eq!(covered, data.len());
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidates {
     /// The ends that were searched: the piece, or less of it where it has very many candidates.

@@ -15,6 +15,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// How bytes are compared.
+///
+/// ```
+/// use onefold_chunk::{Chunks, ram::{Isa, Ram}};
+///
+/// let data: Vec<u8> = (0..50_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect();
+/// let chunks = |isa| Chunks::new(Ram::new(4096).on(isa).unwrap(), &data).count();
+/// assert!(Isa::available().into_iter().all(|isa| chunks(isa) == chunks(Isa::Scalar)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
     /// One byte after the other; everywhere.

@@ -32,6 +32,12 @@ use walk::{At, Walk};
 pub const BLOCK: usize = 512;
 
 /// Which streams are taken for a tar.
+///
+/// ```
+/// use onefold_chunk::tar::Tars;
+///
+/// assert!(!Tars::Checksum.take(b"#!/bin/sh"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tars {
     /// Those whose first header says so: its magic is that of POSIX or GNU.
