@@ -5,6 +5,7 @@
 
 mod forged;
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onefold_chunk::Fingerprint;
@@ -34,6 +35,8 @@ const fn partitions_of_16(chain_max: u64) -> u64 {
 const KEYS: u64 = 100_000;
 /// Keys at once, as a segment of a stream.
 const SEGMENT: usize = 512;
+/// Of so many segments one is asked for: that fills every cache several times, and all that a lookup leaves behind is in caches.
+const ASKED_EVERY: usize = 8;
 /// Chunks of a container.
 const CONTAINER: u64 = 1000;
 
@@ -180,28 +183,34 @@ fn held() -> usize {
     ALLOCATOR.current_usage() + mapped_bytes()
 }
 
-/// Fills an index as a first backup does, asks for the stream again and for absent keys; what it says and what was counted.
+/// Fills an index as a first backup does, which asks for absent keys, and asks for parts of the stream again.
 fn fill(index: &mut dyn ChunkIndex, keys: u64) {
-    for round in 0..2 {
-        for first in (0..keys).step_by(SEGMENT) {
-            let numbers = first..(first + SEGMENT as u64).min(keys);
-            let asked: Vec<Fingerprint> = numbers.clone().map(key_of).collect();
-            let mut found = vec![None; asked.len()];
-            index.lookup(&asked, &mut found).expect("lookup");
-            let new: Vec<_> = asked
-                .iter()
-                .zip(numbers)
-                .zip(&found)
-                .filter(|(_, found)| found.is_none() && round == 0)
-                .map(|((key, number), _)| {
-                    let container = ContainerId(number / CONTAINER);
-                    (*key, Location { container })
-                })
-                .collect();
-            index.insert(&new).expect("insert");
+    let segments = || {
+        let firsts = (0..keys).step_by(SEGMENT);
+        firsts.map(|first| first..(first + SEGMENT as u64).min(keys))
+    };
+    let ask = |index: &mut dyn ChunkIndex, numbers: Range<u64>, is_there: bool| {
+        let asked: Vec<Fingerprint> = numbers.map(key_of).collect();
+        let mut found = vec![None; asked.len()];
+        index.lookup(&asked, &mut found).expect("lookup");
+        // an index that samples may not know all
+        assert!(is_there || found.iter().all(Option::is_none), "never said");
+    };
+    for (number, numbers) in segments().enumerate() {
+        if number % ASKED_EVERY == 0 {
+            ask(index, numbers.clone(), false);
         }
-        index.checkpoint().expect("checkpoint");
+        let at = |number| Location {
+            container: ContainerId(number / CONTAINER),
+        };
+        let new: Vec<_> = numbers.map(|i| (key_of(i), at(i))).collect();
+        index.insert(&new).expect("insert");
     }
+    index.checkpoint().expect("checkpoint");
+    for numbers in segments().step_by(ASKED_EVERY) {
+        ask(index, numbers, true);
+    }
+    index.checkpoint().expect("checkpoint");
 }
 
 /// Prints a line; whether what is said is what was counted, and that what the formula says.

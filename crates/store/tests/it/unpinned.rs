@@ -39,6 +39,23 @@ fn scene() -> Scene {
     }
 }
 
+impl Scene {
+    /// Removes what keeps all chunks, and sweeps: every container has lost half of its own.
+    fn sweep_half(&self) {
+        self.writing.remove_root(&self.whole).unwrap();
+        assert!(sweep(&self.writing).unwrap().compacted_containers > 0);
+    }
+
+    /// A repository that is open to be read only, in whose way `failing` stands.
+    fn reading(&self, failing: &Failing) -> Repository {
+        open(&Guarded::over(&self.dir, failing), 1, 2).unwrap()
+    }
+
+    fn refs(&self, from: &Repository) -> Vec<ChunkRef> {
+        decode_root(&from.root(&self.root).unwrap())
+    }
+}
+
 /// A chunk that is nowhere: asking for it makes a reader look at all containers.
 fn nowhere() -> ChunkRef {
     ChunkRef {
@@ -55,20 +72,19 @@ fn assert_lost(reader: &mut ChunkReader) {
 
 #[test]
 fn a_reader_without_a_pin_finds_what_a_sweep_moved_since_it_looked() {
+    let scene = scene();
+    let reading = scene.reading(&Failing::default());
+    let session = reading.session(SessionKind::Read).unwrap();
+    let mut reader = session.reader().unwrap();
+    let refs = scene.refs(&reading);
+    assert_lost(&mut reader);
+    scene.sweep_half();
     let Scene {
-        dir,
         writing,
         root,
         data,
-        whole,
-    } = scene();
-    let reading = open(&Guarded::over(&dir, &Failing::default()), 1, 2).unwrap();
-    let session = reading.session(SessionKind::Read).unwrap();
-    let mut reader = session.reader().unwrap();
-    let refs = decode_root(&reading.root(&root).unwrap());
-    assert_lost(&mut reader);
-    writing.remove_root(&whole).unwrap();
-    assert!(sweep(&writing).unwrap().compacted_containers > 0);
+        ..
+    } = scene;
     for (chunk, expected) in refs.iter().zip(&data) {
         assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
     }
@@ -96,24 +112,17 @@ fn a_container(dir: &Arc<dyn Dir>) -> String {
 
 #[test]
 fn a_container_that_cannot_be_read_is_named_and_tried_again() {
-    let Scene {
-        dir,
-        writing,
-        root,
-        data,
-        whole,
-    } = scene();
-    let refs = decode_root(&writing.root(&root).unwrap());
-    writing.remove_root(&whole).unwrap();
-    sweep(&writing).unwrap();
+    let scene = scene();
+    let refs = scene.refs(&scene.writing);
+    scene.sweep_half();
     let failing = Failing::default();
-    let reading = open(&Guarded::over(&dir, &failing), 1, 2).unwrap();
+    let reading = scene.reading(&failing);
     let session = reading.session(SessionKind::Read).unwrap();
     let mut reader = session.reader().unwrap();
-    let name = a_container(&dir);
+    let name = a_container(&scene.dir);
     failing.set(&name, ErrorKind::Device);
     let mut told = 0;
-    for (chunk, expected) in refs.iter().zip(&data) {
+    for (chunk, expected) in refs.iter().zip(&scene.data) {
         match reader.read(chunk) {
             Ok(found) => assert_eq!(&found[..], &expected[..]),
             Err(Error::Io(error)) if error.kind == ErrorKind::Device => {
@@ -127,7 +136,7 @@ fn a_container_that_cannot_be_read_is_named_and_tried_again() {
     failing.clear();
     // After some more chunks in vain.
     (0..2000).for_each(|_| drop(reader.read(&nowhere())));
-    for (chunk, expected) in refs.iter().zip(&data) {
+    for (chunk, expected) in refs.iter().zip(&scene.data) {
         assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
     }
 }
@@ -135,16 +144,11 @@ fn a_container_that_cannot_be_read_is_named_and_tried_again() {
 #[test]
 fn a_repository_to_be_read_only_is_read_without_its_index() {
     for index in ["missing", "closed", "unreadable"] {
+        let scene = scene();
+        scene.sweep_half();
         let Scene {
-            dir,
-            writing,
-            root,
-            data,
-            whole,
-        } = scene();
-        writing.remove_root(&whole).unwrap();
-        sweep(&writing).unwrap();
-        drop(writing);
+            dir, root, data, ..
+        } = scene;
         let failing = Failing::default();
         match index {
             "missing" => failing.set("/index", ErrorKind::NotFound),
