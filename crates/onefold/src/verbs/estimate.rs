@@ -20,7 +20,7 @@ use crate::progress::{Doing, Meter};
 /// Tell what deduplication would save, without a repository
 ///
 /// Reads the files once and counts their chunks for every chunker and size asked for. Counts are exact while the fingerprints fit into --ram; beyond,
-/// shorter chunks are counted by a sketch, which takes 0.5 MiB for each chunker and size, and the ratio gets an error bar (95 %, below 1 %). Nothing is stored and no password is needed.
+/// shorter chunks are counted by a sketch, which takes 0.5 MiB for each chunker and size, and the ratio gets an error bar (95 %, about 1 % at most). Nothing is stored and no password is needed.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to read
