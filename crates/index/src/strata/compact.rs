@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 
 use onefold_chunk::Fingerprint;
 
+use super::gone::gone_pages;
 use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
 use super::manifest::RUNS_MAX;
-use super::merge::gone_pages;
 use super::page::PAGE_BYTES;
 use super::run::hash_of;
 use super::seal::{self, Sealed};

@@ -40,12 +40,15 @@
 mod arbitrary;
 mod bits;
 pub(crate) mod cache;
+mod choose;
 mod compact;
 mod folder;
+mod gone;
 pub(crate) mod log;
 mod lookup;
 mod manifest;
 mod merge;
+mod merged_run;
 mod options;
 pub(crate) mod page;
 mod ribbon;

@@ -1,0 +1,171 @@
+//! Writing the run that takes the place of some neighbours.
+//!
+//! Always holds: of records of one hash the newest that counts stays, and the pages of the others are marked dead, because a cached page must not be believed on them. A removal is kept
+//! until it meets the oldest run.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::gone::Gone;
+use super::manifest::RunEntry;
+use super::run::RunReader;
+use super::run_page::RunRecord;
+use super::run_writer::RunWriter;
+use super::shared::Shared;
+use super::view::View;
+use crate::Result;
+
+/// Writes the merged run; `None` where the index is being closed.
+pub fn write_merged(
+    shared: &Shared,
+    view: &View,
+    group: Range<usize>,
+    gone: &Gone,
+) -> Result<Option<RunEntry>> {
+    let entries = &view.manifest.runs[group.clone()];
+    let (first_page, end_page) = (entries[0].first_page, entries[entries.len() - 1].end_page);
+    let oldest = group.start == 0;
+    let upper: u64 = entries.iter().map(|run| run.records).sum();
+    let file = shared.folder.create_run()?;
+    let bits = shared.plan.filter_bits(view.manifest.records(), upper);
+    let mut writer = RunWriter::new(
+        Arc::clone(&file.disk),
+        upper,
+        end_page - first_page,
+        shared.plan.partition_records,
+        bits,
+    );
+    let mut dead = inherited_dead(view, group.clone(), first_page);
+    let is_gone = |page: u32| {
+        let behind = gone.pages.partition_point(|pages| pages.start <= page);
+        behind > 0 && gone.pages[behind - 1].contains(&page)
+    };
+    let mut sources = Sources::new(view, group, first_page, shared.plan.merge_pages)?;
+    while sources.next()? {
+        let stays = sources
+            .same
+            .iter()
+            .position(|record| !is_gone(first_page.saturating_add(record.page)));
+        let others = (0..)
+            .zip(&sources.same)
+            .filter(|(place, _)| Some(*place) != stays);
+        dead.extend(others.map(|(_, record)| record.page));
+        if let Some(record) = stays
+            .map(|place| sources.same[place])
+            .filter(|record| !(record.removed && oldest))
+        {
+            writer.push(record)?;
+        }
+        if sources.taken % 65_536 == 0 && shared.stop.load(Ordering::Relaxed) {
+            shared.folder.remove(&[file.name])?;
+            return Ok(None);
+        }
+    }
+    dead.sort_unstable();
+    dead.dedup();
+    dead.retain(|page| !is_gone(first_page.saturating_add(*page)));
+    let written = writer.finish(&dead)?;
+    shared
+        .written
+        .fetch_add(written.file_bytes, Ordering::Relaxed);
+    Ok(Some(RunEntry {
+        id: file.id,
+        first_page,
+        end_page,
+        records: written.records,
+        footer_at: written.footer_at,
+        file_bytes: written.file_bytes,
+    }))
+}
+
+fn inherited_dead(view: &View, group: Range<usize>, first_page: u32) -> Vec<u32> {
+    let entries = view.manifest.runs[group.clone()]
+        .iter()
+        .zip(&view.runs[group]);
+    entries
+        .flat_map(|(entry, run)| {
+            run.dead_pages
+                .iter()
+                .map(move |page| (entry.first_page - first_page).saturating_add(*page))
+        })
+        .collect()
+}
+
+/// The runs of a group, read side by side.
+struct Sources {
+    readers: Vec<RunReader>,
+    /// What is to be added to a reader's pages.
+    shifts: Vec<u32>,
+    heads: BinaryHeap<Reverse<Head>>,
+    /// The records of one hash, newest first.
+    same: Vec<RunRecord>,
+    taken: u64,
+}
+
+/// The next record of a source; of one hash the newest source comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    hash: u64,
+    source: Reverse<usize>,
+    record: RunRecord,
+}
+
+impl Sources {
+    /// Which hold `pages` pages in all.
+    fn new(view: &View, group: Range<usize>, first_page: u32, pages: usize) -> Result<Sources> {
+        // each has the records of a page besides, decoded
+        let each = (pages / group.len()).saturating_sub(2);
+        let readers = view.runs[group.clone()]
+            .iter()
+            .map(|run| RunReader::new(Arc::clone(run), each))
+            .collect::<Vec<_>>();
+        let shifts = view.manifest.runs[group]
+            .iter()
+            .map(|run| run.first_page - first_page)
+            .collect();
+        let mut sources = Sources {
+            heads: BinaryHeap::with_capacity(readers.len()),
+            readers,
+            shifts,
+            same: Vec::new(),
+            taken: 0,
+        };
+        (0..sources.readers.len()).try_for_each(|source| sources.pull(source))?;
+        Ok(sources)
+    }
+
+    /// Fills `same` with the records of the next hash; `false` at the end.
+    fn next(&mut self) -> Result<bool> {
+        self.same.clear();
+        let Some(hash) = self.heads.peek().map(|Reverse(head)| head.hash) else {
+            return Ok(false);
+        };
+        while let Some(Reverse(head)) = self
+            .heads
+            .peek()
+            .copied()
+            .filter(|Reverse(head)| head.hash == hash)
+        {
+            self.heads.pop();
+            self.same.push(head.record);
+            self.pull(head.source.0)?;
+        }
+        self.taken += 1;
+        Ok(true)
+    }
+
+    fn pull(&mut self, source: usize) -> Result<()> {
+        if let Some(mut record) = self.readers[source].next()? {
+            record.page = record.page.saturating_add(self.shifts[source]);
+            self.heads.push(Reverse(Head {
+                hash: record.hash,
+                source: Reverse(source),
+                record,
+            }));
+        }
+        Ok(())
+    }
+}
