@@ -141,6 +141,33 @@ pub struct Needless {
     /// Nothing is verified that could be left out
     #[arg(long, global = true, hide = true)]
     no_extra_verify: bool,
+    /// Containers have one size
+    #[arg(long, value_name = "MIB", global = true, hide = true)]
+    pack_size: Option<u32>,
+    /// For a way to storage elsewhere, as all that follow: front ends give them whatever the repository is
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "KEY=VALUE",
+        global = true,
+        hide = true
+    )]
+    option: Vec<String>,
+    /// Of HTTPS
+    #[arg(long, value_name = "FILE", global = true, hide = true)]
+    cacert: Vec<PathBuf>,
+    /// Of HTTPS
+    #[arg(long, value_name = "FILE", global = true, hide = true)]
+    tls_client_cert: Option<PathBuf>,
+    /// Of HTTPS
+    #[arg(long, global = true, hide = true)]
+    insecure_tls: bool,
+    /// Of HTTP
+    #[arg(long, value_name = "TEXT", global = true, hide = true)]
+    http_user_agent: Option<String>,
+    /// Of HTTP
+    #[arg(long, value_name = "DURATION", global = true, hide = true)]
+    stuck_request_timeout: Option<String>,
 }
 
 /// Compression levels by name.

@@ -91,6 +91,18 @@ impl Error {
         }
     }
 
+    /// Whether the repository may not be written to.
+    fn cannot_write(&self) -> bool {
+        let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
+            return false;
+        };
+        let (StoreError::Io(error) | StoreError::Index(IndexError::Io(error))) = error else {
+            return false;
+        };
+        let is_read = matches!(error.op, "read" | "open" | "open folder" | "list" | "stat");
+        error.kind == onefold_io::ErrorKind::Denied && !is_read
+    }
+
     /// What went wrong: the error and its causes, each said once.
     pub fn chain(&self) -> String {
         chain_of(self)
@@ -114,6 +126,9 @@ impl Error {
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",
+            error if error.cannot_write() => {
+                "nothing can be written there: the disk is mounted read-only, or the repository is somebody else's. It can be read, checked and restored from all the same"
+            }
             Self::Backup(BackupError::NoSnapshot(_)) => "`onefold snapshots` lists what there is",
             Self::Backup(BackupError::NotInSnapshot(_)) => "`onefold ls` lists what is in it",
             _ => match self.exit() {

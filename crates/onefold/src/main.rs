@@ -43,7 +43,10 @@ use crate::out::Out;
 
 fn main() -> ExitCode {
     signal::install();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     interrupted::begin(&cli.verb, cli.global.json);
     listen_to_traces(cli.global.verbosity());
     let out = Out::new(
@@ -64,6 +67,19 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(exit.code())
+}
+
+/// Prints what is wrong with the command line, or the help or version that it asks for.
+fn misused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || std::env::args_os().all(|argument| argument != "--json") {
+        error.exit();
+    }
+    let text = error.to_string();
+    // What follows is about usage in general.
+    let what = text.split("\n\n").next().unwrap_or(&text).trim();
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    eprintln!("{}", json::line(&json::ExitError::new(Exit::Usage, what)));
+    ExitCode::from(Exit::Usage.code())
 }
 
 /// In JSON, how a verb ended that did not do all: the errors themselves were told when they came up.

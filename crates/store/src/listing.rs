@@ -4,10 +4,14 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
+use crate::container::StreamKind;
 use crate::opened::Opened;
 use crate::pin::{self, PinInfo};
 use crate::repository::Repository;
 use crate::{Error, Result, container};
+
+/// Of a container: the stream that its chunks are of, and these with their lengths in bytes.
+pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
 
 impl Repository {
     /// All containers with their bytes as stored, sorted.
@@ -21,9 +25,13 @@ impl Repository {
         Ok(all)
     }
 
-    /// The chunks of a container with their lengths in bytes, as they stand in it.
-    pub fn chunks_of(&self, container: ContainerId) -> Result<Vec<(Fingerprint, u32)>> {
-        Ok(Opened::read(&self.shared, container)?.table.chunks)
+    /// What a container is of, and its chunks with their lengths in bytes, as they stand in it; `None` where it is gone.
+    pub fn contents_of(&self, container: ContainerId) -> Result<Option<Contents>> {
+        match Opened::read(&self.shared, container) {
+            Ok(opened) => Ok(Some((opened.header.stream, opened.table.chunks))),
+            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The sessions that run now; none is known of where the repository may not be written.

@@ -1,6 +1,7 @@
 //! `onefold list`: names of what the repository holds, one a line, for scripts.
 
 use clap::ValueEnum;
+use onefold_store::{Repository, SessionKind, StreamKind};
 
 use crate::cli::Global;
 use crate::error::Result;
@@ -24,6 +25,9 @@ pub enum What {
     /// Containers
     #[value(alias = "packs")]
     Containers,
+    /// Chunks, container by container: whether of data or of metadata, and the fingerprint
+    #[value(alias = "blobs")]
+    Chunks,
     /// Keys
     Keys,
     /// Sessions: who is at work
@@ -34,6 +38,7 @@ pub enum What {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a listing")?;
     let names: Vec<String> = match args.what {
+        What::Chunks => return chunks(&repository, out),
         What::Snapshots => strings(repository.roots()?),
         What::Containers => {
             let containers = repository.containers()?.into_iter();
@@ -49,6 +54,25 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             .iter()
             .try_for_each(|name| out.line(out::safe(name)))?;
     }
+    Ok(Exit::Ok)
+}
+
+/// One line each, in JSON too, as restic has it: there may be very many.
+fn chunks(repository: &Repository, out: &Out) -> Result<Exit> {
+    let session = repository.session(SessionKind::Read)?;
+    for (container, _) in repository.containers()? {
+        let Some((stream, chunks)) = repository.contents_of(container)? else {
+            continue;
+        };
+        let word = match stream {
+            StreamKind::Data => "data",
+            StreamKind::Metadata => "tree",
+        };
+        for (chunk, _) in chunks {
+            out.line(format_args!("{word} {chunk}"))?;
+        }
+    }
+    session.finish()?;
     Ok(Exit::Ok)
 }
 

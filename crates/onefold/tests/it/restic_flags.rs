@@ -263,7 +263,7 @@ fn small_objects_are_listed_and_shown() {
     let shown = rig.run(["cat", "snapshot", &id[..8]]).ends(0).out;
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(shown["id"], id.as_str());
-    rig.run(["list", "blobs"]).ends(2);
+    rig.run(["list", "index"]).ends(2);
     rig.run(["cat", "snapshot", "ffffffff"]).ends(1);
     let ran = rig.run(["unlock", "--remove-all"]).ends(0);
     assert!(ran.out.contains("nothing is locked"), "{}", ran.out);
@@ -428,4 +428,33 @@ fn days_begin_at_local_midnight() {
     assert_eq!((kept("UTC"), kept("Asia/Tokyo")), (2, 3));
     // A zone of rules, which needs no table of the machine's.
     assert_eq!(kept("JST-9"), 3);
+}
+
+#[test]
+fn what_is_about_storage_elsewhere_is_taken() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    let flags = "-o sftp.args=-oBatchMode=yes --option s3.region=x --cacert ca --tls-client-cert c --insecure-tls --http-user-agent me \
+                 --stuck-request-timeout 5m --pack-size 64 --no-lock --retry-lock 1s";
+    let args = ["backup", "s"].into_iter().chain(flags.split_whitespace());
+    rig.run(args).ends(0);
+}
+
+#[test]
+fn a_misused_command_line_is_told_in_json_where_that_is_asked_for() {
+    let rig = Rig::open();
+    let ran = rig.run(["backup", "--froce", "--json"]).ends(2);
+    let told: serde_json::Value = serde_json::from_str(ran.err.trim()).expect("one line of JSON");
+    assert_eq!(
+        (&told["message_type"], &told["code"]),
+        (&"exit_error".into(), &2.into())
+    );
+    assert!(
+        told["message"]
+            .as_str()
+            .is_some_and(|what| what.contains("--froce")),
+        "{told}"
+    );
+    let ran = rig.run(["backup", "--froce"]).ends(2);
+    assert!(ran.err.contains("Usage:"), "{}", ran.err);
 }

@@ -14,51 +14,53 @@ fn texts(found: &Value, field: &str) -> BTreeSet<String> {
         .collect()
 }
 
-#[test]
-fn objects_are_found_by_their_ids() {
-    let rig = Rig::open();
+/// Two snapshots that share a file, its twin and another.
+fn two_snapshots(rig: &Rig) -> [String; 2] {
     let bytes = Random(1).bytes(3_000);
     rig.write("s/a", &bytes);
     rig.write("s/sub/twin", &bytes);
     rig.write("s/other", &Random(2).bytes(3_000));
     let first = rig.backup("s");
     rig.write("s/later", b"later");
-    let second = rig.backup("s");
-    let run = |args: &[&str]| {
-        rig.run([&["find", "--json"][..], args].concat())
-            .ends(0)
-            .last()
-    };
+    [first, rig.backup("s")]
+}
 
+fn find(rig: &Rig, args: &[&str]) -> Value {
+    rig.run([&["find", "--json"][..], args].concat())
+        .ends(0)
+        .last()
+}
+
+/// What of `found` has a path with this end.
+fn with_path<'a>(found: &'a Value, end: &str) -> Option<&'a Value> {
+    let mut found = found.as_array().expect("a list").iter();
+    found.find(|one| one["path"].as_str().is_some_and(|path| path.ends_with(end)))
+}
+
+/// What is found in the container of the data.
+fn in_data(rig: &Rig) -> Value {
     let containers = rig.run(["list", "packs"]).ends(0).out;
-    let containers: Vec<&str> = containers.lines().collect();
-    let of = |container: &str| run(&["--pack", container]);
-    let has = |found: &Value, path: &str| {
-        let mut found = found.as_array().expect("a list").iter();
-        found.any(|one| one["path"].as_str().is_some_and(|at| at.ends_with(path)))
-    };
-    let all: Vec<Value> = containers.iter().map(|container| of(container)).collect();
-    let data = all.iter().find(|found| has(found, "/s/a")).expect("data");
-    assert_eq!(texts(data, "object_type"), BTreeSet::from(["blob".into()]));
-    assert!(has(data, "/s/sub/twin") && has(data, "/s/other"), "{data}");
-    assert_eq!(
-        texts(data, "snapshot"),
-        BTreeSet::from([first, second.clone()])
-    );
+    let mut all = containers
+        .lines()
+        .map(|container| find(rig, &["--pack", container]));
+    all.find(|found| with_path(found, "/s/a").is_some())
+        .expect("data")
+}
 
-    let is_of_a = |one: &&Value| {
-        one["path"]
-            .as_str()
-            .is_some_and(|path| path.ends_with("/s/a"))
-    };
-    let a = data.as_array().and_then(|data| data.iter().find(is_of_a));
-    let a = a.expect("one");
-    let keys: Vec<&str> = a
-        .as_object()
-        .expect("object")
-        .keys()
-        .map(String::as_str)
-        .collect();
+#[test]
+fn objects_are_found_by_their_ids() {
+    let rig = Rig::open();
+    let [first, second] = two_snapshots(&rig);
+    let data = in_data(&rig);
+    assert_eq!(texts(&data, "object_type"), BTreeSet::from(["blob".into()]));
+    assert!(with_path(&data, "/s/sub/twin").is_some(), "{data}");
+    assert!(with_path(&data, "/s/other").is_some(), "{data}");
+    let snapshots = BTreeSet::from([first, second.clone()]);
+    assert_eq!(texts(&data, "snapshot"), snapshots);
+
+    let a = with_path(&data, "/s/a").and_then(Value::as_object);
+    let a = a.expect("an object");
+    let keys: Vec<&str> = a.keys().map(String::as_str).collect();
     let of_restic = [
         "id",
         "object_type",
@@ -68,33 +70,38 @@ fn objects_are_found_by_their_ids() {
         "time",
     ];
     assert_eq!(keys, of_restic);
-    let id = a["id"].as_str().expect("an id");
-    let found = run(&["--blob", &id[..12], "--snapshot", &second]);
-    let paths = texts(&found, "path");
-    assert!(
-        paths.len() == 2 && has(&found, "/s/a") && has(&found, "/s/sub/twin"),
-        "{found}"
-    );
+    let (id, parent) = (&a["id"], &a["parent_tree"]);
+    let (id, parent) = (id.as_str().expect("an id"), parent.as_str().expect("an id"));
+    let found = find(&rig, &["--blob", &id[..12], "--snapshot", &second]);
+    assert_eq!(texts(&found, "path").len(), 2, "{found}");
+    assert!(with_path(&found, "/s/sub/twin").is_some(), "{found}");
 
-    let parent = found[0]["parent_tree"].as_str().expect("a leaf");
-    assert!(has(&run(&["--tree", parent]), "/"), "{parent}");
+    assert!(with_path(&find(&rig, &["--tree", parent]), "/").is_some());
     let tree = rig.run(["snapshots", "--json"]).ends(0).last()[1]["tree"].clone();
-    let found = run(&["--tree", tree.as_str().expect("an id")]);
+    let found = find(&rig, &["--tree", tree.as_str().expect("an id")]);
     assert_eq!(texts(&found, "path"), BTreeSet::from(["/".into()]));
 
+    let listed = rig.run(["list", "blobs"]).ends(0).out;
+    assert!(listed.contains(&format!("data {id}\n")), "{listed}");
+    assert!(listed.contains(&format!("tree {parent}\n")), "{listed}");
     let text = rig
         .run(["find", "--blob", id, "--show-pack-id"])
         .ends(0)
         .out;
-    assert!(
-        text.contains(&format!("Found blob {id}\n ... in file ")) && text.contains(" ... in pack "),
-        "{text}"
-    );
+    assert!(text.contains(&format!("Found blob {id}\n ... in file ")));
+    assert!(text.contains(" ... in pack "), "{text}");
+}
+
+#[test]
+fn what_is_no_id_is_refused_and_what_no_object_has_is_not_found() {
+    let rig = Rig::open();
+    two_snapshots(&rig);
     rig.run(["find", "--blob", "no id"]).ends(2);
-    rig.run(["find", "--blob", "--tree", id]).ends(2);
+    rig.run(["find", "--blob", "--tree", "ab"]).ends(2);
     rig.run(["find", "--show-pack-id", "a"]).ends(2);
     rig.run(["find", "--pack", "0000000000"]).ends(1);
-    assert_eq!(run(&["--blob", &"f".repeat(64)]), serde_json::json!([]));
+    let found = find(&rig, &["--blob", &"f".repeat(64)]);
+    assert_eq!(found, serde_json::json!([]));
 }
 
 #[test]

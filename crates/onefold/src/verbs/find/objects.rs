@@ -79,8 +79,11 @@ impl Objects {
             let name = container.to_string();
             if ids.iter().any(|id| name.starts_with(&id[..])) {
                 self.containers.insert(container);
-                match repository.chunks_of(container) {
-                    Ok(chunks) => self.held.extend(chunks.into_iter().map(|(chunk, _)| chunk)),
+                match repository.contents_of(container) {
+                    Ok(contents) => {
+                        let chunks = contents.into_iter().flat_map(|(_, chunks)| chunks);
+                        self.held.extend(chunks.map(|(chunk, _)| chunk));
+                    }
                     Err(error) if error.is_loss() => tracing::warn!("{error}"),
                     Err(error) => return Err(error.into()),
                 }
