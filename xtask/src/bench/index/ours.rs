@@ -41,7 +41,10 @@ pub fn run(
         args,
         keys: args.keys,
         index: Index::open(index, &dir, budget_mib, args.seed)?,
-        may_forget: matches!(index, IndexName::ChunkStash | IndexName::Sparse),
+        may_forget: matches!(
+            index,
+            IndexName::ChunkStash | IndexName::Sparse | IndexName::BufferHash
+        ),
         figures: Vec::new(),
     };
     bench.build()?;
@@ -135,7 +138,7 @@ struct Bench<'a> {
     /// In the index, once it is built.
     keys: u64,
     index: Index,
-    /// Where there is RAM for few keys it samples.
+    /// Where there is RAM for few keys it samples, or drops the oldest.
     may_forget: bool,
     figures: Vec<Figure>,
 }
