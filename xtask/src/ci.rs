@@ -74,10 +74,11 @@ pub fn run() -> Result<(), String> {
 
 /// The chunkers without the standard library, and, where the target is installed, for a machine that has none.
 fn bare_chunkers() -> Result<(), String> {
-    let check = ["check", "-p", "onefold-chunk", "--no-default-features"];
-    cargo(&check)?;
+    let bare = ["clippy", "-p", "onefold-chunk", "--no-default-features"];
+    let lint = |target: &[&str]| cargo(&[&bare, target, &["--", "-D", "warnings"]].concat());
+    lint(&[])?;
     if rust_target_is_there(BARE) {
-        cargo(&[&check[..], &["--target", BARE]].concat())
+        lint(&["--target", BARE])
     } else {
         println!(
             "no Rust target {BARE}: a dependency's use of the standard library was not looked for (rustup target add {BARE})"

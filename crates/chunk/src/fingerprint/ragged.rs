@@ -29,6 +29,7 @@ impl Leaf<'_> {
     }
 
     /// Block `step` with its flags if another comes after it.
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
     #[inline(always)]
     pub fn inner(&self, step: usize, mode: u8) -> Option<(&[u8; BLOCK_LEN], u8)> {
         let left = self.data.get(step * BLOCK_LEN..)?;
