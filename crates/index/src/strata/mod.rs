@@ -30,7 +30,7 @@
 //!
 //! # I/O
 //! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,
-//! twice, and 20 bytes of run each time that a record passes a merge, some four times (see `merge.rs`): a write amplification of 2.9 against
+//! twice, and 20 bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 2.9 against
 //! 52 bytes a record, where the budget is 0.7 bytes a key or more.
 //!
 //! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
