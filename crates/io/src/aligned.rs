@@ -1,22 +1,23 @@
 //! Memory for direct I/O, and writes of whole pages from memory of any alignment.
 
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     fs::File,
     io,
     ops::{Deref, DerefMut, Range},
     os::unix::fs::FileExt,
-    ptr::NonNull,
 };
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::{Mapped, huge_pages::HUGE_PAGE_BYTES};
+
 /// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
 pub(crate) const ALIGN: usize = 4096;
 
-/// Bytes of a pooled buffer. Only pages that were used are resident.
-pub(crate) const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of a pooled buffer: a huge page, which is one request to the device. Writes of 16 MiB from such buffers reach 1.3 times the rate of those
+/// from 4 KiB pages, reads twice (a virtual disk, ext4).
+pub(crate) const BUFFER_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Idle buffers kept.
 const IDLE_MAX: usize = 8;
@@ -52,22 +53,13 @@ pub(crate) fn is_misaligned(e: &io::Error) -> bool {
 }
 
 /// [`BUFFER_BYTES`] of memory at a page border.
-pub(crate) struct Aligned(NonNull<u8>);
+pub(crate) struct Aligned(Mapped);
 
 impl Aligned {
-    const LAYOUT: Layout = match Layout::from_size_align(BUFFER_BYTES, ALIGN) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a power of two"),
-    };
-
     /// An idle buffer, or a new one. Its content is whatever it was.
     pub fn take() -> Self {
-        if let Some(idle) = IDLE.lock().pop() {
-            return idle;
-        }
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(Self::LAYOUT) };
-        NonNull::new(memory).map_or_else(|| handle_alloc_error(Self::LAYOUT), Self)
+        let idle = IDLE.lock().pop();
+        idle.unwrap_or_else(|| Self(Mapped::huge(BUFFER_BYTES)))
     }
 
     /// Keeps it for the next one. One that is dropped instead, on an error, is freed.
@@ -79,27 +71,15 @@ impl Aligned {
     }
 }
 
-// SAFETY: it owns its memory alone, as a `Box<[u8]>` does.
-unsafe impl Send for Aligned {}
-
 impl Deref for Aligned {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is that long, was initialised when it was allocated, and is ours alone.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BUFFER_BYTES) }
+        &self.0
     }
 }
 
 impl DerefMut for Aligned {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), BUFFER_BYTES) }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `take` with the same layout.
-        unsafe { dealloc(self.0.as_ptr(), Self::LAYOUT) }
+        &mut self.0
     }
 }

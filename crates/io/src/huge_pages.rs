@@ -4,14 +4,14 @@
 //! but time; where the system takes none, nothing happens.
 
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 
 use rustix::mm::{Advice, madvise};
 
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Of a huge page of x86-64, and of AArch64 with pages of 4 KiB.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Asks for huge pages for whatever part of `room` is whole ones. Before it is written to.
-pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
+pub fn prefer_huge_pages<T>(room: &mut [T]) {
     let bytes = room.as_mut_ptr_range();
     let start = bytes.start.addr().next_multiple_of(HUGE_PAGE_BYTES);
     let end = bytes.end.addr() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;

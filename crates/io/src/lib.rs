@@ -35,7 +35,7 @@ pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use flash::{FlashCounts, FlashDir, FlashModel};
-pub use huge_pages::prefer_huge_pages;
+pub use huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 pub use mapped::{MAPPED_MIN, Mapped, mapped_bytes};
 pub use mem::{MemDir, MemDisk};
 pub use modelled::{Account, ModelledDir};

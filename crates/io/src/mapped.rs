@@ -3,6 +3,9 @@
 //! Blocks of some 100 KiB that live for hours between others that live for milliseconds leave an allocator's heap full of holes: filters of
 //! 37 MiB cost a process 60. From [`MAPPED_MIN`] on each block here is a mapping of its own. Always holds: the bytes are zero at first, and exclusively
 //! the owner's.
+//!
+//! Blocks for direct I/O begin at the border of a huge page ([`Mapped::huge`]): 2 MiB in one piece of RAM are one request to the device, of which
+//! several are under way at once; in pages of 4 KiB they are three, and the pages are looked up one by one.
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
@@ -10,6 +13,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 
 /// Below this the heap gives the bytes: a mapping takes whole pages, and a process may have some 65,000 of them.
 pub const MAPPED_MIN: usize = 64 << 10;
@@ -40,9 +45,33 @@ impl Mapped {
     pub fn zeroed(len: usize) -> Mapped {
         let mapping = if len < MAPPED_MIN { None } else { map(len) };
         Mapped(match mapping {
-            Some(start) => Inner::Mapping(start, len, len),
+            Some(start) => {
+                MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
+                Inner::Mapping(start, len, len)
+            }
             None => Inner::Heap(vec![0; len].into_boxed_slice()),
         })
+    }
+
+    /// `len` bytes, all zero, that begin at the border of a huge page; in huge pages where the system has them. Then the first byte that is touched of each
+    /// makes all of it resident. Where the system gives no mapping, they come from the heap, from anywhere.
+    pub fn huge(len: usize) -> Mapped {
+        let room = len.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES;
+        let Some(start) = map(room) else {
+            return Mapped(Inner::Heap(vec![0; len].into_boxed_slice()));
+        };
+        let before = start.addr().get().wrapping_neg() % HUGE_PAGE_BYTES;
+        let after = HUGE_PAGE_BYTES - before;
+        // SAFETY: both parts are whole pages of a mapping that nobody knows yet, and lie outside of the rest, which begins `before` bytes in.
+        let start = unsafe {
+            unmap(start, before);
+            unmap(start.add(room - after), after);
+            start.add(before)
+        };
+        MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
+        let mut memory = Mapped(Inner::Mapping(start, len, room - HUGE_PAGE_BYTES));
+        prefer_huge_pages(&mut memory);
+        memory
     }
 
     /// Keeps the first `len` bytes; the memory of the others goes back to the system, whole pages of it at once. Nothing happens where there are no more than that.
@@ -57,8 +86,7 @@ impl Mapped {
                 let kept = len.next_multiple_of(PAGES_BYTES).max(PAGES_BYTES);
                 if kept < *mapped {
                     // SAFETY: these whole pages are ours, and nobody borrows them: `self` is borrowed exclusively; `kept` bytes stay, which dropping gives back.
-                    unsafe { munmap(start.as_ptr().add(kept).cast::<c_void>(), *mapped - kept) }
-                        .ok();
+                    unsafe { unmap(start.add(kept), *mapped - kept) };
                     *mapped = kept;
                 }
                 MAPPED_BYTES.fetch_sub(*held - len, Ordering::Relaxed);
@@ -76,9 +104,18 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new anonymous mapping at a place of the system's choice touches no memory that is in use.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) };
-    let start = NonNull::new(start.ok()?.cast::<u8>())?;
-    MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
-    Some(start)
+    NonNull::new(start.ok()?.cast::<u8>())
+}
+
+/// Gives whole pages of a mapping back.
+///
+/// # Safety
+/// They are mapped, and nobody has or will have a reference into them.
+unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    if len > 0 {
+        // SAFETY: the caller's promise.
+        unsafe { munmap(start.as_ptr().cast::<c_void>(), len) }.ok();
+    }
 }
 
 impl Deref for Mapped {
@@ -112,7 +149,7 @@ impl Drop for Mapped {
         if let Inner::Mapping(start, len, mapped) = self.0 {
             MAPPED_BYTES.fetch_sub(len, Ordering::Relaxed);
             // SAFETY: the mapping is ours, nobody borrows it any more, and it is given back once.
-            unsafe { munmap(start.as_ptr().cast::<c_void>(), mapped) }.ok();
+            unsafe { unmap(start, mapped) };
         }
     }
 }
@@ -140,6 +177,21 @@ mod tests {
             bytes.truncate(kept);
             assert_eq!(bytes.len(), kept.min(len));
             assert!((0..kept.min(len)).all(|i| bytes[i] == i as u8));
+        }
+    }
+
+    #[test]
+    fn huge_bytes_begin_at_a_huge_page() {
+        for len in [1, 5000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 1] {
+            let (mut one, mut other) = (Mapped::huge(len), Mapped::huge(len));
+            assert!(one.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
+            assert_eq!(one.len(), len);
+            assert!(one.iter().all(|byte| *byte == 0));
+            one.fill(1);
+            other.fill(2);
+            other.truncate(len / 2);
+            assert!(one.iter().all(|byte| *byte == 1));
+            assert!(other.iter().all(|byte| *byte == 2));
         }
     }
 
