@@ -16,6 +16,7 @@ mod finish;
 mod metadata;
 mod names;
 mod options;
+mod parts;
 mod pipeline;
 mod plan;
 mod read;

@@ -59,7 +59,7 @@ impl Aligned {
     /// An idle buffer, or a new one. Its content is whatever it was.
     pub fn take() -> Self {
         let idle = IDLE.lock().pop();
-        idle.unwrap_or_else(|| Self(Mapped::huge(BUFFER_BYTES)))
+        idle.unwrap_or_else(|| Self(Mapped::huge(0, BUFFER_BYTES)))
     }
 
     /// Keeps it for the next one. One that is dropped instead, on an error, is freed.

@@ -53,24 +53,24 @@ impl Mapped {
         })
     }
 
-    /// `len` bytes, all zero, that begin at the border of a huge page; in huge pages where the system has them. Then the first byte that is touched of each
-    /// makes all of it resident. Where the system gives no mapping, they come from the heap, from anywhere.
-    pub fn huge(len: usize) -> Mapped {
-        let room = len.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES;
-        let Some(start) = map(room) else {
-            return Mapped(Inner::Heap(vec![0; len].into_boxed_slice()));
+    /// `before` bytes and `len` more, all zero; the latter begin at the border of a huge page, and are in huge pages where the system has them: then the
+    /// first byte that is touched of each makes all of it resident. `before` is a multiple of the system's page. Where the system gives no mapping, all
+    /// come from the heap, from anywhere.
+    pub fn huge(before: usize, len: usize) -> Mapped {
+        let kept = before + len.next_multiple_of(HUGE_PAGE_BYTES);
+        let Some(start) = map(kept + HUGE_PAGE_BYTES) else {
+            return Mapped(Inner::Heap(vec![0; before + len].into_boxed_slice()));
         };
-        let before = start.addr().get().wrapping_neg() % HUGE_PAGE_BYTES;
-        let after = HUGE_PAGE_BYTES - before;
-        // SAFETY: both parts are whole pages of a mapping that nobody knows yet, and lie outside of the rest, which begins `before` bytes in.
+        let head = (start.addr().get() + before).wrapping_neg() % HUGE_PAGE_BYTES;
+        // SAFETY: both parts are whole pages of a mapping that nobody knows yet, and lie outside of the rest, which is `kept` bytes from `head` on.
         let start = unsafe {
-            unmap(start, before);
-            unmap(start.add(room - after), after);
-            start.add(before)
+            unmap(start, head);
+            unmap(start.add(head + kept), HUGE_PAGE_BYTES - head);
+            start.add(head)
         };
-        MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
-        let mut memory = Mapped(Inner::Mapping(start, len, room - HUGE_PAGE_BYTES));
-        prefer_huge_pages(&mut memory);
+        MAPPED_BYTES.fetch_add(before + len, Ordering::Relaxed);
+        let mut memory = Mapped(Inner::Mapping(start, before + len, kept));
+        prefer_huge_pages(&mut memory[before..]);
         memory
     }
 
@@ -182,10 +182,20 @@ mod tests {
 
     #[test]
     fn huge_bytes_begin_at_a_huge_page() {
-        for len in [1, 5000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 1] {
-            let (mut one, mut other) = (Mapped::huge(len), Mapped::huge(len));
-            assert!(one.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
-            assert_eq!(one.len(), len);
+        let lens = [1, 5000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 1];
+        for (before, len) in lens
+            .into_iter()
+            .flat_map(|len| [(0, len), (PAGES_BYTES, len)])
+        {
+            let mut one = Mapped::huge(before, len);
+            let mut other = Mapped::huge(before, len);
+            assert!(
+                one[before..]
+                    .as_ptr()
+                    .addr()
+                    .is_multiple_of(HUGE_PAGE_BYTES)
+            );
+            assert_eq!(one.len(), before + len);
             assert!(one.iter().all(|byte| *byte == 0));
             one.fill(1);
             other.fill(2);

@@ -1,17 +1,54 @@
 //! Buffers of readers, used again so that their pages are touched once.
 
+use std::ops::{Deref, DerefMut};
+
+use onefold_io::{HUGE_PAGE_BYTES, Mapped};
 use parking_lot::Mutex;
 
 use super::read::PAGE_BYTES;
-use super::segment::SEGMENT_BYTES;
 use super::source::JOB_BYTES;
 
-/// Buffers in two sizes, used again so that their pages are touched once.
+/// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and fingerprinted there.
+pub const SEGMENT_BYTES: usize = 512 << 10;
+/// One whose bytes come from the disk: a huge page, which is one request to the device. On a virtual disk such reads reach twice the rate of shorter
+/// ones, and of those into pages of 4 KiB.
+pub const COLD_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
+
+/// What was read.
+pub enum Buffer {
+    /// Small files, or a segment that was in RAM.
+    Heap(Vec<u8>),
+    /// A segment that came from the disk.
+    Huge(Mapped),
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Huge(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Huge(bytes) => bytes,
+        }
+    }
+}
+
+/// Buffers in three sizes, used again so that their pages are touched once.
 pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
-    large: Mutex<Vec<Vec<u8>>>,
-    large_bytes: usize,
-    carried_bytes_max: usize,
+    segments: Mutex<Vec<Vec<u8>>>,
+    cold_segments: Mutex<Vec<Mapped>>,
+    /// Room before a segment for the end of the one before it: whole pages.
+    carried_bytes: usize,
 }
 
 impl Buffers {
@@ -19,35 +56,40 @@ impl Buffers {
     pub fn new(chunk_bytes_max: usize) -> Self {
         Self {
             small: Mutex::default(),
-            large: Mutex::default(),
-            large_bytes: SEGMENT_BYTES + chunk_bytes_max + PAGE_BYTES,
-            carried_bytes_max: chunk_bytes_max,
+            segments: Mutex::default(),
+            cold_segments: Mutex::default(),
+            carried_bytes: chunk_bytes_max.next_multiple_of(PAGE_BYTES),
         }
     }
 
-    /// What a buffer for so many bytes really takes.
+    /// What a buffer for so many bytes of small files really takes.
     pub fn size_for(&self, bytes: usize) -> usize {
         if bytes <= JOB_BYTES {
             JOB_BYTES
         } else {
-            bytes.max(self.large_bytes)
+            bytes.max(self.segment_bytes(SEGMENT_BYTES))
         }
     }
 
-    /// What the buffer of a segment takes.
-    pub fn segment_bytes(&self) -> usize {
-        self.large_bytes
+    /// What the buffer of a segment of so many bytes takes.
+    pub fn segment_bytes(&self, bytes: usize) -> usize {
+        if bytes > SEGMENT_BYTES {
+            self.carried_bytes + COLD_SEGMENT_BYTES
+        } else {
+            // The heap's blocks begin anywhere in a page.
+            self.carried_bytes + SEGMENT_BYTES + PAGE_BYTES
+        }
     }
 
-    /// One for so many bytes, or more.
+    /// One for so many bytes of small files, or more.
     pub fn get(&self, bytes: usize) -> Vec<u8> {
         let size = self.size_for(bytes);
         let pool = if size == JOB_BYTES {
             &self.small
         } else {
-            &self.large
+            &self.segments
         };
-        let pooled = if size <= self.large_bytes {
+        let pooled = if size <= self.segment_bytes(SEGMENT_BYTES) {
             pool.lock().pop()
         } else {
             None
@@ -55,20 +97,32 @@ impl Buffers {
         pooled.unwrap_or_else(|| vec![0; size])
     }
 
-    /// One for a segment, and where in it the segment is read to: at a page's start, with room before it for the end of the segment before.
-    pub fn for_segment(&self) -> (Vec<u8>, usize) {
-        let buffer = self.get(self.large_bytes);
-        let place = buffer.as_ptr().addr() + self.carried_bytes_max;
-        let start = self.carried_bytes_max + place.next_multiple_of(PAGE_BYTES) - place;
-        (buffer, start)
+    /// One for a segment of so many bytes, and where in it the segment is read to: at a page's start, with room before it for the end of the segment
+    /// before.
+    pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
+        if bytes > SEGMENT_BYTES {
+            let pooled = self.cold_segments.lock().pop();
+            let make = || Mapped::huge(self.carried_bytes, COLD_SEGMENT_BYTES);
+            return (
+                Buffer::Huge(pooled.unwrap_or_else(make)),
+                self.carried_bytes,
+            );
+        }
+        let buffer = self.get(self.segment_bytes(bytes));
+        let place = buffer.as_ptr().addr() + self.carried_bytes;
+        let start = self.carried_bytes + place.next_multiple_of(PAGE_BYTES) - place;
+        (Buffer::Heap(buffer), start)
     }
 
     /// Takes a buffer back.
-    pub fn put(&self, buffer: Vec<u8>) {
-        match buffer.len() {
-            JOB_BYTES => self.small.lock().push(buffer),
-            n if n == self.large_bytes => self.large.lock().push(buffer),
-            _ => {}
+    pub fn put(&self, buffer: Buffer) {
+        match buffer {
+            Buffer::Huge(buffer) => self.cold_segments.lock().push(buffer),
+            Buffer::Heap(buffer) => match buffer.len() {
+                JOB_BYTES => self.small.lock().push(buffer),
+                n if n == self.segment_bytes(SEGMENT_BYTES) => self.segments.lock().push(buffer),
+                _ => {}
+            },
         }
     }
 }

@@ -13,12 +13,13 @@ use onefold_store::{ChunkRef, ChunkWriter, Packing};
 use rustix::io::Errno;
 
 use super::budget::Budget;
-use super::buffers::Buffers;
+use super::buffers::{Buffer, Buffers};
 use super::metadata::MetadataStream;
 use super::names::{First, Names};
+use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, Step};
 use super::segment::Segment;
-use super::source::{FileEnd, LargePart, Part};
+use super::source::{FileEnd, Part};
 use crate::leaf::recipe::Builder;
 use crate::linked::Linked;
 use crate::meta::Owners;
@@ -78,7 +79,7 @@ struct Batch {
     chunks: Vec<Chunk>,
     notes: Vec<Note>,
     bytes: usize,
-    buffers: Vec<(Vec<u8>, usize)>,
+    buffers: Vec<(Buffer, usize)>,
 }
 
 impl<'a> Finisher<'a> {
@@ -148,7 +149,9 @@ impl<'a> Finisher<'a> {
             }
             Job::Small { done, budget_bytes } => {
                 let done = done.recv().map_err(|_| self.reader_died())?;
-                self.batch.buffers.push((done.buffer, budget_bytes));
+                self.batch
+                    .buffers
+                    .push((Buffer::Heap(done.buffer), budget_bytes));
                 (done.files.into_iter(), done.fingerprints.into_iter())
             }
         };
@@ -189,14 +192,14 @@ impl<'a> Finisher<'a> {
         &mut self,
         folder: &Arc<[u8]>,
         mut planned: Planned,
-        parts: &Receiver<LargePart>,
+        parts: &PartReceiver,
     ) -> Result<()> {
         loop {
             self.progress.check()?;
             match parts.recv().map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
                 LargePart::Again => self.batch.notes.push(Note::Again),
-                LargePart::Segment(segment) => {
+                LargePart::Segment(segment, _) => {
                     let Segment {
                         buffer,
                         packing,

@@ -8,12 +8,13 @@ use onefold_store::{Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::buffers::Buffers;
+use super::buffers::{Buffers, COLD_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::cutting::Cutting;
 use super::finish::Finisher;
 use super::metadata::MetadataStream;
+use super::parts::BYTES_AHEAD;
 use super::plan::{Planner, Step};
-use super::segment::{BYTES_AHEAD, Cutter, Queues, Turns, Worker};
+use super::segment::{Cutter, Queues, Turns, Worker};
 use super::source::{Reader, Work};
 use super::{Input, Options, stream};
 use crate::linked::Linked;
@@ -170,13 +171,13 @@ impl<'a> Pipeline<'a> {
         let queues = Queues { cold, cached };
         let cores = self.options.hashers.max(1);
         let turns = Turns::new(cores);
-        let segments_at_once = (SEGMENTS_BYTES / buffers.segment_bytes()).max(1);
-        for (tasks, threads) in [
+        let at_once = |bytes| (SEGMENTS_BYTES / buffers.segment_bytes(bytes)).max(1);
+        for (tasks, threads, bytes) in [
             // So many wait for the disk while others compute.
-            (cold_tasks, self.options.readers + cores),
-            (cached_tasks, cores),
+            (cold_tasks, self.options.readers + cores, COLD_SEGMENT_BYTES),
+            (cached_tasks, cores, SEGMENT_BYTES),
         ] {
-            for _ in 0..threads.min(segments_at_once) {
+            for _ in 0..threads.min(at_once(bytes)) {
                 let worker = Worker {
                     fingerprinter: self.repository.fingerprinter(),
                     turns: turns.clone(),
@@ -186,7 +187,7 @@ impl<'a> Pipeline<'a> {
                 scope.spawn(move || worker.run(&tasks));
             }
         }
-        for _ in 0..self.options.readers.clamp(1, segments_at_once) {
+        for _ in 0..self.options.readers.clamp(1, at_once(SEGMENT_BYTES)) {
             let cutter = Cutter {
                 chunker: self.cutting.chunker()?,
                 begins: None,

@@ -13,8 +13,9 @@ use super::Options;
 use super::budget::Budget;
 use super::buffers::Buffers;
 use super::names::{Looks, Names};
-use super::segment::{large_channel, slot};
-use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, LargePart, SmallDone, Work};
+use super::parts::{PartReceiver, large_channel};
+use super::segment::slot;
+use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
 use super::unchanged::{is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, link_target, xattrs_at};
@@ -68,7 +69,7 @@ pub enum Job {
         budget_bytes: usize,
     },
     Large {
-        parts: Receiver<LargePart>,
+        parts: PartReceiver,
         budget_bytes: usize,
     },
 }

@@ -16,38 +16,17 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::buffers::Buffers;
+use super::buffers::{Buffer, Buffers, COLD_SEGMENT_BYTES, SEGMENT_BYTES};
+use super::parts::{LargePart, PartSender};
 use super::read::{Handle, Source, cut};
-use super::source::{Abandoned, LargePart, pieces};
-
-/// A segment of a large file, in bytes.
-pub const SEGMENT_BYTES: usize = 512 << 10;
-/// Segments of one large file between its reader and the store: enough to read on while the store takes a batch of eight.
-const SEGMENTS_AHEAD: usize = 24;
-/// Buffers of all large files between their readers and the store, in bytes: two files, or many that have few segments each.
-pub const BYTES_AHEAD: usize = 28 << 20;
+use super::source::{Abandoned, pieces};
 
 /// Chunks of a large file's segment: they fill the buffer from `start` on.
 pub struct Segment {
-    pub buffer: Vec<u8>,
+    pub buffer: Buffer,
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
-}
-
-/// The channel through which the parts of a large file of this size go, and what the buffers in it take at most.
-///
-/// Where chunks are so long that a segment's buffer is large, fewer go ahead.
-pub fn large_channel(
-    size: u64,
-    buffers: &Buffers,
-) -> (Sender<LargePart>, Receiver<LargePart>, usize) {
-    let fit = BYTES_AHEAD / 2 / buffers.segment_bytes();
-    let ahead = size
-        .div_ceil(SEGMENT_BYTES as u64)
-        .clamp(1, fit.clamp(1, SEGMENTS_AHEAD) as u64) as usize;
-    let (parts, receiver) = bounded(ahead);
-    (parts, receiver, ahead * buffers.segment_bytes())
 }
 
 /// A channel for one result.
@@ -93,7 +72,7 @@ enum Bytes {
     /// In a file.
     At(Arc<Handle>, u64),
     /// Read already: so many, from here in this buffer.
-    Here(Vec<u8>, usize, usize),
+    Here(Buffer, usize, usize),
 }
 
 /// A segment to read, cut and fingerprint.
@@ -117,19 +96,6 @@ pub struct Queues {
     pub cold: Sender<Task>,
     /// Those whose bytes are in RAM.
     pub cached: Sender<Task>,
-}
-
-impl Queues {
-    fn send(&self, task: Task) -> Result<(), Abandoned> {
-        let is_cached = match &task.bytes {
-            Bytes::Here(..) => true,
-            Bytes::At(file, at) => file
-                .is_cached(*at, (task.range.end - at) as usize)
-                .unwrap_or(false),
-        };
-        let queue = if is_cached { &self.cached } else { &self.cold };
-        queue.send(task).map_err(|_| Abandoned)
-    }
 }
 
 /// Turns to compute: fewer than threads that read, so that what one has in a core's cache is not pushed out by others.
@@ -183,7 +149,7 @@ impl Worker<'_> {
         let (mut buffer, fresh, filled) = match task.bytes {
             Bytes::Here(buffer, fresh, filled) => (buffer, fresh, Ok(filled)),
             Bytes::At(file, at) => {
-                let (mut buffer, fresh) = self.buffers.for_segment();
+                let (mut buffer, fresh) = self.buffers.for_segment(want);
                 let filled = file.fill(&mut buffer[fresh..], want, at);
                 (buffer, fresh, filled)
             }
@@ -239,10 +205,22 @@ pub struct Segments<'a> {
     pub cutter: &'a Arc<Mutex<Cutter>>,
     pub buffers: &'a Buffers,
     pub queues: &'a Queues,
-    pub parts: &'a Sender<LargePart>,
+    pub parts: &'a PartSender,
 }
 
-impl Segments<'_> {
+impl<'a> Segments<'a> {
+    /// How much to read at `at`, of `left` bytes, and who is to do that.
+    fn next(&self, source: &Source<'_>, at: u64, left: usize) -> (usize, &'a Sender<Task>) {
+        let (cold, warm) = (left.min(COLD_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
+        if source.handle.is_cached(at, cold) == Some(false) {
+            return (cold, &self.queues.cold);
+        }
+        match source.handle.is_cached(at, warm) {
+            Some(true) => (warm, &self.queues.cached),
+            _ => (warm, &self.queues.cold),
+        }
+    }
+
     /// Sends this range of the file; gives where it really ended.
     pub fn send(
         &self,
@@ -258,23 +236,29 @@ impl Segments<'_> {
         });
         let mut at = range.start;
         loop {
-            let want = SEGMENT_BYTES.min((range.end - at).try_into().unwrap_or(SEGMENT_BYTES));
-            let (mut is_last, end) = (at + want as u64 == range.end, at + want as u64);
-            let bytes = if source.is_stream() {
-                let (mut buffer, fresh) = self.buffers.for_segment();
+            let left = (range.end - at).try_into().unwrap_or(usize::MAX);
+            let (bytes, want, queue) = if source.is_stream() {
+                let want = left.min(SEGMENT_BYTES);
+                let (mut buffer, fresh) = self.buffers.for_segment(want);
                 let filled = match source.read_fully(&mut buffer[fresh..fresh + want]) {
                     Ok(filled) => filled,
                     Err(e) => return Ok(Err(e)),
                 };
-                is_last |= filled < want;
-                Bytes::Here(buffer, fresh, filled)
+                (
+                    Bytes::Here(buffer, fresh, filled),
+                    want,
+                    &self.queues.cached,
+                )
             } else {
-                Bytes::At(source.handle.clone(), at)
+                let (want, queue) = self.next(source, at, left);
+                (Bytes::At(source.handle.clone(), at), want, queue)
             };
+            let ends_early = matches!(bytes, Bytes::Here(_, _, filled) if filled < want);
+            let end = at + want as u64;
+            let is_last = ends_early || end == range.end;
             let ((done, segment), (after, next)) = (slot(), slot());
-            self.parts
-                .send(LargePart::Segment(segment))
-                .map_err(|_| Abandoned)?;
+            let taken = self.buffers.segment_bytes(want);
+            self.parts.send(LargePart::Segment(segment, taken))?;
             let task = Task {
                 bytes,
                 range: at..end,
@@ -284,7 +268,7 @@ impl Segments<'_> {
                 after,
                 done,
             };
-            self.queues.send(task)?;
+            queue.send(task).map_err(|_| Abandoned)?;
             (before, at) = (next, end);
             if is_last || over.load(Relaxed) {
                 let baton = before.recv().map_err(|_| Abandoned)?;
@@ -297,14 +281,17 @@ impl Segments<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::num::NonZeroU64;
 
     use crossbeam_channel::unbounded;
     use onefold_chunk::sieve::Sieve;
+    use rustix::fs::Advice;
 
+    use super::super::parts::large_channel;
     use super::*;
 
-    /// What comes of a range of a file: the lengths of its chunks, and where it ended.
-    fn read(file: File, range: Range<u64>) -> (Vec<u32>, Result<u64, Errno>) {
+    /// What comes of a range of a file: its chunks, and where it ended.
+    fn read(file: File, range: Range<u64>) -> (Vec<Vec<u8>>, Result<u64, Errno>) {
         let chunker = Box::new(Sieve::new(8192));
         let buffers = Buffers::new(chunker.limits().max);
         let begins = None;
@@ -325,15 +312,17 @@ mod tests {
                 };
                 scope.spawn(move || worker.run(&tasks));
             }
-            let lengths = scope.spawn(move || {
-                let mut lengths = Vec::new();
-                for part in received {
-                    if let LargePart::Segment(segment) = part {
+            let chunks = scope.spawn(move || {
+                let mut chunks = Vec::new();
+                while let Ok(part) = received.recv() {
+                    if let LargePart::Segment(segment, _) = part {
                         let segment = segment.recv().unwrap();
-                        lengths.extend(segment.chunks.iter().map(|(_, len)| *len));
+                        let lengths = segment.chunks.iter().map(|(_, len)| *len);
+                        let found = pieces(&segment.buffer[segment.start..], lengths);
+                        chunks.extend(found.map(<[u8]>::to_vec));
                     }
                 }
-                lengths
+                chunks
             });
             let segments = Segments {
                 cutter: &cutter,
@@ -344,33 +333,41 @@ mod tests {
             let end = segments.send(&source, range);
             drop((parts, queues));
             let end = end.unwrap_or_else(|_| panic!("abandoned"));
-            (lengths.join().unwrap(), end)
+            (chunks.join().unwrap(), end)
         })
     }
 
-    /// A file shorter than it was said to be ends where it ends, cut as in one piece.
+    /// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, from the disk, and partly from each.
     #[test]
     fn a_file_that_shrank_is_cut_to_its_end() {
         let word = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
-        let bytes: Vec<u8> = (0..800_000u32).flat_map(word).collect();
+        let bytes: Vec<u8> = (0..1_600_001u32).flat_map(word).collect();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, &bytes).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
         for from in [0, 4096, 2_000_001] {
             let mut expected = Vec::new();
             let sieve = &mut Sieve::new(8192);
             cut(sieve, &bytes[from..], true, &mut expected);
-            let file = File::open(&path).unwrap();
-            let (lengths, end) = read(file, from as u64..1 << 30);
-            assert_eq!(end, Ok(bytes.len() as u64));
-            assert_eq!(lengths, expected);
+            let expected: Vec<_> = pieces(&bytes[from..], expected.into_iter()).collect();
+            for forgotten in [None, Some(0..1 << 30), Some(3 << 20..5 << 20)] {
+                let file = File::open(&path).unwrap();
+                if let Some(Range { start, end }) = forgotten {
+                    let len = NonZeroU64::new(end - start);
+                    rustix::fs::fadvise(&file, start, len, Advice::DontNeed).unwrap();
+                }
+                let (chunks, end) = read(file, from as u64..1 << 30);
+                assert_eq!(end, Ok(bytes.len() as u64));
+                assert!(chunks == expected);
+            }
         }
     }
 
     /// A failed read ends the range and is told.
     #[test]
     fn a_failed_read_is_told() {
-        let (lengths, end) = read(File::open("/").unwrap(), 0..1 << 30);
-        assert_eq!((lengths, end), (Vec::new(), Err(Errno::ISDIR)));
+        let (chunks, end) = read(File::open("/").unwrap(), 0..1 << 30);
+        assert_eq!((chunks, end), (Vec::new(), Err(Errno::ISDIR)));
     }
 }

@@ -14,9 +14,10 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, SEGMENT_BYTES};
+use super::parts::{LargePart, PartSender};
 use super::read::{self, Source};
-use super::segment::{Cutter, Queues, SEGMENT_BYTES, Segment, Segments};
+use super::segment::{Cutter, Queues, Segments};
 use crate::meta::Stat;
 use crate::{Progress, Xattrs};
 
@@ -62,18 +63,6 @@ pub struct SmallDone {
     pub fingerprints: Vec<Fingerprint>,
 }
 
-/// What a reader of a large file says, in order.
-pub enum LargePart {
-    /// Data; fingerprints come when they are ready.
-    Segment(Receiver<Segment>),
-    /// A hole.
-    Hole(u64),
-    /// Forget what was said so far: the file changed and is read anew.
-    Again,
-    /// No more.
-    End(Result<FileEnd, Errno>),
-}
-
 /// What a reader thread is to do.
 pub enum Work {
     /// Files of one folder.
@@ -87,14 +76,14 @@ pub enum Work {
     Large {
         dir: Arc<OwnedFd>,
         name: Vec<u8>,
-        parts: Sender<LargePart>,
+        parts: PartSender,
     },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
     Stream {
         fd: OwnedFd,
         name: Vec<u8>,
         stat: Stat,
-        parts: Sender<LargePart>,
+        parts: PartSender,
     },
 }
 
@@ -259,7 +248,7 @@ impl Reader<'_> {
         self.cutter.lock().begins = Some(name.to_vec());
     }
 
-    fn segments<'s>(&'s self, parts: &'s Sender<LargePart>) -> Segments<'s> {
+    fn segments<'s>(&'s self, parts: &'s PartSender) -> Segments<'s> {
         Segments {
             cutter: &self.cutter,
             buffers: self.buffers,
@@ -268,34 +257,29 @@ impl Reader<'_> {
         }
     }
 
-    fn large(
-        &mut self,
-        dir: &OwnedFd,
-        name: &[u8],
-        parts: &Sender<LargePart>,
-    ) -> Result<(), Abandoned> {
+    fn large(&mut self, dir: &OwnedFd, name: &[u8], parts: &PartSender) -> Result<(), Abandoned> {
         let end = match read::open(dir.as_fd(), name) {
             Ok(source) => self.large_file(name, source, parts)?,
             Err(e) => Err(e),
         };
-        parts.send(LargePart::End(end)).map_err(|_| Abandoned)
+        parts.send(LargePart::End(end))
     }
 
-    fn stream(&mut self, source: Source, parts: &Sender<LargePart>) -> Result<(), Abandoned> {
+    fn stream(&mut self, source: Source, parts: &PartSender) -> Result<(), Abandoned> {
         let end = self.segments(parts).send(&source, 0..u64::MAX)?;
         let end = end.map(|_| FileEnd {
             stat: source.stat,
             xattrs: Xattrs::new(),
             changed: false,
         });
-        parts.send(LargePart::End(end)).map_err(|_| Abandoned)
+        parts.send(LargePart::End(end))
     }
 
     fn large_file(
         &mut self,
         name: &[u8],
         mut source: Source,
-        parts: &Sender<LargePart>,
+        parts: &PartSender,
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
         self.begins(name);
@@ -303,7 +287,7 @@ impl Reader<'_> {
             .large_content(&source, parts)?
             .and_then(|()| source.changed());
         if result == Ok(true) {
-            parts.send(LargePart::Again).map_err(|_| Abandoned)?;
+            parts.send(LargePart::Again)?;
             self.begins(name);
             result = match source.look_again() {
                 Ok(()) => self
@@ -322,7 +306,7 @@ impl Reader<'_> {
     fn large_content(
         &mut self,
         source: &Source,
-        parts: &Sender<LargePart>,
+        parts: &PartSender,
     ) -> Result<Result<(), Errno>, Abandoned> {
         let size = source.stat.size;
         if !source.may_have_holes() {
@@ -336,9 +320,7 @@ impl Reader<'_> {
             };
             let hole_end = data.as_ref().map_or(size, |data| data.start);
             if hole_end > offset {
-                parts
-                    .send(LargePart::Hole(hole_end - offset))
-                    .map_err(|_| Abandoned)?;
+                parts.send(LargePart::Hole(hole_end - offset))?;
             }
             let Some(data) = data else { return Ok(Ok(())) };
             let end = data.end.min(size);

@@ -2,8 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use super::parts::large_channel;
 use super::plan::{ContentFrom, Job, Planned, Planner, Step};
-use super::segment::large_channel;
 use super::source::Work;
 use crate::meta::Stat;
 use crate::{Entry, Error, Kind, Result, path};
