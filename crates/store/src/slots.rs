@@ -5,6 +5,7 @@
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use zeroize::Zeroizing;
 
 use crate::config::{Config, decode_twice, encode_twice};
@@ -164,9 +165,10 @@ fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u
     memory
         .try_reserve_exact(params.block_count())
         .map_err(|_| bad(argon2::Error::OutOfMemory))?;
-    // In pages of 4 KiB it takes half as long again.
+    // In pages of 4 KiB it takes half as long again. The system hands pages out slowly: all cores ask for them, as they do for the lanes.
     onefold_io::prefer_huge_pages(memory.spare_capacity_mut());
-    memory.resize(params.block_count(), Block::new());
+    let blocks = (0..params.block_count()).into_par_iter();
+    blocks.map(|_| Block::new()).collect_into_vec(&mut memory);
     let mut key = Zeroizing::new([0; 32]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_into_with_memory(password.bytes(), salt, &mut key[..], &mut memory[..])
