@@ -80,6 +80,17 @@ pub fn compress(platform: Platform, mode: u8, leaves: &mut Vec<Leaf<'_>>) {
     }
 }
 
+/// Whole leaves that `platform` takes at once without idle lanes: fewer are better off here. 1 where this CPU has no vectors for them.
+pub fn whole_together(platform: Platform) -> usize {
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
+    if super::wide::Width::best().is_some() {
+        // Eight take half the time of sixteen.
+        return platform.simd_degree().min(8);
+    }
+    let _ = platform;
+    1
+}
+
 /// Block by block, all leaves in step, so that the processor may overlap them.
 fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
     for step in 0..CHUNK_LEN / BLOCK_LEN {
