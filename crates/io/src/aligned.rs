@@ -1,4 +1,4 @@
-//! Memory for direct I/O, and writes of whole pages from memory of any alignment.
+//! Memory for direct I/O, and reads and writes of memory of any alignment by way of it.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::{Mapped, huge_pages::HUGE_PAGE_BYTES};
+use crate::{Mapped, huge_pages::HUGE_PAGE_BYTES, read_fully::read_fully};
 
 /// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
 pub(crate) const ALIGN: usize = 4096;
@@ -45,6 +45,44 @@ pub(crate) fn write_pages(direct: &File, data: &[u8], offset: u64) -> io::Result
     }
     memory.give_back();
     Ok(())
+}
+
+/// Fills `buf` from `offset`, whatever their alignment, through pooled memory; `false` where the bytes end before.
+pub(crate) fn read_through(direct: &File, buf: &mut [u8], offset: u64) -> io::Result<bool> {
+    let mut memory = Aligned::take();
+    let (mut rest, mut at) = (buf, offset);
+    while !rest.is_empty() {
+        let head = (at % ALIGN as u64) as usize;
+        let count = rest.len().min(BUFFER_BYTES - head);
+        let span = (head + count).next_multiple_of(ALIGN);
+        if !read_pages(direct, &mut memory[..span], at - head as u64, head + count)? {
+            return Ok(false);
+        }
+        rest[..count].copy_from_slice(&memory[head..head + count]);
+        rest = &mut rest[count..];
+        at += count as u64;
+    }
+    memory.give_back();
+    Ok(true)
+}
+
+/// Reads at a page border into whole pages that begin at one, at least `need` bytes; `false` where the bytes end before.
+pub(crate) fn read_pages(
+    direct: &File,
+    buf: &mut [u8],
+    offset: u64,
+    need: usize,
+) -> io::Result<bool> {
+    let mut got = 0;
+    let whole = read_fully(buf, offset, |part, at| {
+        if got >= need {
+            return Ok(0);
+        }
+        let count = direct.read_at(part, at)?;
+        got += count;
+        Ok(count)
+    })?;
+    Ok(whole || got >= need)
 }
 
 /// Whether the file system wants another alignment, or no direct I/O after all.

@@ -7,15 +7,14 @@
 //! file. So two writers of neighbouring bytes never race for a page, as a read-modify-write of our own would. Where the file system
 //! refuses `O_DIRECT`, everything goes through the page cache.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::fs::File;
 
 use rustix::fs::OFlags;
 
 use crate::{
     BatchFile, Disk, Error, FileDisk, ReadAt, Result,
-    aligned::{ALIGN, Aligned, BUFFER_BYTES, is_misaligned},
+    aligned::{ALIGN, Aligned, BUFFER_BYTES, is_misaligned, read_pages, read_through},
     batch::{self, BatchError, Piece},
-    read_fully::read_fully,
 };
 
 /// A file or block device that is read and written past the page cache.
@@ -47,47 +46,6 @@ impl DirectDisk {
             Some(end) if end <= there => Ok(()),
             _ => Err(Error::short(self.cached.path(), offset, len, there)),
         }
-    }
-
-    /// Reads into memory that is aligned, at an aligned place, at least `need` bytes.
-    fn read_aligned(&self, buf: &mut [u8], offset: u64, need: usize) -> Result<()> {
-        let mut got = 0;
-        let read = read_fully(buf, offset, |part, at| {
-            if got >= need {
-                return Ok(0);
-            }
-            let count = self.direct.read_at(part, at)?;
-            got += count;
-            Ok(count)
-        });
-        match read {
-            Ok(_) if got >= need => Ok(()),
-            Err(e) if is_misaligned(&e) => self.cached.read_at(&mut buf[..need], offset),
-            Ok(_) => Err(Error::short(
-                self.cached.path(),
-                offset,
-                need,
-                self.cached.len()?,
-            )),
-            Err(e) => Err(self.fail("read", e, offset)),
-        }
-    }
-
-    /// Reads anything, through pooled memory.
-    fn read_through_buffer(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let mut memory = Aligned::take();
-        let (mut rest, mut at) = (buf, offset);
-        while !rest.is_empty() {
-            let head = (at % ALIGN as u64) as usize;
-            let count = rest.len().min(BUFFER_BYTES - head);
-            let span = (head + count).next_multiple_of(ALIGN);
-            self.read_aligned(&mut memory[..span], at - head as u64, head + count)?;
-            rest[..count].copy_from_slice(&memory[head..head + count]);
-            rest = &mut rest[count..];
-            at += count as u64;
-        }
-        memory.give_back();
-        Ok(())
     }
 
     /// Reads `group` at once, each into a span of `memory`; the spans fit.
@@ -151,10 +109,21 @@ impl Disk for DirectDisk {
         ]
         .iter()
         .all(|n| n.is_multiple_of(ALIGN));
-        if aligned {
-            self.read_aligned(buf, offset, buf.len())
+        let whole = if aligned {
+            read_pages(&self.direct, buf, offset, buf.len())
         } else {
-            self.read_through_buffer(buf, offset)
+            read_through(&self.direct, buf, offset)
+        };
+        match whole {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::short(
+                self.cached.path(),
+                offset,
+                buf.len(),
+                self.cached.len()?,
+            )),
+            Err(e) if is_misaligned(&e) => self.cached.read_at(buf, offset),
+            Err(e) => Err(self.fail("read", e, offset)),
         }
     }
 

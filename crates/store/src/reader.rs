@@ -39,6 +39,8 @@ pub struct ChunkReader {
     zstd: Decompressor,
     tables: Cache<ContainerId, Opened>,
     blocks: Cache<(ContainerId, usize), Vec<u8>>,
+    /// For stored blocks that are read together.
+    room: Vec<u8>,
     /// Shared by all readers of a session.
     elsewhere: Arc<Mutex<Elsewhere>>,
 }
@@ -58,6 +60,7 @@ impl ChunkReader {
             shared,
             elsewhere,
             zstd: Decompressor::new()?,
+            room: Vec::new(),
             tables: Cache::new(TABLE_CACHE_BYTES),
             blocks: Cache::new(BLOCK_CACHE_BYTES),
         })
@@ -123,13 +126,16 @@ impl ChunkReader {
         chunks.sort_unstable();
         chunks.dedup();
         let mut rest = &chunks[..];
+        let mut room = std::mem::take(&mut self.room);
         while let Some(first) = rest.first() {
             let (blocks, bytes) = read_together(&opened, *first, rest);
             let base = bytes.start;
-            let mut stored = vec![0; (bytes.end - base) as usize];
+            let len = (bytes.end - base) as usize;
+            room.resize(room.len().max(len), 0);
+            let stored = &mut room[..len];
             self.shared
                 .objects
-                .get_range(&container::object_name(id), base, &mut stored)?;
+                .get_range(&container::object_name(id), base, stored)?;
             for number in blocks {
                 let block = &opened.table.blocks[number];
                 let end = block.first_chunk + block.chunks;
@@ -144,6 +150,7 @@ impl ChunkReader {
                 self.visit_chunks(&opened, own, &raw, visit)?;
             }
         }
+        self.room = room;
         Ok(missing)
     }
 

@@ -2,7 +2,10 @@
 
 use std::{
     fs::File,
-    os::{fd::AsRawFd, unix::fs::FileExt},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::FileExt,
+    },
     path::Path,
     sync::{
         OnceLock,
@@ -18,8 +21,9 @@ use rustix::{
 use super::turns::{Turns, Way};
 use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result,
-    aligned::{is_misaligned, whole_pages, write_pages},
+    aligned::{is_misaligned, read_through, whole_pages, write_pages},
     batch::{self, BatchError, Batching, Piece},
+    page_cache::cached_bytes,
     read_fully::read_fully,
 };
 
@@ -30,13 +34,19 @@ use crate::{
 /// large pieces, and synced at once: the cache would only be a detour.
 const DIRECT_WRITE_BYTES_MIN: usize = 256 << 10;
 
+/// Reads of at least this many bytes that the page cache does not hold go past it.
+///
+/// Measured on a virtual disk with ext4: 1.1 to 1.4 GB/s through the cache with 1 s of CPU per GiB, most of it copying out of pages that were just
+/// filled, 1.8 GB/s and a fifth of that past it.
+const DIRECT_READ_BYTES_MIN: usize = 512 << 10;
+
 /// A file or a block device.
 pub struct FileDisk {
     file: File,
     path: String,
     sync_failed: AtomicBool,
     batching: Batching,
-    /// A handle past the page cache, once a large write has asked for it; `None` where the file system has none.
+    /// A handle past the page cache, once a large read or write has asked for it; `None` where the file system has none.
     direct: OnceLock<Option<File>>,
     turns: Turns,
 }
@@ -120,6 +130,24 @@ impl FileDisk {
         self.write_cached(tail, offset + pages.end as u64)
     }
 
+    /// A handle on the same file past the page cache, where the file system has one.
+    fn direct(&self) -> Option<&File> {
+        let open = || self.reopen(OFlags::DIRECT).ok();
+        self.direct.get_or_init(open).as_ref()
+    }
+
+    /// The same, if this read is one for it: long, and the kernel says that it would have to ask the device.
+    fn direct_for_read(&self, offset: u64, len: usize) -> Option<&File> {
+        if len < DIRECT_READ_BYTES_MIN {
+            return None;
+        }
+        let cached = cached_bytes(self.file.as_fd(), offset, len as u64)?;
+        if cached >= len as u64 / 4 {
+            return None;
+        }
+        self.direct()
+    }
+
     fn write_cached(&self, data: &[u8], offset: u64) -> Result<()> {
         let _turn = self.turns.take(Way::Cached);
         self.file
@@ -151,7 +179,17 @@ impl Disk for FileDisk {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        match read_fully(buf, offset, |part, at| self.file.read_at(part, at)) {
+        let past_cache = match self.direct_for_read(offset, buf.len()) {
+            Some(direct) => read_through(direct, buf, offset),
+            None => Err(Errno::INVAL.into()),
+        };
+        let whole = match past_cache {
+            Err(e) if is_misaligned(&e) => {
+                read_fully(buf, offset, |part, at| self.file.read_at(part, at))
+            }
+            done => done,
+        };
+        match whole {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::short(
                 &self.path,
@@ -195,7 +233,7 @@ impl Disk for FileDisk {
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         if data.len() >= DIRECT_WRITE_BYTES_MIN
-            && let Some(direct) = self.direct.get_or_init(|| self.reopen(OFlags::DIRECT).ok())
+            && let Some(direct) = self.direct()
         {
             return self.write_past_cache(direct, data, offset);
         }

@@ -1,5 +1,7 @@
 //! What only real files show: locks between handles, names, permissions.
 
+use std::os::fd::AsFd;
+
 use onefold_io::{Dir, ErrorKind, FileDir, LockKind};
 
 fn folder() -> (tempfile::TempDir, FileDir) {
@@ -89,4 +91,45 @@ fn writers_past_the_cache_and_through_it_do_not_hurt_each_other() {
     let (_temp, dir) = folder();
     mixed_writers(&dir);
     mixed_writers(&dir.direct());
+}
+
+/// Long reads that the kernel would have to ask the device for go past the page cache: the same bytes at any place, and the same error at the end.
+#[test]
+fn forgotten_bytes_are_read_as_they_were_written() {
+    const LEN: usize = 5_000_001;
+    let (temp, dir) = folder();
+    let bytes: Vec<u8> = (0..LEN).map(|i| (i * 31 >> 7) as u8).collect();
+    let disk = dir.create("cold").unwrap();
+    disk.write_at(&bytes, 0).unwrap();
+    disk.sync().unwrap();
+    let file = std::fs::File::open(temp.path().join("a/b/cold")).unwrap();
+    for (from, to) in [
+        (0, LEN),
+        (1, 4_000_000),
+        (4096, 4096 + (2 << 20)),
+        (4097, 4096 + (2 << 20)),
+        (700_001, 1_300_000),
+        (LEN - 600_000, LEN),
+    ] {
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let before = onefold_io::cached_bytes(file.as_fd(), 0, LEN as u64);
+        let mut read = vec![0; to - from];
+        disk.read_at(&mut read, from as u64).unwrap();
+        assert!(read == bytes[from..to], "{from}..{to}");
+        // Nothing of it was left in the cache, where the file system can do without and the kernel tells.
+        if before == Some(0) && has_direct(&temp) {
+            let after = onefold_io::cached_bytes(file.as_fd(), 0, LEN as u64);
+            assert_eq!(after, Some(0), "{from}..{to}");
+        }
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let beyond = disk.read_at(&mut vec![0; to - from], (LEN - (to - from) + 1) as u64);
+        assert_eq!(beyond.unwrap_err().kind, ErrorKind::Short);
+    }
+}
+
+/// Whether files in this folder can be read past the page cache.
+fn has_direct(temp: &tempfile::TempDir) -> bool {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
+    let path = temp.path().join("a/b/cold");
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).is_ok()
 }
