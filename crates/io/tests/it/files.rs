@@ -98,7 +98,7 @@ fn writers_past_the_cache_and_through_it_do_not_hurt_each_other() {
 fn forgotten_bytes_are_read_as_they_were_written() {
     const LEN: usize = 5_000_001;
     let (temp, dir) = folder();
-    let bytes: Vec<u8> = (0..LEN).map(|i| (i * 31 >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..LEN).map(|i| ((i * 31) >> 7) as u8).collect();
     let disk = dir.create("cold").unwrap();
     disk.write_at(&bytes, 0).unwrap();
     disk.sync().unwrap();
