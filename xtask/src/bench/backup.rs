@@ -251,6 +251,7 @@ impl<'a> Bench<'a> {
 
     /// What the disk gives, as rows of a tool of its own.
     fn rates(&self, set: &Set<'_>, results: &mut Results) {
+        let before = results.rows.len();
         measure::drop_caches();
         let (walked, files) = rates::walk(&set.tree, 8);
         results
@@ -261,7 +262,15 @@ impl<'a> Bench<'a> {
             let (took, bytes) = rates::read(&files, threads);
             results.rows.push(Row::rate(set.name, name, took, bytes));
         }
-        for row in &results.rows[results.rows.len() - 3..] {
+        measure::drop_caches();
+        // A tree of small files would be a benchmark of opening them.
+        if files.len() < 1000
+            && let Some((took, bytes)) = rates::read_past_cache(&files, 4)
+        {
+            let name = "read, past the cache";
+            results.rows.push(Row::rate(set.name, name, took, bytes));
+        }
+        for row in &results.rows[before..] {
             println!("{}", row.line());
         }
     }
