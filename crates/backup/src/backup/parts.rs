@@ -1,8 +1,10 @@
 //! The way of a large file's parts from its reader to the store: bounded in bytes, since segments differ in size.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, RecvError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
 
 use super::budget::Budget;
 use super::buffers::{Buffers, COLD_SEGMENT_BYTES};
@@ -16,6 +18,8 @@ pub const BYTES_AHEAD: usize = 28 << 20;
 const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
 /// Parts of one file on their way, holes counted.
 const PARTS_AHEAD: usize = 24;
+/// Segments that the store waits for together: one that comes from the disk, or four.
+const TOGETHER_BYTES: usize = COLD_SEGMENT_BYTES;
 
 /// What a reader of a large file says, in order.
 pub enum LargePart {
@@ -29,6 +33,22 @@ pub enum LargePart {
     End(Result<FileEnd, Errno>),
 }
 
+impl LargePart {
+    fn segment(&self) -> Option<&Receiver<Segment>> {
+        match self {
+            Self::Segment(segment, _) => Some(segment),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Segment(_, bytes) => *bytes,
+            _ => 0,
+        }
+    }
+}
+
 /// The reader's end.
 pub struct PartSender {
     parts: Sender<LargePart>,
@@ -38,6 +58,8 @@ pub struct PartSender {
 /// The store's end. Dropped, it lets the reader go.
 pub struct PartReceiver {
     parts: Receiver<LargePart>,
+    /// Out of the channel, and not given out yet.
+    taken: RefCell<VecDeque<LargePart>>,
     room: Arc<Budget>,
 }
 
@@ -56,6 +78,7 @@ pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver,
     };
     let receiver = PartReceiver {
         parts: receiver,
+        taken: RefCell::default(),
         room,
     };
     (sender, receiver, bytes)
@@ -64,9 +87,7 @@ pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver,
 impl PartSender {
     /// Waits until there is room.
     pub fn send(&self, part: LargePart) -> Result<(), Abandoned> {
-        if let LargePart::Segment(_, bytes) = part
-            && !self.room.take(bytes)
-        {
+        if part.segment().is_some() && !self.room.take(part.bytes()) {
             return Err(Abandoned);
         }
         self.parts.send(part).map_err(|_| Abandoned)
@@ -75,12 +96,30 @@ impl PartSender {
 
 impl PartReceiver {
     /// The next part; fails where the reader has died.
+    ///
+    /// Takes those behind it, too, that are there already, and waits for the last segment of them: who waited for each alone would be woken for each, and
+    /// wake the reader that waits for room each time.
     pub fn recv(&self) -> Result<LargePart, RecvError> {
-        let part = self.parts.recv()?;
-        if let LargePart::Segment(_, bytes) = part {
-            self.room.free(bytes);
+        let mut taken = self.taken.borrow_mut();
+        if let Some(part) = taken.pop_front() {
+            return Ok(part);
         }
-        Ok(part)
+        let (first, mut bytes) = (self.parts.recv()?, 0);
+        let others = self.parts.try_iter();
+        for part in std::iter::once(first).chain(others) {
+            bytes += part.bytes();
+            taken.push_back(part);
+            if bytes >= TOGETHER_BYTES {
+                break;
+            }
+        }
+        if let Some(last) = taken.iter().rev().find_map(LargePart::segment) {
+            let mut select = Select::new();
+            select.recv(last);
+            select.ready();
+        }
+        self.room.free(bytes);
+        taken.pop_front().ok_or(RecvError)
     }
 }
 
