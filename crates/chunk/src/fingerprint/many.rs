@@ -102,9 +102,11 @@ fn on<'a>(
     key: Option<&[u8; 32]>,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Vec<Fingerprint> {
-    let mut out = Vec::new();
+    let chunks = chunks.into_iter();
+    let mut out = Vec::with_capacity(chunks.size_hint().0);
     let mut leaves = 0;
-    let (mut messages, mut short) = (Vec::new(), Vec::new());
+    let mut messages = Vec::with_capacity(chunks.size_hint().0);
+    let mut short = Vec::new();
     for chunk in chunks {
         if chunk.is_empty() {
             out.push(match key {
@@ -129,7 +131,7 @@ fn on<'a>(
         out.push(Fingerprint([0; OUT_LEN]));
     }
     // Longest first: those with a leaf number i stand in front.
-    messages.sort_by_key(|message| core::cmp::Reverse(message.data.len()));
+    messages.sort_unstable_by_key(|message| core::cmp::Reverse(message.data.len()));
     let mut lanes = Lanes::new(platform, key, leaves, messages.len());
     let left = lanes.whole_leaves(&messages);
     lanes.ragged_leaves(&messages, &short, left, &mut out);
@@ -221,17 +223,10 @@ impl Lanes {
             if live == 0 {
                 return;
             }
-            let pairs =
-                |message: &Message<'_>| message.first..message.first + message.count / 2 * 2;
-            let inputs: Vec<&[u8; BLOCK_LEN]> = messages[..live]
-                .iter()
-                .flat_map(|message| {
-                    self.cvs[pairs(message)]
-                        .as_flattened()
-                        .as_chunks::<BLOCK_LEN>()
-                        .0
-                })
-                .collect();
+            let mut inputs: Vec<&[u8; BLOCK_LEN]> = Vec::with_capacity(self.cvs.len() / 2);
+            for message in &messages[..live] {
+                inputs.extend(pairs(&self.cvs[message.first..][..message.count]));
+            }
             self.node.join(0, &inputs, &mut self.out);
             let mut joined = self.out.as_chunks().0.iter();
             for message in &mut messages[..live] {
@@ -249,20 +244,20 @@ impl Lanes {
     }
 
     fn roots(&mut self, messages: &[Message<'_>], out: &mut [Fingerprint]) {
-        let inputs: Vec<&[u8; BLOCK_LEN]> = messages
-            .iter()
-            .flat_map(|message| {
-                self.cvs[message.first..][..2]
-                    .as_flattened()
-                    .as_chunks::<BLOCK_LEN>()
-                    .0
-            })
-            .collect();
+        let mut inputs: Vec<&[u8; BLOCK_LEN]> = Vec::with_capacity(messages.len());
+        for message in messages {
+            inputs.extend(pairs(&self.cvs[message.first..][..2]));
+        }
         self.node.join(ROOT, &inputs, &mut self.out);
         for (message, root) in messages.iter().zip(self.out.as_chunks().0) {
             out[message.number] = Fingerprint(*root);
         }
     }
+}
+
+/// Neighbours; one without is left out.
+fn pairs(cvs: &[Cv]) -> &[[u8; BLOCK_LEN]] {
+    cvs.as_flattened().as_chunks().0
 }
 
 fn bytes_of(cv: &[u32; 8]) -> Cv {
