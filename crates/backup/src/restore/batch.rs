@@ -1,21 +1,31 @@
 //! Batches of chunks between the threads that read containers and those that write files.
 
-use crossbeam_channel::Sender;
+use std::sync::Arc;
 
-/// A batch for a writer: this many bytes of chunks,
-const BATCH_BYTES: usize = 1 << 20;
-/// or this many places they go to.
-const BATCH_PLACES: usize = 256;
+use crossbeam_channel::Sender;
+use onefold_io::{HUGE_PAGE_BYTES, Mapped};
+use parking_lot::Mutex;
+
 /// Writes past the page cache want the same place in a page in RAM as in the file, or else copy.
 const PAGE_BYTES: usize = 4096;
+/// A batch for a writer: this many bytes of chunks, which with what is before them in a page take a huge page, and so are one request to the device;
+const BATCH_BYTES: usize = HUGE_PAGE_BYTES - PAGE_BYTES;
+/// or this many places they go to.
+const BATCH_PLACES: usize = 384;
+
+/// Room that was used by a batch, for the next.
+#[derive(Clone, Default)]
+pub struct Spares(Arc<Mutex<Vec<Mapped>>>);
 
 /// Chunks and where they go.
 pub struct Batch {
-    pub buffer: Vec<u8>,
+    room: Mapped,
+    used: usize,
     pub places: Vec<Place>,
+    spares: Spares,
 }
 
-/// A place in a file that gets `len` bytes from `start` of the batch's buffer.
+/// A place in a file that gets `len` bytes from `start` of the batch's bytes.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// Its number in the window.
@@ -26,16 +36,25 @@ pub struct Place {
 }
 
 impl Batch {
-    pub fn new() -> Self {
+    /// An empty one, which leaves its room to the next.
+    pub fn new(spares: &Spares) -> Self {
+        let room = spares.0.lock().pop();
         Self {
-            buffer: Vec::with_capacity(BATCH_BYTES + PAGE_BYTES),
+            room: room.unwrap_or_else(|| Mapped::huge(0, HUGE_PAGE_BYTES)),
+            used: 0,
             places: Vec::new(),
+            spares: spares.clone(),
         }
+    }
+
+    /// The chunks, where their places say.
+    pub fn bytes(&self) -> &[u8] {
+        &self.room[..self.used]
     }
 
     /// Whether `more` bytes no longer fit.
     pub fn is_full_for(&self, more: usize) -> bool {
-        !self.buffer.is_empty() && self.buffer.len() + more > BATCH_BYTES
+        self.used > 0 && self.used + more > BATCH_BYTES
     }
 
     /// Whether no more places fit.
@@ -45,21 +64,37 @@ impl Batch {
 
     /// Adds a chunk that goes, first of all, to `offset` of a file; gives where it starts.
     pub fn push(&mut self, bytes: &[u8], offset: u64) -> usize {
-        if self.buffer.is_empty() {
-            let apart = (offset as usize).wrapping_sub(self.buffer.as_ptr().addr());
-            self.buffer.resize(apart % PAGE_BYTES, 0);
+        if self.used == 0 {
+            self.used = (offset % PAGE_BYTES as u64) as usize;
         }
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(bytes);
+        let start = self.used;
+        self.used += bytes.len();
+        if self.used > self.room.len() {
+            let mut larger = Mapped::huge(0, self.used);
+            larger[..start].copy_from_slice(&self.room[..start]);
+            self.room = larger;
+        }
+        self.room[start..self.used].copy_from_slice(bytes);
         start
     }
 
     /// Hands the batch over, if there is anything in it, and begins the next.
     pub fn send(&mut self, batches: &Sender<Batch>) {
         if !self.places.is_empty() {
+            let next = Self::new(&self.spares);
             // Writers only end after all batches: nobody has dropped the other end.
-            let _ = batches.send(std::mem::replace(self, Self::new()));
+            let _ = batches.send(std::mem::replace(self, next));
         }
-        self.buffer.clear();
+        self.used = 0;
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // What a very long chunk took goes back to the system.
+        if self.room.len() == HUGE_PAGE_BYTES {
+            let room = std::mem::replace(&mut self.room, Mapped::zeroed(0));
+            self.spares.0.lock().push(room);
+        }
     }
 }

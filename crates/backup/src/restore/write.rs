@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::apply::{Applier, Meta, Missed};
-use super::batch::{Batch, Place};
+use super::batch::{Batch, Place, Spares};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
 use super::window::{File, State, Use, Window};
@@ -27,7 +27,7 @@ use crate::path::join;
 use crate::{Change, Error, Events, Progress, Result};
 
 /// Batches between readers and writers.
-const BATCHES_AHEAD: usize = 8;
+const BATCHES_AHEAD: usize = 4;
 /// Folders kept open.
 const FOLDERS_OPEN_MAX: usize = 384;
 
@@ -73,6 +73,7 @@ struct Run<'a> {
     window: &'a Window,
     folders: Mutex<OpenFolders>,
     large: LargeFiles,
+    spares: Spares,
 }
 
 /// Descriptors of folders, the oldest given up first.
@@ -92,6 +93,7 @@ impl Writer<'_> {
             window,
             folders: Mutex::default(),
             large: LargeFiles::default(),
+            spares: Spares::default(),
         };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);
@@ -157,7 +159,7 @@ impl Run<'_> {
             .collect();
         let wanted: Vec<Fingerprint> = groups.iter().map(|group| group[0].fingerprint).collect();
         let mut seen = vec![false; wanted.len()];
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(&self.spares);
         // A container that cannot be read, or not to its end, hurts the chunks that it did not give; those are asked for one by one.
         let _ = reader.read_container(id, &wanted, &mut |fingerprint, bytes| {
             if let Ok(at) = wanted.binary_search(fingerprint)
@@ -232,7 +234,7 @@ impl Run<'_> {
     }
 
     fn files_without_chunks(&self, batches: &Sender<Batch>) {
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(&self.spares);
         let empty = self
             .window
             .files
@@ -261,7 +263,7 @@ impl Run<'_> {
                 .places
                 .sort_unstable_by_key(|place| (place.file, place.offset));
             for places in batch.places.chunk_by(|a, b| a.file == b.file) {
-                self.write_file(places[0].file, places, &batch.buffer);
+                self.write_file(places[0].file, places, batch.bytes());
             }
         }
     }
