@@ -211,13 +211,13 @@ pub struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// How much to read at `at`, of `left` bytes, and who is to do that.
     fn next(&self, source: &Source<'_>, at: u64, left: usize) -> (usize, &'a Sender<Task>) {
-        let (cold, warm) = (left.min(COLD_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
-        if source.handle.is_cached(at, cold) == Some(false) {
-            return (cold, &self.queues.cold);
-        }
-        match source.handle.is_cached(at, warm) {
-            Some(true) => (warm, &self.queues.cached),
-            _ => (warm, &self.queues.cold),
+        let (long, short) = (left.min(COLD_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
+        match source.handle.is_cached(at, short) {
+            Some(true) => (short, &self.queues.cached),
+            Some(false) if source.handle.is_cached(at, long) == Some(false) => {
+                (long, &self.queues.cold)
+            }
+            _ => (short, &self.queues.cold),
         }
     }
 

@@ -11,7 +11,7 @@ use super::apply::Meta;
 use crate::{Entry, Item};
 
 /// A window is closed when its plan takes this many bytes of RAM: about 500,000 small files.
-const WINDOW_BYTES_MAX: usize = 72 << 20;
+const WINDOW_BYTES_MAX: usize = 64 << 20;
 
 /// A folder of the window.
 pub struct Folder {

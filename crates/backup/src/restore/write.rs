@@ -27,7 +27,7 @@ use crate::path::join;
 use crate::{Change, Error, Events, Progress, Result};
 
 /// Batches between readers and writers.
-const BATCHES_AHEAD: usize = 4;
+const BATCHES_AHEAD: usize = 2;
 /// Folders kept open.
 const FOLDERS_OPEN_MAX: usize = 384;
 
