@@ -180,6 +180,11 @@ impl<'a> Bench<'a> {
         let mut folders = Vec::new();
         if let Some(program) = &self.args.onefold {
             let program = std::fs::canonicalize(program).map_err(|error| error.to_string())?;
+            if !program.ends_with("onefold") {
+                // It is found by its name.
+                let what = "is to be named onefold, in a folder of its own";
+                return Err(format!("{} {what}", program.display()));
+            }
             folders.extend(program.parent().map(Path::to_path_buf));
         } else if TOOLS.iter().any(ours) && !self.args.build_only {
             crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
