@@ -36,7 +36,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use flash::{FlashCounts, FlashDir, FlashModel};
 pub use huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
-pub use mapped::{MAPPED_MIN, Mapped, mapped_bytes};
+pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes};
 pub use mem::{MemDir, MemDisk};
 pub use modelled::{Account, ModelledDir};
 pub use page_cache::cached_bytes;

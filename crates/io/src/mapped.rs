@@ -54,11 +54,13 @@ impl Mapped {
     }
 
     /// `before` bytes and `len` more, all zero; the latter begin at the border of a huge page, and are in huge pages where the system has them: then the
-    /// first byte that is touched of each makes all of it resident. `before` is a multiple of the system's page. Where the system gives no mapping, all
+    /// first byte that is touched of each makes all of it resident. Where the system gives no mapping, or `before` is no multiple of [`PAGES_BYTES`], all
     /// come from the heap, from anywhere.
     pub fn huge(before: usize, len: usize) -> Mapped {
         let kept = before + len.next_multiple_of(HUGE_PAGE_BYTES);
-        let Some(start) = map(kept + HUGE_PAGE_BYTES) else {
+        let whole_pages = before.is_multiple_of(PAGES_BYTES);
+        let mapping = whole_pages.then(|| map(kept + HUGE_PAGE_BYTES)).flatten();
+        let Some(start) = mapping else {
             return Mapped(Inner::Heap(vec![0; before + len].into_boxed_slice()));
         };
         let head = (start.addr().get() + before).wrapping_neg() % HUGE_PAGE_BYTES;
@@ -98,7 +100,7 @@ impl Mapped {
 }
 
 /// A multiple of what a page of memory has on any system.
-const PAGES_BYTES: usize = 64 << 10;
+pub const PAGES_BYTES: usize = 64 << 10;
 
 fn map(len: usize) -> Option<NonNull<u8>> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -203,6 +205,9 @@ mod tests {
             assert!(one.iter().all(|byte| *byte == 1));
             assert!(other.iter().all(|byte| *byte == 2));
         }
+        let mut elsewhere = Mapped::huge(1000, 5000);
+        elsewhere.fill(1);
+        assert_eq!(elsewhere.len(), 6000);
     }
 
     #[test]

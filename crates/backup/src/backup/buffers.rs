@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use onefold_io::{HUGE_PAGE_BYTES, Mapped};
+use onefold_io::{HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
 use super::read::PAGE_BYTES;
@@ -58,7 +58,7 @@ impl Buffers {
             small: Mutex::default(),
             segments: Mutex::default(),
             cold_segments: Mutex::default(),
-            carried_bytes: chunk_bytes_max.next_multiple_of(PAGE_BYTES),
+            carried_bytes: chunk_bytes_max.next_multiple_of(PAGES_BYTES),
         }
     }
 
