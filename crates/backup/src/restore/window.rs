@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::apply::Meta;
 use crate::{Entry, Item};
 
-/// A window is closed when its plan takes this many bytes of RAM: about 500,000 small files.
+/// A window is closed when its plan takes this many bytes of RAM: some 450,000 small files.
 const WINDOW_BYTES_MAX: usize = 64 << 20;
 
 /// A folder of the window.
