@@ -142,6 +142,10 @@ impl Disk for CountedDisk {
         self.disk.read_many_at(reads)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        self.disk.will_read(offset, len);
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, data.len() as u64);

@@ -32,6 +32,9 @@ pub trait Disk: Send + Sync {
             .try_for_each(|read| self.read_at(read.buf, read.offset))
     }
 
+    /// Says that these bytes are read soon: who can fetch them meanwhile may. It waits for nothing, and cannot fail.
+    fn will_read(&self, _offset: u64, _len: u64) {}
+
     /// What lets [`read_across`](crate::read_across) read this disk in one batch with others. `None`: it is asked by itself.
     fn batch_file(&self) -> Option<crate::BatchFile<'_>> {
         None

@@ -8,17 +8,24 @@
 //! earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for short repeats. The last
 //! takes the rest at once, so that the device sees a deep queue, and reads no log. A stream without locality has the last wave only; that
 //! it has come back is seen without a read, by neighbouring keys that runs find on neighbouring log pages.
+//!
+//! A stream that repeats an earlier one for long asks no run at all: see `follow`. Of an index of some MiB the device is told as a whole, the first time
+//! that anything of it is read.
+
+mod filters;
+mod follow;
+mod reads;
 
 use onefold_chunk::Fingerprint;
 
+use filters::{TOGETHER, ask_filters};
+use follow::tell_all;
+
 use super::cache::PageCache;
-use super::log::{LogPage, Said};
+use super::log::Said;
 use super::manifest::Manifest;
-use super::page::{PAGE_BYTES, read_pages};
-use super::ribbon::Question;
-use super::run::{Run, hash_of};
-use super::run_page::{Asked, RunPage, proof_of};
-use super::view::{OpenLog, View};
+use super::run::hash_of;
+use super::view::View;
 use crate::{ContainerId, IndexStats, Result};
 
 /// Pages that a scout reads: 64 KiB.
@@ -27,8 +34,6 @@ const SCOUT_STRIDE: usize = 64;
 const SHORT_STRIDE: usize = 8;
 /// Below this share of keys that a wave's pages resolved, the stream counts as one without locality.
 const LOCALITY_MIN: f32 = 0.05;
-/// Keys that a filter is asked for together: their lines are fetched while the filter before is asked.
-const TOGETHER: usize = u32::BITS as usize;
 /// So few keys say nothing of a stream's locality.
 const TELLING_KEYS: usize = 16;
 
@@ -37,6 +42,10 @@ pub struct Lookups {
     /// The prefetch cache.
     pub cache: PageCache,
     locality: f32,
+    /// The log page that a stream has come to, if one was seen in the cache.
+    reached: Option<u32>,
+    /// Whether the device was told of the whole index, if it is small.
+    told: bool,
     /// Run pages that are read at once.
     pages_max: usize,
     buf: Vec<u8>,
@@ -68,15 +77,6 @@ struct Asking<'a> {
     from: usize,
 }
 
-/// A page of a run to be asked for a key.
-struct Step {
-    asking: usize,
-    run: usize,
-    page: u32,
-    /// The last page of the partition.
-    last: u32,
-}
-
 /// A run's record of a key that is asked for.
 #[derive(Clone, Copy)]
 struct Reference {
@@ -93,6 +93,8 @@ impl Lookups {
         Lookups {
             cache: PageCache::new(cache_bytes),
             locality: 1.0,
+            reached: None,
+            told: false,
             pages_max,
             buf: Vec::new(),
             born: 0,
@@ -109,6 +111,7 @@ impl Lookups {
     pub fn follow(&mut self, manifest: &Manifest) {
         if self.born != manifest.born || self.generation > manifest.generation {
             self.cache.clear();
+            self.reached = None;
         }
         (self.born, self.generation) = (manifest.born, manifest.generation);
     }
@@ -133,11 +136,17 @@ impl Lookups {
             })
             .collect();
         self.ask_cache(view, &mut asking);
+        let behind = self.reach(&asking, SHORT_STRIDE).unwrap_or(0);
         ask_filters(view, &mut asking);
         settle(&mut asking, found);
-        let first = asking.len();
-        if first == 0 {
+        if wanted.len() >= SHORT_STRIDE {
+            self.go_on(view, behind, &mut asking, found, stats)?;
+        }
+        if asking.is_empty() {
             return Ok(());
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            tell_all(view);
         }
         if self.locality >= LOCALITY_MIN {
             self.wave(view, &mut asking, SCOUT_STRIDE, WINDOW_PAGES, found, stats)?;
@@ -185,10 +194,7 @@ impl Lookups {
         if !rest.is_empty() {
             let before = rest.len();
             self.ask_cache(view, &mut rest);
-            for asked in &mut rest {
-                asked.runs &= u128::MAX.checked_shl(asked.from as u32).unwrap_or(0);
-            }
-            settle(&mut rest, found);
+            settle_again(&mut rest, found);
             let resolved = (before - rest.len()) as f32 / before as f32;
             self.locality = self.locality * 0.5 + resolved * 0.5;
         }
@@ -220,260 +226,14 @@ impl Lookups {
             }
         }
     }
-
-    /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and where one does not tell the
-    /// container, its page. Gives the newest reference of each key.
-    fn read(
-        &mut self,
-        view: &View,
-        asking: &[Asking<'_>],
-        window: u32,
-        found: &mut [Option<Answer>],
-        stats: &mut IndexStats,
-    ) -> Result<Vec<Reference>> {
-        let mut references = self.read_runs(view, asking, stats)?;
-        // newest first; one of each key a round, so that a round's reads go out together
-        references
-            .sort_unstable_by_key(|reference| (reference.asking, std::cmp::Reverse(reference.run)));
-        asking
-            .iter()
-            .for_each(|asked| found[asked.place] = asked.cached);
-        let mut newest = Vec::new();
-        while !references.is_empty() {
-            let mut round: Vec<Reference> = Vec::with_capacity(references.len());
-            let mut later = Vec::new();
-            for reference in references.drain(..) {
-                match round.last() {
-                    Some(last) if last.asking == reference.asking => later.push(reference),
-                    _ => round.push(reference),
-                }
-            }
-            let wanted = round
-                .iter()
-                .filter(|reference| window > 0 || reference.said.is_none());
-            self.read_logs(view, wanted, window.max(1), stats)?;
-            let mut open = Vec::new();
-            for reference in &round {
-                if !self.answer(view, &asking[reference.asking], reference, found)? {
-                    open.push(reference.asking);
-                }
-            }
-            // a key whose newest record counts for nothing is asked for in older runs
-            later.retain(|reference| open.binary_search(&reference.asking).is_ok());
-            references = later;
-            if newest.is_empty() {
-                newest = round;
-            }
-        }
-        Ok(newest)
-    }
-
-    /// Enters what a record says of its key; `false` where it counts for nothing.
-    fn answer(
-        &mut self,
-        view: &View,
-        asked: &Asking<'_>,
-        reference: &Reference,
-        found: &mut [Option<Answer>],
-    ) -> Result<bool> {
-        let said = match reference.said {
-            None => self.proof(view, reference.page, asked.key)?,
-            known => known,
-        };
-        Ok(match said {
-            Some(Some(container)) if view.retired.contains(&container) => false,
-            Some(said) => {
-                found[asked.place] = said.map(|container| Answer {
-                    container,
-                    page: reference.page,
-                });
-                true
-            }
-            None => false,
-        })
-    }
-
-    /// Asks every run that may hold a key, all in one batch; a page that overflowed sends to the next.
-    fn read_runs(
-        &mut self,
-        view: &View,
-        asking: &[Asking<'_>],
-        stats: &mut IndexStats,
-    ) -> Result<Vec<Reference>> {
-        let mut references = Vec::with_capacity(asking.len());
-        let mut steps: Vec<Step> = Vec::new();
-        for (number, asked) in asking.iter().enumerate() {
-            let mut runs = asked.runs;
-            while runs != 0 {
-                let run = runs.trailing_zeros() as usize;
-                runs &= runs - 1;
-                let (page, last) = view.runs[run].page_of(asked.hash);
-                steps.push(Step {
-                    asking: number,
-                    run,
-                    page,
-                    last,
-                });
-            }
-        }
-        while !steps.is_empty() {
-            // no more at once than there are buffers for
-            let waiting = steps.split_off(steps.len().min(self.pages_max));
-            let wanted = steps.iter().map(|step| {
-                let run = &view.runs[step.run];
-                (&*run.disk, step.page, 1)
-            });
-            let pages = read_pages(wanted, &mut self.buf)?;
-            stats.lookup_reads += steps.len() as u64;
-            let mut next = waiting;
-            for (step, bytes) in steps.iter().zip(pages.chunks_exact(PAGE_BYTES)) {
-                match RunPage::check(bytes, &view.runs[step.run].path, step.page)?
-                    .ask(asking[step.asking].hash)
-                {
-                    Asked::Found(record) if record.proof == proof_of(asking[step.asking].key) => {
-                        let page = view.manifest.runs[step.run]
-                            .first_page
-                            .saturating_add(record.page);
-                        // the log file of a record may have been dropped, with all it said
-                        references.extend(view.log_of(page).map(|log| Reference {
-                            asking: step.asking,
-                            run: step.run,
-                            page,
-                            said: log.said(page, &record),
-                        }));
-                    }
-                    Asked::Next if step.page < step.last => next.push(Step {
-                        page: step.page + 1,
-                        ..*step
-                    }),
-                    _ => stats.false_reads += 1,
-                }
-            }
-            steps = next;
-        }
-        Ok(references)
-    }
-
-    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; what two windows share is read once.
-    fn read_logs<'a>(
-        &mut self,
-        view: &View,
-        round: impl Iterator<Item = &'a Reference>,
-        window: u32,
-        stats: &mut IndexStats,
-    ) -> Result<()> {
-        let mut firsts: Vec<u32> = round
-            .map(|reference| reference.page)
-            .filter(|page| !self.cache.holds(*page))
-            .collect();
-        firsts.sort_unstable();
-        firsts.dedup();
-        let mut spans: Vec<(&OpenLog, u32, u32)> = Vec::with_capacity(firsts.len());
-        let mut covered = 0;
-        for first in firsts {
-            let Some(log) = view.log_of(first) else {
-                continue;
-            };
-            let (from, end) = (
-                first.max(covered),
-                first.saturating_add(window).min(log.entry.end_page()),
-            );
-            spans.extend((from < end).then_some((&**log, from, end)));
-            covered = covered.max(end);
-        }
-        stats.lookup_reads += spans.len() as u64;
-        // no more at once than there are buffers for
-        let at_once = (self.pages_max / window as usize).max(1);
-        spans
-            .chunks(at_once)
-            .try_for_each(|spans| self.read_spans(spans))
-    }
-
-    fn read_spans(&mut self, spans: &[(&OpenLog, u32, u32)]) -> Result<()> {
-        let wanted = spans.iter().map(|(log, from, end)| {
-            let first = from - log.entry.first_page;
-            (&*log.disk, first, (end - from) as usize)
-        });
-        let pages = read_pages(wanted, &mut self.buf)?;
-        let numbers = spans
-            .iter()
-            .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
-        for ((log, page), bytes) in numbers.zip(pages.chunks_exact(PAGE_BYTES)) {
-            LogPage::check(bytes, &log.path, page - log.entry.first_page)?;
-            self.cache.insert(page, bytes);
-        }
-        Ok(())
-    }
-
-    /// What log page `page` says of `key`. A cache smaller than a round has lost the page by now: then it is read again.
-    fn proof(&mut self, view: &View, page: u32, key: &Fingerprint) -> Result<Option<Said>> {
-        if let Some(page) = self.cache.page_of(page) {
-            return Ok(page.find(key));
-        }
-        let Some(log) = view.log_of(page) else {
-            return Ok(None);
-        };
-        let within = page - log.entry.first_page;
-        let bytes = read_pages(std::iter::once((&*log.disk, within, 1)), &mut self.buf)?;
-        Ok(LogPage::check(bytes, &log.path, within)?.find(key))
-    }
 }
 
-/// Asks the filters of all runs, for some keys at once, so that memory is waited for once: while the first columns of one run are looked at, those of the next are on
-/// their way, and the others of the one before.
-fn ask_filters(view: &View, asking: &mut [Asking<'_>]) {
-    let mut questions = [Question::default(); TOGETHER];
-    // of the run before, of this one and of the next
-    let mut starts = [[0; TOGETHER]; 3];
-    for some in asking.chunks_mut(TOGETHER) {
-        let oldest = some.iter().map(|asked| asked.from).min().unwrap_or(0);
-        let Some(run) = view.runs.get(oldest) else {
-            continue;
-        };
-        for (asked, question) in some.iter().zip(&mut questions) {
-            *question = Question::new(asked.hash);
-        }
-        let questions = &questions[..some.len()];
-        seek(run, questions, &mut starts[oldest % 3]);
-        let mut before = 0;
-        for number in oldest..=view.runs.len() {
-            if let Some(newer) = view.runs.get(number + 1) {
-                seek(newer, questions, &mut starts[(number + 1) % 3]);
-            }
-            let mut near = 0;
-            if let Some(run) = view.runs.get(number) {
-                let starts = &starts[number % 3];
-                for (place, (question, asked)) in questions.iter().zip(&*some).enumerate() {
-                    let may = run.near(question, starts[place]) & (asked.from <= number);
-                    near |= u32::from(may) << place;
-                }
-                places(near).for_each(|place| run.prefetch_far(&questions[place], starts[place]));
-            }
-            for place in places(before) {
-                let start = starts[(number - 1) % 3][place];
-                if view.runs[number - 1].far(&questions[place], start) {
-                    some[place].runs |= 1 << (number - 1);
-                }
-            }
-            before = near;
-        }
+/// As [`settle`], where the cache was asked after the filters: runs older than what it knows need not be asked.
+fn settle_again(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
+    for asked in asking.iter_mut() {
+        asked.runs &= u128::MAX.checked_shl(asked.from as u32).unwrap_or(0);
     }
-}
-
-/// Where the filters of `run` answer the questions.
-fn seek(run: &Run, questions: &[Question], starts: &mut [u32]) {
-    for (question, start) in questions.iter().zip(starts) {
-        *start = run.seek(question);
-    }
-}
-
-/// The places of the bits that are set.
-fn places(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let place = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        (place < TOGETHER).then_some(place)
-    })
+    settle(asking, found);
 }
 
 /// Takes out those that no run needs to be asked for: the cache's answer stands, or there is none.

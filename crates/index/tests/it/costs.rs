@@ -55,7 +55,10 @@ fn lookups_cost_the_reads_that_the_design_promises() {
         at_random < 1.1,
         "{at_random} reads a key at random: one of a run, none of the log"
     );
-    assert!(stream < 0.02, "{stream} reads a key in stream order");
+    assert!(
+        stream < 0.0025,
+        "{stream} reads a key in stream order: of the log alone, but for the few that the cache has lost"
+    );
     assert!(absent < 0.02, "{absent} reads an absent key");
     let stats = index.stats();
     let amplification = stats.bytes_written as f64 / (KEYS * 52) as f64;

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    num::NonZeroU64,
     os::{
         fd::{AsFd, AsRawFd},
         unix::fs::FileExt,
@@ -14,7 +15,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FallocateFlags, FileType, Mode, OFlags},
+    fs::{Advice, FallocateFlags, FileType, Mode, OFlags},
     io::Errno,
 };
 
@@ -179,17 +180,12 @@ impl Disk for FileDisk {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let past_cache = match self.direct_for_read(offset, buf.len()) {
-            Some(direct) => read_through(direct, buf, offset),
-            None => Err(Errno::INVAL.into()),
-        };
-        let whole = match past_cache {
-            Err(e) if is_misaligned(&e) => {
-                read_fully(buf, offset, |part, at| self.file.read_at(part, at))
-            }
-            done => done,
-        };
-        match whole {
+        let past_cache = self
+            .direct_for_read(offset, buf.len())
+            .map(|direct| read_through(direct, buf, offset))
+            .filter(|done| !done.as_ref().is_err_and(is_misaligned));
+        let through_cache = || read_fully(buf, offset, |part, at| self.file.read_at(part, at));
+        match past_cache.unwrap_or_else(through_cache) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::short(
                 &self.path,
@@ -221,6 +217,14 @@ impl Disk for FileDisk {
             ),
             BatchError::System(i, e) => self.fail("read", e).at(pieces[i].offset),
         })
+    }
+
+    /// The kernel begins to read them into the page cache.
+    fn will_read(&self, offset: u64, len: u64) {
+        // a length of 0 would be the whole file
+        if let Some(len) = NonZeroU64::new(len) {
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+        }
     }
 
     fn batch_file(&self) -> Option<BatchFile<'_>> {

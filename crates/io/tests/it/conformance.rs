@@ -58,6 +58,16 @@ fn edges_of_a_disk(disk: &dyn Disk) {
     assert!(disk.read_at(&mut [0; 4], u64::MAX).is_err());
     assert!(disk.write_at(b"x", u64::MAX).is_err());
     assert!(disk.set_len(u64::MAX).is_err());
+    for (offset, len) in [
+        (0, 0),
+        (4998, 5),
+        (5002, 1 << 40),
+        (1 << 40, 1),
+        (u64::MAX, u64::MAX),
+    ] {
+        disk.will_read(offset, len);
+    }
+    assert_eq!(disk.len().unwrap(), 5003, "a hint changes nothing");
     let mut bufs = [[0; 2], [0; 2]];
     let [a, b] = &mut bufs;
     let mut reads = [

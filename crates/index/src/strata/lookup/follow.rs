@@ -1,0 +1,84 @@
+//! A stream that repeats an earlier one for long: it asks the log alone, which has its keys in its order.
+//!
+//! Where such a stream comes to the end of the cached pages, the next of the log are read, and the device is told of those behind them, so that they are there
+//! when their turn comes: a device that is busy with the stream itself takes milliseconds for a page, and the stream waits. Always holds: what is read too
+//! much costs time, never an answer.
+
+use super::super::page::PAGE_BYTES;
+use super::super::view::View;
+use super::{Answer, Asking, Lookups, WINDOW_PAGES, settle_again};
+use crate::{IndexStats, Result};
+
+/// Pages behind those that a stream has come to, of which the device is told: 256 KiB, some 64 MiB of the stream.
+const AHEAD_PAGES: u32 = 64;
+/// Bytes of an index of which the device is told as a whole: some 600,000 chunks.
+const TOLD_BYTES_MAX: u64 = 32 << 20;
+
+impl Lookups {
+    /// Follows a stream that has come to the end of the cached pages into those behind them, as long as they know its keys. `behind` is the place behind
+    /// the last key that the cache knew.
+    pub(super) fn go_on(
+        &mut self,
+        view: &View,
+        mut behind: usize,
+        asking: &mut Vec<Asking<'_>>,
+        found: &mut [Option<Answer>],
+        stats: &mut IndexStats,
+    ) -> Result<()> {
+        while asking.last().is_some_and(|asked| asked.place >= behind) {
+            // the page behind may be here, and the stream have left it again; what is two pages off is no end
+            let near = |page: u32| page.saturating_add(1)..page.saturating_add(3);
+            let end = |page: u32| near(page).find(|page| !self.cache.holds(*page));
+            let Some(next) = self.reached.take().and_then(end) else {
+                break;
+            };
+            let Some(log) = view.log_of(next) else {
+                break;
+            };
+            let end = log.entry.end_page().min(next.saturating_add(WINDOW_PAGES));
+            stats.lookup_reads += 1;
+            self.read_spans(&[(log, next, end)])?;
+            tell_ahead(view, end);
+            let first = asking.partition_point(|asked| asked.place < behind);
+            let mut rest = asking.split_off(first);
+            self.ask_cache(view, &mut rest);
+            behind = self.reach(&rest, 1).unwrap_or(behind);
+            settle_again(&mut rest, found);
+            asking.append(&mut rest);
+        }
+        Ok(())
+    }
+
+    /// Keeps in mind where the last key stands that the cache knows, if so many in a row are known there, and tells the place behind it.
+    pub(super) fn reach(&mut self, asking: &[Asking<'_>], in_a_row: usize) -> Option<usize> {
+        let is_known = |asked: &Asking<'_>| asked.cached.is_some();
+        let last = asking.iter().rposition(is_known)?;
+        let known = asking[..=last].iter().rev();
+        if known.take_while(|asked| is_known(asked)).count() >= in_a_row {
+            self.reached = asking[last].cached.map(|answer| answer.page);
+        }
+        Some(asking[last].place + 1)
+    }
+}
+
+/// Tells the device of the log's pages from `page` on, which a stream comes to next.
+fn tell_ahead(view: &View, page: u32) {
+    let (mut page, end) = (page, page.saturating_add(AHEAD_PAGES));
+    while let Some(log) = view.log_of(page).filter(|_| page < end) {
+        let until = end.min(log.entry.end_page());
+        let within = |page: u32| u64::from(page - log.entry.first_page) * PAGE_BYTES as u64;
+        log.disk
+            .will_read(within(page), within(until) - within(page));
+        page = until;
+    }
+}
+
+/// Tells the device of all files, if the index is small.
+pub(super) fn tell_all(view: &View) {
+    if view.manifest.file_bytes() <= TOLD_BYTES_MAX {
+        let runs = view.runs.iter().zip(&view.manifest.runs);
+        runs.for_each(|(run, entry)| run.disk.will_read(0, entry.file_bytes));
+        let logs = view.logs.iter();
+        logs.for_each(|log| log.disk.will_read(0, log.entry.file_bytes));
+    }
+}

@@ -1,0 +1,217 @@
+//! The reads of a lookup: pages of runs, which prove a key, and pages of the log, which bring its neighbours into the cache.
+
+use super::super::log::{LogPage, Said};
+use super::super::page::{PAGE_BYTES, read_pages};
+use super::super::run_page::{Asked, RunPage, proof_of};
+use super::super::view::{OpenLog, View};
+use super::{Answer, Asking, Lookups, Reference};
+use crate::{IndexStats, Result};
+use onefold_chunk::Fingerprint;
+
+/// A page of a run to be asked for a key.
+struct Step {
+    asking: usize,
+    run: usize,
+    page: u32,
+    /// The last page of the partition.
+    last: u32,
+}
+
+impl Lookups {
+    /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and where one does not tell the
+    /// container, its page. Gives the newest reference of each key.
+    pub(super) fn read(
+        &mut self,
+        view: &View,
+        asking: &[Asking<'_>],
+        window: u32,
+        found: &mut [Option<Answer>],
+        stats: &mut IndexStats,
+    ) -> Result<Vec<Reference>> {
+        let mut references = self.read_runs(view, asking, stats)?;
+        // newest first; one of each key a round, so that a round's reads go out together
+        references
+            .sort_unstable_by_key(|reference| (reference.asking, std::cmp::Reverse(reference.run)));
+        asking
+            .iter()
+            .for_each(|asked| found[asked.place] = asked.cached);
+        let mut newest = Vec::new();
+        while !references.is_empty() {
+            let mut round: Vec<Reference> = Vec::with_capacity(references.len());
+            let mut later = Vec::new();
+            for reference in references.drain(..) {
+                match round.last() {
+                    Some(last) if last.asking == reference.asking => later.push(reference),
+                    _ => round.push(reference),
+                }
+            }
+            let wanted = round
+                .iter()
+                .filter(|reference| window > 0 || reference.said.is_none());
+            self.read_logs(view, wanted, window.max(1), stats)?;
+            let mut open = Vec::new();
+            for reference in &round {
+                if !self.answer(view, &asking[reference.asking], reference, found)? {
+                    open.push(reference.asking);
+                }
+            }
+            // a key whose newest record counts for nothing is asked for in older runs
+            later.retain(|reference| open.binary_search(&reference.asking).is_ok());
+            references = later;
+            if newest.is_empty() {
+                newest = round;
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Enters what a record says of its key; `false` where it counts for nothing.
+    fn answer(
+        &mut self,
+        view: &View,
+        asked: &Asking<'_>,
+        reference: &Reference,
+        found: &mut [Option<Answer>],
+    ) -> Result<bool> {
+        let said = match reference.said {
+            None => self.proof(view, reference.page, asked.key)?,
+            known => known,
+        };
+        Ok(match said {
+            Some(Some(container)) if view.retired.contains(&container) => false,
+            Some(said) => {
+                found[asked.place] = said.map(|container| Answer {
+                    container,
+                    page: reference.page,
+                });
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// Asks every run that may hold a key, all in one batch; a page that overflowed sends to the next.
+    fn read_runs(
+        &mut self,
+        view: &View,
+        asking: &[Asking<'_>],
+        stats: &mut IndexStats,
+    ) -> Result<Vec<Reference>> {
+        let mut references = Vec::with_capacity(asking.len());
+        let mut steps: Vec<Step> = Vec::new();
+        for (number, asked) in asking.iter().enumerate() {
+            let mut runs = asked.runs;
+            while runs != 0 {
+                let run = runs.trailing_zeros() as usize;
+                runs &= runs - 1;
+                let (page, last) = view.runs[run].page_of(asked.hash);
+                steps.push(Step {
+                    asking: number,
+                    run,
+                    page,
+                    last,
+                });
+            }
+        }
+        while !steps.is_empty() {
+            // no more at once than there are buffers for
+            let waiting = steps.split_off(steps.len().min(self.pages_max));
+            let wanted = steps.iter().map(|step| {
+                let run = &view.runs[step.run];
+                (&*run.disk, step.page, 1)
+            });
+            let pages = read_pages(wanted, &mut self.buf)?;
+            stats.lookup_reads += steps.len() as u64;
+            let mut next = waiting;
+            for (step, bytes) in steps.iter().zip(pages.chunks_exact(PAGE_BYTES)) {
+                match RunPage::check(bytes, &view.runs[step.run].path, step.page)?
+                    .ask(asking[step.asking].hash)
+                {
+                    Asked::Found(record) if record.proof == proof_of(asking[step.asking].key) => {
+                        let page = view.manifest.runs[step.run]
+                            .first_page
+                            .saturating_add(record.page);
+                        // the log file of a record may have been dropped, with all it said
+                        references.extend(view.log_of(page).map(|log| Reference {
+                            asking: step.asking,
+                            run: step.run,
+                            page,
+                            said: log.said(page, &record),
+                        }));
+                    }
+                    Asked::Next if step.page < step.last => next.push(Step {
+                        page: step.page + 1,
+                        ..*step
+                    }),
+                    _ => stats.false_reads += 1,
+                }
+            }
+            steps = next;
+        }
+        Ok(references)
+    }
+
+    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; what two windows share is read once.
+    fn read_logs<'a>(
+        &mut self,
+        view: &View,
+        round: impl Iterator<Item = &'a Reference>,
+        window: u32,
+        stats: &mut IndexStats,
+    ) -> Result<()> {
+        let mut firsts: Vec<u32> = round
+            .map(|reference| reference.page)
+            .filter(|page| !self.cache.holds(*page))
+            .collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        let mut spans: Vec<(&OpenLog, u32, u32)> = Vec::with_capacity(firsts.len());
+        let mut covered = 0;
+        for first in firsts {
+            let Some(log) = view.log_of(first) else {
+                continue;
+            };
+            let (from, end) = (
+                first.max(covered),
+                first.saturating_add(window).min(log.entry.end_page()),
+            );
+            spans.extend((from < end).then_some((&**log, from, end)));
+            covered = covered.max(end);
+        }
+        stats.lookup_reads += spans.len() as u64;
+        // no more at once than there are buffers for
+        let at_once = (self.pages_max / window as usize).max(1);
+        spans
+            .chunks(at_once)
+            .try_for_each(|spans| self.read_spans(spans))
+    }
+
+    pub(super) fn read_spans(&mut self, spans: &[(&OpenLog, u32, u32)]) -> Result<()> {
+        let wanted = spans.iter().map(|(log, from, end)| {
+            let first = from - log.entry.first_page;
+            (&*log.disk, first, (end - from) as usize)
+        });
+        let pages = read_pages(wanted, &mut self.buf)?;
+        let numbers = spans
+            .iter()
+            .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
+        for ((log, page), bytes) in numbers.zip(pages.chunks_exact(PAGE_BYTES)) {
+            LogPage::check(bytes, &log.path, page - log.entry.first_page)?;
+            self.cache.insert(page, bytes);
+        }
+        Ok(())
+    }
+
+    /// What log page `page` says of `key`. A cache smaller than a round has lost the page by now: then it is read again.
+    fn proof(&mut self, view: &View, page: u32, key: &Fingerprint) -> Result<Option<Said>> {
+        if let Some(page) = self.cache.page_of(page) {
+            return Ok(page.find(key));
+        }
+        let Some(log) = view.log_of(page) else {
+            return Ok(None);
+        };
+        let within = page - log.entry.first_page;
+        let bytes = read_pages(std::iter::once((&*log.disk, within, 1)), &mut self.buf)?;
+        Ok(LogPage::check(bytes, &log.path, within)?.find(key))
+    }
+}
