@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::{Mapped, huge_pages::HUGE_PAGE_BYTES, read_fully::read_fully};
 
 /// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
-pub(crate) const ALIGN: usize = 4096;
+pub const DIRECT_ALIGN: usize = 4096;
 
 /// Bytes of a pooled buffer: a huge page, which is one request to the device. Writes from such memory reach 1.2 to 1.4 times the rate of those
 /// from 4 KiB pages, reads twice (a virtual disk, ext4).
@@ -26,16 +26,16 @@ static IDLE: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
 
 /// The part of `len` bytes at `offset` that is whole pages, as a range within them; empty where there is none.
 pub(crate) fn whole_pages(offset: u64, len: usize) -> Range<usize> {
-    let head = (offset.wrapping_neg() % ALIGN as u64) as usize;
+    let head = (offset.wrapping_neg() % DIRECT_ALIGN as u64) as usize;
     if head >= len {
         return 0..0;
     }
-    head..head + (len - head) / ALIGN * ALIGN
+    head..head + (len - head) / DIRECT_ALIGN * DIRECT_ALIGN
 }
 
 /// Writes `data`, which is whole pages, at a page border: in place where the memory is aligned, else through pooled memory.
 pub(crate) fn write_pages(direct: &File, data: &[u8], offset: u64) -> io::Result<()> {
-    if data.as_ptr().addr().is_multiple_of(ALIGN) {
+    if data.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) {
         return direct.write_all_at(data, offset);
     }
     let mut memory = Aligned::take();
@@ -52,9 +52,9 @@ pub(crate) fn read_through(direct: &File, buf: &mut [u8], offset: u64) -> io::Re
     let mut memory = Aligned::take();
     let (mut rest, mut at) = (buf, offset);
     while !rest.is_empty() {
-        let head = (at % ALIGN as u64) as usize;
+        let head = (at % DIRECT_ALIGN as u64) as usize;
         let count = rest.len().min(BUFFER_BYTES - head);
-        let span = (head + count).next_multiple_of(ALIGN);
+        let span = (head + count).next_multiple_of(DIRECT_ALIGN);
         if !read_pages(direct, &mut memory[..span], at - head as u64, head + count)? {
             return Ok(false);
         }

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 
 use crate::{
     BatchFile, Disk, Error, FileDisk, ReadAt, Result,
-    aligned::{ALIGN, Aligned, BUFFER_BYTES, is_misaligned, read_pages, read_through},
+    aligned::{Aligned, BUFFER_BYTES, DIRECT_ALIGN, is_misaligned, read_pages, read_through},
     batch::{self, BatchError, Piece},
 };
 
@@ -105,10 +105,10 @@ impl Disk for DirectDisk {
         let aligned = [
             buf.as_ptr().addr(),
             buf.len(),
-            (offset % ALIGN as u64) as usize,
+            (offset % DIRECT_ALIGN as u64) as usize,
         ]
         .iter()
-        .all(|n| n.is_multiple_of(ALIGN));
+        .all(|n| n.is_multiple_of(DIRECT_ALIGN));
         let whole = if aligned {
             read_pages(&self.direct, buf, offset, buf.len())
         } else {
@@ -153,7 +153,7 @@ impl Disk for DirectDisk {
     fn batch_file(&self) -> Option<BatchFile<'_>> {
         Some(BatchFile {
             file: &self.direct,
-            align: ALIGN,
+            align: DIRECT_ALIGN,
             how: self.cached.batching(),
         })
     }
@@ -177,8 +177,8 @@ impl Disk for DirectDisk {
 
 /// Bytes between the page border before `read` and its start, and bytes of all pages that it touches.
 fn span(read: &ReadAt<'_>) -> (usize, usize) {
-    let head = (read.offset % ALIGN as u64) as usize;
-    (head, (head + read.buf.len()).next_multiple_of(ALIGN))
+    let head = (read.offset % DIRECT_ALIGN as u64) as usize;
+    (head, (head + read.buf.len()).next_multiple_of(DIRECT_ALIGN))
 }
 
 /// How many of the first reads fit into one buffer together.

@@ -28,6 +28,7 @@ mod uring;
 pub mod varint;
 
 pub use across::{BatchFile, ReadFrom, read_across};
+pub use aligned::DIRECT_ALIGN;
 pub use batch::Batching;
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;

@@ -4,7 +4,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The call's number, the same on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
-const PAGE_BYTES: u64 = 4096;
 
 #[repr(C)]
 struct Range {
@@ -36,5 +35,5 @@ pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> 
             0,
         )
     };
-    (done == 0).then_some(counts.cached * PAGE_BYTES)
+    (done == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }

@@ -2,10 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use onefold_io::{HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
+use onefold_io::{DIRECT_ALIGN, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
-use super::read::PAGE_BYTES;
 use super::source::JOB_BYTES;
 
 /// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and fingerprinted there.
@@ -77,7 +76,7 @@ impl Buffers {
             self.carried_bytes + COLD_SEGMENT_BYTES
         } else {
             // The heap's blocks begin anywhere in a page.
-            self.carried_bytes + SEGMENT_BYTES + PAGE_BYTES
+            self.carried_bytes + SEGMENT_BYTES + DIRECT_ALIGN
         }
     }
 
@@ -110,7 +109,7 @@ impl Buffers {
         }
         let buffer = self.get(self.segment_bytes(bytes));
         let place = buffer.as_ptr().addr() + self.carried_bytes;
-        let start = self.carried_bytes + place.next_multiple_of(PAGE_BYTES) - place;
+        let start = self.carried_bytes + place.next_multiple_of(DIRECT_ALIGN) - place;
         (Buffer::Heap(buffer), start)
     }
 

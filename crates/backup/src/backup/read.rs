@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Chunker;
+use onefold_io::DIRECT_ALIGN;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -17,8 +18,6 @@ use crate::{Kind, Progress, Xattrs};
 
 /// How often a stream that sends nothing is left to see whether the backup is still wanted.
 const STREAM_LOOK_NS: i64 = 100_000_000;
-/// Reads past the page cache begin at multiples of this, in the file and in RAM.
-pub const PAGE_BYTES: usize = 4096;
 /// Shorter reads are left to the page cache.
 const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
 
@@ -153,17 +152,24 @@ impl Handle {
         })
     }
 
-    /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Past the page
-    /// cache where the place, `buf` and what is cached of it allow that; then `buf` is written to up to the next page's end.
-    pub fn fill(&self, buf: &mut [u8], len: usize, offset: u64) -> Result<usize, Errno> {
+    /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Of what comes from the disk, past the page
+    /// cache where the place and `buf` allow that; then `buf` is written to up to the next page's end.
+    pub fn fill(
+        &self,
+        buf: &mut [u8],
+        len: usize,
+        offset: u64,
+        from_disk: bool,
+    ) -> Result<usize, Errno> {
         let mut filled = 0;
         while filled < len {
             let at = offset + filled as u64;
-            let got = match self.direct_for(&buf[filled..], len - filled, at) {
+            let direct = from_disk.then(|| self.direct_for(&buf[filled..], len - filled, at));
+            let got = match direct.flatten() {
                 Some(direct) => {
                     let end = buf
                         .len()
-                        .min(filled + (len - filled).next_multiple_of(PAGE_BYTES));
+                        .min(filled + (len - filled).next_multiple_of(DIRECT_ALIGN));
                     match rustix::io::pread(direct, &mut buf[filled..end], at) {
                         Err(Errno::INTR) => continue,
                         // The device wants a coarser place than a page.
@@ -181,14 +187,11 @@ impl Handle {
         Ok(filled)
     }
 
-    /// The handle past the page cache, if this read is one for it.
+    /// The handle past the page cache, if a read there is worth it.
     fn direct_for(&self, buf: &[u8], len: usize, offset: u64) -> Option<&OwnedFd> {
-        let aligned = (offset as usize | buf.as_ptr().addr()).is_multiple_of(PAGE_BYTES)
-            && len.next_multiple_of(PAGE_BYTES) <= buf.len();
+        let aligned = (offset as usize | buf.as_ptr().addr()).is_multiple_of(DIRECT_ALIGN)
+            && len.next_multiple_of(DIRECT_ALIGN) <= buf.len();
         if !aligned || len < DIRECT_READ_BYTES_MIN {
-            return None;
-        }
-        if self.is_cached(offset, len)? {
             return None;
         }
         let open = || {

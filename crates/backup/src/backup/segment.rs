@@ -69,8 +69,8 @@ struct Baton {
 
 /// Where a segment's bytes are.
 enum Bytes {
-    /// In a file.
-    At(Arc<Handle>, u64),
+    /// In a file, from here on; whether on the disk, as far as the kernel tells.
+    At(Arc<Handle>, u64, bool),
     /// Read already: so many, from here in this buffer.
     Here(Buffer, usize, usize),
 }
@@ -148,9 +148,9 @@ impl Worker<'_> {
         let want = (task.range.end - task.range.start) as usize;
         let (mut buffer, fresh, filled) = match task.bytes {
             Bytes::Here(buffer, fresh, filled) => (buffer, fresh, Ok(filled)),
-            Bytes::At(file, at) => {
+            Bytes::At(file, at, from_disk) => {
                 let (mut buffer, fresh) = self.buffers.for_segment(want);
-                let filled = file.fill(&mut buffer[fresh..], want, at);
+                let filled = file.fill(&mut buffer[fresh..], want, at, from_disk);
                 (buffer, fresh, filled)
             }
         };
@@ -209,16 +209,18 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// How much to read at `at`, of `left` bytes, and who is to do that.
-    fn next(&self, source: &Source<'_>, at: u64, left: usize) -> (usize, &'a Sender<Task>) {
+    /// What to read at `at`, how much of `left` bytes, and who is to do that.
+    fn next(&self, file: &Arc<Handle>, at: u64, left: usize) -> (Bytes, usize, &'a Sender<Task>) {
         let (long, short) = (left.min(COLD_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
-        match source.handle.is_cached(at, short) {
-            Some(true) => (short, &self.queues.cached),
-            Some(false) if source.handle.is_cached(at, long) == Some(false) => {
-                (long, &self.queues.cold)
+        let (want, from_disk, queue) = match file.is_cached(at, short) {
+            Some(true) => (short, false, &self.queues.cached),
+            Some(false) if file.is_cached(at, long) == Some(false) => {
+                (long, true, &self.queues.cold)
             }
-            _ => (short, &self.queues.cold),
-        }
+            Some(false) => (short, true, &self.queues.cold),
+            None => (short, false, &self.queues.cold),
+        };
+        (Bytes::At(file.clone(), at, from_disk), want, queue)
     }
 
     /// Sends this range of the file; gives where it really ended.
@@ -250,8 +252,7 @@ impl<'a> Segments<'a> {
                     &self.queues.cached,
                 )
             } else {
-                let (want, queue) = self.next(source, at, left);
-                (Bytes::At(source.handle.clone(), at), want, queue)
+                self.next(&source.handle, at, left)
             };
             let ends_early = matches!(bytes, Bytes::Here(_, _, filled) if filled < want);
             let end = at + want as u64;

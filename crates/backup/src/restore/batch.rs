@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use onefold_io::{HUGE_PAGE_BYTES, Mapped};
+use onefold_io::{DIRECT_ALIGN, HUGE_PAGE_BYTES, Mapped};
 use parking_lot::Mutex;
 
-/// Writes past the page cache want the same place in a page in RAM as in the file, or else copy.
-const PAGE_BYTES: usize = 4096;
 /// A batch for a writer: this many bytes of chunks, which with what is before them in a page take a huge page, and so are one request to the device;
-const BATCH_BYTES: usize = HUGE_PAGE_BYTES - PAGE_BYTES;
+const BATCH_BYTES: usize = HUGE_PAGE_BYTES - DIRECT_ALIGN;
 /// or this many places they go to.
 const BATCH_PLACES: usize = 384;
 
@@ -65,7 +63,8 @@ impl Batch {
     /// Adds a chunk that goes, first of all, to `offset` of a file; gives where it starts.
     pub fn push(&mut self, bytes: &[u8], offset: u64) -> usize {
         if self.used == 0 {
-            self.used = (offset % PAGE_BYTES as u64) as usize;
+            // Writes past the page cache want the same place in a page in RAM as in the file, or else copy.
+            self.used = (offset % DIRECT_ALIGN as u64) as usize;
         }
         let start = self.used;
         self.used += bytes.len();
