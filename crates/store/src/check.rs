@@ -11,7 +11,7 @@ use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container;
 use crate::mark::Marker;
 use crate::opened::Opened;
-use crate::repository::Repository;
+use crate::repository::{Repository, is_gone};
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::slots::{SLOT_FOLDER, Slot};
@@ -94,9 +94,12 @@ impl Repository {
             found,
         };
         check.small_objects()?;
+        // before the containers are: a root that comes up while they are read refers to some that were not there then
+        let all = self.roots()?;
         let listed = self.shared.containers()?;
         check.containers(&listed, depth, observer)?;
-        let missing = check.references(roots, &listed, &mut session.reader()?, observer)?;
+        let mut reader = session.reader()?;
+        let missing = check.references(roots, &all, &listed, &mut reader, observer)?;
         check.search(&listed, missing)?;
         session.finish()?;
         Ok(check.report)
@@ -152,6 +155,9 @@ impl Check<'_> {
             let slot = objects
                 .get(&name)
                 .and_then(|bytes| Ok(Slot::decode(&bytes, &name)?.1));
+            if matches!(&slot, Err(error) if is_gone(error)) {
+                continue; // removed since it was listed
+            }
             if let Some(Some(damage)) = self.tolerate(slot)? {
                 self.note(damage);
             }
@@ -161,10 +167,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Follows every reference of every root. Gives those chunks, by the beginning of their fingerprint, that are not where they should be.
+    /// Follows every reference of every root of `all`. Gives those chunks, by the beginning of their fingerprint, that are not where they should be.
     fn references(
         &mut self,
         roots: &dyn Roots,
+        all: &[RootId],
         listed: &[ContainerId],
         reader: &mut crate::ChunkReader,
         observer: &mut dyn FnMut(Progress),
@@ -176,7 +183,6 @@ impl Check<'_> {
             missing: HashSet::new(),
         };
         let mut marker = Marker::new(self.repository, listed, &[]);
-        let all = self.repository.roots()?;
         for (i, id) in all.iter().enumerate() {
             observer(Progress {
                 stage: "reading metadata",
@@ -221,7 +227,7 @@ impl Check<'_> {
             self.report.containers += 1;
             let opened = match Opened::read(&self.repository.shared, *id) {
                 // Deleted by a sweep while we looked: nothing refers to it.
-                Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => continue,
+                Err(error) if is_gone(&error) => continue,
                 other => self.tolerate(other)?,
             };
             match opened {
@@ -243,7 +249,11 @@ impl Check<'_> {
             let block = opened.table.blocks[number];
             let chunks =
                 &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize];
-            let verdict = self.repository.read_block(opened, number, zstd);
+            let verdict = match self.repository.read_block(opened, number, zstd) {
+                // A sweep that had condemned it before we began, or that we cannot keep off, deleted it.
+                Err(error) if is_gone(&error) => return Ok(()),
+                other => other,
+            };
             let Some(raw) = self.tolerate(verdict)? else {
                 chunks
                     .iter()

@@ -1,11 +1,16 @@
 //! The key slots of an opened repository: list, add, remove.
 
+use onefold_io::LockKind;
+
 use crate::entropy::Entropy;
 use crate::keys::Secret;
-use crate::repository::{Repository, slot_object};
+use crate::repository::{Repository, is_gone, slot_object};
 use crate::session::SessionKind;
 use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
+
+/// Of whoever removes a key.
+const KEYS_LOCK: &str = "keys";
 
 /// A key slot as users see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +29,12 @@ impl Repository {
         let objects = &*self.shared.objects;
         let mut keys = Vec::new();
         for (name, _) in objects.list(SLOT_FOLDER)? {
-            let (slot, _) = Slot::decode(&objects.get(&name)?, &name)?;
+            let stored = match objects.get(&name) {
+                // Removed since it was listed.
+                Err(error) if is_gone(&error) => continue,
+                other => other?,
+            };
+            let (slot, _) = Slot::decode(&stored, &name)?;
             let id = name[SLOT_FOLDER.len() + 1..].to_string();
             keys.push(KeyInfo {
                 id,
@@ -75,7 +85,17 @@ impl Repository {
     }
 
     /// Removes the slot `id`, never the last one.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another removes one: of two that each saw two slots, both could go.
     pub fn remove_key(&self, id: &str) -> Result<()> {
+        let locks = self.shared.root.subdir("locks")?;
+        let held = || Error::Locked {
+            what: "another key is being removed".into(),
+        };
+        let _lock = locks
+            .lock(KEYS_LOCK, LockKind::Exclusive)?
+            .ok_or_else(held)?;
         let slots = self.shared.objects.list(SLOT_FOLDER)?;
         let object = format!("{SLOT_FOLDER}/{id}");
         if !slots.iter().any(|(name, _)| *name == object) {

@@ -1,5 +1,7 @@
 //! From a folder and a password to the configuration and the master key.
 
+use std::collections::HashSet;
+
 use onefold_io::ErrorKind;
 use zeroize::Zeroizing;
 
@@ -42,41 +44,77 @@ pub(crate) struct Unlocked {
     pub(crate) slot: String,
 }
 
+/// How often slots are listed again where one that was listed is gone: others change their passwords meanwhile.
+const LISTED_AGAIN_MAX: u32 = 16;
+
 /// Tries every slot. The configuration that is sealed in the slot must be the one in the clear.
 pub(crate) fn unlock(
     objects: &dyn ObjectStore,
     config: &Config,
     secret: &Secret,
 ) -> Result<Unlocked> {
-    let names = objects.list(SLOT_FOLDER)?;
-    let mut damage = None;
-    for (name, _) in &names {
-        let slot = match objects
-            .get(name)
-            .and_then(|bytes| Slot::decode(&bytes, name))
-        {
-            Ok((slot, _)) => slot,
-            Err(error) => {
-                tracing::warn!("{error}");
-                damage = Some(error);
+    let (mut tried, mut damage) = (HashSet::new(), None);
+    let mut listed_again = 0;
+    loop {
+        let names = objects.list(SLOT_FOLDER)?;
+        let mut gone = None;
+        for (name, _) in &names {
+            if tried.contains(name) {
                 continue;
             }
-        };
-        if let Some((master, sealed)) = slot.unwrap(secret)? {
-            if sealed != *config {
-                return Err(Error::damaged(
-                    CONFIG_OBJECT,
-                    None,
-                    "it differs from the copy sealed in the key slot",
-                ));
+            match read_slot(objects, name) {
+                Ok(slot) => {
+                    if let Some(unlocked) = open_slot(&slot, name, config, secret)? {
+                        return Ok(unlocked);
+                    }
+                    tried.insert(name.clone());
+                }
+                // What replaces it was there before it went, but perhaps not when slots were listed.
+                Err(error) if is_gone(&error) => gone = Some(error),
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    damage = Some(error);
+                    tried.insert(name.clone());
+                }
             }
-            let slot = name[SLOT_FOLDER.len() + 1..].to_string();
-            return Ok(Unlocked { master, slot });
         }
+        if gone.is_some() && listed_again < LISTED_AGAIN_MAX {
+            listed_again += 1;
+            continue;
+        }
+        return Err(match damage.or(gone) {
+            Some(error) => error,
+            None if names.is_empty() => Error::damaged(SLOT_FOLDER, None, "no key slot is left"),
+            None => Error::WrongPassword { slots: names.len() },
+        });
     }
-    match damage {
-        Some(error) => Err(error),
-        None if names.is_empty() => Err(Error::damaged(SLOT_FOLDER, None, "no key slot is left")),
-        None => Err(Error::WrongPassword { slots: names.len() }),
+}
+
+fn read_slot(objects: &dyn ObjectStore, name: &str) -> Result<Slot> {
+    Ok(Slot::decode(&objects.get(name)?, name)?.0)
+}
+
+fn open_slot(
+    slot: &Slot,
+    name: &str,
+    config: &Config,
+    secret: &Secret,
+) -> Result<Option<Unlocked>> {
+    let Some((master, sealed)) = slot.unwrap(secret)? else {
+        return Ok(None);
+    };
+    if sealed != *config {
+        return Err(Error::damaged(
+            CONFIG_OBJECT,
+            None,
+            "it differs from the copy sealed in the key slot",
+        ));
     }
+    let slot = name[SLOT_FOLDER.len() + 1..].to_string();
+    Ok(Some(Unlocked { master, slot }))
+}
+
+/// Whether an object is not there, that was listed a moment ago.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind == ErrorKind::NotFound)
 }

@@ -5,13 +5,26 @@ use std::sync::Arc;
 use onefold_io::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result};
 use parking_lot::Mutex;
 
-/// What fails, by the end of its path.
+/// What fails, by the end of its path, and how often it is opened before it does.
 #[derive(Clone, Default)]
-pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind)>>>);
+pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind, u32)>>>, Meanwhile);
+
+/// What happens once, when a folder whose path ends so has been listed.
+type Meanwhile = Arc<Mutex<Option<(String, Box<dyn FnOnce() + Send>)>>>;
 
 impl Failing {
     pub fn set(&self, path: &str, kind: ErrorKind) {
-        self.0.lock().push((path.into(), kind));
+        self.set_after(0, path, kind);
+    }
+
+    /// From the opening on that comes after so many.
+    pub fn set_after(&self, opens: u32, path: &str, kind: ErrorKind) {
+        self.0.lock().push((path.into(), kind, opens));
+    }
+
+    /// Does something, once, when the folder `path` has just been listed.
+    pub fn once_listed(&self, path: &str, meanwhile: impl FnOnce() + Send + 'static) {
+        *self.1.lock() = Some((path.into(), Box::new(meanwhile)));
     }
 
     pub fn clear(&self) {
@@ -41,9 +54,14 @@ impl Guarded {
 
     fn look(&self, name: &str) -> Result<()> {
         let path = self.path_of(name);
-        let failing = self.failing.0.lock();
-        match failing.iter().find(|(end, _)| path.ends_with(end)) {
-            Some((_, kind)) => Err(Error::new("open", path, *kind, "as asked for")),
+        let mut failing = self.failing.0.lock();
+        let found = failing.iter_mut().find(|(end, ..)| path.ends_with(&**end));
+        match found {
+            Some((_, kind, 0)) => Err(Error::new("open", path, *kind, "as asked for")),
+            Some((.., opens)) => {
+                *opens -= 1;
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -81,7 +99,12 @@ impl Dir for Guarded {
     }
 
     fn list(&self) -> Result<Vec<DirEntry>> {
-        self.inner.list()
+        let listed = self.inner.list();
+        let mut meanwhile = self.failing.1.lock();
+        if let Some((_, happens)) = meanwhile.take_if(|(end, _)| self.path.ends_with(&**end)) {
+            happens();
+        }
+        listed
     }
 
     fn sync(&self) -> Result<()> {

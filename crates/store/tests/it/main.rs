@@ -1,5 +1,6 @@
 //! Tests of the store, over folders in memory and simulated devices.
 
+mod check_beside;
 mod crash;
 mod damage;
 mod fixture;
