@@ -185,7 +185,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         "{did} {}",
         many(gone.len() as u64, "snapshot")
     ))?;
-    Patience::new(global).keep(|| reclaim(args, &repository, &gone, out))?;
+    reclaim(args, global, &repository, &gone, out)?;
     Ok(Exit::Ok)
 }
 
@@ -280,17 +280,32 @@ fn as_json(series: &Judged, by: GroupBy) -> Value {
 }
 
 /// Reclaims with `--prune`; without, says how much could be.
-fn reclaim(args: &Args, repository: &Repository, gone: &[RootId], out: &Out) -> Result<()> {
+fn reclaim(
+    args: &Args,
+    global: &Global,
+    repository: &Repository,
+    gone: &[RootId],
+    out: &Out,
+) -> Result<()> {
     if args.prune && !args.dry_run {
-        return prune::sweep(repository, &args.how, false, out);
+        return Patience::new(global).keep(|| prune::sweep(repository, &args.how, false, out));
     }
     if gone.is_empty() || (out.quiet && !out.json) {
         return Ok(());
     }
     let look = args.how.options(true);
     let mut watch = Watch::new(out, Duration::ZERO);
-    let report: SweepReport = repository.sweep(&Without(gone), &look, &mut watch)?;
+    let looked =
+        Patience::new(global).keep(|| Ok(repository.sweep(&Without(gone), &look, &mut watch)?));
     drop(watch);
+    let report: SweepReport = match looked {
+        // what was asked for is done
+        Err(error) if error.exit() == Exit::Locked => {
+            return out
+                .say("how much can be reclaimed is not known: another prune or repair is running");
+        }
+        other => other?,
+    };
     if out.json {
         return Ok(());
     }
