@@ -187,13 +187,13 @@ pub fn run(
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let mut last = None;
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
-        let Some(target) = &target else { continue };
         if options.dry_run {
-            let (kept, kept_bytes) = dry::kept(&window, target, options, events);
+            let (kept, kept_bytes) = dry::kept(&window, target.as_ref(), options, events);
             summary.skipped += kept;
             summary.left_bytes += kept_bytes;
             continue;
         }
+        let Some(target) = &target else { continue };
         let writer = Writer {
             target,
             session,

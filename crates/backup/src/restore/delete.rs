@@ -38,8 +38,12 @@ pub fn delete_others(
         let place = &folder[from.len()..];
         // A listing that broke off after the folder's entry was written left no flag: it looks like an empty folder of a backup with errors.
         let is_doubtful = known.is_empty() && snapshot.summary.errors > 0;
-        if is_doubtful || is_within_any(folder, unlisted) {
+        if is_within_any(folder, unlisted) {
             let what = "nothing is deleted here: the backup could not list this folder";
+            return events.warning(place, what);
+        }
+        if is_doubtful {
+            let what = "nothing is deleted here: it is empty in a backup that had errors, and may not have been listed";
             return events.warning(place, what);
         }
         match clear_folder(target, place, known, remove, events) {

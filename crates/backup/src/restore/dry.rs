@@ -8,23 +8,24 @@ use crate::path::join;
 use crate::{Change, Events, Time};
 
 /// How many things of the window would stay as they are in the target, and the bytes of those that are files.
-/// Tells what would become of each.
+/// Tells what would become of each. Without a target, nothing is there yet.
 pub fn kept(
     window: &Window,
-    target: &Target,
+    target: Option<&Target>,
     options: &Options,
     events: &dyn Events,
 ) -> (u64, u64) {
     let stays = |folder: u32, name: &[u8], size: u64, mtime: Time| {
         // What cannot be looked at is not there, or will fail when it is real.
         let path = &window.folders[folder as usize].path;
-        let there = target
-            .open_folder(path)
-            .and_then(|dir| Stat::at(&dir, name, false));
+        let there = target.and_then(|target| {
+            let dir = target.open_folder(path).ok()?;
+            Stat::at(&dir, name, false).ok()
+        });
         let change = match there {
-            Ok(there) if options.overwrite.keeps(&there, size, mtime) => Change::Unchanged,
-            Ok(_) => Change::Modified,
-            Err(_) => Change::New,
+            Some(there) if options.overwrite.keeps(&there, size, mtime) => Change::Unchanged,
+            Some(_) => Change::Modified,
+            None => Change::New,
         };
         if events.wants_entries() {
             events.entry(&join(path, name), change, size);

@@ -271,14 +271,21 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
     } else {
         "restored"
     };
-    let rate = bytes((restored_bytes as f64 / elapsed.as_secs_f64().max(1e-9)) as u64);
+    // What was not done has no speed.
+    let speed = match args.dry_run {
+        true => String::new(),
+        false => {
+            let rate = restored_bytes as f64 / elapsed.as_secs_f64().max(1e-9);
+            let took = human::duration(elapsed);
+            format!(" in {took} ({}/s)", bytes(rate as u64))
+        }
+    };
     out.say(format_args!(
-        "{did} {}, {}, {} other: {} in {} ({rate}/s)",
+        "{did} {}, {}, {} other: {}{speed}",
         many(restored, "file"),
         many(summary.dirs, "folder"),
         human::count(summary.others),
-        bytes(restored_bytes),
-        human::duration(elapsed)
+        bytes(restored_bytes)
     ))?;
     let is_part = !(args.include.is_empty() && args.iinclude.is_empty());
     if is_part && summary.files + summary.dirs + summary.others == 0 {
