@@ -386,16 +386,14 @@ fn a_dry_run_says_what_would_be_stored_and_stores_nothing() {
     let real = rig.run(["backup", "s", "--json"]).ends(0).last();
     assert_eq!(dry["dry_run"], true);
     assert!(dry["snapshot_id"].is_null() && real["dry_run"].is_null());
-    for field in [
-        "files_new",
-        "data_blobs",
-        "data_added",
-        "total_bytes_processed",
-    ] {
+    for field in ["files_new", "data_blobs", "total_bytes_processed"] {
         assert_eq!(dry[field], real[field], "{field}");
     }
-    let stored = |value: &serde_json::Value| value["data_added_packed"].as_u64().expect("a number");
-    assert!(stored(&dry).abs_diff(stored(&real)) < 100, "{dry}\n{real}");
+    // A folder above, such as /tmp, may have got another time in between, which takes some bytes more or less.
+    for (field, most) in [("data_added", 16), ("data_added_packed", 100)] {
+        let [dry, real] = [&dry, &real].map(|one| one[field].as_u64().expect("a number"));
+        assert!(dry.abs_diff(real) < most, "{field}: {dry}, {real}");
+    }
     // Afterwards nothing is new.
     let again = rig
         .run(["backup", "s", "-n", "-f", "--json"])
