@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod elsewhere;
 mod error;
 mod exit;
 mod group;
@@ -71,13 +72,24 @@ fn main() -> ExitCode {
 
 /// Prints what is wrong with the command line, or the help or version that it asks for.
 fn misused(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() || std::env::args_os().all(|argument| argument != "--json") {
-        error.exit();
+    let arguments: Vec<_> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let other = elsewhere::explain(error, &arguments);
+    let is_json = error.use_stderr() && arguments.iter().any(|argument| argument == "--json");
+    match &other {
+        Some(text) if !is_json => {
+            eprintln!("error: {text}\n\nFor more information, try '--help'.");
+            return ExitCode::from(Exit::Usage.code());
+        }
+        None if !is_json => error.exit(),
+        _ => {}
     }
     let text = error.to_string();
     // What follows is about usage in general.
     let what = text.split("\n\n").next().unwrap_or(&text).trim();
     let what = what.strip_prefix("error: ").unwrap_or(what);
+    let what = other.as_deref().unwrap_or(what);
     eprintln!("{}", json::line(&json::ExitError::new(Exit::Usage, what)));
     ExitCode::from(Exit::Usage.code())
 }

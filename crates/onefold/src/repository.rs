@@ -30,6 +30,13 @@ pub fn place(global: &Global) -> Result<PathBuf> {
         }
     };
     let text = named.to_string_lossy();
+    if text == "~" || text.starts_with("~/") {
+        return Err(Error::Usage(format!(
+            "{text} is not your home folder: a shell replaces a ~ only at the front of a word, so write {}{}, or ./{text} for a folder of that name",
+            "$HOME",
+            &text[1..]
+        )));
+    }
     match text.split_once(':') {
         _ if text.is_empty() => Err(Error::Usage("the name of the repository is empty".into())),
         Some(("local", folder)) => Ok(PathBuf::from(folder)),

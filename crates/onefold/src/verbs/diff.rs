@@ -113,16 +113,16 @@ fn sum_up(a: &Named, b: &Named, summary: &DiffSummary, out: &Out) -> Result<()> 
     }
     let side = |s: &Side| {
         format!(
-            "{} files, {} folders, {} other, {}",
-            count(s.files),
-            count(s.dirs),
+            "{}, {}, {} other, {}",
+            many(s.files, "file"),
+            many(s.dirs, "folder"),
             count(s.others),
             bytes(s.bytes)
         )
     };
     out.say(format_args!(
-        "changed    {} files",
-        count(summary.changed_files)
+        "changed    {}",
+        many(summary.changed_files, "file")
     ))?;
     out.say(format_args!("added      {}", side(&summary.added)))?;
     out.say(format_args!("removed    {}", side(&summary.removed)))?;

@@ -86,10 +86,10 @@ fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {
         ),
         format!("to restore {}", bytes(sizes.total_size)),
         format!(
-            "different  {}{} in {} chunks",
+            "different  {}{} in {}",
             about(sizes),
             bytes(sizes.total_uncompressed_size),
-            count(sizes.total_blob_count)
+            many(sizes.total_blob_count, "chunk")
         ),
     ];
     show(sizes, figures, &lines, out)
@@ -123,10 +123,10 @@ fn per_file(sizes: &Sizes, out: &Out) -> Result<()> {
             count(sizes.versions_count)
         ),
         format!(
-            "different  {}{} in {} chunks, each file by itself",
+            "different  {}{} in {}, each file by itself",
             about(sizes),
             bytes(sizes.versions_size),
-            count(sizes.versions_blob_count)
+            many(sizes.versions_blob_count, "chunk")
         ),
     ];
     show(sizes, figures, &lines, out)
@@ -158,16 +158,16 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
     let lines = [
         format!("to restore {}", bytes(sizes.total_size)),
         format!(
-            "different  {}{} in {} chunks (stored once: {})",
+            "different  {}{} in {} (stored once: {})",
             about(sizes),
             bytes(different),
-            count(sizes.total_blob_count),
+            many(sizes.total_blob_count, "chunk"),
             ratio(sizes.total_size, different)
         ),
         format!(
-            "stored     {} in {} containers, metadata included (compressed: {})",
+            "stored     {} in {}, metadata included (compressed: {})",
             bytes(stored),
-            count(report.containers),
+            many(report.containers, "container"),
             ratio(different, stored)
         ),
         format!(

@@ -215,3 +215,49 @@ fn no_home_is_needed() {
     let ran: crate::rig::Ran = command.output().expect("runs").into();
     ran.ends(0);
 }
+
+#[test]
+fn words_of_other_programs_and_an_unreplaced_tilde_are_explained() {
+    let rig = Rig::open();
+    for (args, word) in [
+        (&["rewrite", "--exclude", "x"][..], "no `rewrite`"),
+        (
+            &["prune", "--repack-uncompressed", "--json"],
+            "no `--repack",
+        ),
+        (&["extract", "x"], "`onefold restore`"),
+        (&["--repo=~/x", "init"], "$HOME/x"),
+    ] {
+        says(&rig, args, 2, &[word]);
+    }
+    let json = rig.run(["mount", "x", "--json"]).ends(2).err;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("a line of JSON");
+    assert_eq!(json["code"], 2);
+    assert!(!rig.path("~").exists());
+}
+
+#[test]
+fn one_is_no_plural_and_a_dry_run_has_no_speed() {
+    let rig = Rig::open();
+    rig.write("s/d/a", b"x");
+    rig.backup("s");
+    rig.write("s/d/b", b"y");
+    let gone = rig.run(["backup", "s", "nowhere"]).ends(3);
+    assert!(
+        gone.err
+            .contains("1 path could not be read: the snapshot has nothing of its contents")
+    );
+    let ids = rig.snapshots();
+    let diff = rig.run(["diff", &ids[0], &ids[1]]).ends(0).out;
+    assert!(!diff.contains("1 files"), "{diff}");
+    let dry = rig
+        .run(["restore", &ids[0], "--target", "t", "--dry-run", "-v"])
+        .ends(0);
+    assert!(dry.out.contains("/s/d/a\n"), "{}", dry.out);
+    assert!(
+        dry.out.contains("1 file,") && !dry.out.contains("/s)"),
+        "{}",
+        dry.out
+    );
+    assert!(!rig.path("t").exists());
+}

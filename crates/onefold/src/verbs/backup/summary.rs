@@ -98,8 +98,9 @@ fn as_text(
     ))?;
     if s.errors > 0 {
         out.note(format_args!(
-            "{} could not be read: the snapshot has nothing of their contents (see `ls`)",
-            many(s.errors, "path")
+            "{} could not be read: the snapshot has nothing of {} contents (see `ls`)",
+            many(s.errors, "path"),
+            if s.errors == 1 { "its" } else { "their" }
         ));
     }
     match &outcome.id {
