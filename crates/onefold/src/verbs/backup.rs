@@ -178,7 +178,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Repository> {
     let activity = "a backup";
     if repository::exists(place)? {
-        return repository::open_at(global, place, activity, args.dry_run);
+        let repository = repository::open_at(global, place, activity, args.dry_run)?;
+        if !out.quiet && !out.json {
+            let differing = init::differing(&args.choices, &repository);
+            differing.iter().for_each(|text| out.note(text));
+        }
+        return Ok(repository);
     }
     if args.dry_run {
         return Err(Error::NoRepository(place.display().to_string()));

@@ -87,6 +87,43 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
     Ok(secret)
 }
 
+/// What was chosen otherwise when the repository was made, in words; a default that nobody need have asked for is left out.
+pub fn differing(choices: &Choices, repository: &Repository) -> Vec<String> {
+    let config = repository.config();
+    let mean = choices
+        .chunk_size
+        .map_or(config.chunk_bytes_mean.into(), |n| n);
+    let asked = [
+        (
+            "--chunker",
+            &choices.chunker[..],
+            &config.chunker[..],
+            "sieve",
+        ),
+        ("--index", &choices.index, &config.index, "strata"),
+        (
+            "--encryption",
+            &choices.encryption,
+            config.encryption.name(),
+            "aes256gcm",
+        ),
+        (
+            "--chunk-size",
+            &human::bytes(mean),
+            &human::bytes(config.chunk_bytes_mean.into()),
+            "",
+        ),
+    ];
+    let differs = asked
+        .into_iter()
+        .filter(|(_, asked, is, default)| asked != is && asked != default);
+    differs
+        .map(|(flag, asked, is, _)| {
+            format!("{flag} {asked} changes nothing: the repository was made with {is}")
+        })
+        .collect()
+}
+
 /// A folder that cannot be made is no damage, whatever the reason.
 fn not_made(place: &Path, error: onefold_io::Error) -> Error {
     match error.source {

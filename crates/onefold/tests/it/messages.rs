@@ -237,6 +237,27 @@ fn words_of_other_programs_and_an_unreplaced_tilde_are_explained() {
 }
 
 #[test]
+fn what_was_chosen_at_first_cannot_be_chosen_again() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    let args = ["backup", "s", "--init", "--chunk-size", "4K"];
+    says(&rig, &args, 0, &["--chunk-size 4.00 KiB changes nothing"]);
+    let args = ["backup", "s", "--chunker", "fixed", "--index", "strata"];
+    let err = rig.run(args).ends(0).err;
+    assert!(err.contains("--chunker fixed changes nothing: the repository was made with sieve"));
+    assert!(
+        !err.contains("--index") && !err.contains("--chunk-size"),
+        "{err}"
+    );
+    assert_eq!(
+        rig.run(["backup", "s", "--index", "ram", "--json"])
+            .ends(0)
+            .err,
+        ""
+    );
+}
+
+#[test]
 fn one_is_no_plural_and_a_dry_run_has_no_speed() {
     let rig = Rig::open();
     rig.write("s/d/a", b"x");
