@@ -1,6 +1,6 @@
 //! `onefold completions`: what a shell needs to complete the command line.
 
-use clap::CommandFactory;
+use clap::{ArgGroup, Command, CommandFactory, Id};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -19,7 +19,33 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "onefold", &mut text);
+    clap_complete::generate(
+        args.shell,
+        &mut shown(&Cli::command()),
+        "onefold",
+        &mut text,
+    );
     out.bytes(&text)?;
     Ok(Exit::Ok)
+}
+
+/// The definition without what is hidden: options that change nothing are taken, and not proposed.
+fn shown(command: &Command) -> Command {
+    let arguments = command.get_arguments().filter(|one| !one.is_hide_set());
+    let arguments: Vec<_> = arguments.cloned().collect();
+    let is_shown = |id: &Id| arguments.iter().any(|one| one.get_id() == id);
+    // What excludes what speaks of groups, too.
+    let groups = command.get_groups().map(|group| {
+        ArgGroup::new(group.get_id().clone())
+            .args(group.get_args().filter(|id| is_shown(id)))
+            .multiple(true)
+    });
+    let verbs = command.get_subcommands().filter(|one| !one.is_hide_set());
+    Command::new(command.get_name().to_owned())
+        .about(command.get_about().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(&arguments)
+        .groups(groups)
+        .subcommands(verbs.map(shown))
 }

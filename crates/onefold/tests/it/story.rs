@@ -351,12 +351,20 @@ fn restore_goes_where_it_is_told() {
 fn completions_and_pages_are_written() {
     let rig = Rig::empty();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(
-            rig.run(["completions", shell])
-                .ends(0)
-                .out
-                .contains("onefold")
-        );
+        let text = rig.run(["completions", shell]).ends(0).out;
+        for word in [
+            "onefold",
+            "exclude-caches",
+            "keep-within",
+            "passwd",
+            "if-newer",
+        ] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+        // What changes nothing is not proposed.
+        for word in ["tls-client-cert", "no-extra-verify"] {
+            assert!(!text.contains(word), "{shell}: {word}");
+        }
     }
     rig.run(["man", "pages"]).ends(0);
     assert!(rig.path("pages/onefold.1").exists() && rig.path("pages/onefold-backup.1").exists());
