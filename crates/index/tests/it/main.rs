@@ -15,4 +15,5 @@ mod papers;
 mod saved_filters;
 mod sharing;
 mod sparse;
+mod streams;
 mod tablets;
