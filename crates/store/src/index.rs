@@ -43,8 +43,8 @@ impl RepositoryIndex {
         };
         if index.is_strata() {
             match index.open(options) {
-                // A repository that can only be read is read without.
-                Err(error) if is_denied(&error) => {}
+                // A repository that can only be read is read without, and so is one on a full disk.
+                Err(error) if is_denied(&error) || error.is_no_space() => {}
                 other => other?,
             }
         }

@@ -279,13 +279,15 @@ impl Repository {
     }
 }
 
-/// The index's folder; in a repository that may only be read, and where it is missing or closed to the reader, an empty one in RAM, and why.
-fn index_folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<String>)> {
+/// The index's folder; in a repository that may only be read, and where it is missing or closed to the reader, an empty one in RAM, and why. So where it
+/// is a link to a disk that is not there, or where there is no room to make it.
+fn index_folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<onefold_io::Error>)> {
+    use ErrorKind::{Denied, NoSpace, NotFound};
     match root.subdir(INDEX_FOLDER) {
         Ok(dir) => Ok((dir, None)),
-        Err(error) if error.kind == ErrorKind::Denied => {
+        Err(error) if matches!(error.kind, Denied | NoSpace | NotFound) => {
             tracing::info!("{error}: the repository is read without its index");
-            Ok((Arc::new(MemDir::new()), Some(error.to_string())))
+            Ok((Arc::new(MemDir::new()), Some(error)))
         }
         Err(error) => Err(error.into()),
     }

@@ -304,6 +304,9 @@ fn reclaim(
             return out
                 .say("how much can be reclaimed is not known: another prune or repair is running");
         }
+        Err(error) if error.exit() == Exit::NoSpace && !args.dry_run => {
+            return out.say("how much can be reclaimed is not known: there is no room to find out");
+        }
         other => other?,
     };
     if out.json {

@@ -206,6 +206,22 @@ fn locked_is_11() {
     rig.run(["prune"]).ends(0);
 }
 
+/// Its index may lie on another disk. Where that is not there, all can be read, and nothing is called damaged.
+#[test]
+fn an_index_that_leads_nowhere_is_no_damage() {
+    let rig = Rig::open();
+    rig.write("s/a", b"a");
+    let id = rig.backup("s");
+    fs::remove_dir_all(rig.repo().join("index")).expect("removed");
+    std::os::unix::fs::symlink(rig.path("unmounted"), rig.repo().join("index")).expect("a link");
+    rig.run(["check", "--read-data"]).ends(0);
+    assert_eq!(rig.restored(&id, "s"), crate::rig::files(&rig.path("s")));
+    let ran = rig.run(["backup", "s"]).ends(1);
+    assert!(ran.err.contains("index"), "{}", ran.err);
+    fs::create_dir(rig.path("unmounted")).expect("mounted again");
+    rig.run(["backup", "s"]).ends(0);
+}
+
 #[test]
 fn wrong_password_is_12() {
     let rig = Rig::new();

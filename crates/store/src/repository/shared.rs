@@ -26,8 +26,8 @@ pub struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) index: Mutex<RepositoryIndex>,
     pub(crate) index_dir: Arc<dyn Dir>,
-    /// Why its folder cannot be had, in words. Then an empty one in RAM stands in for it, which is enough for whoever reads.
-    pub(super) index_denied: Option<String>,
+    /// Why its folder cannot be had. Then an empty one in RAM stands in for it, which is enough for whoever reads.
+    pub(super) index_denied: Option<onefold_io::Error>,
 }
 
 impl Shared {
@@ -61,12 +61,17 @@ impl Shared {
 
     /// For whoever tells the index something: that it is the repository's.
     pub(super) fn index_is_kept(&self) -> Result<()> {
-        let denied = |what: &String| {
-            onefold_io::Error::new("open folder", INDEX_FOLDER, ErrorKind::Denied, what).into()
+        let denied = |why: &onefold_io::Error| {
+            // an index that is missing is no damage
+            let kind = match why.kind {
+                ErrorKind::NotFound => ErrorKind::Denied,
+                kind => kind,
+            };
+            onefold_io::Error::new("open folder", INDEX_FOLDER, kind, why.to_string()).into()
         };
         self.index_denied
             .as_ref()
-            .map_or(Ok(()), |what| Err(denied(what)))
+            .map_or(Ok(()), |why| Err(denied(why)))
     }
 
     /// Throws the index away and tells a new one of every container that can be read. What others finish meanwhile, they tell it themselves.

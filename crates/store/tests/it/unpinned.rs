@@ -143,7 +143,7 @@ fn a_container_that_cannot_be_read_is_named_and_tried_again() {
 
 #[test]
 fn a_repository_to_be_read_only_is_read_without_its_index() {
-    for index in ["missing", "closed", "unreadable"] {
+    for index in ["missing", "closed", "unreadable", "without room"] {
         let scene = scene();
         scene.sweep_half();
         let Scene {
@@ -153,6 +153,7 @@ fn a_repository_to_be_read_only_is_read_without_its_index() {
         match index {
             "missing" => failing.set("/index", ErrorKind::NotFound),
             "closed" => failing.set("/index", ErrorKind::Denied),
+            "without room" => failing.set("/index", ErrorKind::NoSpace),
             _ => failing.set("/index/ingested", ErrorKind::Denied),
         }
         let reading = open(&Guarded::over(&dir, &failing), 1, 2).expect(index);
