@@ -299,9 +299,14 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
     }
     if summary.skipped > 0 {
         out.say(format_args!(
-            "{} {} as they were",
+            "{} {} as {}",
             if args.dry_run { "would leave" } else { "left" },
-            many(summary.skipped, "file")
+            many(summary.skipped, "file"),
+            if summary.skipped == 1 {
+                "it was"
+            } else {
+                "they were"
+            }
         ))?;
     }
     if summary.deleted > 0 {
