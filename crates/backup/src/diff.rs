@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use onefold_store::ChunkReader;
 
-use crate::path::{entry_order, join, split};
+use crate::path::{entry_order, join, split, within};
 use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Entry, Flags, Kind, Result};
+use crate::{Entry, Error, Flags, Kind, Result};
 
 /// How an entry differs; restic's marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ pub struct Side {
     pub bytes: u64,
     /// Different chunks of contents that only this side has, of the entries that differ.
     pub data_chunks: u64,
-    /// Leaves and chunks of recipes that only this side has.
+    /// Leaves and chunks of recipes that only this side has; of a part of the snapshots recipes alone, as a leaf holds entries of several folders.
     pub tree_chunks: u64,
 }
 
@@ -78,18 +78,30 @@ pub struct DiffSummary {
 pub type Tell<'a> = &'a mut dyn FnMut(Mark, &[u8], Option<&Entry>, Option<&Entry>);
 
 /// Compares two snapshots; `tell` gets each difference in order: mark, path, and the entries of the first and the second.
-/// Without `metadata`, entries that differ in metadata only are equal.
+/// Without `metadata`, entries that differ in metadata only are equal. What is neither at `below` nor below it is neither told nor counted; empty: all is.
+///
+/// Errors: the repository failed, or neither snapshot has `below`.
 pub fn diff(
     (first, second): (&Tree, &Tree),
     reader: &mut ChunkReader,
+    below: &[u8],
     metadata: bool,
     tell: Tell<'_>,
 ) -> Result<DiffSummary> {
+    if !below.is_empty()
+        && first.entry(below, reader)?.is_none()
+        && second.entry(below, reader)?.is_none()
+    {
+        return Err(Error::NotInSnapshot(String::from_utf8_lossy(below).into()));
+    }
     let (mut a, mut b) = (first.cursor(), second.cursor());
     let mut summary = DiffSummary::default();
     let may_skip = first.is_complete() && second.is_complete();
     let (mut blind_a, mut blind_b) = (Blind::default(), Blind::default());
-    let mut chunks = Chunks::of(first, second);
+    let mut chunks = match below.is_empty() {
+        true => Chunks::of(first, second),
+        false => Chunks::default(),
+    };
     loop {
         if let (Some(i), Some(j)) = (a.at_leaf(), b.at_leaf())
             && may_skip
@@ -120,6 +132,10 @@ pub fn diff(
         };
         left.iter().for_each(|placed| blind_a.meet(placed));
         right.iter().for_each(|placed| blind_b.meet(placed));
+        let at = left.as_ref().or(right.as_ref());
+        if !at.is_some_and(|(path, _)| within(path, below)) {
+            continue;
+        }
         let is_unknown = match (&left, &right) {
             (Some((path, _)), None) => blind_b.covers(path),
             (None, Some((path, _))) => blind_a.covers(path),

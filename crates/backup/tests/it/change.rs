@@ -111,7 +111,14 @@ fn a_changed_file_is_read_and_told_by_diff() {
         &tree_of(&repository, &first),
         &tree_of(&repository, &second),
     );
-    diff::diff(trees, &mut session.reader().expect("reader"), false, tell).expect("diff");
+    diff::diff(
+        trees,
+        &mut session.reader().expect("reader"),
+        b"",
+        false,
+        tell,
+    )
+    .expect("diff");
     assert_eq!(
         marks,
         [

@@ -79,6 +79,7 @@ fn marks(repository: &Repository, from: &Outcome, to: &Outcome) -> Vec<(char, St
     diff(
         (&trees.0, &trees.1),
         &mut reader,
+        b"",
         false,
         &mut |mark: Mark, path, _, _| {
             let (above, name) = path::split(path);

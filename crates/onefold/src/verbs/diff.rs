@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 
 use onefold_backup::diff::{self, DiffSummary, Mark, Side};
-use onefold_backup::path;
 use onefold_backup::snapshots::{Filter, Named};
 use onefold_backup::tree::Tree;
 use onefold_store::{Repository, SessionKind};
@@ -60,9 +59,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let summary = diff::diff(
         trees,
         &mut reader,
+        &second.path,
         args.metadata,
         &mut |mark, at, old, new| {
-            if printed.is_ok() && path::within(at, &second.path) {
+            if printed.is_ok() {
                 let is_dir = new.or(old).is_some_and(onefold_backup::Entry::is_dir);
                 printed = tell(mark, at, is_dir, out);
             }

@@ -258,6 +258,43 @@ fn what_was_chosen_at_first_cannot_be_chosen_again() {
 }
 
 #[test]
+fn a_comparison_of_a_folder_counts_that_folder_alone() {
+    let rig = Rig::open();
+    rig.write("s/d/a", b"x");
+    rig.write("s/e/b", b"y");
+    rig.backup("s");
+    rig.write("s/d/new", b"four");
+    rig.write("s/e/new", b"of no interest");
+    rig.write("s/dd/new", b"nor this");
+    rig.backup("s");
+    let ids = rig.snapshots();
+    let below = |name: &str| format!("{}:{}", ids[1], rig.path(name).display());
+    let diff = rig.run(["diff", &ids[0], &below("s/d")]).ends(0).out;
+    assert!(
+        diff.contains("/s/d/new\n") && !diff.contains("/s/e"),
+        "{diff}"
+    );
+    assert!(
+        diff.contains("added      1 file, 0 folders, 0 other, 4 B\n"),
+        "{diff}"
+    );
+    let sums = rig
+        .run(["diff", &ids[0], &below("s/d"), "--json"])
+        .ends(0)
+        .last();
+    assert_eq!(
+        (&sums["added"]["files"], &sums["added"]["data_blobs"]),
+        (&1.into(), &1.into())
+    );
+    says(
+        &rig,
+        &["diff", &ids[0], &below("s/nope")],
+        1,
+        &["s/nope is not in the snapshot"],
+    );
+}
+
+#[test]
 fn one_is_no_plural_and_a_dry_run_has_no_speed() {
     let rig = Rig::open();
     rig.write("s/d/a", b"x");
