@@ -4,13 +4,17 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use onefold_io::{HUGE_PAGE_BYTES, Mapped};
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// What fits into a core's cache.
+const CACHED_BYTES: usize = 512 << 10;
+/// A chunk of a default repository.
+const CHUNK_BYTES: usize = 8 << 10;
 
 /// Seconds to look at all metadata of `root`, and the files found: `threads` folders at a time.
 pub fn walk(root: &Path, threads: usize) -> (f64, Vec<PathBuf>) {
@@ -81,33 +85,70 @@ pub fn read(files: &[PathBuf], threads: usize) -> (f64, u64) {
     (start.elapsed().as_secs_f64(), bytes)
 }
 
-/// The same past the page cache, in pieces of 2 MiB in order, `threads` pieces at a time: what the disk gives at best. `None` where the file system has no
+/// Seconds to copy all `files`, which are in the page cache, out of it, and to fingerprint them in chunks of 8 KiB, on all cores, and their bytes: the least that a
+/// program does that reads all to see that nothing is new.
+pub fn fingerprint(files: &[PathBuf]) -> (f64, u64) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    let pieces = pieces_of(files, |path| File::open(path).ok()).unwrap_or_default();
+    let next = AtomicUsize::new(0);
+    let read_some = || {
+        let mut buffer = vec![0; CACHED_BYTES];
+        let mut bytes = 0;
+        while let Some((file, at)) = next_piece(&pieces, &next) {
+            for at in (at..at + HUGE_PAGE_BYTES as u64).step_by(CACHED_BYTES) {
+                let got = file.read_at(&mut buffer, at).unwrap_or(0);
+                let chunks = buffer[..got].chunks(CHUNK_BYTES);
+                std::hint::black_box(onefold_chunk::fingerprints(Some(&[7; 32]), chunks));
+                bytes += got as u64;
+            }
+        }
+        bytes
+    };
+    let bytes = in_threads(cores, read_some);
+    (start.elapsed().as_secs_f64(), bytes)
+}
+
+/// As [`read`] past the page cache, in pieces of 2 MiB in order, `threads` pieces at a time: what the disk gives at best. `None` where the file system has no
 /// direct reads.
 pub fn read_past_cache(files: &[PathBuf], threads: usize) -> Option<(f64, u64)> {
     let start = Instant::now();
-    let open = |path| {
+    let pieces = pieces_of(files, |path| {
         let flags = rustix::fs::OFlags::DIRECT.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
-        let file = file.ok()?;
-        let len = file.metadata().ok()?.len();
-        Some((file, len))
-    };
-    let mut pieces = Vec::new();
-    let opened: Vec<(File, u64)> = files.iter().map(open).collect::<Option<_>>()?;
-    for (file, len) in &opened {
-        pieces.extend((0..*len).step_by(HUGE_PAGE_BYTES).map(|at| (file, at)));
-    }
+        file.ok()
+    })?;
     let next = AtomicUsize::new(0);
     let read_some = || {
         let mut buffer = Mapped::huge(0, HUGE_PAGE_BYTES);
         let mut bytes = 0;
-        while let Some((file, at)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-            bytes += file.read_at(&mut buffer, *at).unwrap_or(0) as u64;
+        while let Some((file, at)) = next_piece(&pieces, &next) {
+            bytes += file.read_at(&mut buffer, at).unwrap_or(0) as u64;
         }
         bytes
     };
     let bytes = in_threads(threads, read_some);
     (bytes > 0).then(|| (start.elapsed().as_secs_f64(), bytes))
+}
+
+/// Pieces of 2 MiB of all files, in order: of which, and where. `None` where one cannot be opened so.
+fn pieces_of(
+    files: &[PathBuf],
+    open: impl Fn(&Path) -> Option<File>,
+) -> Option<Vec<(Arc<File>, u64)>> {
+    let mut pieces = Vec::new();
+    for path in files {
+        let file = Arc::new(open(path)?);
+        let len = file.metadata().ok()?.len();
+        let places = (0..len).step_by(HUGE_PAGE_BYTES);
+        pieces.extend(places.map(|at| (Arc::clone(&file), at)));
+    }
+    Some(pieces)
+}
+
+fn next_piece<'a>(pieces: &'a [(Arc<File>, u64)], next: &AtomicUsize) -> Option<(&'a File, u64)> {
+    let (file, at) = pieces.get(next.fetch_add(1, Ordering::Relaxed))?;
+    Some((file, *at))
 }
 
 /// Runs `work` in so many threads; the sum of what they give.
