@@ -1,13 +1,15 @@
 //! What of the paths is left out: options of every verb that reads files.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use onefold_backup::exclude::{Excludes, PatternsBuilder};
 
 use crate::error::{Error, Result};
 use crate::human;
+use crate::named_file::{self, LIST_BYTES_MAX};
 
 /// The options.
 #[derive(clap::Args, Debug)]
@@ -90,13 +92,11 @@ impl LeaveOut {
 
 /// A file that an option names; `-` is standard input.
 pub fn read(file: &OsStr) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
     let done = match file.as_bytes() {
-        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
-        _ => std::fs::read(file).map(|read| bytes = read),
+        b"-" => named_file::read_from(io::stdin().lock(), LIST_BYTES_MAX),
+        _ => named_file::read(Path::new(file), LIST_BYTES_MAX),
     };
-    done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))?;
-    Ok(bytes)
+    done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))
 }
 
 fn glob_escape(text: &str) -> String {

@@ -20,6 +20,7 @@ mod interrupted;
 mod json;
 mod leave_out;
 mod machine;
+mod named_file;
 mod out;
 mod password;
 mod paths;

@@ -11,6 +11,7 @@ use clap::Args;
 use onefold_store::Secret;
 
 use crate::error::{Error, Result};
+use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::signal;
 
 /// The environment variable that holds the password itself. Not an option of the command line: other users could see it there.
@@ -114,7 +115,7 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
 
 /// The first line of a file: for `--password-file` and `--new-password-file`.
 pub fn from_file(file: &Path) -> Result<Vec<u8>> {
-    let bytes = std::fs::read(file)
+    let bytes = named_file::read(file, TEXT_BYTES_MAX)
         .map_err(|e| Error::Password(format!("read password file {}: {e}", file.display())))?;
     Ok(first_line(&bytes))
 }

@@ -10,6 +10,7 @@ use onefold_store::{Encryption, Error as StoreError, OpenOptions, PinInfo, Repos
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::machine;
+use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, Purpose};
 
 /// How often a wrong password may be typed again.
@@ -53,7 +54,7 @@ pub fn place(global: &Global) -> Result<PathBuf> {
 
 fn from_file(file: &Path) -> Result<PathBuf> {
     let what = || format!("read repository file {}", file.display());
-    let text = std::fs::read_to_string(file).map_err(|e| Error::io(what(), e))?;
+    let text = named_file::read_text(file, TEXT_BYTES_MAX).map_err(|e| Error::io(what(), e))?;
     Ok(PathBuf::from(
         text.lines().next().unwrap_or_default().trim(),
     ))

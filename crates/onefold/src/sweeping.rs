@@ -140,7 +140,7 @@ pub fn print(report: &SweepReport, dry_run: bool, out: &Out) -> Result<()> {
         bytes(report.unused_bytes_left)
     ))?;
     if dry_run {
-        return out.say(format_args!("reclaimable {}", bytes(reclaimable(report))));
+        return out.say(format_args!("would free {}", bytes(reclaimable(report))));
     }
     out.say(format_args!(
         "freed      {} ({} deleted)",

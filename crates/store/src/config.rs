@@ -91,9 +91,13 @@ impl Config {
     pub fn check_chunker(&self) -> Result<()> {
         let max = self.chunker(None)?.limits().max;
         if max > CHUNK_BYTES_MAX {
+            let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
             return Err(Error::Option(format!(
-                "{} with a mean of {} bytes makes chunks of up to {max}; a repository takes {CHUNK_BYTES_MAX} at most, so that its RAM is bounded",
-                self.chunker, self.chunk_bytes_mean
+                "{} with a mean of {} makes chunks of up to {}; a repository takes {} at most, so that its RAM is bounded",
+                self.chunker,
+                mib(self.chunk_bytes_mean as usize),
+                mib(max),
+                mib(CHUNK_BYTES_MAX)
             )));
         }
         Ok(())

@@ -23,6 +23,7 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::leave_out::LeaveOut;
+use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::out::Out;
 use crate::progress::{Doing, Expected, Meter};
 use crate::select::{self, Spec, tag_list};
@@ -246,7 +247,8 @@ fn options(
 
 fn chunk_rules(file: &OsString) -> Result<Arc<Rules>> {
     let name = Path::new(file).display();
-    let text = std::fs::read_to_string(file).map_err(|e| Error::io(format!("read {name}"), e))?;
+    let text = named_file::read_text(Path::new(file), TEXT_BYTES_MAX);
+    let text = text.map_err(|e| Error::io(format!("read {name}"), e))?;
     let rules = Rules::with(&text).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
     Ok(Arc::new(rules))
 }

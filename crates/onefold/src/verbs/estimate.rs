@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
 use crate::leave_out::LeaveOut;
+use crate::named_file::{self, LIST_BYTES_MAX};
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 
@@ -164,7 +165,8 @@ fn choices(args: &Args) -> Result<Vec<Choice>> {
 
 fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let name = file.display().to_string();
-    let bytes = std::fs::read(file).map_err(|error| Error::io(format!("read {name}"), error))?;
+    let bytes = named_file::read(file, LIST_BYTES_MAX);
+    let bytes = bytes.map_err(|error| Error::io(format!("read {name}"), error))?;
     saved::decode(&bytes, &name, ram_bytes)
         .map_err(|error| Error::Damaged(format!("{name} holds no estimate: {error}")))
 }

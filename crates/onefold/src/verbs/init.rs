@@ -1,5 +1,6 @@
 //! `onefold init`: a new, empty repository.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -127,6 +128,9 @@ pub fn differing(choices: &Choices, repository: &Repository) -> Vec<String> {
 /// A folder that cannot be made is no damage, whatever the reason.
 fn not_made(place: &Path, error: onefold_io::Error) -> Error {
     match error.source {
+        Some(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+            Error::Failed(format!("{} is there, and is no folder", place.display()))
+        }
         Some(source) => Error::io(format!("make the folder {}", place.display()), source),
         None => onefold_store::Error::Io(error).into(),
     }

@@ -16,6 +16,7 @@ use crate::{human, machine, repository, when};
 
 /// Digits of a key's name that are shown.
 const SHORT_KEY: usize = 8;
+const NO_KEYS: &str = "the repository is not encrypted: it has no keys";
 
 /// List, add, remove and change passwords
 ///
@@ -119,9 +120,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 
 fn add(repository: &Repository, new: &New) -> Result<String> {
     if repository.current_key().is_none() {
-        return Err(Error::Usage(
-            "the repository is not encrypted: it has no keys".into(),
-        ));
+        return Err(Error::Usage(NO_KEYS.into()));
     }
     let now = when::now().secs.max(0) as u64;
     Ok(repository.add_key(&new.secret()?, &new.label(), KdfCost::default(), now)?)
@@ -140,6 +139,9 @@ fn list(repository: &Repository, out: &Out) -> Result<()> {
             json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::local(created(key))})
         });
         return out.json(&rows.collect::<Vec<_>>());
+    }
+    if keys.is_empty() {
+        return out.say(format_args!("{NO_KEYS}"));
     }
     let mut rows = vec![vec!["ID".to_owned(), "Owner".into(), "Created".into()]];
     for key in &keys {

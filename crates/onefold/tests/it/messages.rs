@@ -114,7 +114,7 @@ fn a_place_that_is_none_is_said_to_be_none() {
         &rig,
         &["backup", "s", "--init", "--repo", "file"],
         1,
-        &["make the folder file"],
+        &["file is there, and is no folder"],
     );
     says(
         &rig,
@@ -318,4 +318,42 @@ fn one_is_no_plural_and_a_dry_run_has_no_speed() {
         dry.out
     );
     assert!(!rig.path("t").exists());
+}
+
+#[test]
+fn what_cannot_be_is_said_in_plain_words() {
+    let rig = Rig::open();
+    rig.write("file", b"x");
+    let taken = rig.run(["init", "-r", "file"]).ends(1);
+    assert!(
+        taken.err.contains("is there, and is no folder"),
+        "{}",
+        taken.err
+    );
+    let large = rig.run(["init", "-r", "new", "--chunk-size", "3M"]).ends(2);
+    assert!(large.err.contains("a mean of 3.0 MiB"), "{}", large.err);
+    rig.run(["init", "-r", "plain", "--encryption", "none"])
+        .ends(0);
+    let keys = rig.run(["-r", "plain", "key", "list"]).ends(0);
+    assert!(keys.out.contains("it has no keys"), "{}", keys.out);
+    let json = rig.run(["-r", "plain", "key", "list", "--json"]).ends(0);
+    assert_eq!(json.out.trim(), "[]");
+}
+
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let rig = Rig::new();
+    rig.write("s/a", b"x");
+    let endless = "/dev/zero";
+    for (args, code) in [
+        (&["backup", "s", "--password-file", endless][..], 12),
+        (&["backup", "s", "--exclude-file", endless], 1),
+        (&["backup", "--files-from-raw", endless], 1),
+    ] {
+        says(&rig, args, code, &["has more than"]);
+    }
+    let mut snapshots = rig.command(["snapshots", "--repository-file", endless]);
+    let ran = snapshots.env_remove("ONEFOLD_REPOSITORY").output();
+    let ran: crate::rig::Ran = ran.expect("runs").into();
+    assert!(ran.ends(1).err.contains("has more than"));
 }

@@ -1,0 +1,42 @@
+//! Files that options name: read whole, but never more than makes sense, since a device or a mistaken name may have no end.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use crate::human;
+
+/// Of a list of paths or patterns: some five million paths.
+pub const LIST_BYTES_MAX: u64 = 512 << 20;
+/// Of a password, a place or rules.
+pub const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+/// The bytes of a file.
+///
+/// # Errors
+/// Those of reading; [`ErrorKind::InvalidInput`] behind `max` bytes.
+pub fn read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
+    read_from(File::open(file)?, max)
+}
+
+/// The same of what is open already.
+pub fn read_from(file: impl Read, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        let what = format!("it has more than {}", human::bytes(max));
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// As [`read`]; [`ErrorKind::InvalidData`] where it is not UTF-8.
+pub fn read_text(file: &Path, max: u64) -> io::Result<String> {
+    String::from_utf8(read(file, max)?).map_err(|_| {
+        let what = "it is not text in UTF-8";
+        io::Error::new(ErrorKind::InvalidData, what)
+    })
+}
