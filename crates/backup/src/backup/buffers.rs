@@ -1,5 +1,6 @@
 //! Buffers of readers, used again so that their pages are touched once.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 use onefold_io::{DIRECT_ALIGN, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
@@ -45,7 +46,8 @@ impl DerefMut for Buffer {
 pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
     segments: Mutex<Vec<Vec<u8>>>,
-    cold_segments: Mutex<Vec<Mapped>>,
+    /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more slowly.
+    cold_segments: Mutex<VecDeque<Mapped>>,
     /// Room before a segment for the end of the one before it: whole pages.
     carried_bytes: usize,
 }
@@ -100,7 +102,7 @@ impl Buffers {
     /// before.
     pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
         if bytes > SEGMENT_BYTES {
-            let pooled = self.cold_segments.lock().pop();
+            let pooled = self.cold_segments.lock().pop_front();
             let make = || Mapped::huge(self.carried_bytes, COLD_SEGMENT_BYTES);
             return (
                 Buffer::Huge(pooled.unwrap_or_else(make)),
@@ -116,7 +118,7 @@ impl Buffers {
     /// Takes a buffer back.
     pub fn put(&self, buffer: Buffer) {
         match buffer {
-            Buffer::Huge(buffer) => self.cold_segments.lock().push(buffer),
+            Buffer::Huge(buffer) => self.cold_segments.lock().push_back(buffer),
             Buffer::Heap(buffer) => match buffer.len() {
                 JOB_BYTES => self.small.lock().push(buffer),
                 n if n == self.segment_bytes(SEGMENT_BYTES) => self.segments.lock().push(buffer),
