@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use onefold_backup::exclude::{Patterns, PatternsBuilder};
@@ -246,7 +247,7 @@ fn patterns(given: [&[String]; 2], files: [&[OsString]; 2]) -> Result<Patterns> 
     Ok(builder.build()?)
 }
 
-fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out) -> Result<()> {
+fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result<()> {
     let left = summary.skipped + summary.failed;
     let restored = summary.files.saturating_sub(left);
     let restored_bytes = summary.bytes.saturating_sub(summary.left_bytes);
@@ -271,15 +272,7 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
     } else {
         "restored"
     };
-    // What was not done has no speed.
-    let speed = match args.dry_run {
-        true => String::new(),
-        false => {
-            let rate = restored_bytes as f64 / elapsed.as_secs_f64().max(1e-9);
-            let took = human::duration(elapsed);
-            format!(" in {took} ({}/s)", bytes(rate as u64))
-        }
-    };
+    let speed = speed(args, restored_bytes, elapsed);
     out.say(format_args!(
         "{did} {}, {}, {} other: {}{speed}",
         many(restored, "file"),
@@ -327,4 +320,17 @@ fn print(args: &Args, summary: &Summary, elapsed: std::time::Duration, out: &Out
         ));
     }
     Ok(())
+}
+
+/// How long it took and how fast that was; nothing where nothing was done.
+fn speed(args: &Args, restored_bytes: u64, elapsed: Duration) -> String {
+    if args.dry_run {
+        return String::new();
+    }
+    let rate = restored_bytes as f64 / elapsed.as_secs_f64().max(1e-9);
+    format!(
+        " in {} ({}/s)",
+        human::duration(elapsed),
+        bytes(rate as u64)
+    )
 }
