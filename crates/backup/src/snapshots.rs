@@ -48,11 +48,7 @@ pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
 pub fn load_if_there(repository: &Repository, id: RootId) -> Result<Option<Named>> {
     match load(repository, id) {
         Ok(named) => Ok(Some(named)),
-        Err(Error::Store(onefold_store::Error::Io(error)))
-            if error.kind == onefold_io::ErrorKind::NotFound =>
-        {
-            Ok(None)
-        }
+        Err(Error::Store(error)) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }

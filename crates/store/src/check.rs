@@ -11,7 +11,7 @@ use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container;
 use crate::mark::Marker;
 use crate::opened::Opened;
-use crate::repository::{Repository, is_gone};
+use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::slots::{SLOT_FOLDER, Slot};
@@ -141,9 +141,7 @@ impl Check<'_> {
                 .and_then(|bytes| Ok(config::decode_twice(CONFIG, &bytes, name)?.damage));
             match damage {
                 // A crash in `init` leaves no copy; `repair` makes one.
-                Err(Error::Io(error))
-                    if name == CONFIG_COPY_OBJECT
-                        && error.kind == onefold_io::ErrorKind::NotFound => {}
+                Err(error) if name == CONFIG_COPY_OBJECT && error.is_not_found() => {}
                 other => {
                     if let Some(Some(damage)) = self.tolerate(other)? {
                         self.note(damage);
@@ -155,7 +153,7 @@ impl Check<'_> {
             let slot = objects
                 .get(&name)
                 .and_then(|bytes| Ok(Slot::decode(&bytes, &name)?.1));
-            if matches!(&slot, Err(error) if is_gone(error)) {
+            if matches!(&slot, Err(error) if error.is_not_found()) {
                 continue; // removed since it was listed
             }
             if let Some(Some(damage)) = self.tolerate(slot)? {
@@ -227,7 +225,7 @@ impl Check<'_> {
             self.report.containers += 1;
             let opened = match Opened::read(&self.repository.shared, *id) {
                 // Deleted by a sweep while we looked: nothing refers to it.
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if error.is_not_found() => continue,
                 other => self.tolerate(other)?,
             };
             match opened {
@@ -251,7 +249,7 @@ impl Check<'_> {
                 &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize];
             let verdict = match self.repository.read_block(opened, number, zstd) {
                 // A sweep that had condemned it before we began, or that we cannot keep off, deleted it.
-                Err(error) if is_gone(&error) => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(()),
                 other => other,
             };
             let Some(raw) = self.tolerate(verdict)? else {

@@ -3,12 +3,11 @@
 //! It is durable before the sweep looks for sessions, and a session reads it after it made itself visible: see ARCHITECTURE.md.
 
 use onefold_index::ContainerId;
-use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::ByteReader;
 
+use crate::Result;
 use crate::objects::ObjectStore;
-use crate::{Error, Result};
 
 /// The frame of the list.
 pub const CONDEMNED: FrameKind = FrameKind {
@@ -22,7 +21,7 @@ pub const CONDEMNED_OBJECT: &str = "condemned";
 pub fn read(objects: &dyn ObjectStore) -> Result<Vec<ContainerId>> {
     let bytes = match objects.get(CONDEMNED_OBJECT) {
         Ok(bytes) => bytes,
-        Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     decode(&bytes)

@@ -153,7 +153,7 @@ impl Survey {
             let opened = match Opened::read(shared, *id) {
                 Ok(opened) => opened,
                 // Deleted since it was listed.
-                Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => continue,
+                Err(error) if error.is_not_found() => continue,
                 Err(error) if error.is_damage() => {
                     self.damaged.push(*id);
                     continue;
@@ -220,7 +220,7 @@ impl Survey {
         }
         let mut is_in = |id: &ContainerId| match holds(*id) {
             Ok(holds) => holds,
-            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {
+            Err(error) if error.is_not_found() => {
                 search.is_stale = true;
                 false
             }

@@ -76,6 +76,11 @@ impl Error {
         }
     }
 
+    /// Whether it tells of an object that is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::NotFound)
+    }
+
     /// Whether it tells of stored bytes that are not what was written, in whatever layer that was seen.
     pub fn is_damage(&self) -> bool {
         use onefold_io::ErrorKind::{Damaged, NotFound, Short};

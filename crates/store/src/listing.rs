@@ -29,7 +29,7 @@ impl Repository {
     pub fn contents_of(&self, container: ContainerId) -> Result<Option<Contents>> {
         match Opened::read(&self.shared, container) {
             Ok(opened) => Ok(Some((opened.header.stream, opened.table.chunks))),
-            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -231,7 +231,7 @@ impl<'a> Marker<'a> {
         let root = match self.repository.root(id) {
             Ok(root) => root,
             // Forgotten since it was listed.
-            Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.is_not_found() => return Ok(()),
             Err(error) if error.is_loss() => {
                 self.damaged.push((*id, error));
                 return Ok(());

@@ -158,7 +158,7 @@ impl ObjectStore for LocalObjects {
             Ok(dir.sync()?)
         });
         match removed {
-            Err(crate::Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             other => other,
         }
     }

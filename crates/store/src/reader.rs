@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::ErrorKind;
 use parking_lot::Mutex;
 
 use crate::cache::Cache;
@@ -79,7 +78,7 @@ impl ChunkReader {
         match self.read_from(chunk.container, &chunk.fingerprint) {
             Ok(Some(data)) => return Ok(data),
             Ok(None) => {}
-            Err(error) if is_gone(&error) => gone = Some(chunk.container),
+            Err(error) if error.is_not_found() => gone = Some(chunk.container),
             // Not to be had here; it may lie elsewhere, too.
             Err(error) if error.is_loss() => lost = error,
             Err(error) => return Err(error),
@@ -91,7 +90,7 @@ impl ChunkReader {
             match self.read_from(moved, &chunk.fingerprint) {
                 Ok(Some(data)) => return Ok(data),
                 Ok(None) => break,
-                Err(error) if is_gone(&error) => gone = Some(moved),
+                Err(error) if error.is_not_found() => gone = Some(moved),
                 Err(error) => return Err(error),
             }
         }
@@ -110,7 +109,7 @@ impl ChunkReader {
     ) -> Result<Vec<Fingerprint>> {
         let opened = match self.open(id) {
             Ok(opened) => opened,
-            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => {
+            Err(error) if error.is_not_found() => {
                 return Ok(wanted.to_vec());
             }
             Err(error) => return Err(error),
@@ -182,7 +181,7 @@ impl ChunkReader {
         fingerprint: &Fingerprint,
     ) -> Result<Option<ChunkData>> {
         let read = self.read_there(id, fingerprint);
-        if matches!(&read, Err(error) if is_gone(error)) {
+        if matches!(&read, Err(error) if error.is_not_found()) {
             self.tables.forget(&id);
         }
         read
@@ -261,11 +260,6 @@ impl ChunkReader {
             .lock()
             .find(&shared, fingerprint, gone, &mut holds)
     }
-}
-
-/// Whether it tells of a container that is not there.
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Io(error) if error.kind == ErrorKind::NotFound)
 }
 
 /// The blocks from that of chunk `first` on which are worth one read, and their bytes.

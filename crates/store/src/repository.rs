@@ -27,7 +27,7 @@ use crate::{Error, Result, condemned};
 pub use options::{InitOptions, OpenOptions};
 pub use shared::Shared;
 use unlock::read_config;
-pub(crate) use unlock::{Unlocked, is_gone, unlock};
+pub(crate) use unlock::{Unlocked, unlock};
 
 /// The folder of the fingerprint index.
 pub const INDEX_FOLDER: &str = "index";

@@ -4,7 +4,7 @@ use onefold_io::LockKind;
 
 use crate::entropy::Entropy;
 use crate::keys::Secret;
-use crate::repository::{Repository, is_gone, slot_object};
+use crate::repository::{Repository, slot_object};
 use crate::session::SessionKind;
 use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ impl Repository {
         for (name, _) in objects.list(SLOT_FOLDER)? {
             let stored = match objects.get(&name) {
                 // Removed since it was listed.
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if error.is_not_found() => continue,
                 other => other?,
             };
             let (slot, _) = Slot::decode(&stored, &name)?;

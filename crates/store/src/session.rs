@@ -179,9 +179,7 @@ impl SessionState {
                 self.newer.lock().insert(container);
                 Ok(true)
             }
-            Err(crate::Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => {
-                Ok(false)
-            }
+            Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }

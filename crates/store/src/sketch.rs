@@ -3,7 +3,6 @@
 //! Advice: without it, or with an older one, chunks are cut otherwise and some are stored once more; nothing else depends on it. It is
 //! replaced whole, so of two backups that end at the same time the last one's stays.
 
-use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind, OVERHEAD_BYTES};
 
 use crate::keys::{SALT_BYTES, TAG_BYTES};
@@ -28,7 +27,7 @@ impl Repository {
     pub fn sketch(&self) -> Result<Option<Vec<u8>>> {
         let shared = &self.shared;
         let stored_bytes = match shared.objects.len(SKETCH_OBJECT) {
-            Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.is_not_found() => return Ok(None),
             other => other?,
         };
         let damaged = |what: &str| Error::damaged(SKETCH_OBJECT, None, what);

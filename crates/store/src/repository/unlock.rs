@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use onefold_io::ErrorKind;
 use zeroize::Zeroizing;
 
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
@@ -21,12 +20,10 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
                 tracing::warn!("{error}: its copy is used; `onefold repair` restores it");
                 Ok(config)
             }
-            Err(_) => match error {
-                Error::Io(error) if error.kind == ErrorKind::NotFound => Err(Error::NoRepository {
-                    what: error.to_string(),
-                }),
-                other => Err(other),
-            },
+            Err(_) if error.is_not_found() => Err(Error::NoRepository {
+                what: error.to_string(),
+            }),
+            Err(_) => Err(error),
         },
         Err(error) => Err(error),
     }
@@ -70,7 +67,7 @@ pub(crate) fn unlock(
                     tried.insert(name.clone());
                 }
                 // What replaces it was there before it went, but perhaps not when slots were listed.
-                Err(error) if is_gone(&error) => gone = Some(error),
+                Err(error) if error.is_not_found() => gone = Some(error),
                 Err(error) => {
                     tracing::warn!("{error}");
                     damage = Some(error);
@@ -112,9 +109,4 @@ fn open_slot(
     }
     let slot = name[SLOT_FOLDER.len() + 1..].to_string();
     Ok(Some(Unlocked { master, slot }))
-}
-
-/// Whether an object is not there, that was listed a moment ago.
-pub(crate) fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Io(error) if error.kind == ErrorKind::NotFound)
 }
