@@ -86,9 +86,10 @@ impl Error {
         use onefold_io::ErrorKind::{Damaged, NotFound, Short};
         match self {
             Self::Damaged { .. } | Self::Lost { .. } => true,
-            Self::Io(error) => matches!(error.kind, Damaged | Short | NotFound),
             Self::Index(onefold_index::Error::Damaged { .. }) => true,
-            Self::Index(onefold_index::Error::Io(error)) => matches!(error.kind, Damaged | Short),
+            Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
+                matches!(error.kind, Damaged | Short | NotFound)
+            }
             _ => false,
         }
     }

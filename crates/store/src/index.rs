@@ -9,13 +9,15 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
-use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
+use onefold_index::{ChunkIndex, ContainerId, IndexName, RamIndex, Strata, StrataOptions};
+use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir};
 
-use crate::ingested::FILE as INGESTED_FILE;
+use crate::ingested::{FILE as INGESTED_FILE, Ingested};
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
 
+/// The folder of the fingerprint index.
+pub const INDEX_FOLDER: &str = "index";
 /// The index that keeps nothing on disk.
 const RAM: &str = "ram";
 /// Of whoever has an index open that has one opener.
@@ -24,22 +26,31 @@ const OPENER_LOCK: &str = "opener.lock";
 /// See the module.
 pub(crate) struct RepositoryIndex {
     name: String,
+    /// Of the repository.
+    root: Arc<dyn Dir>,
     dir: Arc<dyn Dir>,
+    /// Why its folder cannot be had. Then an empty one in RAM stands in for it, which is enough for whoever reads.
+    denied: Option<onefold_io::Error>,
     index: Box<dyn ChunkIndex>,
     is_open: bool,
     opener: Option<Box<dyn LockGuard>>,
+    times_forgotten: u64,
 }
 
 impl RepositoryIndex {
-    /// The index `name` in `dir`, opened already if it can have several openers.
-    pub(crate) fn new(name: &str, dir: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
+    /// The index `name` of the repository in `root`, opened already if it can have several openers.
+    pub(crate) fn new(name: &str, root: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
         check_name(name)?;
+        let (dir, denied) = folder(&**root)?;
         let mut index = Self {
             name: name.into(),
-            dir: Arc::clone(dir),
+            root: Arc::clone(root),
+            dir,
+            denied,
             index: Box::new(RamIndex::new()),
             is_open: false,
             opener: None,
+            times_forgotten: 0,
         };
         if index.is_strata() {
             match index.open(options) {
@@ -79,7 +90,7 @@ impl RepositoryIndex {
         self.index = match open_named(&self.name, &self.dir, options) {
             Err(error) if error.is_loss() => {
                 tracing::warn!("{error}: the index is rebuilt from the containers");
-                self.clear()?;
+                self.begin_anew()?;
                 open_named(&self.name, &self.dir, options)?
             }
             other => other?,
@@ -92,12 +103,65 @@ impl RepositoryIndex {
     }
 
     /// Throws it away and begins it anew, empty. What is thrown away is not opened for that: it may be why it is thrown away.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) and [`is_kept`](Self::is_kept).
     pub(crate) fn forget(&mut self, options: &OpenOptions) -> Result<()> {
-        self.hold()?;
+        self.is_kept()?;
         self.index = Box::new(RamIndex::new());
         self.is_open = false;
-        self.clear()?;
+        self.times_forgotten += 1;
+        self.begin_anew()?;
         self.open(options)
+    }
+
+    /// How often that was done here.
+    pub(crate) fn times_forgotten(&self) -> u64 {
+        self.times_forgotten
+    }
+
+    /// For whoever tells the index something: that it is the repository's.
+    pub(crate) fn is_kept(&self) -> Result<()> {
+        self.denied
+            .as_ref()
+            .map_or(Ok(()), |why| Err(no_folder(why)))
+    }
+
+    /// Which containers it was told of.
+    pub(crate) fn ingested(&self) -> Ingested {
+        Ingested::new(Arc::clone(&self.dir))
+    }
+
+    /// Makes durable what it was told, and then, that it was told of the containers `told`.
+    pub(crate) fn keep(&mut self, told: &[ContainerId]) -> Result<()> {
+        self.index.checkpoint()?;
+        Ok(self.ingested().add(told)?)
+    }
+
+    /// Bytes on disk.
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
+        folder_bytes(&*self.dir)
+    }
+
+    /// An empty folder that nobody else opens, if the index has one opener.
+    fn begin_anew(&mut self) -> Result<()> {
+        self.find_folder()?;
+        self.hold()?;
+        self.clear()
+    }
+
+    /// The folder has been deleted, perhaps: what is open of it has no name any more. Another's may be there by now.
+    fn find_folder(&mut self) -> Result<()> {
+        let holds = self.opener.is_some() && self.dir.open(OPENER_LOCK).is_ok();
+        if holds || self.denied.is_some() {
+            return Ok(());
+        }
+        self.opener = None;
+        self.dir = self
+            .root
+            .subdir(INDEX_FOLDER)
+            .map_err(|why| no_folder(&why))?;
+        Ok(())
     }
 
     /// Makes sure that nobody else opens an index that has one opener, from now on.
@@ -148,6 +212,30 @@ impl DerefMut for RepositoryIndex {
     }
 }
 
+/// The index's folder; in a repository that may only be read, and where it is missing or closed to the reader, an empty one in RAM, and why. So where it
+/// is a link to a disk that is not there, or where there is no room to make it.
+fn folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<onefold_io::Error>)> {
+    use ErrorKind::{Denied, NoSpace, NotFound};
+    match root.subdir(INDEX_FOLDER) {
+        Ok(dir) => Ok((dir, None)),
+        Err(error) if matches!(error.kind, Denied | NoSpace | NotFound) => {
+            tracing::info!("{error}: the repository is read without its index");
+            Ok((Arc::new(MemDir::new()), Some(error)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why the folder cannot be had.
+fn no_folder(why: &onefold_io::Error) -> Error {
+    let kind = match why.kind {
+        // an index that is missing is no damage
+        ErrorKind::NotFound => ErrorKind::Denied,
+        kind => kind,
+    };
+    onefold_io::Error::new("open folder", INDEX_FOLDER, kind, why.to_string()).into()
+}
+
 /// Whether there is an index of that name.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     if name == RAM {
@@ -194,7 +282,7 @@ fn is_denied(error: &Error) -> bool {
 }
 
 /// Bytes of all files in a folder.
-pub(crate) fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
+fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
     let mut bytes = 0;
     for entry in dir.list()? {
         bytes += match entry.is_dir {

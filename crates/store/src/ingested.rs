@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use onefold_index::ContainerId;
+use onefold_index::{ContainerId, Result};
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
 
-use crate::Result;
 use crate::objects::OBJECT_BYTES_MAX;
 
 /// The frame of one addition.

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
 use onefold_index::ContainerId;
-use onefold_io::{Dir, ErrorKind, MemDir};
+use onefold_io::{Dir, ErrorKind};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
 use crate::entropy::Entropy;
+pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
-use crate::ingested::Ingested;
 use crate::keys::{Fingerprinter, Keys, Secret};
 use crate::objects::{LocalObjects, ObjectStore};
 use crate::pin::Pin;
@@ -28,9 +28,6 @@ pub use options::{InitOptions, OpenOptions};
 pub use shared::Shared;
 use unlock::read_config;
 pub(crate) use unlock::{Unlocked, unlock};
-
-/// The folder of the fingerprint index.
-pub const INDEX_FOLDER: &str = "index";
 
 /// An opened repository.
 pub struct Repository {
@@ -104,8 +101,7 @@ impl Repository {
                 (Keys::from_master(&unlocked.master), Some(unlocked))
             }
         };
-        let (index_dir, index_denied) = index_folder(&*root)?;
-        let index = RepositoryIndex::new(&config.index, &index_dir, &options)?;
+        let index = RepositoryIndex::new(&config.index, &root, &options)?;
         let shared = Shared {
             root,
             objects,
@@ -113,8 +109,6 @@ impl Repository {
             keys,
             options,
             index: Mutex::new(index),
-            index_dir,
-            index_denied,
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -207,14 +201,15 @@ impl Repository {
         };
         let mut ingested = None;
         if kind == SessionKind::Backup {
-            shared.index_is_kept()?;
+            let mut index = shared.index.lock();
+            index.is_kept()?;
             // One that begins anew has forgotten what is listed as ingested, and the list with it.
-            shared.index.lock().open(&shared.options)?;
-            ingested = Some(Ingested::new(Arc::clone(&shared.index_dir)).read()?);
+            index.open(&shared.options)?;
+            ingested = Some(index.ingested().read()?);
         }
         let mut live = shared.containers()?;
         if let Some(ingested) = ingested {
-            self.catch_up(&ingested, &live)?;
+            self.catch_up(&ingested, &live, &condemned)?;
         }
         live.retain(|id| condemned.binary_search(id).is_err());
         Ok(Session::new(SessionState::new(
@@ -225,9 +220,14 @@ impl Repository {
         )))
     }
 
-    /// Tells the index of containers that it missed, and of those that vanished. `ingested` was read before `listed`: a container that others
+    /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested` was read before `listed`: a container that others
     /// finish meanwhile is on neither list, or on the second only.
-    fn catch_up(&self, ingested: &[ContainerId], listed: &[ContainerId]) -> Result<()> {
+    fn catch_up(
+        &self,
+        ingested: &[ContainerId],
+        listed: &[ContainerId],
+        condemned: &[ContainerId],
+    ) -> Result<()> {
         let shared = &self.shared;
         let gone: Vec<_> = ingested
             .iter()
@@ -237,30 +237,32 @@ impl Repository {
         let missed: Vec<_> = listed
             .iter()
             .copied()
-            .filter(|id| ingested.binary_search(id).is_err())
+            .filter(|id| {
+                [ingested, condemned]
+                    .iter()
+                    .all(|known| known.binary_search(id).is_err())
+            })
             .collect();
         if gone.is_empty() && missed.is_empty() {
             return Ok(());
         }
-        let told = shared.with_index(|index| {
+        shared.with_index(|index| {
             if !gone.is_empty() {
                 index.retire(&gone)?;
             }
             let told = shared.tell(index, &missed)?;
-            index.checkpoint()?;
-            Ok(told)
-        })?;
-        let list = Ingested::new(Arc::clone(&shared.index_dir));
-        if !gone.is_empty() {
-            list.remove(&gone)?;
-        }
-        list.add(&told)
+            index.keep(&told)?;
+            if !gone.is_empty() {
+                index.ingested().remove(&gone)?;
+            }
+            Ok(())
+        })
     }
 
     /// What the fingerprint index takes: RAM now, and on disk, in bytes.
     pub fn index_bytes(&self) -> Result<(usize, u64)> {
-        let ram = self.shared.index.lock().ram_bytes();
-        Ok((ram, index::folder_bytes(&*self.shared.index_dir)?))
+        let index = self.shared.index.lock();
+        Ok((index.ram_bytes(), index.disk_bytes()?))
     }
 
     /// Throws the index away and tells a new one of every container that can be read.
@@ -274,22 +276,7 @@ impl Repository {
     /// Throws the index away; the next session for a backup tells a new one of all containers.
     pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.index_is_kept()?;
         shared.index.lock().forget(&shared.options)
-    }
-}
-
-/// The index's folder; in a repository that may only be read, and where it is missing or closed to the reader, an empty one in RAM, and why. So where it
-/// is a link to a disk that is not there, or where there is no room to make it.
-fn index_folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<onefold_io::Error>)> {
-    use ErrorKind::{Denied, NoSpace, NotFound};
-    match root.subdir(INDEX_FOLDER) {
-        Ok(dir) => Ok((dir, None)),
-        Err(error) if matches!(error.kind, Denied | NoSpace | NotFound) => {
-            tracing::info!("{error}: the repository is read without its index");
-            Ok((Arc::new(MemDir::new()), Some(error)))
-        }
-        Err(error) => Err(error.into()),
     }
 }
 

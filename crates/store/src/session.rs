@@ -14,7 +14,6 @@ use crate::building::Building;
 use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
-use crate::ingested::Ingested;
 use crate::keys::{Fingerprinter, Keys};
 use crate::objects::ObjectStore;
 use crate::pin::Pin;
@@ -110,6 +109,8 @@ pub struct SessionState {
     /// In a dry run: what would be stored by now.
     imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
+    /// Of the index, when the session began.
+    times_forgotten: u64,
     /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
     elsewhere: Arc<Mutex<Elsewhere>>,
     _pin: Option<Pin>,
@@ -122,6 +123,7 @@ impl SessionState {
         condemned: Vec<ContainerId>,
         pin: Option<Pin>,
     ) -> Self {
+        let times_forgotten = shared.index.lock().times_forgotten();
         Self {
             shared,
             live,
@@ -131,6 +133,7 @@ impl SessionState {
             told: Mutex::default(),
             imagined: Mutex::default(),
             counter: OnceLock::new(),
+            times_forgotten,
             elsewhere: Arc::new(Mutex::new(Elsewhere::new(pin.is_some()))),
             _pin: pin,
         }
@@ -239,7 +242,7 @@ impl SessionState {
     pub(crate) fn tell_index(&self, id: ContainerId, table: &Table) -> Result<()> {
         self.newer.lock().insert(id);
         self.shared
-            .with_index(|index| insert_table(index, id, table))?;
+            .with_index(|index| insert_table(&mut **index, id, table))?;
         self.told.lock().insert(id);
         let mut pending = self.pending.lock();
         for (fingerprint, _) in &table.chunks {
@@ -255,8 +258,13 @@ impl SessionState {
         if told.is_empty() {
             return Ok(());
         }
-        self.shared.with_index(|index| Ok(index.checkpoint()?))?;
-        Ingested::new(Arc::clone(&self.shared.index_dir)).add(&told)
+        self.shared.with_index(|index| {
+            if index.times_forgotten() > self.times_forgotten {
+                // It was told of all containers, in any order. What a sweep moves is to be known where it is now.
+                self.shared.tell(index, &told)?;
+            }
+            index.keep(&told)
+        })
     }
 }
 

@@ -13,7 +13,6 @@ use onefold_index::ContainerId;
 use onefold_io::{LockGuard, LockKind};
 
 use crate::container::{self, StreamKind};
-use crate::ingested::Ingested;
 use crate::leftovers;
 use crate::mark::{Marker, Marks};
 use crate::pin;
@@ -209,7 +208,7 @@ impl<'a> Sweep<'a> {
             self.report.deleted_containers += 1;
             self.report.freed_bytes += lens.get(id).copied().unwrap_or(0);
         }
-        Ingested::new(std::sync::Arc::clone(&shared.index_dir)).remove(&list)?;
+        shared.with_index(|index| Ok(index.ingested().remove(&list)?))?;
         shared.objects.delete(condemned::CONDEMNED_OBJECT)
     }
 

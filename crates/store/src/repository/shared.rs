@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, ContainerId};
-use onefold_io::{Dir, ErrorKind};
+use onefold_index::ContainerId;
+use onefold_io::Dir;
 use parking_lot::Mutex;
 
-use super::{INDEX_FOLDER, OpenOptions};
+use super::OpenOptions;
 use crate::config::Config;
 use crate::container;
 use crate::index::RepositoryIndex;
-use crate::ingested::Ingested;
 use crate::keys::Keys;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
 use crate::session::insert_table;
-use crate::{Error, Result};
+use crate::{Error, Result, condemned};
+
+/// How often an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
+const REBUILDS_MAX: usize = 8;
 
 /// What all sessions, readers and writers of an opened repository share.
 pub struct Shared {
@@ -25,9 +27,6 @@ pub struct Shared {
     pub(crate) keys: Keys,
     pub(crate) options: OpenOptions,
     pub(crate) index: Mutex<RepositoryIndex>,
-    pub(crate) index_dir: Arc<dyn Dir>,
-    /// Why its folder cannot be had. Then an empty one in RAM stands in for it, which is enough for whoever reads.
-    pub(super) index_denied: Option<onefold_io::Error>,
 }
 
 impl Shared {
@@ -42,58 +41,48 @@ impl Shared {
         Ok(ids)
     }
 
-    /// Asks or tells the index. One whose files turn out to be damaged is begun anew from the containers, then asked again: damage to it costs time
-    /// only, in the middle of a session too. So `ask` may run twice, and the second time upon an index that knows every stored container.
+    /// Asks or tells the index. One whose files turn out to be damaged, or gone, is begun anew from the containers, then asked again: damage to it costs
+    /// time only, in the middle of a session too. So `ask` may run several times, but for the first upon an index that knows every stored container.
     pub(crate) fn with_index<T>(
         &self,
-        mut ask: impl FnMut(&mut dyn ChunkIndex) -> Result<T>,
+        mut ask: impl FnMut(&mut RepositoryIndex) -> Result<T>,
     ) -> Result<T> {
         let mut index = self.index.lock();
-        match ask(&mut **index) {
-            Err(error @ Error::Index(_)) if error.is_loss() => {
-                tracing::warn!("{error}: the index is rebuilt from the containers");
-                self.rebuild(&mut index)?;
-                ask(&mut **index)
+        let mut asked = ask(&mut index);
+        for _ in 0..REBUILDS_MAX {
+            match &asked {
+                Err(error @ Error::Index(_)) if error.is_loss() => {
+                    tracing::warn!("{error}: the index is rebuilt from the containers");
+                }
+                _ => break,
             }
-            other => other,
+            asked = self.rebuild(&mut index).and_then(|()| ask(&mut index));
         }
+        asked
     }
 
-    /// For whoever tells the index something: that it is the repository's.
-    pub(super) fn index_is_kept(&self) -> Result<()> {
-        let denied = |why: &onefold_io::Error| {
-            // an index that is missing is no damage
-            let kind = match why.kind {
-                ErrorKind::NotFound => ErrorKind::Denied,
-                kind => kind,
-            };
-            onefold_io::Error::new("open folder", INDEX_FOLDER, kind, why.to_string()).into()
-        };
-        self.index_denied
-            .as_ref()
-            .map_or(Ok(()), |why| Err(denied(why)))
-    }
-
-    /// Throws the index away and tells a new one of every container that can be read. What others finish meanwhile, they tell it themselves.
+    /// Throws the index away and tells a new one of every container that can be read and is not condemned: what such a one held may be elsewhere by now,
+    /// and the index knows one place of a chunk. What others finish meanwhile, they tell it themselves.
     pub(super) fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {
-        self.index_is_kept()?;
         index.forget(&self.options)?;
-        let told = self.tell(&mut **index, &self.containers()?)?;
-        index.checkpoint()?;
-        Ingested::new(Arc::clone(&self.index_dir)).add(&told)
+        let mut containers = self.containers()?;
+        let condemned = condemned::read(&*self.objects)?;
+        containers.retain(|id| condemned.binary_search(id).is_err());
+        let told = self.tell(index, &containers)?;
+        index.keep(&told)
     }
 
     /// Tells the index of containers, and returns those that could be read.
-    pub(super) fn tell(
+    pub(crate) fn tell(
         &self,
-        index: &mut dyn ChunkIndex,
+        index: &mut RepositoryIndex,
         ids: &[ContainerId],
     ) -> Result<Vec<ContainerId>> {
         let mut told = Vec::with_capacity(ids.len());
         for id in ids {
             match Opened::read(self, *id) {
                 Ok(opened) => {
-                    insert_table(index, *id, &opened.table)?;
+                    insert_table(&mut **index, *id, &opened.table)?;
                     told.push(*id);
                 }
                 // Damaged, not to be read, or just deleted: nothing to refer to. `check` reports it.

@@ -7,6 +7,7 @@ mod fixture;
 mod forged;
 mod golden;
 mod guarded;
+mod index_deleted;
 mod index_limits;
 mod lost;
 mod round_trip;
