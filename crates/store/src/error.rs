@@ -54,6 +54,9 @@ pub enum Error {
         /// Where it was when the reference was made.
         container: ContainerId,
     },
+    /// A temporary file failed: there is no room for it, or no folder that can be written to.
+    #[error(transparent)]
+    Temporary(onefold_io::Error),
     /// An option that cannot be.
     #[error("{0}")]
     Option(String),

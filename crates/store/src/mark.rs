@@ -1,15 +1,16 @@
 //! Marking: which chunks of which containers the roots refer to, in bounded RAM.
 //!
 //! A mark is (container, first eight bytes of the fingerprint, whether the reference was followed to there). Marks gather in a buffer of
-//! fixed size, are sorted and spilled to the scratch folder, and are merged in order of container.
+//! fixed size, are sorted and spilled to a file, and are merged in order of container.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::{Dir, Disk};
+use onefold_io::{Dir, Disk, Scratch};
 
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
@@ -20,15 +21,20 @@ use crate::{ChunkRef, Error, Result};
 const BUFFER_MARKS: usize = 1 << 20;
 const MARK_BYTES: usize = 17;
 const SCRATCH_FOLDER: &str = "scratch";
+/// The file there.
+const SPILLED: &str = "marks";
 
 /// Container, fingerprint prefix, followed there from elsewhere.
 type Mark = (u64, u64, bool);
 
 /// Gathers marks.
 pub struct Marks {
-    scratch: Arc<dyn Dir>,
+    /// Where they are spilled to; without, into a nameless file.
+    folder: Option<Arc<dyn Dir>>,
     buffer: Vec<Mark>,
-    runs: Vec<String>,
+    spilled: Option<Spilled>,
+    /// Sorted runs, by where they lie there.
+    runs: Vec<Range<u64>>,
 }
 
 /// What the roots refer to in one container.
@@ -42,17 +48,26 @@ pub struct ContainerMarks {
 }
 
 impl Marks {
-    /// No marks. Only the holder of the sweep's lock may have any: the scratch folder is cleared.
+    /// No marks, which are spilled into the repository: only the holder of the sweep's lock may have any.
     pub fn new(root: &dyn Dir) -> Result<Self> {
-        let scratch = root.subdir(SCRATCH_FOLDER)?;
-        for entry in scratch.list()? {
-            scratch.remove(&entry.name)?;
+        let folder = root.subdir(SCRATCH_FOLDER)?;
+        for entry in folder.list()? {
+            folder.remove(&entry.name)?;
         }
         Ok(Self {
-            scratch,
-            buffer: Vec::new(),
-            runs: Vec::new(),
+            folder: Some(folder),
+            ..Self::temporary()
         })
+    }
+
+    /// No marks, which are spilled into a temporary file: for whoever may only read the repository.
+    pub fn temporary() -> Self {
+        Self {
+            folder: None,
+            buffer: Vec::new(),
+            spilled: None,
+            runs: Vec::new(),
+        }
     }
 
     /// Adds a mark.
@@ -85,15 +100,20 @@ impl Marks {
         if self.buffer.len() < BUFFER_MARKS / 2 {
             return Ok(());
         }
-        let name = format!("marks-{}", self.runs.len());
         let mut bytes = Vec::with_capacity(self.buffer.len() * MARK_BYTES);
         for (container, prefix, followed) in self.buffer.drain(..) {
             bytes.extend_from_slice(&container.to_le_bytes());
             bytes.extend_from_slice(&prefix.to_le_bytes());
             bytes.push(followed.into());
         }
-        self.scratch.create(&name)?.write_at(&bytes, 0)?;
-        self.runs.push(name);
+        if self.spilled.is_none() {
+            self.spilled = Some(Spilled::create(self.folder.as_deref())?);
+        }
+        let start = self.runs.last().map_or(0, |run| run.end);
+        if let Some(spilled) = &self.spilled {
+            spilled.write_at(&bytes, start)?;
+        }
+        self.runs.push(start..start + bytes.len() as u64);
         Ok(())
     }
 
@@ -101,25 +121,55 @@ impl Marks {
     pub fn for_each(mut self, visit: &mut dyn FnMut(ContainerMarks) -> Result<()>) -> Result<()> {
         self.settle();
         let mut sources: Vec<Source> = Vec::new();
-        for name in &self.runs {
-            sources.push(Source::open(&*self.scratch, name)?);
+        if let Some(spilled) = &self.spilled {
+            sources.extend(self.runs.iter().map(|run| Source {
+                run: Some((spilled, run.clone())),
+                ready: Vec::new().into_iter(),
+            }));
         }
-        let last = std::mem::take(&mut self.buffer);
         sources.push(Source {
-            disk: None,
-            at: 0,
-            ready: last.into_iter(),
+            run: None,
+            ready: std::mem::take(&mut self.buffer).into_iter(),
         });
         merge(&mut sources, visit)?;
-        for name in &self.runs {
-            self.scratch.remove(name)?;
+        if let (Some(folder), Some(_)) = (&self.folder, &self.spilled) {
+            folder.remove(SPILLED)?;
         }
         Ok(())
     }
 }
 
+/// What holds sorted runs, one behind the other.
+enum Spilled {
+    Named(Arc<dyn Disk>),
+    Nameless(Scratch),
+}
+
+impl Spilled {
+    fn create(folder: Option<&dyn Dir>) -> Result<Self> {
+        Ok(match folder {
+            Some(folder) => Self::Named(folder.create(SPILLED)?),
+            None => Self::Nameless(Scratch::create().map_err(Error::Temporary)?),
+        })
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        match self {
+            Self::Named(disk) => Ok(disk.write_at(bytes, offset)?),
+            Self::Nameless(file) => file.write_at(bytes, offset).map_err(Error::Temporary),
+        }
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        match self {
+            Self::Named(disk) => Ok(disk.read_at(bytes, offset)?),
+            Self::Nameless(file) => file.read_at(bytes, offset).map_err(Error::Temporary),
+        }
+    }
+}
+
 fn merge(
-    sources: &mut [Source],
+    sources: &mut [Source<'_>],
     visit: &mut dyn FnMut(ContainerMarks) -> Result<()>,
 ) -> Result<()> {
     let mut heap = BinaryHeap::new();
@@ -148,35 +198,27 @@ fn merge(
     current.map_or(Ok(()), visit)
 }
 
-/// One sorted run, read a piece at a time.
-struct Source {
-    disk: Option<Arc<dyn Disk>>,
-    at: u64,
+/// One sorted run, read a piece at a time; or what is in RAM.
+struct Source<'a> {
+    /// What is left of it.
+    run: Option<(&'a Spilled, Range<u64>)>,
     ready: std::vec::IntoIter<Mark>,
 }
 
-impl Source {
+impl Source<'_> {
     const PIECE_MARKS: u64 = 4096;
-
-    fn open(dir: &dyn Dir, name: &str) -> Result<Self> {
-        Ok(Self {
-            disk: Some(dir.open(name)?),
-            at: 0,
-            ready: Vec::new().into_iter(),
-        })
-    }
 
     fn next(&mut self) -> Result<Option<Mark>> {
         if let Some(mark) = self.ready.next() {
             return Ok(Some(mark));
         }
-        let Some(disk) = &self.disk else {
+        let Some((spilled, left)) = &mut self.run else {
             return Ok(None);
         };
-        let left = disk.len()?.saturating_sub(self.at);
-        let mut bytes = vec![0; left.min(Self::PIECE_MARKS * MARK_BYTES as u64) as usize];
-        disk.read_at(&mut bytes, self.at)?;
-        self.at += bytes.len() as u64;
+        let piece = (left.end - left.start).min(Self::PIECE_MARKS * MARK_BYTES as u64);
+        let mut bytes = vec![0; piece as usize];
+        spilled.read_at(&mut bytes, left.start)?;
+        left.start += piece;
         let (marks, _) = bytes.as_chunks::<MARK_BYTES>();
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         let marks: Vec<Mark> = marks
@@ -283,5 +325,45 @@ impl<'a> Marker<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use onefold_io::MemDir;
+
+    use super::*;
+
+    #[test]
+    fn marks_that_are_spilled_come_back_sorted_and_once_wherever_they_were() {
+        let marks = || {
+            let one = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            (0..5 * BUFFER_MARKS as u64 / 2).map(move |i| (one(i) % 7, one(i), i % 1000 == 0))
+        };
+        let expected: BTreeSet<(u64, u64)> = marks().map(|(id, prefix, _)| (id, prefix)).collect();
+        let dir = MemDir::new();
+        for mut gathered in [Marks::new(&dir).unwrap(), Marks::temporary()] {
+            for (id, prefix, followed) in marks() {
+                let mut fingerprint = Fingerprint([0; 32]);
+                fingerprint.0[..8].copy_from_slice(&prefix.to_be_bytes());
+                gathered
+                    .add(ContainerId(id), &fingerprint, followed)
+                    .unwrap();
+            }
+            assert!(gathered.runs.len() > 1, "{:?}", gathered.runs);
+            let mut found = Vec::new();
+            let mut visit = |marks: ContainerMarks| {
+                assert!(marks.followed);
+                let prefixes = marks.prefixes.iter();
+                found.extend(prefixes.map(|prefix| (marks.id.0, *prefix)));
+                Ok(())
+            };
+            gathered.for_each(&mut visit).unwrap();
+            assert!(found.iter().eq(&expected));
+        }
+        let left = dir.open_subdir(SCRATCH_FOLDER).unwrap().list().unwrap();
+        assert_eq!(left.len(), 0);
     }
 }

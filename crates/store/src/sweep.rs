@@ -30,7 +30,7 @@ impl Repository {
     /// reclaimed.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another sweep runs; damage of a root: what it kept alive cannot be known then.
+    /// [`Error::Locked`] while another sweep runs, unless this is a dry run; damage of a root: what it kept alive cannot be known then.
     pub fn sweep(
         &self,
         roots: &dyn Roots,
@@ -61,22 +61,35 @@ impl Repository {
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
     ) -> Result<SweepReport> {
-        let _lock = self.lock_sweep()?;
-        if !options.dry_run {
-            self.clear_after_the_dead()?;
+        if options.dry_run {
+            return self.look(roots, options, observer);
         }
+        let _lock = self.lock_sweep()?;
+        self.clear_after_the_dead()?;
         let session = self.session(SessionKind::Backup)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
-        let verdict = sweep.judge(options, observer)?;
-        if options.dry_run {
-            return Ok(sweep.report);
-        }
+        let marks = Marks::new(&*self.shared.root)?;
+        let verdict = sweep.judge(marks, options, observer)?;
         let written = sweep.compact(&session, &verdict, observer)?;
         session.finish()?;
         let mut list = verdict.dead;
         list.extend(verdict.compact.iter().map(|(id, _)| *id));
         sweep.delete(list, observer)?;
         sweep.report.freed_bytes = sweep.report.freed_bytes.saturating_sub(written);
+        Ok(sweep.report)
+    }
+
+    /// What a sweep would do now. It only reads, so it waits for nobody: beside another sweep it tells of a moment in between.
+    fn look(
+        &self,
+        roots: &dyn Roots,
+        options: &SweepOptions,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<SweepReport> {
+        let session = self.session(SessionKind::Read)?;
+        let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
+        sweep.judge(Marks::temporary(), options, observer)?;
+        session.finish()?;
         Ok(sweep.report)
     }
 

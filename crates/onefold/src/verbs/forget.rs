@@ -295,15 +295,10 @@ fn reclaim(
     }
     let look = args.how.options(true);
     let mut watch = Watch::new(out, Duration::ZERO);
-    let looked =
-        Patience::new(global).keep(|| Ok(repository.sweep(&Without(gone), &look, &mut watch)?));
+    let looked = repository.sweep(&Without(gone), &look, &mut watch);
     drop(watch);
-    let report: SweepReport = match looked {
+    let report: SweepReport = match looked.map_err(Error::from) {
         // what was asked for is done
-        Err(error) if error.exit() == Exit::Locked => {
-            return out
-                .say("how much can be reclaimed is not known: another prune or repair is running");
-        }
         Err(error) if error.exit() == Exit::NoSpace && !args.dry_run => {
             return out.say("how much can be reclaimed is not known: there is no room to find out");
         }

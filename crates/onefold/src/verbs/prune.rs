@@ -19,7 +19,7 @@ use crate::{human, repository};
 /// finishes it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only say what would be freed
+    /// Only say what would be freed. Changes nothing, and waits for nobody: while another prune runs, the figures are those of a moment
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 

@@ -109,6 +109,9 @@ fn a_repository_that_may_not_be_written_can_be_read() {
         &["ls", "latest"],
         &["find", "file"],
         &["stats"],
+        &["stats", "--mode", "raw-data"],
+        &["prune", "--dry-run"],
+        &["forget", "latest", "--dry-run"],
         &["check", "--read-data"],
         &["restore", "latest", "--target", "back"],
     ] {

@@ -22,13 +22,13 @@ pub(super) struct Verdict {
 }
 
 impl Sweep<'_> {
-    /// Marks from all roots and decides on every container.
+    /// Marks, into `marks`, from all roots and decides on every container.
     pub(super) fn judge(
         &mut self,
+        mut marks: Marks,
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
     ) -> Result<Verdict> {
-        let mut marks = Marks::new(&*self.repository.shared.root)?;
         let mut marker = Marker::new(self.repository, &self.listed, &self.inherited);
         let all = self.repository.roots()?;
         for (i, id) in all.iter().enumerate() {

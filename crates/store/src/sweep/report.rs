@@ -5,7 +5,7 @@ use crate::pin::PinInfo;
 /// What the sweep may do.
 #[derive(Clone, Debug)]
 pub struct SweepOptions {
-    /// Only look and report.
+    /// Only look and report: as a reader, who needs no room and no right to write.
     pub dry_run: bool,
     /// A container whose share of live bytes is below this is rewritten; 0 rewrites none.
     pub compact_below: f64,

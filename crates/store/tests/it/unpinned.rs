@@ -6,9 +6,10 @@ use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, ErrorKind, MemDir};
 use onefold_store::{
     ChunkReader, ChunkRef, ContainerId, Encryption, Error, Repository, RootId, SessionKind,
+    SweepOptions,
 };
 
-use crate::fixture::{assert_sound, back_up, chunks, decode_root, init, open, sweep};
+use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, init, open, sweep};
 use crate::guarded::{Failing, Guarded};
 
 struct Scene {
@@ -139,6 +140,20 @@ fn a_container_that_cannot_be_read_is_named_and_tried_again() {
     for (chunk, expected) in refs.iter().zip(&scene.data) {
         assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..]);
     }
+}
+
+#[test]
+fn what_a_sweep_would_do_is_told_of_a_repository_to_be_read_only_too() {
+    let scene = scene();
+    scene.writing.remove_root(&scene.whole).unwrap();
+    let dry = SweepOptions {
+        dry_run: true,
+        ..SweepOptions::default()
+    };
+    let told = |of: &Repository| of.sweep(&Lists, &dry, &mut Hasty).unwrap();
+    let reading = told(&scene.reading(&Failing::default()));
+    assert!(reading.compacted_dead_bytes > 0);
+    assert_eq!(reading, told(&scene.writing));
 }
 
 #[test]
