@@ -60,7 +60,7 @@ pub struct Args {
     #[command(flatten)]
     pub leave_out: LeaveOut,
 
-    /// Write the figures as CSV
+    /// Write the figures as CSV; here and below, - is standard output, without the table then
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
@@ -83,9 +83,18 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let choices = choices(args)?;
-    for file in [&args.csv, &args.parquet, &args.plot, &args.save] {
-        file.as_deref().map_or(Ok(()), can_be_written)?;
+    let files = [&args.csv, &args.parquet, &args.plot, &args.save];
+    let (to_stdout, files): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .flatten()
+        .partition(|file| is_stdout(file));
+    if to_stdout.len() + usize::from(out.json) > 1 && !to_stdout.is_empty() {
+        let what = "standard output takes one of --csv, --parquet, --plot, --save and --json";
+        return Err(Error::Usage(what.into()));
     }
+    files
+        .into_iter()
+        .try_for_each(|file| can_be_written(file))?;
     let meter = Meter::new(Doing::Estimate, out);
     let tars = match (args.tar_aware, args.no_tar_aware) {
         (true, _) => Some(Tars::Checksum),
@@ -107,14 +116,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         saved::merge(&mut counted, load(file, ram)?);
     }
     if let Some(file) = &args.save {
-        write(file, &saved::encode(&counted))?;
+        write(file, &saved::encode(&counted), out)?;
     }
     let estimates: Vec<(Choice, Estimate)> = counted
         .iter()
         .map(|(choice, tally)| (choice.clone(), Estimate::of(tally)))
         .collect();
-    report::print(&estimates, &meter, out)?;
-    files(args, &estimates)?;
+    if to_stdout.is_empty() {
+        report::print(&estimates, &meter, out)?;
+    }
+    write_figures(args, &estimates, out)?;
     Ok(if failed > 0 {
         Exit::Incomplete
     } else {
@@ -123,20 +134,20 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 /// The figures in the files that were asked for.
-fn files(args: &Args, estimates: &[(Choice, Estimate)]) -> Result<()> {
+fn write_figures(args: &Args, estimates: &[(Choice, Estimate)], out: &Out) -> Result<()> {
     if let Some(file) = &args.csv {
-        write(file, report::csv(estimates).as_bytes())?;
+        write(file, report::csv(estimates).as_bytes(), out)?;
     }
     if let Some(file) = &args.parquet {
         let mut bytes = Vec::new();
         columns::parquet(estimates, &mut bytes)
             .map_err(|error| Error::Failed(format!("make {}: {error}", file.display())))?;
-        write(file, &bytes)?;
+        write(file, &bytes, out)?;
     }
     if let Some(file) = &args.plot {
         let is_page = file.extension().is_some_and(|name| name == "html");
         let draw = if is_page { plot::html } else { plot::svg };
-        write(file, draw(estimates).as_bytes())?;
+        write(file, draw(estimates).as_bytes(), out)?;
     }
     Ok(())
 }
@@ -183,6 +194,13 @@ fn can_be_written(file: &Path) -> Result<()> {
     )
 }
 
-fn write(file: &Path, bytes: &[u8]) -> Result<()> {
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn write(file: &Path, bytes: &[u8], out: &Out) -> Result<()> {
+    if is_stdout(file) {
+        return out.bytes(bytes);
+    }
     std::fs::write(file, bytes).map_err(|e| Error::io(format!("write {}", file.display()), e))
 }

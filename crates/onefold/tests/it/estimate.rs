@@ -129,6 +129,8 @@ fn what_makes_no_sense_is_2() {
         &["estimate", "src", "--stdin"],
         &["estimate", "src", "--sizes", "100"],
         &["estimate", "src", "--sample", "64"],
+        &["estimate", "src", "--csv", "-", "--plot", "-"],
+        &["estimate", "src", "--csv", "-", "--json"],
     ] {
         rig.run(args).ends(2);
     }
@@ -136,6 +138,21 @@ fn what_makes_no_sense_is_2() {
     // Before the data is read, which may take hours.
     let ran = rig.run(["estimate", "src", "--csv", "no/folder"]).ends(1);
     assert!(ran.out.is_empty(), "{}", ran.out);
+}
+
+#[test]
+fn a_file_named_by_a_dash_is_standard_output_and_holds_nothing_else() {
+    let rig = rig();
+    for (flag, name) in [("--csv", "a.csv"), ("--plot", "a.svg")] {
+        let ran = rig.run(["estimate", "src", flag, "-"]).ends(0);
+        rig.run(["estimate", "src", flag, name]).ends(0);
+        let file = fs::read_to_string(rig.path(name)).expect("the file");
+        assert_eq!(ran.out, file, "{flag}");
+    }
+    let output = rig.command(["estimate", "src", "--parquet", "-"]).output();
+    let bytes = output.expect("runs").stdout;
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    assert!(!rig.path("-").exists());
 }
 
 #[test]
