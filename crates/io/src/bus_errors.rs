@@ -1,0 +1,141 @@
+//! SIGBUS, which the system sends to who looks at a page of a mapped file that is not there: the file was cut short, or its disk cannot read it.
+//!
+//! A handler of the process, installed before the first window is guarded, puts zeros in the place of that page and of all behind it in the window, and marks the
+//! window as torn. Whatever else the signal says goes to the handler that was there before. Always holds: the handler allocates nothing, takes no
+//! lock, and waits for nobody.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Windows at once; who wants more reads instead.
+const GUARDED_MAX: usize = 256;
+
+/// Where a guarded window lies. Free while `end` is 0.
+struct Place {
+    taken: AtomicBool,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    torn: AtomicBool,
+}
+
+static PLACES: [Place; GUARDED_MAX] = [const {
+    Place {
+        taken: AtomicBool::new(false),
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        torn: AtomicBool::new(false),
+    }
+}; GUARDED_MAX];
+
+/// What handled the signal before, and the size of a page; `None` where no handler could be installed.
+static BEFORE: OnceLock<Option<(libc::sigaction, usize)>> = OnceLock::new();
+
+/// Guards a window until it is dropped.
+pub struct Guard(&'static Place);
+
+/// Guards the mapping at these addresses; `None` where too many are guarded, or no handler can be installed.
+pub fn guard(addresses: Range<usize>) -> Option<Guard> {
+    (*BEFORE.get_or_init(install))?;
+    let free = |place: &&Place| {
+        let taken = place.taken.compare_exchange(false, true, SeqCst, SeqCst);
+        taken.is_ok()
+    };
+    let place = PLACES.iter().find(free)?;
+    place.torn.store(false, SeqCst);
+    place.start.store(addresses.start, SeqCst);
+    place.end.store(addresses.end, SeqCst);
+    Some(Guard(place))
+}
+
+impl Guard {
+    /// Whether zeros stand in for some of the window.
+    pub fn is_torn(&self) -> bool {
+        self.0.torn.load(SeqCst)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.end.store(0, SeqCst);
+        self.0.taken.store(false, SeqCst);
+    }
+}
+
+fn install() -> Option<(libc::sigaction, usize)> {
+    let page = rustix::param::page_size();
+    let mut before = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: an action of all zeros is the default one.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_bus_error as *const () as libc::sighandler_t;
+    // On the stack for signals where a thread has one, as the standard library's handlers.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: the handler has the form that these flags ask for, and does only what is allowed in one; the old action is written where there is room for it.
+    let done = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) };
+    // SAFETY: written by the call, which succeeded.
+    (done == 0).then(|| (unsafe { before.assume_init() }, page))
+}
+
+extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the thread's own, which what it interrupted may be about to read.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the system gives a handler of this form a valid description; of this signal it has an address.
+    let at = unsafe { (*info).si_addr() }.addr();
+    // A thread may fault while another is still in `get_or_init`: its window was guarded by nobody then.
+    if let Some(Some((before, page))) = BEFORE.get()
+        && !stand_in(at, *page)
+    {
+        pass_on(before, signal, info, context);
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Puts zeros from the page of `at` on to the end of its window; whether it lies in one.
+fn stand_in(at: usize, page: usize) -> bool {
+    for place in &PLACES {
+        let (start, end) = (place.start.load(SeqCst), place.end.load(SeqCst));
+        if !(start..end).contains(&at) {
+            continue;
+        }
+        place.torn.store(true, SeqCst);
+        let from = at / page * page;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let place = std::ptr::without_provenance_mut(from);
+        // SAFETY: the pages lie in a mapping that its owner keeps while it looks at it, and stay readable.
+        let mapped = unsafe { libc::mmap(place, end - from, libc::PROT_READ, flags, -1, 0) };
+        return mapped != libc::MAP_FAILED;
+    }
+    false
+}
+
+/// Lets the handler of before have it, or the default, which ends the process.
+fn pass_on(
+    before: &libc::sigaction,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    type WithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    type Plain = extern "C" fn(c_int);
+    let handler = before.sa_sigaction;
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        // SAFETY: the default action; the signal comes again when the handler returns, or is sent again.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    } else if before.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: the flags say that the handler has this form.
+        let handler = unsafe { std::mem::transmute::<libc::sighandler_t, WithInfo>(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: as above.
+        let handler = unsafe { std::mem::transmute::<libc::sighandler_t, Plain>(handler) };
+        handler(signal);
+    }
+}
