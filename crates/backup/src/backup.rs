@@ -16,6 +16,7 @@ mod finish;
 mod metadata;
 mod names;
 mod options;
+mod outlook;
 mod parts;
 mod pipeline;
 mod plan;
@@ -24,6 +25,7 @@ mod segment;
 mod source;
 mod stream;
 mod unchanged;
+mod windows;
 
 use std::sync::Arc;
 

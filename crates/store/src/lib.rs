@@ -60,7 +60,7 @@ pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};
 pub use slots::KdfCost;
 pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
-pub use writer::{ChunkWriter, WriteStats};
+pub use writer::{ChunkWriter, Given, WriteStats, Written};
 
 /// A chunk, and the container that held it when the reference was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -159,6 +159,10 @@ impl SessionState {
         Building::begin(stream, bytes, keys, &self.options().entropy)
     }
 
+    pub(crate) fn fingerprint(&self, data: &[u8]) -> Fingerprint {
+        self.shared.keys.fingerprinter().fingerprint(data)
+    }
+
     pub(crate) fn lookup(
         &self,
         keys: &[Fingerprint],

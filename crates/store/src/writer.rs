@@ -46,6 +46,30 @@ impl std::ops::Add for WriteStats {
     }
 }
 
+/// A chunk that is given to a writer.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    /// Its name.
+    pub fingerprint: Fingerprint,
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// How it is to be stored.
+    pub packing: Packing,
+    /// Nobody changes the bytes. Those of a mapped file may change: if the chunk is new, they are copied, and the copy must have the fingerprint.
+    pub is_steady: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// It was stored already.
+    Known(ChunkRef),
+    /// It is stored now.
+    New(ChunkRef),
+    /// It is not stored, and its bytes are no longer those that were fingerprinted.
+    Lost,
+}
+
 /// Writes one stream of chunks. [`finish`](Self::finish) makes all of it durable; dropped without, what was sealed stays and the rest is lost.
 pub struct ChunkWriter {
     session: Arc<SessionState>,
@@ -58,7 +82,17 @@ pub struct ChunkWriter {
     keys: Vec<Fingerprint>,
     found: Vec<Option<Location>>,
     early: Vec<Option<ContainerId>>,
-    was_new: Vec<bool>,
+    copy: Vec<u8>,
+}
+
+impl Written {
+    /// The chunk, unless it is lost.
+    pub fn chunk(&self) -> Option<ChunkRef> {
+        match self {
+            Self::Known(chunk) | Self::New(chunk) => Some(*chunk),
+            Self::Lost => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -98,7 +132,7 @@ impl ChunkWriter {
             keys: Vec::new(),
             found: Vec::new(),
             early: Vec::new(),
-            was_new: Vec::new(),
+            copy: Vec::new(),
         })
     }
 
@@ -111,43 +145,60 @@ impl ChunkWriter {
         chunks: &[(Fingerprint, &[u8])],
         refs: &mut Vec<ChunkRef>,
     ) -> Result<()> {
-        self.write_packed(chunks, &|_| Packing::Compress, refs)
+        let given = chunks.iter().map(|&(fingerprint, data)| Given {
+            fingerprint,
+            data,
+            packing: Packing::Compress,
+            is_steady: true,
+        });
+        let given: Vec<_> = given.collect();
+        let mut written = Vec::with_capacity(given.len());
+        self.write_given(&given, &mut written)?;
+        refs.extend(written.iter().filter_map(Written::chunk));
+        Ok(())
     }
 
-    /// The same, with `packing` telling how the chunk at an index of `chunks` is to be stored.
+    /// Stores what is new of `chunks`, a segment of the stream, and appends what became of each to `written`, in order.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_packed(
-        &mut self,
-        chunks: &[(Fingerprint, &[u8])],
-        packing: &dyn Fn(usize) -> Packing,
-        refs: &mut Vec<ChunkRef>,
-    ) -> Result<()> {
+    pub fn write_given(&mut self, chunks: &[Given<'_>], written: &mut Vec<Written>) -> Result<()> {
         self.sealing.failed()?;
         self.look_up(chunks)?;
-        self.was_new.clear();
-        for (i, (fingerprint, data)) in chunks.iter().enumerate() {
-            let known = self.known(i, fingerprint)?;
-            self.was_new.push(known.is_none());
-            let container = match known {
-                Some(container) => container,
-                None => self.append(*fingerprint, data, packing(i))?,
+        for (i, given) in chunks.iter().enumerate() {
+            let (fingerprint, len) = (given.fingerprint, given.data.len() as u32);
+            let chunk = |container| ChunkRef {
+                fingerprint,
+                container,
+                len,
+            };
+            let outcome = match self.known(i, &fingerprint)? {
+                Some(container) => Written::Known(chunk(container)),
+                None => match self.add(given)? {
+                    Some(container) => Written::New(chunk(container)),
+                    None => Written::Lost,
+                },
             };
             self.stats.chunks += 1;
-            self.stats.bytes += data.len() as u64;
-            refs.push(ChunkRef {
-                fingerprint: *fingerprint,
-                container,
-                len: data.len() as u32,
-            });
+            self.stats.bytes += u64::from(len);
+            written.push(outcome);
         }
         Ok(())
     }
 
-    /// Of each chunk of the last [`write`](Self::write), whether it was new.
-    pub fn was_new(&self) -> &[bool] {
-        &self.was_new
+    /// Adds a new chunk; gives its container, or `None` where its bytes are no longer what they were.
+    fn add(&mut self, given: &Given<'_>) -> Result<Option<ContainerId>> {
+        if given.is_steady {
+            let container = self.append(given.fingerprint, given.data, given.packing)?;
+            return Ok(Some(container));
+        }
+        let mut copy = std::mem::take(&mut self.copy);
+        copy.clear();
+        copy.extend_from_slice(given.data);
+        let same = self.session.fingerprint(&copy) == given.fingerprint;
+        let container = same.then(|| self.append(given.fingerprint, &copy, given.packing));
+        self.copy = copy;
+        container.transpose()
     }
 
     /// Stores a chunk once more, in a new container, though it is stored already: how the sweep and the repair move chunks. A chunk that this
@@ -178,10 +229,10 @@ impl ChunkWriter {
     }
 
     /// One index lookup for the whole segment. What is pending is asked for before: what leaves there is in the index by then.
-    fn look_up(&mut self, chunks: &[(Fingerprint, &[u8])]) -> Result<()> {
+    fn look_up(&mut self, chunks: &[Given<'_>]) -> Result<()> {
         self.keys.clear();
         self.keys
-            .extend(chunks.iter().map(|(fingerprint, _)| *fingerprint));
+            .extend(chunks.iter().map(|given| given.fingerprint));
         self.early.clear();
         self.session.all_pending(&self.keys, &mut self.early);
         self.found.clear();

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use onefold_io::{DIRECT_ALIGN, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
+use onefold_io::{DIRECT_ALIGN, FileWindow, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
 use super::source::JOB_BYTES;
@@ -11,8 +12,8 @@ use super::source::JOB_BYTES;
 /// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and fingerprinted there.
 pub const SEGMENT_BYTES: usize = 512 << 10;
 /// One whose bytes come from the disk: a huge page, which is one request to the device. On a virtual disk such reads reach twice the rate of shorter
-/// ones, and of those into pages of 4 KiB.
-pub const COLD_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
+/// ones, and of those into pages of 4 KiB. Also one that is mapped: nothing of it is copied, and the more chunks are fingerprinted together, the quicker each is.
+pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// What was read.
 pub enum Buffer {
@@ -38,6 +39,37 @@ impl DerefMut for Buffer {
         match self {
             Self::Heap(bytes) => bytes,
             Self::Huge(bytes) => bytes,
+        }
+    }
+}
+
+/// Where a segment's bytes are.
+pub enum Held {
+    /// In a buffer of ours: nobody changes them.
+    Buffer(Buffer),
+    /// In the page cache, where others may change them.
+    Window(Arc<FileWindow>),
+}
+
+impl Held {
+    /// Whether what is there now is what was there when it was fingerprinted.
+    pub fn is_steady(&self) -> bool {
+        matches!(self, Self::Buffer(_))
+    }
+
+    /// Whether some of it stopped being there while it was looked at.
+    pub fn is_torn(&self) -> bool {
+        matches!(self, Self::Window(window) if window.is_torn())
+    }
+}
+
+impl Deref for Held {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Buffer(buffer) => buffer,
+            Self::Window(window) => window,
         }
     }
 }
@@ -75,7 +107,7 @@ impl Buffers {
     /// What the buffer of a segment of so many bytes takes.
     pub fn segment_bytes(&self, bytes: usize) -> usize {
         if bytes > SEGMENT_BYTES {
-            self.carried_bytes + COLD_SEGMENT_BYTES
+            self.carried_bytes + LONG_SEGMENT_BYTES
         } else {
             // The heap's blocks begin anywhere in a page.
             self.carried_bytes + SEGMENT_BYTES + DIRECT_ALIGN
@@ -103,7 +135,7 @@ impl Buffers {
     pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
         if bytes > SEGMENT_BYTES {
             let pooled = self.cold_segments.lock().pop_front();
-            let make = || Mapped::huge(self.carried_bytes, COLD_SEGMENT_BYTES);
+            let make = || Mapped::huge(self.carried_bytes, LONG_SEGMENT_BYTES);
             return (
                 Buffer::Huge(pooled.unwrap_or_else(make)),
                 self.carried_bytes,
@@ -115,8 +147,16 @@ impl Buffers {
         (Buffer::Heap(buffer), start)
     }
 
-    /// Takes a buffer back.
-    pub fn put(&self, buffer: Buffer) {
+    /// The room before a segment for the end of the one before it, at most.
+    pub fn carried_bytes(&self) -> usize {
+        self.carried_bytes
+    }
+
+    /// Takes a buffer back, or lets a window go.
+    pub fn put(&self, held: Held) {
+        let Held::Buffer(buffer) = held else {
+            return;
+        };
         match buffer {
             Buffer::Huge(buffer) => self.cold_segments.lock().push_back(buffer),
             Buffer::Heap(buffer) => match buffer.len() {

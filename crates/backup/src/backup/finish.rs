@@ -9,16 +9,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkRef, ChunkWriter, Packing};
+use onefold_store::{ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
 use super::budget::Budget;
-use super::buffers::{Buffer, Buffers};
+use super::buffers::{Buffer, Buffers, Held};
 use super::metadata::MetadataStream;
 use super::names::{First, Names};
+use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, Step};
-use super::segment::Segment;
+use super::segment::{Segment, Worker};
 use super::source::{FileEnd, Part};
 use crate::leaf::recipe::Builder;
 use crate::linked::Linked;
@@ -49,7 +50,7 @@ enum Note {
 
 struct Chunk {
     fingerprint: Fingerprint,
-    buffer: usize,
+    held: usize,
     bytes: Range<usize>,
     packing: Packing,
 }
@@ -61,6 +62,9 @@ pub struct Finisher<'a> {
     pub budget: &'a Budget,
     pub large_budget: &'a Budget,
     pub buffers: &'a Buffers,
+    pub outlook: &'a Outlook,
+    /// What this thread does while it waits for segments.
+    pub worker: Worker<'a>,
     pub owners: &'a Owners,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
@@ -71,6 +75,8 @@ pub struct Finisher<'a> {
     recipe: Builder,
     /// Bytes of new chunks of the current file.
     new_bytes: u64,
+    /// Some of the current file was gone when it was to be stored.
+    has_lost: bool,
     links: Linked<First>,
 }
 
@@ -79,13 +85,15 @@ struct Batch {
     chunks: Vec<Chunk>,
     notes: Vec<Note>,
     bytes: usize,
-    buffers: Vec<(Buffer, usize)>,
+    /// What the chunks lie in, and what it counts for in the budget.
+    held: Vec<(Held, usize)>,
 }
 
 impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
-        (budget, large_budget, buffers): (&'a Budget, &'a Budget, &'a Buffers),
+        (budget, large_budget): (&'a Budget, &'a Budget),
+        (worker, outlook): (Worker<'a>, &'a Outlook),
         owners: &'a Owners,
         (progress, events): (&'a Progress, &'a dyn Events),
         links_bytes: usize,
@@ -95,7 +103,9 @@ impl<'a> Finisher<'a> {
             metadata,
             budget,
             large_budget,
-            buffers,
+            buffers: worker.buffers,
+            outlook,
+            worker,
             owners,
             progress,
             events,
@@ -104,6 +114,7 @@ impl<'a> Finisher<'a> {
             batch: Batch::default(),
             recipe: Builder::default(),
             new_bytes: 0,
+            has_lost: false,
             links: Linked::new(links_bytes),
         }
     }
@@ -149,13 +160,12 @@ impl<'a> Finisher<'a> {
             }
             Job::Small { done, budget_bytes } => {
                 let done = done.recv().map_err(|_| self.reader_died())?;
-                self.batch
-                    .buffers
-                    .push((Buffer::Heap(done.buffer), budget_bytes));
+                let held = Held::Buffer(Buffer::Heap(done.buffer));
+                self.batch.held.push((held, budget_bytes));
                 (done.files.into_iter(), done.fingerprints.into_iter())
             }
         };
-        let (buffer, mut at) = (self.batch.buffers.len().saturating_sub(1), 0);
+        let (held, mut at) = (self.batch.held.len().saturating_sub(1), 0);
         for mut planned in entries {
             if planned.content != ContentFrom::Job {
                 self.batch
@@ -172,7 +182,7 @@ impl<'a> Finisher<'a> {
                                 let fingerprint =
                                     fingerprints.next().ok_or_else(|| self.reader_died())?;
                                 let bytes = at..at + len as usize;
-                                self.chunk(fingerprint, buffer, bytes, file.packing);
+                                self.chunk(fingerprint, held, bytes, file.packing);
                                 at += len as usize;
                             }
                             Part::Hole(len) => self.batch.notes.push(Note::Hole(len)),
@@ -196,23 +206,19 @@ impl<'a> Finisher<'a> {
     ) -> Result<()> {
         loop {
             self.progress.check()?;
-            match parts.recv().map_err(|_| self.reader_died())? {
+            let help = || self.worker.help();
+            match parts.recv(help).map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
                 LargePart::Again => self.batch.notes.push(Note::Again),
                 LargePart::Segment(segment, _) => {
-                    let Segment {
-                        buffer,
-                        packing,
-                        start: mut at,
-                        chunks,
-                    } = segment.recv().map_err(|_| self.reader_died())?;
-                    self.batch.buffers.push((buffer, 0));
-                    for (fingerprint, len) in chunks {
-                        let bytes = at..at + len as usize;
-                        self.chunk(fingerprint, self.batch.buffers.len() - 1, bytes, packing);
-                        at += len as usize;
-                    }
+                    let segment = segment.recv().map_err(|_| self.reader_died())?;
+                    self.segment(segment);
                     self.flush_if_full()?;
+                }
+                LargePart::Settle(reply) => {
+                    self.flush()?;
+                    // Who asked may have given up.
+                    let _ = reply.send(!std::mem::take(&mut self.has_lost));
                 }
                 LargePart::End(Ok(end)) => {
                     self.describe(folder, &mut planned.entry, end);
@@ -229,6 +235,21 @@ impl<'a> Finisher<'a> {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    fn segment(&mut self, segment: Segment) {
+        let Segment {
+            held,
+            packing,
+            start: mut at,
+            chunks,
+        } = segment;
+        self.batch.held.push((held, 0));
+        for (fingerprint, len) in chunks {
+            let bytes = at..at + len as usize;
+            self.chunk(fingerprint, self.batch.held.len() - 1, bytes, packing);
+            at += len as usize;
         }
     }
 
@@ -254,14 +275,14 @@ impl<'a> Finisher<'a> {
     fn chunk(
         &mut self,
         fingerprint: Fingerprint,
-        buffer: usize,
+        held: usize,
         bytes: Range<usize>,
         packing: Packing,
     ) {
         self.batch.bytes += bytes.len();
         self.batch.chunks.push(Chunk {
             fingerprint,
-            buffer,
+            held,
             bytes,
             packing,
         });
@@ -297,57 +318,61 @@ impl<'a> Finisher<'a> {
         let full = batch.chunks.len() >= BATCH_CHUNKS
             || batch.bytes >= BATCH_BYTES
             || batch.notes.len() >= BATCH_NOTES
-            || batch.buffers.len() >= 64;
+            || batch.held.len() >= 64;
         if full { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        let mut refs = Vec::with_capacity(batch.chunks.len());
+        let mut written = Vec::with_capacity(batch.chunks.len());
         if !batch.chunks.is_empty() {
-            let bytes = |c: &Chunk| &batch.buffers[c.buffer].0[c.bytes.clone()];
-            let chunks: Vec<(Fingerprint, &[u8])> = batch
-                .chunks
-                .iter()
-                .map(|c| (c.fingerprint, bytes(c)))
-                .collect();
-            let packing = |i: usize| batch.chunks[i].packing;
-            self.writer.write_packed(&chunks, &packing, &mut refs)?;
+            let given = |chunk: &Chunk| {
+                let held = &batch.held[chunk.held].0;
+                Given {
+                    fingerprint: chunk.fingerprint,
+                    data: &held[chunk.bytes.clone()],
+                    packing: chunk.packing,
+                    is_steady: held.is_steady(),
+                }
+            };
+            let given: Vec<_> = batch.chunks.iter().map(given).collect();
+            self.writer.write_given(&given, &mut written)?;
+            let any_new = written.iter().any(|w| !matches!(w, Written::Known(_)));
+            self.outlook.tell(batch.bytes as u64, any_new);
         }
-        for (buffer, budget_bytes) in batch.buffers {
-            self.buffers.put(buffer);
+        for (held, budget_bytes) in batch.held {
+            // By now whoever looked into it has done so.
+            self.has_lost |= held.is_torn();
+            self.buffers.put(held);
             self.budget.free(budget_bytes);
         }
         Progress::add(&self.progress.bytes_moved, batch.bytes as u64);
         let new_bytes = self.writer.stats().new_bytes + self.metadata.new_bytes();
         self.progress.bytes_new.store(new_bytes, Relaxed);
         self.summary.bytes_read += batch.bytes as u64;
-        let was_new = match refs.is_empty() {
-            true => Vec::new(),
-            false => self.writer.was_new().to_vec(),
-        };
-        let mut refs = refs.into_iter().zip(was_new);
+        let mut written = written.into_iter();
         batch
             .notes
             .into_iter()
-            .try_for_each(|note| self.note(note, &mut refs))
+            .try_for_each(|note| self.note(note, &mut written))
     }
 
-    fn note(&mut self, note: Note, refs: &mut dyn Iterator<Item = (ChunkRef, bool)>) -> Result<()> {
+    fn note(&mut self, note: Note, written: &mut dyn Iterator<Item = Written>) -> Result<()> {
         let metadata = &mut self.metadata;
         let store = &mut |bytes: Vec<u8>| metadata.store(&bytes);
         match note {
             Note::Chunks(n) => {
-                for (chunk, is_new) in refs.take(n) {
-                    Progress::add(&self.progress.bytes_of_current, chunk.len.into());
-                    self.new_bytes += if is_new { u64::from(chunk.len) } else { 0 };
-                    self.recipe.push(
-                        Item::Chunk {
-                            chunk,
-                            span: u64::from(chunk.len),
-                        },
-                        store,
-                    )?;
+                for written in written.take(n) {
+                    let Some(chunk) = written.chunk() else {
+                        self.has_lost = true;
+                        continue;
+                    };
+                    let span = u64::from(chunk.len);
+                    Progress::add(&self.progress.bytes_of_current, span);
+                    if matches!(written, Written::New(_)) {
+                        self.new_bytes += span;
+                    }
+                    self.recipe.push(Item::Chunk { chunk, span }, store)?;
                 }
                 Ok(())
             }

@@ -1,13 +1,13 @@
 //! The way of a large file's parts from its reader to the store: bounded in bytes, since segments differ in size.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
 
 use super::budget::Budget;
-use super::buffers::{Buffers, COLD_SEGMENT_BYTES};
+use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
 use super::segment::Segment;
 use super::source::{Abandoned, FileEnd};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
 /// Parts of one file on their way, holes counted.
 const PARTS_AHEAD: usize = 24;
 /// Segments that the store waits for together: one that comes from the disk, or four.
-const TOGETHER_BYTES: usize = COLD_SEGMENT_BYTES;
+const TOGETHER_BYTES: usize = LONG_SEGMENT_BYTES;
 
 /// What a reader of a large file says, in order.
 pub enum LargePart {
@@ -29,6 +29,8 @@ pub enum LargePart {
     Hole(u64),
     /// Forget what was said so far: the file changed and is read anew.
     Again,
+    /// Say whether all that was said so far is stored, once it is. It is not where a mapped file changed under us.
+    Settle(Sender<bool>),
     /// No more.
     End(Result<FileEnd, Errno>),
 }
@@ -53,6 +55,8 @@ impl LargePart {
 pub struct PartSender {
     parts: Sender<LargePart>,
     room: Arc<Budget>,
+    /// Some of what was sent since it was settled is mapped.
+    has_mapped: Cell<bool>,
 }
 
 /// The store's end. Dropped, it lets the reader go.
@@ -65,8 +69,8 @@ pub struct PartReceiver {
 
 /// The way for a large file of this size, and what the buffers on it take at most.
 pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver, usize) {
-    let segments = size.div_ceil(COLD_SEGMENT_BYTES as u64).max(1);
-    let each = buffers.segment_bytes(COLD_SEGMENT_BYTES);
+    let segments = size.div_ceil(LONG_SEGMENT_BYTES as u64).max(1);
+    let each = buffers.segment_bytes(LONG_SEGMENT_BYTES);
     // A segment that is larger than that goes alone.
     let fit = (FILE_BYTES_AHEAD / each).max(1) as u64;
     let bytes = segments.min(fit) as usize * each;
@@ -75,6 +79,7 @@ pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver,
     let sender = PartSender {
         parts: sender,
         room: room.clone(),
+        has_mapped: Cell::new(false),
     };
     let receiver = PartReceiver {
         parts: receiver,
@@ -92,14 +97,30 @@ impl PartSender {
         }
         self.parts.send(part).map_err(|_| Abandoned)
     }
+
+    /// The next segment to be sent is mapped.
+    pub fn maps(&self) {
+        self.has_mapped.set(true);
+    }
+
+    /// Waits until the store has all that was mapped; whether it was still there.
+    pub fn settle(&self) -> Result<bool, Abandoned> {
+        if !self.has_mapped.take() {
+            return Ok(true);
+        }
+        let (sender, settled) = bounded(1);
+        self.send(LargePart::Settle(sender))?;
+        settled.recv().map_err(|_| Abandoned)
+    }
 }
 
 impl PartReceiver {
     /// The next part; fails where the reader has died.
     ///
     /// Takes those behind it, too, that are there already, and waits for the last segment of them: who waited for each alone would be woken for each, and
-    /// wake the reader that waits for room each time.
-    pub fn recv(&self) -> Result<LargePart, RecvError> {
+    /// wake the reader that waits for room each time. Rather than wait, it helps: `help` does a bit of the work that is waited for, if there is any, and says
+    /// whether it did.
+    pub fn recv(&self, help: impl Fn() -> bool) -> Result<LargePart, RecvError> {
         let mut taken = self.taken.borrow_mut();
         if let Some(part) = taken.pop_front() {
             return Ok(part);
@@ -114,6 +135,7 @@ impl PartReceiver {
             }
         }
         if let Some(last) = taken.iter().rev().find_map(LargePart::segment) {
+            while last.is_empty() && help() {}
             let mut select = Select::new();
             select.recv(last);
             select.ready();

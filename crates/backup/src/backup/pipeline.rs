@@ -8,13 +8,14 @@ use onefold_store::{Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::buffers::{Buffers, COLD_SEGMENT_BYTES, SEGMENT_BYTES};
+use super::buffers::{Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::cutting::Cutting;
 use super::finish::Finisher;
 use super::metadata::MetadataStream;
+use super::outlook::Outlook;
 use super::parts::BYTES_AHEAD;
 use super::plan::{Planner, Step};
-use super::segment::{Cutter, Queues, Turns, Worker};
+use super::segment::{Cutter, Queues, Task, Turns, Worker};
 use super::source::{Reader, Work};
 use super::{Input, Options, stream};
 use crate::linked::Linked;
@@ -50,6 +51,9 @@ struct Between {
     /// Bytes of segments of large ones.
     large_budget: Budget,
     buffers: Buffers,
+    outlook: Outlook,
+    /// To compute.
+    turns: Turns,
 }
 
 impl<'a> Pipeline<'a> {
@@ -65,14 +69,19 @@ impl<'a> Pipeline<'a> {
             budget: Budget::new(self.options.bytes_in_flight),
             large_budget: Budget::new(BYTES_AHEAD),
             buffers: Buffers::new(self.cutting.chunker()?.limits().max),
+            outlook: Outlook::default(),
+            turns: Turns::new(self.cores()),
         };
-        let mut finisher = self.finisher(&between)?;
+        let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
+        let queues = Queues { cold, cached };
+        let mut finisher = self.finisher(&between, self.worker(&between, &cached_tasks))?;
         let (work, jobs) = unbounded();
         let (step_sender, steps) = bounded(STEPS_AHEAD);
         let mut planner = self.planner(&between, work, step_sender)?;
         let tree = parent.and_then(|parent| self.open_parent(parent, &mut planner));
         let done = std::thread::scope(|scope| {
-            self.start_readers(scope, &between.buffers, &jobs)?;
+            self.start_workers(scope, &between, (&cold_tasks, &cached_tasks));
+            self.start_readers(scope, &between, queues, &jobs)?;
             drop(jobs);
             match input {
                 Input::Paths(_) => {
@@ -92,7 +101,7 @@ impl<'a> Pipeline<'a> {
         close(finisher, done, self.session)
     }
 
-    fn finisher<'b>(&self, between: &'b Between) -> Result<Finisher<'b>>
+    fn finisher<'b>(&self, between: &'b Between, worker: Worker<'b>) -> Result<Finisher<'b>>
     where
         'a: 'b,
     {
@@ -103,7 +112,8 @@ impl<'a> Pipeline<'a> {
         let writers = (self.session.writer(StreamKind::Data)?, metadata);
         Ok(Finisher::new(
             writers,
-            (&between.budget, &between.large_budget, &between.buffers),
+            (&between.budget, &between.large_budget),
+            (worker, &between.outlook),
             &between.owners,
             (self.progress, self.events),
             self.options.hard_links_bytes / 3 * 2,
@@ -158,36 +168,58 @@ impl<'a> Pipeline<'a> {
         Walk::start(paths, &options)
     }
 
+    fn cores(&self) -> usize {
+        self.options.hashers.max(1)
+    }
+
+    fn worker<'b>(&self, between: &'b Between, tasks: &Receiver<Task>) -> Worker<'b> {
+        Worker {
+            tasks: tasks.clone(),
+            turns: between.turns.clone(),
+            fingerprinter: self.repository.fingerprinter(),
+            buffers: &between.buffers,
+        }
+    }
+
+    /// Those that take segments: of the disk as many as wait for it while others compute; of what is in RAM one less than there are cores, since who waits for
+    /// segments takes some, too. Were there one more, the core that it shares would now and then take its time from who is cutting, for whom all others wait.
+    fn start_workers<'scope, 'env>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        between: &'env Between,
+        (cold, cached): (&Receiver<Task>, &Receiver<Task>),
+    ) where
+        'a: 'env,
+    {
+        let cores = self.cores();
+        for (tasks, threads, bytes) in [
+            (cold, self.options.readers + cores, LONG_SEGMENT_BYTES),
+            (cached, cores - 1, SEGMENT_BYTES),
+        ] {
+            let threads = threads.min(at_once(&between.buffers, bytes)).max(1);
+            for _ in 0..threads {
+                let worker = self.worker(between, tasks);
+                scope.spawn(move || worker.run());
+            }
+        }
+    }
+
     fn start_readers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
-        buffers: &'env Buffers,
+        between: &'env Between,
+        queues: Queues,
         jobs: &Receiver<Work>,
     ) -> Result<()>
     where
         'a: 'env,
     {
-        let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
-        let queues = Queues { cold, cached };
-        let cores = self.options.hashers.max(1);
-        let turns = Turns::new(cores);
-        let at_once = |bytes| (SEGMENTS_BYTES / buffers.segment_bytes(bytes)).max(1);
-        for (tasks, threads, bytes) in [
-            // So many wait for the disk while others compute.
-            (cold_tasks, self.options.readers + cores, COLD_SEGMENT_BYTES),
-            (cached_tasks, cores, SEGMENT_BYTES),
-        ] {
-            for _ in 0..threads.min(at_once(bytes)) {
-                let worker = Worker {
-                    fingerprinter: self.repository.fingerprinter(),
-                    turns: turns.clone(),
-                    buffers,
-                };
-                let tasks = tasks.clone();
-                scope.spawn(move || worker.run(&tasks));
-            }
-        }
-        for _ in 0..self.options.readers.clamp(1, at_once(SEGMENT_BYTES)) {
+        let buffers = &between.buffers;
+        for _ in 0..self
+            .options
+            .readers
+            .clamp(1, at_once(buffers, SEGMENT_BYTES))
+        {
             let cutter = Cutter {
                 chunker: self.cutting.chunker()?,
                 begins: None,
@@ -198,12 +230,18 @@ impl<'a> Pipeline<'a> {
                 buffers,
                 progress: self.progress,
                 queues: queues.clone(),
+                outlook: &between.outlook,
             };
             let jobs = jobs.clone();
             scope.spawn(move || reader.run(&jobs));
         }
         Ok(())
     }
+}
+
+/// So many segments of `bytes` fit into what they may take together.
+fn at_once(buffers: &Buffers, bytes: usize) -> usize {
+    (SEGMENTS_BYTES / buffers.segment_bytes(bytes)).max(1)
 }
 
 /// Makes durable what was stored, after a failure too: the next backup finds it.

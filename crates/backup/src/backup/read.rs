@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Chunker;
-use onefold_io::DIRECT_ALIGN;
+use onefold_io::{DIRECT_ALIGN, FileWindow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -38,6 +38,17 @@ pub struct Handle {
     fd: OwnedFd,
     /// A handle past the page cache, once it was asked for; `None` where the file system has none.
     direct: OnceLock<Option<OwnedFd>>,
+}
+
+/// How much of a part of a file is in RAM.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Cached {
+    /// All: it need not even be copied.
+    Whole,
+    /// So much that reading it is copying rather than waiting for the disk.
+    Mostly,
+    /// Less.
+    Little,
 }
 
 /// Opens `name` in `dir`. `NXIO`: it is no regular file (any more).
@@ -202,10 +213,19 @@ impl Handle {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Whether reading this is copying rather than waiting for the disk; `None` where the kernel does not say.
-    pub fn is_cached(&self, offset: u64, len: usize) -> Option<bool> {
+    /// How much of this is in RAM; `None` where the kernel does not say.
+    pub fn cached(&self, offset: u64, len: usize) -> Option<Cached> {
         let cached = onefold_io::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
-        Some(cached >= len as u64 / 4)
+        Some(match cached {
+            cached if cached >= len as u64 => Cached::Whole,
+            cached if cached >= len as u64 / 4 => Cached::Mostly,
+            _ => Cached::Little,
+        })
+    }
+
+    /// `len` bytes from `offset` on, which begins a page, where they are in RAM; `None` where that cannot be.
+    pub fn window(&self, offset: u64, len: usize) -> Option<FileWindow> {
+        FileWindow::map(self.fd.as_fd(), offset, len)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {

@@ -2,8 +2,8 @@
 //!
 //! One thread takes a segment all the way, so that what it read is still in its core's cache when it is cut and fingerprinted; and as several
 //! threads do so, the disk has several reads to do at once. Only the cuts depend on the segment before: what cuts goes from segment to segment as a
-//! baton. Segments that wait for the disk and those that are there already have threads of their own: many that wait, and as many as there are cores
-//! that copy, since more would only push each other out of the cores' caches. Each queue is taken in the order in which it was filled, and a segment
+//! baton. Segments that wait for the disk and those that are there already have threads of their own: many that wait; and those that copy or map fewer than there are
+//! cores, since the store's thread helps them, and more would only push each other out of the cores and their caches. Each queue is taken in the order in which it was filled, and a segment
 //! is sent after the one before it: of all that is unfinished, the segment that was sent first waits for nobody, and a thread has it or is free for it.
 
 use std::ops::Range;
@@ -16,14 +16,16 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::buffers::{Buffer, Buffers, COLD_SEGMENT_BYTES, SEGMENT_BYTES};
+use super::buffers::{Buffer, Buffers, Held, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
+use super::outlook::Outlook;
 use super::parts::{LargePart, PartSender};
-use super::read::{Handle, Source, cut};
+use super::read::{Cached, Handle, Source, cut};
 use super::source::{Abandoned, pieces};
+use super::windows::{View, Windows};
 
-/// Chunks of a large file's segment: they fill the buffer from `start` on.
+/// Chunks of a large file's segment: they fill what is held from `start` on.
 pub struct Segment {
-    pub buffer: Buffer,
+    pub held: Held,
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
@@ -73,6 +75,8 @@ enum Bytes {
     At(Arc<Handle>, u64, bool),
     /// Read already: so many, from here in this buffer.
     Here(Buffer, usize, usize),
+    /// In RAM, and likely to be stored already.
+    Mapped(View),
 }
 
 /// A segment to read, cut and fingerprint.
@@ -131,6 +135,7 @@ impl Drop for Turn<'_> {
 
 /// A thread that takes segments all the way.
 pub struct Worker<'a> {
+    pub tasks: Receiver<Task>,
     pub turns: Turns,
     pub fingerprinter: Fingerprinter,
     pub buffers: &'a Buffers,
@@ -138,22 +143,21 @@ pub struct Worker<'a> {
 
 impl Worker<'_> {
     /// Works until nobody sends any more.
-    pub fn run(self, tasks: &Receiver<Task>) {
-        for task in tasks {
+    pub fn run(self) {
+        for task in &self.tasks {
             self.segment(task);
         }
     }
 
+    /// Does what waits longest, if anything does; whether it did.
+    pub fn help(&self) -> bool {
+        let task = self.tasks.try_recv();
+        task.map(|task| self.segment(task)).is_ok()
+    }
+
     fn segment(&self, task: Task) {
         let want = (task.range.end - task.range.start) as usize;
-        let (mut buffer, fresh, filled) = match task.bytes {
-            Bytes::Here(buffer, fresh, filled) => (buffer, fresh, Ok(filled)),
-            Bytes::At(file, at, from_disk) => {
-                let (mut buffer, fresh) = self.buffers.for_segment(want);
-                let filled = file.fill(&mut buffer[fresh..], want, at, from_disk);
-                (buffer, fresh, filled)
-            }
-        };
+        let (mut held, fresh, filled) = self.get(task.bytes, want);
         // The thread that had it died: the scope that holds the threads tells.
         let Ok(mut baton) = task.before.recv() else {
             return;
@@ -166,8 +170,10 @@ impl Worker<'_> {
                 (Some(_), _) => {}
                 (None, Err(e)) => baton.end = Some(Err(e)),
                 (None, Ok(filled)) => {
-                    buffer[start..fresh].copy_from_slice(&baton.carried);
-                    let data = &buffer[start..fresh + filled];
+                    if let Held::Buffer(buffer) = &mut held {
+                        buffer[start..fresh].copy_from_slice(&baton.carried);
+                    }
+                    let data = &held[start..fresh + filled];
                     let ends = task.is_last || filled < want;
                     packing = baton.cut(data, ends, &mut lengths);
                     baton.end = ends.then_some(Ok(task.range.start + filled as u64));
@@ -176,16 +182,33 @@ impl Worker<'_> {
             over.store(baton.end.is_some(), Relaxed);
             // Whoever waited for this or for the segment gave up: so does this.
             let _ = after.send(baton);
-            let pieces = pieces(&buffer[start..], lengths.iter().copied());
+            let pieces = pieces(&held[start..], lengths.iter().copied());
             let found = self.fingerprinter.fingerprints(pieces);
             (packing, found.into_iter().zip(lengths).collect())
         });
         let _ = task.done.send(Segment {
-            buffer,
+            held,
             packing,
             start,
             chunks,
         });
+    }
+
+    /// Holds a segment's bytes: where in what is held they begin, and how many there were of those wanted.
+    fn get(&self, bytes: Bytes, want: usize) -> (Held, usize, Result<usize, Errno>) {
+        let (file, at, from_disk) = match bytes {
+            Bytes::Here(buffer, fresh, filled) => return (Held::Buffer(buffer), fresh, Ok(filled)),
+            Bytes::Mapped(view) => {
+                if view.populate(want, self.buffers.carried_bytes()) {
+                    return (Held::Window(view.window), view.start, Ok(want));
+                }
+                (view.file, view.at, false)
+            }
+            Bytes::At(file, at, from_disk) => (file, at, from_disk),
+        };
+        let (mut buffer, fresh) = self.buffers.for_segment(want);
+        let filled = file.fill(&mut buffer[fresh..], want, at, from_disk);
+        (Held::Buffer(buffer), fresh, filled)
     }
 }
 
@@ -205,19 +228,34 @@ pub struct Segments<'a> {
     pub cutter: &'a Arc<Mutex<Cutter>>,
     pub buffers: &'a Buffers,
     pub queues: &'a Queues,
+    /// Whether what comes next is likely to be stored already; `None` if nothing is to be mapped.
+    pub outlook: Option<&'a Outlook>,
     pub parts: &'a PartSender,
 }
 
 impl<'a> Segments<'a> {
     /// What to read at `at`, how much of `left` bytes, and who is to do that.
-    fn next(&self, file: &Arc<Handle>, at: u64, left: usize) -> (Bytes, usize, &'a Sender<Task>) {
-        let (long, short) = (left.min(COLD_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
-        let (want, from_disk, queue) = match file.is_cached(at, short) {
-            Some(true) => (short, false, &self.queues.cached),
-            Some(false) if file.is_cached(at, long) == Some(false) => {
+    fn next(
+        &self,
+        windows: &mut Windows<'_>,
+        at: u64,
+        left: usize,
+    ) -> (Bytes, usize, &'a Sender<Task>) {
+        let file = windows.file;
+        let (long, short) = (left.min(LONG_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
+        if self.outlook.is_some_and(Outlook::is_known)
+            && file.cached(at, long) == Some(Cached::Whole)
+            && let Some(view) = windows.view(at, long)
+        {
+            self.parts.maps();
+            return (Bytes::Mapped(view), long, &self.queues.cached);
+        }
+        let (want, from_disk, queue) = match file.cached(at, short) {
+            Some(Cached::Whole | Cached::Mostly) => (short, false, &self.queues.cached),
+            Some(Cached::Little) if file.cached(at, long) == Some(Cached::Little) => {
                 (long, true, &self.queues.cold)
             }
-            Some(false) => (short, true, &self.queues.cold),
+            Some(Cached::Little) => (short, true, &self.queues.cold),
             None => (short, false, &self.queues.cold),
         };
         (Bytes::At(file.clone(), at, from_disk), want, queue)
@@ -236,6 +274,8 @@ impl<'a> Segments<'a> {
             carried: Vec::new(),
             end: None,
         });
+        let carried = self.buffers.carried_bytes();
+        let mut windows = Windows::new(&source.handle, range.end, carried);
         let mut at = range.start;
         loop {
             let left = (range.end - at).try_into().unwrap_or(usize::MAX);
@@ -252,7 +292,7 @@ impl<'a> Segments<'a> {
                     &self.queues.cached,
                 )
             } else {
-                self.next(&source.handle, at, left)
+                self.next(&mut windows, at, left)
             };
             let ends_early = matches!(bytes, Bytes::Here(_, _, filled) if filled < want);
             let end = at + want as u64;
@@ -283,16 +323,24 @@ impl<'a> Segments<'a> {
 mod tests {
     use std::fs::File;
     use std::num::NonZeroU64;
+    use std::os::fd::AsFd;
 
     use crossbeam_channel::unbounded;
     use onefold_chunk::sieve::Sieve;
+    use onefold_io::cached_bytes;
     use rustix::fs::Advice;
 
     use super::super::parts::large_channel;
     use super::*;
 
-    /// What comes of a range of a file: its chunks, and where it ended.
-    fn read(file: File, range: Range<u64>) -> (Vec<Vec<u8>>, Result<u64, Errno>) {
+    /// What comes of a range of a file: its chunks, how many segments were mapped, and where it ended.
+    fn read(
+        file: File,
+        range: Range<u64>,
+        is_known: bool,
+    ) -> (Vec<Vec<u8>>, usize, Result<u64, Errno>) {
+        let outlook = Outlook::default();
+        outlook.tell(u64::MAX / 2, !is_known);
         let chunker = Box::new(Sieve::new(8192));
         let buffers = Buffers::new(chunker.limits().max);
         let begins = None;
@@ -304,41 +352,45 @@ mod tests {
         let turns = Turns::new(2);
         std::thread::scope(|scope| {
             for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {
-                let (buffers, turns, tasks) = (&buffers, turns.clone(), tasks.clone());
+                let (buffers, turns) = (&buffers, turns.clone());
                 let fingerprinter = Fingerprinter::default();
                 let worker = Worker {
+                    tasks: tasks.clone(),
                     fingerprinter,
                     turns,
                     buffers,
                 };
-                scope.spawn(move || worker.run(&tasks));
+                scope.spawn(move || worker.run());
             }
             let chunks = scope.spawn(move || {
-                let mut chunks = Vec::new();
-                while let Ok(part) = received.recv() {
+                let (mut chunks, mut mapped) = (Vec::new(), 0);
+                while let Ok(part) = received.recv(|| false) {
                     if let LargePart::Segment(segment, _) = part {
                         let segment = segment.recv().unwrap();
+                        mapped += usize::from(!segment.held.is_steady());
                         let lengths = segment.chunks.iter().map(|(_, len)| *len);
-                        let found = pieces(&segment.buffer[segment.start..], lengths);
+                        let found = pieces(&segment.held[segment.start..], lengths);
                         chunks.extend(found.map(<[u8]>::to_vec));
                     }
                 }
-                chunks
+                (chunks, mapped)
             });
             let segments = Segments {
                 cutter: &cutter,
                 buffers: &buffers,
                 queues: &queues,
+                outlook: Some(&outlook),
                 parts: &parts,
             };
             let end = segments.send(&source, range);
             drop((parts, queues));
             let end = end.unwrap_or_else(|_| panic!("abandoned"));
-            (chunks.join().unwrap(), end)
+            let (chunks, mapped) = chunks.join().unwrap();
+            (chunks, mapped, end)
         })
     }
 
-    /// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, from the disk, and partly from each.
+    /// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, copied or mapped, from the disk, and partly from each.
     #[test]
     fn a_file_that_shrank_is_cut_to_its_end() {
         let word = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
@@ -347,20 +399,30 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, &bytes).unwrap();
         File::open(&path).unwrap().sync_all().unwrap();
+        let places = [None, Some(0..1 << 30), Some(3 << 20..5 << 20)];
+        let all = places.iter().flat_map(|place| {
+            let known = [false, true].map(|is_known| (place, is_known));
+            known.into_iter()
+        });
         for from in [0, 4096, 2_000_001] {
             let mut expected = Vec::new();
             let sieve = &mut Sieve::new(8192);
             cut(sieve, &bytes[from..], true, &mut expected);
             let expected: Vec<_> = pieces(&bytes[from..], expected.into_iter()).collect();
-            for forgotten in [None, Some(0..1 << 30), Some(3 << 20..5 << 20)] {
+            for (forgotten, is_known) in all.clone() {
                 let file = File::open(&path).unwrap();
+                std::fs::read(&path).unwrap();
                 if let Some(Range { start, end }) = forgotten {
                     let len = NonZeroU64::new(end - start);
-                    rustix::fs::fadvise(&file, start, len, Advice::DontNeed).unwrap();
+                    rustix::fs::fadvise(&file, *start, len, Advice::DontNeed).unwrap();
                 }
-                let (chunks, end) = read(file, from as u64..1 << 30);
+                let (at, long) = (from as u64, LONG_SEGMENT_BYTES as u64);
+                let begins_in_ram = cached_bytes(file.as_fd(), at, long) >= Some(long);
+                let (chunks, mapped, end) = read(file, at..1 << 30, is_known);
                 assert_eq!(end, Ok(bytes.len() as u64));
                 assert!(chunks == expected);
+                assert!(is_known || mapped == 0);
+                assert!(!is_known || !begins_in_ram || mapped > 0);
             }
         }
     }
@@ -368,7 +430,7 @@ mod tests {
     /// A failed read ends the range and is told.
     #[test]
     fn a_failed_read_is_told() {
-        let (chunks, end) = read(File::open("/").unwrap(), 0..1 << 30);
-        assert_eq!((chunks, end), (Vec::new(), Err(Errno::ISDIR)));
+        let (chunks, mapped, end) = read(File::open("/").unwrap(), 0..1 << 30, true);
+        assert_eq!((chunks, mapped, end), (Vec::new(), 0, Err(Errno::ISDIR)));
     }
 }

@@ -15,9 +15,11 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::buffers::{Buffers, SEGMENT_BYTES};
+use super::outlook::Outlook;
 use super::parts::{LargePart, PartSender};
 use super::read::{self, Source};
 use super::segment::{Cutter, Queues, Segments};
+use super::windows::WINDOW_BYTES;
 use crate::meta::Stat;
 use crate::{Progress, Xattrs};
 
@@ -106,6 +108,7 @@ pub struct Reader<'a> {
     pub buffers: &'a Buffers,
     pub progress: &'a Progress,
     pub queues: Queues,
+    pub outlook: &'a Outlook,
 }
 
 /// Nobody takes what this thread reads: the backup has ended.
@@ -248,11 +251,12 @@ impl Reader<'_> {
         self.cutter.lock().begins = Some(name.to_vec());
     }
 
-    fn segments<'s>(&'s self, parts: &'s PartSender) -> Segments<'s> {
+    fn segments<'s>(&'s self, parts: &'s PartSender, maps: bool) -> Segments<'s> {
         Segments {
             cutter: &self.cutter,
             buffers: self.buffers,
             queues: &self.queues,
+            outlook: maps.then_some(self.outlook),
             parts,
         }
     }
@@ -266,7 +270,7 @@ impl Reader<'_> {
     }
 
     fn stream(&mut self, source: Source, parts: &PartSender) -> Result<(), Abandoned> {
-        let end = self.segments(parts).send(&source, 0..u64::MAX)?;
+        let end = self.segments(parts, false).send(&source, 0..u64::MAX)?;
         let end = end.map(|_| FileEnd {
             stat: source.stat,
             xattrs: Xattrs::new(),
@@ -283,15 +287,16 @@ impl Reader<'_> {
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
         self.begins(name);
+        let maps = source.stat.size >= WINDOW_BYTES as u64;
         let mut result = self
-            .large_content(&source, parts)?
+            .large_content(&source, parts, maps)?
             .and_then(|()| source.changed());
-        if result == Ok(true) {
+        if !parts.settle()? || result == Ok(true) {
             parts.send(LargePart::Again)?;
             self.begins(name);
             result = match source.look_again() {
                 Ok(()) => self
-                    .large_content(&source, parts)?
+                    .large_content(&source, parts, false)?
                     .and_then(|()| source.changed()),
                 Err(e) => Err(e),
             };
@@ -303,14 +308,17 @@ impl Reader<'_> {
         }))
     }
 
+    /// What is looked at where it is mapped may turn out to be gone by the time that the store wants it ([`PartSender::settle`]).
     fn large_content(
         &mut self,
         source: &Source,
         parts: &PartSender,
+        maps: bool,
     ) -> Result<Result<(), Errno>, Abandoned> {
         let size = source.stat.size;
         if !source.may_have_holes() {
-            return Ok(self.segments(parts).send(source, 0..size)?.map(drop));
+            let end = self.segments(parts, maps).send(source, 0..size)?;
+            return Ok(end.map(drop));
         }
         let mut offset = 0;
         loop {
@@ -324,7 +332,7 @@ impl Reader<'_> {
             }
             let Some(data) = data else { return Ok(Ok(())) };
             let end = data.end.min(size);
-            match self.segments(parts).send(source, data.start..end)? {
+            match self.segments(parts, maps).send(source, data.start..end)? {
                 Ok(got) if got == end => offset = end,
                 Ok(_) => return Ok(Ok(())),
                 Err(e) => return Ok(Err(e)),

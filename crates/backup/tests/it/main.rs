@@ -11,6 +11,7 @@ mod hard_links;
 mod leaf;
 mod lost;
 mod lost_leaf;
+mod mapped;
 mod restore;
 mod roundtrip;
 mod scene;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_store::{
-    CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, InitOptions,
+    CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, Given, InitOptions,
     KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
-    SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats,
+    SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats, Written,
 };
 
 pub fn secret() -> Secret {
@@ -72,11 +72,16 @@ pub fn back_up_packed(
     let mut writer = session.writer(StreamKind::Data)?;
     let mut refs = Vec::new();
     for segment in chunks.chunks(50) {
-        let named: Vec<(Fingerprint, &[u8])> = segment
-            .iter()
-            .map(|data| (repository.fingerprinter().fingerprint(data), &data[..]))
-            .collect();
-        writer.write_packed(&named, packing, &mut refs)?;
+        let given = segment.iter().enumerate().map(|(i, data)| Given {
+            fingerprint: repository.fingerprinter().fingerprint(data),
+            data,
+            packing: packing(i),
+            is_steady: true,
+        });
+        let given: Vec<_> = given.collect();
+        let mut written = Vec::new();
+        writer.write_given(&given, &mut written)?;
+        refs.extend(written.iter().filter_map(Written::chunk));
     }
     let stats = writer.finish()?;
     let root = repository.put_root(&encode_root(&refs))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_io::count::{CountedDir, Counters};
 use onefold_io::{Dir, MemDir};
-use onefold_store::{Encryption, Error, Packing, SessionKind, StreamKind};
+use onefold_store::{Encryption, Error, SessionKind, StreamKind};
 
 use crate::fixture::{back_up, chunks, decode_root, init, open};
 
@@ -79,9 +79,7 @@ fn chunks_that_two_containers_hold_survive_the_loss_of_either() {
             .iter()
             .map(|chunk| repository.fingerprinter().fingerprint(chunk));
         let named: Vec<_> = names.zip(data.iter().map(|chunk| &chunk[..])).collect();
-        writer
-            .write_packed(&named, &|_| Packing::Compress, &mut Vec::new())
-            .unwrap();
+        writer.write(&named, &mut Vec::new()).unwrap();
         let other = open(&dir, 1, 2).unwrap();
         let (first, _) = back_up(&other, &data).unwrap();
         writer.finish().unwrap();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir};
 use onefold_store::{
-    Encryption, Entropy, Error, OpenOptions, Packing, Repository, Secret, SessionKind,
+    Encryption, Entropy, Error, Given, OpenOptions, Packing, Repository, Secret, SessionKind,
+    StreamKind, Written,
 };
 
 use crate::fixture::{assert_sound, back_up, back_up_packed, chunks, init, open};
@@ -165,4 +166,38 @@ fn an_index_of_one_opener_lets_readers_in_and_refuses_a_second_writer() {
         .expect("session")
         .finish()
         .expect("finish");
+}
+
+/// Bytes that others may change are stored only if they are still what was fingerprinted; of a chunk that is stored already they do not matter.
+#[test]
+fn a_chunk_that_changed_since_it_was_fingerprinted_is_lost() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let data = chunks(1, 3);
+    back_up(&repository, &data[..1]).unwrap();
+    let session = repository.session(SessionKind::Backup).unwrap();
+    let mut writer = session.writer(StreamKind::Data).unwrap();
+    let given = |name: &[u8], data| Given {
+        fingerprint: repository.fingerprinter().fingerprint(name),
+        data,
+        packing: Packing::Compress,
+        is_steady: false,
+    };
+    let (changed, mut written) = (&data[0][..], Vec::new());
+    let all = [
+        given(&data[0], &data[2][..]),
+        given(&data[1], changed),
+        given(&data[2], &data[2][..]),
+        given(&data[1], &data[1][..]),
+    ];
+    writer.write_given(&all, &mut written).unwrap();
+    assert_eq!(writer.finish().unwrap().new_chunks, 2);
+    let mut reader = session.reader().unwrap();
+    for (written, expected) in written.iter().zip([Some(0), None, Some(2), Some(1)]) {
+        let found = written.chunk().map(|chunk| reader.read(&chunk).unwrap());
+        assert_eq!(found.as_deref(), expected.map(|i: usize| &data[i][..]));
+    }
+    assert!(matches!(written[0], Written::Known(_)));
+    session.finish().unwrap();
 }

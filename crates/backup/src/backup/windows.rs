@@ -1,0 +1,91 @@
+//! Windows of a large file: its segments that are in the page cache, looked at where they are.
+//!
+//! A re-read of what is stored already only needs fingerprints, and copying costs as much time as they do. Always holds: what is in a window counts for nothing that
+//! is kept. A chunk that turns out to be new is copied, and its copy must have the fingerprint that was looked up; if it has not, or the
+//! window was torn, the file is read again, by copying.
+
+use std::sync::Arc;
+
+use onefold_io::{FileWindow, PAGES_BYTES};
+
+use super::read::Handle;
+
+/// Bytes of a window, about, and the size from which on files are mapped: large enough that mapping costs little, small enough that what is mapped of a file (it
+/// counts as the process's memory) is little more than what is on its way to the store.
+pub const WINDOW_BYTES: usize = 8 << 20;
+
+/// The windows of a range, one after the other.
+pub struct Windows<'a> {
+    pub file: &'a Arc<Handle>,
+    /// Where the range ends.
+    end: u64,
+    /// Bytes before a segment that must be in its window, too.
+    carried: u64,
+    /// The current one, and where in the file it begins.
+    window: Option<(Arc<FileWindow>, u64)>,
+    /// The file allows none.
+    is_refused: bool,
+}
+
+/// A segment in a window.
+pub struct View {
+    pub window: Arc<FileWindow>,
+    /// Where it begins in the window.
+    pub start: usize,
+    /// The file, and where it begins there.
+    pub file: Arc<Handle>,
+    pub at: u64,
+}
+
+impl<'a> Windows<'a> {
+    /// None yet. `carried` bytes before a segment must be in its window, too.
+    pub fn new(file: &'a Arc<Handle>, end: u64, carried: usize) -> Self {
+        Self {
+            file,
+            end,
+            carried: carried as u64,
+            window: None,
+            is_refused: false,
+        }
+    }
+
+    /// The segment of `len` bytes at `at`; `None` where the file cannot be mapped.
+    pub fn view(&mut self, at: u64, len: usize) -> Option<View> {
+        let first = at.saturating_sub(self.carried);
+        let end = at + len as u64;
+        let holds = |(window, start): &&(Arc<FileWindow>, u64)| {
+            *start <= first && end <= start + window.len() as u64
+        };
+        let (window, start) = match self.window.as_ref().filter(holds) {
+            Some((window, start)) => (window.clone(), *start),
+            None => self.open(first, end)?,
+        };
+        Some(View {
+            window,
+            start: (at - start) as usize,
+            file: self.file.clone(),
+            at,
+        })
+    }
+
+    /// The next window, from the page of `first` on, at least to `end`.
+    fn open(&mut self, first: u64, end: u64) -> Option<(Arc<FileWindow>, u64)> {
+        if self.is_refused {
+            return None;
+        }
+        let start = first / PAGES_BYTES as u64 * PAGES_BYTES as u64;
+        let end = (start + WINDOW_BYTES as u64).min(self.end).max(end);
+        let window = self.file.window(start, (end - start) as usize);
+        self.is_refused = window.is_none();
+        self.window = window.map(|window| (Arc::new(window), start));
+        self.window.clone()
+    }
+}
+
+impl View {
+    /// Has the next `len` bytes there, and `carried` before them; whether they all are.
+    pub fn populate(&self, len: usize, carried: usize) -> bool {
+        let first = self.start.saturating_sub(carried);
+        self.window.populate(first..self.start + len)
+    }
+}

@@ -1,0 +1,165 @@
+//! Large files that are stored already are looked at where they are in the page cache. Whatever others do to them meanwhile, a snapshot has what its names say.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use onefold_backup::backup::{self, Input, Outcome};
+use onefold_backup::roots::SnapshotRoots;
+use onefold_backup::{Change, Error, Events, Progress};
+use onefold_store::{CheckDepth, Repository};
+
+use crate::scene::{self, Log, back_up, bytes, options, restore_folder};
+
+const MIB: usize = 1 << 20;
+
+/// Reads all files again; nothing may fail.
+fn read_again(repository: &Repository, source: &Path, secs: i64, events: &dyn Events) -> Outcome {
+    let again = backup::Options {
+        force_reread: true,
+        ..options(secs)
+    };
+    let input = Input::Paths(vec![bytes(source)]);
+    backup::run(repository, input, &again, &Progress::default(), events).expect("backup")
+}
+
+/// Every chunk of the repository has the bytes that its name says.
+fn check(repository: &Repository) {
+    let (progress, found) = (&mut |_| {}, &mut |error: &_| panic!("{error}"));
+    let all = CheckDepth::Data { part: 1, of: 1 };
+    let report = repository.check(&SnapshotRoots, all, progress, found);
+    assert_eq!(report.expect("check").damage.len(), 0);
+}
+
+/// A file of which half is known and half is new, behind others that are known: nothing is lost, and only what is new is stored.
+#[test]
+fn new_chunks_among_known_ones_are_stored() {
+    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let known = scene::noise(1, 24 * MIB);
+    fs::write(dir.path().join("1"), &known).unwrap();
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    let mut mixed = known.clone();
+    for at in (9 * MIB..24 * MIB).step_by(4 * MIB) {
+        mixed[at..at + 50_000].copy_from_slice(&scene::noise(at as u64, 50_000));
+    }
+    fs::write(dir.path().join("2"), &mixed).unwrap();
+    fs::write(dir.path().join("3"), &known[5..]).unwrap();
+    let outcome = read_again(&repository, dir.path(), 2, &Log::default());
+    check(&repository);
+    let new = outcome.snapshot.summary.data_chunks;
+    assert!((4..120).contains(&new), "{new} new chunks");
+    restore_folder(&repository, &outcome, dir.path(), out.path());
+    for name in ["1", "2", "3"] {
+        let read = |dir: &Path| fs::read(dir.join(name)).unwrap();
+        assert!(read(dir.path()) == read(out.path()), "{name}");
+    }
+}
+
+/// Writes to a file when the file before it is done, while what was read ahead of it waits for the store.
+struct WriteWhen<'a> {
+    log: Log,
+    done: &'a [u8],
+    write: &'a (dyn Fn() + Sync),
+}
+
+impl Events for WriteWhen<'_> {
+    fn error(&self, path: &[u8], error: &Error) {
+        self.log.error(path, error);
+    }
+
+    fn warning(&self, path: &[u8], what: &str) {
+        self.log.warning(path, what);
+    }
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, path: &[u8], _: Change, _: u64) {
+        if path.ends_with(self.done) {
+            // Time to fingerprint what comes next.
+            std::thread::sleep(Duration::from_millis(400));
+            (self.write)();
+        }
+    }
+}
+
+/// New bytes of a mapped file change after they were fingerprinted and before they are stored: no chunk is stored under a name that is not its own.
+#[test]
+fn a_file_that_changes_before_it_is_stored_is_read_again() {
+    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = |name: &str| dir.path().join(name);
+    let known = scene::noise(2, 40 * MIB);
+    for name in ["1", "2", "3"] {
+        fs::write(path(name), &known).unwrap();
+    }
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    // So short that all of it is read before the store asks for any.
+    let mut new = known[..10 * MIB].to_vec();
+    new[6 * MIB..].copy_from_slice(&scene::noise(3, 4 * MIB));
+    fs::write(path("3"), &new).unwrap();
+    // Of the same length, so that only its bytes and its times tell.
+    let later = scene::noise(4, 4 * MIB);
+    let file = File::options().write(true).open(path("3")).unwrap();
+    let events = WriteWhen {
+        log: Log::default(),
+        done: b"/2",
+        write: &|| file.write_all_at(&later, 6 << 20).unwrap(),
+    };
+    let outcome = read_again(&repository, dir.path(), 2, &events);
+    assert_eq!(*events.log.errors.lock(), []);
+    check(&repository);
+    restore_folder(&repository, &outcome, dir.path(), out.path());
+    let found = fs::read(out.path().join("3")).unwrap();
+    // Where nothing can be mapped it is what was copied.
+    let before = new.clone();
+    new[6 * MIB..].copy_from_slice(&later);
+    assert!(found == new || found == before);
+    assert!(fs::read(out.path().join("2")).unwrap() == known);
+}
+
+/// Files that are cut short and grow again, all the time, while they are read: no backup ends because of it, and each snapshot can be restored.
+#[test]
+fn files_may_be_cut_short_while_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let known = scene::noise(6, 32 * MIB);
+    for name in ["1", "2"] {
+        fs::write(dir.path().join(name), &known).unwrap();
+    }
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = File::options().write(true).open(dir.path().join("2"));
+            let file = file.unwrap();
+            while !over.load(Relaxed) {
+                for at in [3 * MIB, 17 * MIB + 5, 31 * MIB] {
+                    file.set_len(at as u64).unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                    file.write_all_at(&known[at..], at as u64).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        for secs in 2..12 {
+            let log = Log::default();
+            let outcome = read_again(&repository, dir.path(), secs, &log);
+            assert_eq!(*log.errors.lock(), []);
+            let out = tempfile::tempdir().unwrap();
+            restore_folder(&repository, &outcome, dir.path(), out.path());
+            assert!(fs::read(out.path().join("1")).unwrap() == known);
+            let found = fs::read(out.path().join("2")).unwrap();
+            assert!(found.len() <= known.len());
+            // Between a cut and the end that was written again there may be nothing.
+            let strange = found.iter().zip(&known).filter(|(a, b)| a != b && **a != 0);
+            assert_eq!(strange.count(), 0);
+        }
+        over.store(true, Relaxed);
+    });
+    check(&repository);
+}
