@@ -71,6 +71,9 @@ fn write(folder: &Path, version: u64) {
     }
 }
 
+/// Times of the folders above the files, which differ from backup to backup, take some bytes more or less.
+const TIMES_BYTES: u64 = 100;
+
 fn added(outcome: &Outcome) -> u64 {
     outcome.snapshot.summary.data_added
 }
@@ -96,11 +99,11 @@ fn backups_that_know_what_those_before_learnt_store_less() {
         let (without, warnings) = back_up(&lost, &source, version as i64);
         assert_eq!(warnings.len(), usize::from(version > 0), "{warnings:?}");
         if version == 0 {
-            assert_eq!(added(&with), added(&without));
+            assert!(added(&with).abs_diff(added(&without)) < TIMES_BYTES);
         }
         sums = (sums.0 + added(&with), sums.1 + added(&without));
         assert!(
-            version == 1 || added(&with) <= added(&without),
+            version == 1 || added(&with) <= added(&without) + TIMES_BYTES,
             "version {version}: {} {}",
             added(&with),
             added(&without)
