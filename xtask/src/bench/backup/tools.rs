@@ -85,7 +85,7 @@ pub const TOOLS: &[Tool] = &[
 /// How to get the peers.
 pub const HOW_TO_GET_PEERS: &str = "\
 Peers, each from its public registry; whichever is on PATH or in --peers DIR takes part:
-  bupstash  cargo install bupstash            (needs libsodium-dev, pkg-config)
+  bupstash  cargo install --locked bupstash   (needs libsodium-dev, pkg-config)
   rustic    cargo install rustic-rs
   restic    go install github.com/restic/restic/cmd/restic@latest, or apt-get install restic (older)
   kopia     git clone https://github.com/kopia/kopia && go build -tags nohtmlui
