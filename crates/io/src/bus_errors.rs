@@ -8,26 +8,26 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Windows at once; who wants more reads instead.
 const GUARDED_MAX: usize = 256;
 
-/// Where a guarded window lies. Free while `end` is 0.
+/// Where a guarded window lies.
 struct Place {
     taken: AtomicBool,
-    start: AtomicUsize,
-    end: AtomicUsize,
+    /// Number of its first page, and of pages, in one word: who reads it never sees the one of this window and the other of the next. 0 while nothing is guarded.
+    pages: AtomicU64,
     torn: AtomicBool,
 }
+
+/// Bits of the number of pages: the others hold the first of 57 bits of address.
+const COUNT_BITS: u32 = 19;
 
 static PLACES: [Place; GUARDED_MAX] = [const {
     Place {
         taken: AtomicBool::new(false),
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
+        pages: AtomicU64::new(0),
         torn: AtomicBool::new(false),
     }
 }; GUARDED_MAX];
@@ -38,17 +38,21 @@ static BEFORE: OnceLock<Option<(libc::sigaction, usize)>> = OnceLock::new();
 /// Guards a window until it is dropped.
 pub struct Guard(&'static Place);
 
-/// Guards the mapping at these addresses; `None` where too many are guarded, or no handler can be installed.
+/// Guards the mapping at these addresses, from a page's start; `None` where too many are guarded, it is too long, or no handler can be installed.
 pub fn guard(addresses: Range<usize>) -> Option<Guard> {
-    (*BEFORE.get_or_init(install))?;
+    let (_, page) = (*BEFORE.get_or_init(install))?;
+    let (first, count) = (addresses.start / page, addresses.len().div_ceil(page));
+    if count >> COUNT_BITS > 0 || first >> (u64::BITS - COUNT_BITS) > 0 {
+        return None;
+    }
     let free = |place: &&Place| {
         let taken = place.taken.compare_exchange(false, true, SeqCst, SeqCst);
         taken.is_ok()
     };
     let place = PLACES.iter().find(free)?;
     place.torn.store(false, SeqCst);
-    place.start.store(addresses.start, SeqCst);
-    place.end.store(addresses.end, SeqCst);
+    let pages = (first as u64) << COUNT_BITS | count as u64;
+    place.pages.store(pages, SeqCst);
     Some(Guard(place))
 }
 
@@ -61,7 +65,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.end.store(0, SeqCst);
+        self.0.pages.store(0, SeqCst);
         self.0.taken.store(false, SeqCst);
     }
 }
@@ -97,17 +101,21 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
 
 /// Puts zeros from the page of `at` on to the end of its window; whether it lies in one.
 fn stand_in(at: usize, page: usize) -> bool {
+    let at = at / page;
     for place in &PLACES {
-        let (start, end) = (place.start.load(SeqCst), place.end.load(SeqCst));
-        if !(start..end).contains(&at) {
+        let pages = place.pages.load(SeqCst);
+        let first = (pages >> COUNT_BITS) as usize;
+        let end = first + (pages & ((1 << COUNT_BITS) - 1)) as usize;
+        if !(first..end).contains(&at) {
             continue;
         }
         place.torn.store(true, SeqCst);
-        let from = at / page * page;
+        let (from, len) = (at * page, (end - at) * page);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        let place = std::ptr::without_provenance_mut(from);
-        // SAFETY: the pages lie in a mapping that its owner keeps while it looks at it, and stay readable.
-        let mapped = unsafe { libc::mmap(place, end - from, libc::PROT_READ, flags, -1, 0) };
+        let from = std::ptr::without_provenance_mut(from);
+        // SAFETY: the pages lie in a mapping that its owner keeps while it looks at it, and stay readable. No other can be meant: it is guarded before anybody looks,
+        // and until nobody does.
+        let mapped = unsafe { libc::mmap(from, len, libc::PROT_READ, flags, -1, 0) };
         return mapped != libc::MAP_FAILED;
     }
     false

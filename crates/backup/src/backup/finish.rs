@@ -63,8 +63,6 @@ pub struct Finisher<'a> {
     pub large_budget: &'a Budget,
     pub buffers: &'a Buffers,
     pub outlook: &'a Outlook,
-    /// What this thread does while it waits for segments.
-    pub worker: Worker<'a>,
     pub owners: &'a Owners,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
@@ -93,7 +91,7 @@ impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
         (budget, large_budget): (&'a Budget, &'a Budget),
-        (worker, outlook): (Worker<'a>, &'a Outlook),
+        (buffers, outlook): (&'a Buffers, &'a Outlook),
         owners: &'a Owners,
         (progress, events): (&'a Progress, &'a dyn Events),
         links_bytes: usize,
@@ -103,9 +101,8 @@ impl<'a> Finisher<'a> {
             metadata,
             budget,
             large_budget,
-            buffers: worker.buffers,
+            buffers,
             outlook,
-            worker,
             owners,
             progress,
             events,
@@ -119,8 +116,8 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// Takes all steps until the planner has no more.
-    pub fn run(&mut self, steps: &Receiver<Step>) -> Result<()> {
+    /// Takes all steps until the planner has no more. `worker` is what this thread does while it waits for segments.
+    pub fn run(&mut self, steps: &Receiver<Step>, worker: Worker<'_>) -> Result<()> {
         for step in steps {
             self.progress.check()?;
             match step {
@@ -131,7 +128,7 @@ impl<'a> Finisher<'a> {
                     folder,
                     entries,
                     job,
-                } => self.entries(&folder, entries, job)?,
+                } => self.entries(&folder, entries, job, &worker)?,
             }
         }
         self.progress.check()?;
@@ -144,7 +141,13 @@ impl<'a> Finisher<'a> {
         self.events.error(path, error);
     }
 
-    fn entries(&mut self, folder: &Arc<[u8]>, entries: Vec<Planned>, job: Job) -> Result<()> {
+    fn entries(
+        &mut self,
+        folder: &Arc<[u8]>,
+        entries: Vec<Planned>,
+        job: Job,
+        worker: &Worker<'_>,
+    ) -> Result<()> {
         self.progress.current.lock().clone_from(&folder.to_vec());
         let (mut files, mut fingerprints) = match job {
             Job::None => (Vec::new().into_iter(), Vec::new().into_iter()),
@@ -153,7 +156,7 @@ impl<'a> Finisher<'a> {
                 budget_bytes,
             } => {
                 for planned in entries {
-                    self.large(folder, planned, &parts)?;
+                    self.large(folder, planned, &parts, worker)?;
                 }
                 self.large_budget.free(budget_bytes);
                 return Ok(());
@@ -203,10 +206,11 @@ impl<'a> Finisher<'a> {
         folder: &Arc<[u8]>,
         mut planned: Planned,
         parts: &PartReceiver,
+        worker: &Worker<'_>,
     ) -> Result<()> {
         loop {
             self.progress.check()?;
-            let help = || self.worker.help();
+            let help = || worker.help();
             match parts.recv(help).map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
                 LargePart::Again => self.batch.notes.push(Note::Again),
@@ -215,10 +219,9 @@ impl<'a> Finisher<'a> {
                     self.segment(segment);
                     self.flush_if_full()?;
                 }
-                LargePart::Settle(reply) => {
+                LargePart::Settle => {
                     self.flush()?;
-                    // Who asked may have given up.
-                    let _ = reply.send(!std::mem::take(&mut self.has_lost));
+                    parts.settled(!std::mem::take(&mut self.has_lost));
                 }
                 LargePart::End(Ok(end)) => {
                     self.describe(folder, &mut planned.entry, end);

@@ -29,8 +29,8 @@ pub enum LargePart {
     Hole(u64),
     /// Forget what was said so far: the file changed and is read anew.
     Again,
-    /// Say whether all that was said so far is stored, once it is. It is not where a mapped file changed under us.
-    Settle(Sender<bool>),
+    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]). It is not where a mapped file changed under us.
+    Settle,
     /// No more.
     End(Result<FileEnd, Errno>),
 }
@@ -57,6 +57,8 @@ pub struct PartSender {
     room: Arc<Budget>,
     /// Some of what was sent since it was settled is mapped.
     has_mapped: Cell<bool>,
+    /// What the store says then; its other end is the store's, so that who waits is let go when the store gives up.
+    settled: Receiver<bool>,
 }
 
 /// The store's end. Dropped, it lets the reader go.
@@ -65,6 +67,7 @@ pub struct PartReceiver {
     /// Out of the channel, and not given out yet.
     taken: RefCell<VecDeque<LargePart>>,
     room: Arc<Budget>,
+    settled: Sender<bool>,
 }
 
 /// The way for a large file of this size, and what the buffers on it take at most.
@@ -76,15 +79,18 @@ pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver,
     let bytes = segments.min(fit) as usize * each;
     let (sender, receiver) = bounded(PARTS_AHEAD);
     let room = Arc::new(Budget::new(bytes));
+    let (say_settled, settled) = bounded(1);
     let sender = PartSender {
         parts: sender,
         room: room.clone(),
         has_mapped: Cell::new(false),
+        settled,
     };
     let receiver = PartReceiver {
         parts: receiver,
         taken: RefCell::default(),
         room,
+        settled: say_settled,
     };
     (sender, receiver, bytes)
 }
@@ -108,9 +114,8 @@ impl PartSender {
         if !self.has_mapped.take() {
             return Ok(true);
         }
-        let (sender, settled) = bounded(1);
-        self.send(LargePart::Settle(sender))?;
-        settled.recv().map_err(|_| Abandoned)
+        self.send(LargePart::Settle)?;
+        self.settled.recv().map_err(|_| Abandoned)
     }
 }
 
@@ -142,6 +147,14 @@ impl PartReceiver {
         }
         self.room.free(bytes);
         taken.pop_front().ok_or(RecvError)
+    }
+}
+
+impl PartReceiver {
+    /// The answer to [`LargePart::Settle`].
+    pub fn settled(&self, is_stored: bool) {
+        // Who asked may have given up.
+        let _ = self.settled.send(is_stored);
     }
 }
 

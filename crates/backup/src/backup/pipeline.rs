@@ -56,6 +56,16 @@ struct Between {
     turns: Turns,
 }
 
+/// Closes the budgets when it is dropped.
+struct Closing<'a>(&'a Between);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.budget.close();
+        self.0.large_budget.close();
+    }
+}
+
 impl<'a> Pipeline<'a> {
     /// Stores the input; gives the table of its leaves and what was counted. `paths` are the sources that are to be walked, or the stream's.
     pub fn write(
@@ -74,13 +84,16 @@ impl<'a> Pipeline<'a> {
         };
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
         let queues = Queues { cold, cached };
-        let mut finisher = self.finisher(&between, self.worker(&between, &cached_tasks))?;
+        let mut finisher = self.finisher(&between)?;
         let (work, jobs) = unbounded();
         let (step_sender, steps) = bounded(STEPS_AHEAD);
         let mut planner = self.planner(&between, work, step_sender)?;
         let tree = parent.and_then(|parent| self.open_parent(parent, &mut planner));
         let done = std::thread::scope(|scope| {
-            self.start_workers(scope, &between, (&cold_tasks, &cached_tasks));
+            // Closed when the store stops, by a panic too: nobody waits for it then.
+            let _closing = Closing(&between);
+            let worker = self.worker(&between, &cached_tasks);
+            self.start_workers(scope, &between, (cold_tasks, cached_tasks));
             self.start_readers(scope, &between, queues, &jobs)?;
             drop(jobs);
             match input {
@@ -92,16 +105,14 @@ impl<'a> Pipeline<'a> {
                 // The planner is dropped then, which says that no step follows.
                 Input::Stream(fd, _) => stream::steps(fd, &paths[0], planner)?,
             }
-            let done = finisher.run(&steps);
-            between.budget.close();
-            between.large_budget.close();
+            let done = finisher.run(&steps, worker);
             drop(steps);
             done
         });
         close(finisher, done, self.session)
     }
 
-    fn finisher<'b>(&self, between: &'b Between, worker: Worker<'b>) -> Result<Finisher<'b>>
+    fn finisher<'b>(&self, between: &'b Between) -> Result<Finisher<'b>>
     where
         'a: 'b,
     {
@@ -113,7 +124,7 @@ impl<'a> Pipeline<'a> {
         Ok(Finisher::new(
             writers,
             (&between.budget, &between.large_budget),
-            (worker, &between.outlook),
+            (&between.buffers, &between.outlook),
             &between.owners,
             (self.progress, self.events),
             self.options.hard_links_bytes / 3 * 2,
@@ -187,7 +198,7 @@ impl<'a> Pipeline<'a> {
         &self,
         scope: &'scope Scope<'scope, 'env>,
         between: &'env Between,
-        (cold, cached): (&Receiver<Task>, &Receiver<Task>),
+        (cold, cached): (Receiver<Task>, Receiver<Task>),
     ) where
         'a: 'env,
     {
@@ -198,7 +209,7 @@ impl<'a> Pipeline<'a> {
         ] {
             let threads = threads.min(at_once(&between.buffers, bytes)).max(1);
             for _ in 0..threads {
-                let worker = self.worker(between, tasks);
+                let worker = self.worker(between, &tasks);
                 scope.spawn(move || worker.run());
             }
         }

@@ -199,7 +199,7 @@ impl Worker<'_> {
         let (file, at, from_disk) = match bytes {
             Bytes::Here(buffer, fresh, filled) => return (Held::Buffer(buffer), fresh, Ok(filled)),
             Bytes::Mapped(view) => {
-                if view.populate(want, self.buffers.carried_bytes()) {
+                if view.populate(want) {
                     return (Held::Window(view.window), view.start, Ok(want));
                 }
                 (view.file, view.at, false)
@@ -275,7 +275,7 @@ impl<'a> Segments<'a> {
             end: None,
         });
         let carried = self.buffers.carried_bytes();
-        let mut windows = Windows::new(&source.handle, range.end, carried);
+        let mut windows = Windows::new(&source.handle, range.clone(), carried);
         let mut at = range.start;
         loop {
             let left = (range.end - at).try_into().unwrap_or(usize::MAX);

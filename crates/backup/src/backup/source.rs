@@ -288,10 +288,11 @@ impl Reader<'_> {
         source.read_ahead();
         self.begins(name);
         let maps = source.stat.size >= WINDOW_BYTES as u64;
-        let mut result = self
-            .large_content(&source, parts, maps)?
-            .and_then(|()| source.changed());
-        if !parts.settle()? || result == Ok(true) {
+        let content = self.large_content(&source, parts, maps)?;
+        // What is mapped is looked at until it is settled.
+        let is_stored = parts.settle()?;
+        let mut result = content.and_then(|()| source.changed());
+        if !is_stored || result == Ok(true) {
             parts.send(LargePart::Again)?;
             self.begins(name);
             result = match source.look_again() {

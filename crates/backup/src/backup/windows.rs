@@ -4,6 +4,7 @@
 //! is kept. A chunk that turns out to be new is copied, and its copy must have the fingerprint that was looked up; if it has not, or the
 //! window was torn, the file is read again, by copying.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_io::{FileWindow, PAGES_BYTES};
@@ -17,8 +18,7 @@ pub const WINDOW_BYTES: usize = 8 << 20;
 /// The windows of a range, one after the other.
 pub struct Windows<'a> {
     pub file: &'a Arc<Handle>,
-    /// Where the range ends.
-    end: u64,
+    range: Range<u64>,
     /// Bytes before a segment that must be in its window, too.
     carried: u64,
     /// The current one, and where in the file it begins.
@@ -32,17 +32,20 @@ pub struct View {
     pub window: Arc<FileWindow>,
     /// Where it begins in the window.
     pub start: usize,
+    /// Bytes before it that may belong to its first chunk.
+    carried: usize,
     /// The file, and where it begins there.
     pub file: Arc<Handle>,
     pub at: u64,
 }
 
 impl<'a> Windows<'a> {
-    /// None yet. `carried` bytes before a segment must be in its window, too.
-    pub fn new(file: &'a Arc<Handle>, end: u64, carried: usize) -> Self {
+    /// None yet. `carried` bytes before a segment must be in its window, too, but none before the range: a hole may be there, which some file systems fill when it is looked
+    /// at in a mapping.
+    pub fn new(file: &'a Arc<Handle>, range: Range<u64>, carried: usize) -> Self {
         Self {
             file,
-            end,
+            range,
             carried: carried as u64,
             window: None,
             is_refused: false,
@@ -51,7 +54,7 @@ impl<'a> Windows<'a> {
 
     /// The segment of `len` bytes at `at`; `None` where the file cannot be mapped.
     pub fn view(&mut self, at: u64, len: usize) -> Option<View> {
-        let first = at.saturating_sub(self.carried);
+        let first = at.saturating_sub(self.carried).max(self.range.start);
         let end = at + len as u64;
         let holds = |(window, start): &&(Arc<FileWindow>, u64)| {
             *start <= first && end <= start + window.len() as u64
@@ -63,6 +66,7 @@ impl<'a> Windows<'a> {
         Some(View {
             window,
             start: (at - start) as usize,
+            carried: (at - first) as usize,
             file: self.file.clone(),
             at,
         })
@@ -74,7 +78,7 @@ impl<'a> Windows<'a> {
             return None;
         }
         let start = first / PAGES_BYTES as u64 * PAGES_BYTES as u64;
-        let end = (start + WINDOW_BYTES as u64).min(self.end).max(end);
+        let end = (start + WINDOW_BYTES as u64).min(self.range.end).max(end);
         let window = self.file.window(start, (end - start) as usize);
         self.is_refused = window.is_none();
         self.window = window.map(|window| (Arc::new(window), start));
@@ -83,9 +87,9 @@ impl<'a> Windows<'a> {
 }
 
 impl View {
-    /// Has the next `len` bytes there, and `carried` before them; whether they all are.
-    pub fn populate(&self, len: usize, carried: usize) -> bool {
-        let first = self.start.saturating_sub(carried);
+    /// Has its `len` bytes there, and those before it that it needs; whether they all are.
+    pub fn populate(&self, len: usize) -> bool {
+        let first = self.start - self.carried;
         self.window.populate(first..self.start + len)
     }
 }

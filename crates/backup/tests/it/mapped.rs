@@ -1,7 +1,7 @@
 //! Large files that are stored already are looked at where they are in the page cache. Whatever others do to them meanwhile, a snapshot has what its names say.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -120,6 +120,73 @@ fn a_file_that_changes_before_it_is_stored_is_read_again() {
     new[6 * MIB..].copy_from_slice(&later);
     assert!(found == new || found == before);
     assert!(fs::read(out.path().join("2")).unwrap() == known);
+}
+
+/// Cancels when a file is done.
+struct CancelWhen<'a> {
+    done: &'a [u8],
+    progress: &'a Progress,
+}
+
+impl Events for CancelWhen<'_> {
+    fn error(&self, _: &[u8], _: &Error) {}
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, path: &[u8], _: Change, _: u64) {
+        if path.ends_with(self.done) {
+            std::thread::sleep(Duration::from_millis(200));
+            self.progress.cancel();
+        }
+    }
+}
+
+/// A reader that waits for the store to have all of a mapped file is let go when the store gives up.
+#[test]
+fn nobody_waits_for_a_store_that_gave_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let known = scene::noise(7, 40 * MIB);
+    for (name, len) in [("1", 40), ("2", 40), ("3", 10), ("4", 9)] {
+        fs::write(dir.path().join(name), &known[..len * MIB]).unwrap();
+    }
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    for done in ["/1", "/2", "/3"] {
+        let progress = Progress::default();
+        let events = CancelWhen {
+            done: done.as_bytes(),
+            progress: &progress,
+        };
+        let again = backup::Options {
+            force_reread: true,
+            ..options(2)
+        };
+        let input = Input::Paths(vec![bytes(dir.path())]);
+        let ended = backup::run(&repository, input, &again, &progress, &events);
+        assert!(matches!(ended, Err(Error::Cancelled)), "{done}");
+    }
+}
+
+/// Looking at a hole in a mapping fills it on a file system in RAM: nothing before a file's data is looked at.
+#[test]
+fn holes_before_data_stay_holes() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let known = scene::noise(8, 24 * MIB);
+    fs::write(dir.path().join("1"), &known).unwrap();
+    let sparse = File::create(dir.path().join("2")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    for at in [8, 24, 40] {
+        sparse.write_all_at(&known[..9 * MIB], at << 20).unwrap();
+    }
+    let blocks = || sparse.metadata().unwrap().blocks();
+    let before = blocks();
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    let outcome = read_again(&repository, dir.path(), 2, &Log::default());
+    assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+    assert_eq!(blocks(), before);
 }
 
 /// Files that are cut short and grow again, all the time, while they are read: no backup ends because of it, and each snapshot can be restored.
