@@ -30,12 +30,13 @@ fn open(device: &SimDir) -> Repository {
     Repository::open(Arc::new(device.clone()), options, None).expect("open")
 }
 
-/// Folders in folders, with so many long names that they make several leaves.
+/// Folders in folders, with so many long names that they make several leaves: more than the longest holds, since the cuts depend on the paths, which begin with a random
+/// name.
 fn write_source(root: &Path) {
     for folder in 0..24 {
         let folder = root.join(format!("{}/{}/{folder:02}", folder % 2, folder % 6));
         fs::create_dir_all(&folder).expect("dirs");
-        for file in 0..50 {
+        for file in 0..80 {
             let name = long_name(&format!("{} {file}", folder.display()));
             fs::write(folder.join(name), file.to_string()).expect("write");
         }
