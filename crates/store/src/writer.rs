@@ -3,6 +3,7 @@
 //! Always holds: the index is told of a container only when it is durable; a chunk that is neither in the index nor durable is in the
 //! session's `pending`, so that its next occurrence refers to it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
@@ -82,6 +83,8 @@ pub struct ChunkWriter {
     keys: Vec<Fingerprint>,
     found: Vec<Option<Location>>,
     early: Vec<Option<ContainerId>>,
+    /// New chunks of the segment that is being written: a container may become durable, and so leave what is pending, in the middle of it.
+    fresh: HashMap<Fingerprint, ContainerId>,
     copy: Vec<u8>,
 }
 
@@ -132,6 +135,7 @@ impl ChunkWriter {
             keys: Vec::new(),
             found: Vec::new(),
             early: Vec::new(),
+            fresh: HashMap::new(),
             copy: Vec::new(),
         })
     }
@@ -165,6 +169,7 @@ impl ChunkWriter {
     pub fn write_given(&mut self, chunks: &[Given<'_>], written: &mut Vec<Written>) -> Result<()> {
         self.sealing.failed()?;
         self.look_up(chunks)?;
+        self.fresh.clear();
         for (i, given) in chunks.iter().enumerate() {
             let (fingerprint, len) = (given.fingerprint, given.data.len() as u32);
             let chunk = |container| ChunkRef {
@@ -175,7 +180,10 @@ impl ChunkWriter {
             let outcome = match self.known(i, &fingerprint)? {
                 Some(container) => Written::Known(chunk(container)),
                 None => match self.add(given)? {
-                    Some(container) => Written::New(chunk(container)),
+                    Some(container) => {
+                        self.fresh.insert(fingerprint, container);
+                        Written::New(chunk(container))
+                    }
                     None => Written::Lost,
                 },
             };
@@ -250,7 +258,10 @@ impl ChunkWriter {
             return Ok(Some(location.container));
         }
         // It may have come up before in this very segment.
-        self.session.pending(fingerprint)
+        match self.fresh.get(fingerprint) {
+            Some(container) => Ok(Some(*container)),
+            None => self.session.pending(fingerprint),
+        }
     }
 
     /// Adds a new chunk to the open block of the open container.
