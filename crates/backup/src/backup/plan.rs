@@ -319,7 +319,10 @@ impl Planner<'_> {
         };
         let mut doubtful = None;
         match before.filter(|before| looks_unchanged(self.options, &entry, before)) {
-            Some(before) if !is_settled(self.options, &before, self.parent_started_ns) => {
+            Some(before)
+                if self.options.force_reread
+                    || !is_settled(self.options, &before, self.parent_started_ns) =>
+            {
                 doubtful = Some(Box::new(before));
             }
             Some(before) if self.still_there(&before) => {

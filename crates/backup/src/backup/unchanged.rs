@@ -16,8 +16,7 @@ const COARSE_STEP_NS: u64 = 2_000_000_000;
 
 /// Whether nothing that `options` look at differs.
 pub fn looks_unchanged(options: &Options, now: &Entry, before: &Entry) -> bool {
-    !options.force_reread
-        && (now.size, now.mtime) == (before.size, before.mtime)
+    (now.size, now.mtime) == (before.size, before.mtime)
         && (options.ignore_ctime || now.ctime == before.ctime)
         && (options.ignore_inode || now.inode == before.inode)
         && !before.flags.has(Flags::CHANGED_WHILE_READ)

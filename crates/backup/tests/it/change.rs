@@ -71,8 +71,10 @@ fn an_unchanged_tree_is_not_read_and_adds_nothing() {
         &Log::default(),
     )
     .expect("backup");
-    assert_eq!(third.snapshot.summary.data_chunks, 0);
-    assert!(third.snapshot.summary.bytes_read > 3_000_000);
+    let summary = third.snapshot.summary;
+    assert_eq!((summary.data_chunks, summary.files_changed), (0, 0));
+    assert_eq!(summary.files_unmodified, first.snapshot.summary.files_new);
+    assert!(summary.bytes_read > 3_000_000);
 }
 
 #[test]
