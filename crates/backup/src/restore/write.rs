@@ -106,13 +106,15 @@ impl Writer<'_> {
             Ok(())
         };
         let (read, run) = (&read, &run);
+        // Known before the first chunk arrives: afterwards a file that is complete looks the same.
+        let empty = run.files_without_chunks();
         let result: Result<()> = std::thread::scope(|scope| {
             (0..self.options.writers.max(1)).for_each(|_| drop(scope.spawn(|| run.write(&queue))));
             let start = |batches: Sender<Batch>| scope.spawn(move || read(batches));
             let readers: Vec<_> = (0..self.options.readers.max(1))
                 .map(|_| start(batches.clone()))
                 .collect();
-            run.files_without_chunks(&batches);
+            run.hand_out_empty(empty, &batches);
             drop(batches);
             readers
                 .into_iter()
@@ -233,15 +235,16 @@ impl Run<'_> {
         }
     }
 
-    fn files_without_chunks(&self, batches: &Sender<Batch>) {
+    fn files_without_chunks(&self) -> Vec<u32> {
+        let files = self.window.files.iter().enumerate();
+        files
+            .filter(|(_, file)| file.to_come() == 0)
+            .map(|(number, _)| number as u32)
+            .collect()
+    }
+
+    fn hand_out_empty(&self, empty: Vec<u32>, batches: &Sender<Batch>) {
         let mut batch = Batch::new(&self.spares);
-        let empty = self
-            .window
-            .files
-            .iter()
-            .enumerate()
-            .filter(|(_, file)| file.to_come() == 0);
-        let empty: Vec<u32> = empty.map(|(number, _)| number as u32).collect();
         for file in empty {
             batch.places.push(Place {
                 file,

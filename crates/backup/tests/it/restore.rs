@@ -399,3 +399,30 @@ fn progress_ends_where_the_totals_are() {
         session.finish().expect("finished");
     }
 }
+
+/// A file whose chunks arrive while readers are still being started is not taken for one without chunks, and completed again.
+#[test]
+fn each_file_is_completed_once() {
+    let scene = scene();
+    let id = scene.outcome.id.expect("a snapshot");
+    let named = snapshots::load(&scene.repository, id).expect("load");
+    let session = scene.repository.session(SessionKind::Read);
+    let session = session.expect("session");
+    let done = |round: usize| {
+        let target = bytes(&scene.target.join(round.to_string()));
+        let progress = Progress::default();
+        let options = options(&scene);
+        restore::run(
+            &session,
+            &named.snapshot,
+            &target,
+            &options,
+            &progress,
+            &Silent,
+        )
+        .expect("restored");
+        progress.files_done.load(Relaxed)
+    };
+    assert!((0..300).all(|round| done(round) == 3));
+    session.finish().expect("finished");
+}
