@@ -91,17 +91,22 @@ impl Repository {
             options.entropy.clone(),
         ));
         let config = read_config(&*objects)?;
-        let (keys, unlocked) = match config.encryption {
-            Encryption::None => (Keys::none(), None),
+        let open_index = || RepositoryIndex::new(&config.index, &root, &options);
+        let (unlocked, index) = match config.encryption {
+            Encryption::None => (None, open_index()?),
             Encryption::Aes256Gcm => {
                 let secret = secret.ok_or_else(|| {
                     Error::Option("the repository is encrypted: a password is needed".into())
                 })?;
-                let unlocked = unlock(&*objects, &config, secret)?;
-                (Keys::from_master(&unlocked.master), Some(unlocked))
+                let unlock = || unlock(&*objects, &config, secret);
+                let (unlocked, index) = side_by_side(options.threads, unlock, open_index)?;
+                (Some(unlocked), index)
             }
         };
-        let index = RepositoryIndex::new(&config.index, &root, &options)?;
+        let keys = match &unlocked {
+            Some(unlocked) => Keys::from_master(&unlocked.master),
+            None => Keys::none(),
+        };
         let shared = Shared {
             root,
             objects,
@@ -278,6 +283,24 @@ impl Repository {
         let shared = &self.shared;
         shared.index.lock().forget(&shared.options)
     }
+}
+
+/// Both; with several threads the second meanwhile, which has much to wait for: the index needs no password, and trying one takes as long as reading its files.
+/// The first's error is told if both fail.
+fn side_by_side<A, B: Send>(
+    threads: usize,
+    first: impl FnOnce() -> Result<A>,
+    second: impl FnOnce() -> Result<B> + Send,
+) -> Result<(A, B)> {
+    if threads <= 1 {
+        return Ok((first()?, second()?));
+    }
+    std::thread::scope(|scope| {
+        let second = scope.spawn(second);
+        let first = first();
+        let second = second.join().expect("its own mistakes are ours");
+        Ok((first?, second?))
+    })
 }
 
 pub(crate) fn slot_object(entropy: &Entropy) -> String {
