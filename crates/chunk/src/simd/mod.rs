@@ -144,16 +144,20 @@ impl Simd {
 }
 
 /// Bytes ahead that a search through bytes asks for: more than chunkers of the usual means leap over, and few enough to still be there when it comes to them.
-#[cfg(all(feature = "std", target_arch = "x86_64"))]
 const AHEAD_BYTES: usize = 2560;
 
 /// Asks for the cache line that lies so many bytes behind the beginning of `line`; it may lie beyond the data.
 #[inline(always)]
 pub(crate) fn prefetch_ahead(line: &[u8; 64]) {
+    prefetch(line, AHEAD_BYTES..AHEAD_BYTES + 1);
+}
+
+/// Asks for the bytes of `range`, which are wanted soon; it may reach beyond the end.
+#[inline(always)]
+pub(crate) fn prefetch(data: &[u8], range: Range<usize>) {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
-    x86::prefetch(line, AHEAD_BYTES..AHEAD_BYTES + 1);
-    #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
-    let _ = line;
+    x86::prefetch(data, range.clone());
+    let _ = (data, range);
 }
 
 /// The eight bytes from `at` on as a big-endian number.

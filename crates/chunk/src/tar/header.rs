@@ -52,8 +52,15 @@ fn has_right_checksum(block: &[u8; BLOCK]) -> bool {
     expected == unsigned || expected == unsigned - 256 * (negative(block) - negative(field))
 }
 
+/// Of a block at most: eight bytes at a time, as four sums of 16 bits.
 fn sum(bytes: &[u8]) -> u32 {
-    bytes.iter().map(|byte| u32::from(*byte)).sum()
+    const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let sums: u64 = words.map(|word| (word & EVEN) + (word >> 8 & EVEN)).sum();
+    let sums = (0..4).map(|lane| (sums >> (16 * lane)) as u16);
+    let rest = rest.iter().map(|byte| u32::from(*byte));
+    sums.map(u32::from).sum::<u32>() + rest.sum::<u32>()
 }
 
 /// How many of the bytes are negative if they are signed: each is 256 less then.
