@@ -39,7 +39,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use file_window::FileWindow;
 pub use flash::{FlashCounts, FlashDir, FlashModel};
-pub use huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
+pub use huge_pages::HUGE_PAGE_BYTES;
 pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes};
 pub use mem::{MemDir, MemDisk};
 pub use modelled::{Account, ModelledDir};

@@ -165,8 +165,7 @@ fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u
     memory
         .try_reserve_exact(params.block_count())
         .map_err(|_| bad(argon2::Error::OutOfMemory))?;
-    // In pages of 4 KiB it takes half as long again. The system hands pages out slowly: all cores ask for them, as they do for the lanes.
-    onefold_io::prefer_huge_pages(memory.spare_capacity_mut());
+    // The system hands pages out slowly: all cores ask for them, as they do for the lanes.
     let blocks = (0..params.block_count()).into_par_iter();
     blocks.map(|_| Block::new()).collect_into_vec(&mut memory);
     let mut key = Zeroizing::new([0; 32]);
