@@ -262,21 +262,21 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Gives `mark` the marks of one root. A root that cannot be had is put down in `damaged`; other failures end it.
+    /// Gives `mark` the marks of one root, if it is there: `false` where it was removed. A root that cannot be had is put down in `damaged`; other failures end it.
     pub fn mark(
         &mut self,
         id: &RootId,
         roots: &dyn Roots,
         reader: &mut ChunkReader,
         mark: &mut Taker<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let root = match self.repository.root(id) {
             Ok(root) => root,
             // Forgotten since it was listed.
-            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_not_found() => return Ok(false),
             Err(error) if error.is_loss() => {
                 self.damaged.push((*id, error));
-                return Ok(());
+                return Ok(true);
             }
             Err(error) => return Err(error),
         };
@@ -302,7 +302,7 @@ impl<'a> Marker<'a> {
             Err(error) if error.is_loss() => self.damaged.push((*id, error)),
             other => other?,
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Asks the index where chunks are whose containers are gone or doubtful.

@@ -22,7 +22,7 @@ use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::{Error, Result, condemned};
 
-use judge::Verdict;
+use judge::{Verdict, is_proved, search_unresolved};
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
 impl Repository {
@@ -258,24 +258,46 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Takes off the list what roots refer to that came up since the marking.
+    /// Takes off the list what roots refer to that came up since the marking, wherever the index or the tables say that it is.
     fn acquit(&mut self, list: &mut Vec<ContainerId>) -> Result<()> {
-        let mut marker = Marker::new(self.repository, &self.listed, &[]);
-        let mut marks = Marks::new(&*self.repository.shared.root)?;
-        for id in self.repository.roots()? {
-            if self.marked.insert(id) {
-                marker.mark(&id, self.roots, &mut self.reader, &mut marks.taker())?;
+        let shared = &self.repository.shared;
+        let mut marks = Marks::new(&*shared.root)?;
+        let mut unresolved = HashSet::new();
+        // One that is removed while we come to it was given another name, perhaps: that is listed then.
+        loop {
+            let new: Vec<_> = self.repository.roots()?;
+            let new: Vec<_> = new
+                .into_iter()
+                .filter(|id| !self.marked.contains(id))
+                .collect();
+            // After the roots: what they refer to was there before they were.
+            let listed = shared.containers()?;
+            let mut marker = Marker::new(self.repository, &listed, &[]);
+            let mut all_read = true;
+            for id in new {
+                if marker.mark(&id, self.roots, &mut self.reader, &mut marks.taker())? {
+                    self.marked.insert(id);
+                } else {
+                    all_read = false;
+                }
                 if let Some((_, error)) = marker.damaged.pop() {
                     return Err(error);
                 }
             }
+            unresolved.extend(marker.unresolved.into_keys());
+            if all_read {
+                break;
+            }
         }
-        let mut acquitted = HashSet::new();
+        let mut acquitted = search_unresolved(list, &mut self.reader, &unresolved, &mut marks)?;
+        let mut proved = true;
+        let reader = &mut self.reader;
         marks.for_each(&mut |marks| {
+            proved &= !marks.followed || is_proved(reader, &marks)?;
             acquitted.insert(marks.id);
             Ok(())
         })?;
-        list.retain(|id| !acquitted.contains(id));
+        list.retain(|id| proved && !acquitted.contains(id));
         Ok(())
     }
 }

@@ -7,11 +7,11 @@ use onefold_index::ContainerId;
 
 use super::choose::{self, Candidate, Live};
 use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
-use crate::Result;
 use crate::mark::{ContainerMarks, Marker, Marks};
 use crate::opened::{Opened, read_footer};
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
+use crate::{Result, container};
 
 /// What becomes of the containers.
 #[derive(Default)]
@@ -37,26 +37,29 @@ impl Sweep<'_> {
                 done: i as u64,
                 total: all.len() as u64,
             });
-            marker.mark(id, self.roots, &mut self.reader, &mut marks.taker())?;
+            if marker.mark(id, self.roots, &mut self.reader, &mut marks.taker())? {
+                self.marked.insert(*id);
+            }
             if let Some((_, error)) = marker.damaged.pop() {
                 return Err(error);
             }
-            self.marked.insert(*id);
         }
         // A reference that leads nowhere is damage that `check` reports; nothing that is there can be what it meant, unless the index is wrong.
-        self.search_unresolved(marker.unresolved.keys().copied().collect(), &mut marks)?;
+        let unresolved = marker.unresolved.into_keys().collect();
+        let mut alive = search_unresolved(&self.listed, &mut self.reader, &unresolved, &mut marks)?;
         let lens = self.lengths()?;
         let mut verdict = Verdict::default();
-        let mut alive = HashSet::new();
         let total = lens.len() as u64;
         let reader = &mut self.reader;
         let report = &mut self.report;
-        let mut astray = Vec::new();
+        let mut astray = false;
+        let mut judged = 0;
         marks.for_each(&mut |marks| {
             alive.insert(marks.id);
+            judged += 1;
             observer.progress(Progress {
                 stage: "judging",
-                done: alive.len() as u64,
+                done: judged,
                 total,
             });
             let stored = lens.get(&marks.id).copied().unwrap_or(0);
@@ -82,41 +85,57 @@ impl Sweep<'_> {
             }
         }
         choose::choose(options, &mut self.report, &mut verdict);
-        if !astray.is_empty() {
-            // The index led to containers that do not hold the chunk: nothing may be deleted on such advice.
-            tracing::warn!(
-                "the index named {} containers wrongly; run `onefold repair`",
-                astray.len()
-            );
+        if astray {
+            // Nothing may be deleted on such advice.
             verdict = Verdict::default();
         }
         Ok(verdict)
     }
+}
 
-    /// Looks for chunks that the index does not know in all descriptors.
-    fn search_unresolved(
-        &mut self,
-        unresolved: HashSet<Fingerprint>,
-        marks: &mut Marks,
-    ) -> Result<()> {
-        if unresolved.is_empty() {
-            return Ok(());
-        }
-        for id in &self.listed {
-            let Ok(opened) = self.reader.open(*id) else {
-                continue;
-            };
-            for (fingerprint, _) in opened
-                .table
-                .chunks
-                .iter()
-                .filter(|(fingerprint, _)| unresolved.contains(fingerprint))
-            {
-                marks.add(*id, fingerprint, true)?;
-            }
-        }
-        Ok(())
+/// Looks for chunks that the index does not know in all tables of `listed`. Gives the containers whose tables cannot be had: such a chunk may be in any of
+/// them, and a repair may bring it back.
+pub(super) fn search_unresolved(
+    listed: &[ContainerId],
+    reader: &mut ChunkReader,
+    unresolved: &HashSet<Fingerprint>,
+    marks: &mut Marks,
+) -> Result<HashSet<ContainerId>> {
+    let mut closed = HashSet::new();
+    if unresolved.is_empty() {
+        return Ok(closed);
     }
+    for id in listed {
+        let opened = match reader.open(*id) {
+            Ok(opened) => opened,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) if error.is_loss() => {
+                tracing::warn!("{error}: it stays, for it may hold a chunk that is missing");
+                closed.insert(*id);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let held = opened.table.chunks.iter().map(|(held, _)| held);
+        for fingerprint in held.filter(|held| unresolved.contains(held)) {
+            marks.add(*id, fingerprint, true)?;
+        }
+    }
+    Ok(closed)
+}
+
+/// Whether a container that references were followed to holds what they mean. Where it does not, or cannot be opened, the index has led astray, as far as anybody
+/// can tell: the chunks may be where they came from.
+pub(super) fn is_proved(reader: &mut ChunkReader, marks: &ContainerMarks) -> Result<bool> {
+    let why = match reader.open(marks.id) {
+        Ok(opened) if holds_all(&opened, &marks.prefixes) => return Ok(true),
+        Ok(_) => "the index names it for chunks that it does not hold".into(),
+        Err(error) if error.is_damage() => error.to_string(),
+        Err(error) => return Err(error),
+    };
+    let object = container::object_name(marks.id);
+    tracing::warn!("{object}: {why}; nothing is deleted; run `onefold repair`");
+    Ok(false)
 }
 
 /// Decides on a container that something refers to.
@@ -129,8 +148,12 @@ fn judge_container(
     options: &SweepOptions,
     report: &mut SweepReport,
     verdict: &mut Verdict,
-    astray: &mut Vec<ContainerId>,
+    astray: &mut bool,
 ) -> Result<()> {
+    if marks.followed && !is_proved(reader, &marks)? {
+        *astray = true;
+        return Ok(());
+    }
     // Most containers are wholly alive: their footer tells that without the table.
     let chunks = match read_footer(&repository.shared, marks.id) {
         Ok(footer) => footer.chunks as usize,
@@ -146,10 +169,6 @@ fn judge_container(
         Err(error) if error.is_damage() => return Ok(()),
         Err(error) => return Err(error),
     };
-    if marks.followed && !holds_all(&opened, &marks.prefixes) {
-        astray.push(marks.id);
-        return Ok(());
-    }
     let chunks = &opened.table.chunks;
     let live = Live::of(chunks.len() as u32, |number| {
         let prefix = chunks[number as usize].0.prefix();

@@ -12,5 +12,6 @@ mod index_limits;
 mod lost;
 mod round_trip;
 mod sweep;
+mod sweep_astray;
 mod unpinned;
 mod unreadable;

@@ -1,0 +1,173 @@
+//! A sweep that cannot see everything: a table that is damaged, an index that does not know, a root that comes up. What may be all that is left of a chunk stays.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::sim::SimDir;
+use onefold_store::{
+    Encryption, PinInfo, Progress, Repository, RootId, SessionKind, SweepObserver, SweepOptions,
+};
+
+use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, encode_root};
+use crate::fixture::{init, open, restore, sweep};
+
+/// A repository in which every container has lost half of what it held.
+struct Scene {
+    device: SimDir,
+    repository: Repository,
+    /// Refers to the other half.
+    root: RootId,
+    data: Vec<Vec<u8>>,
+    old: Vec<String>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let device = SimDir::new(1);
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        init(&dir, Encryption::Aes256Gcm).unwrap();
+        let repository = open(&dir, 1, 1).unwrap();
+        let all = chunks(1, 120);
+        let (whole, _) = back_up(&repository, &all).unwrap();
+        let data: Vec<_> = all.into_iter().step_by(2).collect();
+        let (root, _) = back_up(&repository, &data).unwrap();
+        repository.remove_root(&whole).unwrap();
+        let old = containers(&device);
+        Self {
+            device,
+            repository,
+            root,
+            data,
+            old,
+        }
+    }
+
+    /// Another opener, as another process is.
+    fn open(&self, seed: u64) -> Repository {
+        open(&(Arc::new(self.device.clone()) as Arc<dyn Dir>), 1, seed).unwrap()
+    }
+
+    /// The containers that a sweep has written.
+    fn new_ones(&self) -> Vec<String> {
+        let mut new = containers(&self.device);
+        new.retain(|path| !self.old.contains(path));
+        assert!(!new.is_empty());
+        new
+    }
+
+    /// Flips a bit of the table of each container that a sweep has written; twice, it is as it was.
+    fn flip_tables(&self) {
+        flip_tables(&self.device, &self.new_ones());
+    }
+
+    fn assert_repaired(&self) {
+        let repository = self.open(9);
+        repository.repair(&Lists, &mut Hasty).unwrap();
+        assert_sound(
+            &repository,
+            &[(self.root, self.data.clone())],
+            &"after a repair",
+        );
+    }
+}
+
+fn containers(device: &SimDir) -> Vec<String> {
+    let paths = device.paths().into_iter();
+    paths
+        .filter(|path| path.starts_with("containers/"))
+        .collect()
+}
+
+fn flip_tables(device: &SimDir, paths: &[String]) {
+    for path in paths {
+        let flip = |bytes: &mut Vec<u8>| {
+            let at = bytes.len() - 200;
+            bytes[at] ^= 1;
+        };
+        device.damage(path, flip).unwrap();
+    }
+}
+
+#[test]
+fn a_container_that_may_hold_what_the_index_does_not_know_stays_until_it_is_repaired() {
+    let scene = Scene::new();
+    assert!(sweep(&scene.repository).unwrap().compacted_containers > 0);
+    scene.flip_tables();
+    let repository = scene.open(2);
+    repository.rebuild_index().unwrap();
+    let report = sweep(&repository).unwrap();
+    assert_eq!(report.deleted_containers, 0, "{report:?}");
+    scene.assert_repaired();
+}
+
+#[test]
+fn what_was_condemned_stays_while_its_copy_cannot_be_opened() {
+    let scene = Scene::new();
+    let reading = scene.open(2);
+    let session = reading.session(SessionKind::Read).unwrap();
+    let report = sweep(&scene.repository).unwrap();
+    assert!(report.pending_containers > 0, "{report:?}");
+    session.finish().unwrap();
+    scene.flip_tables();
+    let report = sweep(&scene.open(3)).unwrap();
+    assert_eq!(report.deleted_containers, 0, "{report:?}");
+    assert!(restore(&scene.open(4), &scene.root).unwrap() == scene.data);
+    scene.assert_repaired();
+    // Then it goes.
+    let report = sweep(&scene.open(5)).unwrap();
+    assert!(report.deleted_containers > 0, "{report:?}");
+    let sound = [(scene.root, scene.data.clone())];
+    assert_sound(&scene.open(6), &sound, &"swept");
+}
+
+/// Gives a root another name before it is read, as often as it is come across; what damage there was is over by then.
+struct Renaming<'a> {
+    repository: &'a Repository,
+    root: RootId,
+    times: u32,
+    healed: Option<(&'a SimDir, Vec<String>)>,
+}
+
+impl SweepObserver for Renaming<'_> {
+    fn progress(&mut self, progress: Progress) {
+        if progress.stage == "marking" && self.times > 0 {
+            self.times -= 1;
+            if let Some((device, paths)) = self.healed.take() {
+                flip_tables(device, &paths);
+            }
+            let refs = decode_root(&self.repository.root(&self.root).unwrap());
+            let renamed = self.repository.put_root(&encode_root(&refs)).unwrap();
+            self.repository.remove_root(&self.root).unwrap();
+            self.root = renamed;
+        }
+    }
+
+    fn wait_for(&mut self, _: &[PinInfo]) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_root_that_is_renamed_while_it_is_marked_keeps_what_the_index_does_not_know() {
+    for is_healed in [false, true] {
+        let scene = Scene::new();
+        sweep(&scene.repository).unwrap();
+        scene.flip_tables();
+        let repository = scene.open(2);
+        repository.rebuild_index().unwrap();
+        let mut observer = Renaming {
+            repository: &scene.repository,
+            root: scene.root,
+            times: 1,
+            healed: is_healed.then(|| (&scene.device, scene.new_ones())),
+        };
+        let report = repository
+            .sweep(&Lists, &SweepOptions::default(), &mut observer)
+            .unwrap();
+        assert_eq!(report.deleted_containers, 0, "{report:?}");
+        let renamed = observer.root;
+        let repaired = scene.open(3);
+        repaired.repair(&Lists, &mut Hasty).unwrap();
+        assert_sound(&repaired, &[(renamed, scene.data.clone())], &is_healed);
+    }
+}
