@@ -14,6 +14,7 @@ mod dry;
 pub(crate) mod links;
 mod output;
 mod plan;
+mod remove;
 mod target;
 mod verify;
 mod window;
@@ -75,6 +76,8 @@ pub struct Options {
     pub dry_run: bool,
     /// Remove what is in restored folders of the target and not in the snapshot.
     pub delete: bool,
+    /// Folders, as (device, inode), of which nothing is deleted: those of the repository.
+    pub kept: Vec<(u64, u64)>,
     /// Set owners; only root can.
     pub owners: bool,
     /// By number alone. Otherwise who has the owner's name on this machine becomes the owner, as tar and borg do it: numbers are given out
@@ -102,6 +105,7 @@ impl Default for Options {
             overwrite: Overwrite::Always,
             dry_run: false,
             delete: false,
+            kept: Vec::new(),
             owners: rustix::process::geteuid().is_root(),
             numeric_owners: false,
             xattrs: Attributes::default(),
@@ -155,26 +159,32 @@ pub fn run(
     events: &dyn Events,
 ) -> Result<Summary> {
     let is_partial = !options.include.is_empty() || !options.exclude.is_empty();
-    if options.delete && (is_partial || options.path.is_empty() && target == b"/") {
-        let why = "nothing is deleted where only a part of a folder is restored, or into /";
+    if options.delete && is_partial {
+        let why = "nothing is deleted where only a part of a folder is restored";
         return Err(Error::Usage(why.into()));
     }
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();
     let mut planner = Planner::new(&tree, options, &mut reader, progress, events)?;
+    let named = target;
     let target = if options.dry_run {
-        Target::existing(target)?
+        Target::existing(named)?
     } else {
-        Some(Target::create(target)?)
+        Some(Target::create(named)?)
     };
     if options.delete && planner.is_single_file() {
         let why = "nothing is deleted where a single file is restored";
         return Err(Error::Usage(why.into()));
     }
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
+        if target.is_root().map_err(|e| Error::io("stat", named, e))? {
+            let why =
+                "nothing is deleted in /: restore a folder into itself, as latest:/home into /home";
+            return Err(Error::Usage(why.into()));
+        }
         // First, so that folders get their times when nothing changes in them any more.
-        summary.deleted = delete::delete_others(
+        (summary.deleted, summary.errors) = delete::delete_others(
             snapshot,
             &tree,
             options,

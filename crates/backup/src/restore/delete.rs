@@ -1,22 +1,24 @@
 //! Removing what is in restored folders of the target and not in the snapshot.
 //!
 //! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
-//! never removed; nothing is removed where the backup could not list.
+//! never removed; nothing is removed where the backup could not list, nor from other file systems, nor from folders that the caller keeps.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use onefold_store::ChunkReader;
 use rustix::io::Errno;
 
 use super::Options;
-use super::target::{Target, count_all, names, remove_all};
+use super::remove::Remover;
+use super::target::{Target, names};
+use crate::meta::Stat;
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
-use crate::{Change, Error, Events, Flags, Progress, Result, path};
+use crate::{Events, Flags, Progress, Result, path};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
-/// was removed; failures are told.
+/// was removed, and how many paths failed; failures are told.
 pub fn delete_others(
     snapshot: &Snapshot,
     tree: &Tree,
@@ -25,15 +27,12 @@ pub fn delete_others(
     reader: &mut ChunkReader,
     progress: &Progress,
     events: &dyn Events,
-) -> Result<u64> {
+) -> Result<(u64, u64)> {
     let from = &options.path[..];
-    let remove = if options.dry_run {
-        count_all
-    } else {
-        remove_all
-    };
-    let mut removed = 0;
+    let mut remover = Remover::new(options, progress, events);
     let mut unlisted = unlisted_above(tree, from, reader)?;
+    // Folders of the snapshot that stay as they are in the target, with all below: so much was said of each.
+    let mut left = BTreeSet::new();
     let mut clear = |folder: &[u8], known: &[Vec<u8>], unlisted: &BTreeSet<Vec<u8>>| {
         let place = &folder[from.len()..];
         // A listing that broke off after the folder's entry was written left no flag: it looks like an empty folder of a backup with errors.
@@ -46,14 +45,8 @@ pub fn delete_others(
             let what = "nothing is deleted here: it is empty in a backup that had errors, and may not have been listed";
             return events.warning(place, what);
         }
-        match clear_folder(target, place, known, remove, events) {
-            Ok(n) => removed += n,
-            // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(e) => {
-                Progress::add(&progress.errors, 1);
-                events.error(place, &Error::io("clear", place, e));
-            }
+        if !is_within_any(folder, &left) && clear_folder(target, place, known, &mut remover) {
+            left.insert(folder.to_vec());
         }
     };
     let mut cursor = tree.cursor_at(from, b"");
@@ -84,7 +77,7 @@ pub fn delete_others(
     empty
         .iter()
         .for_each(|folder| clear(folder, &[], &unlisted));
-    Ok(removed)
+    Ok((remover.removed, remover.errors))
 }
 
 /// The folders from the top down to `from` that could not be listed.
@@ -114,26 +107,42 @@ fn is_within_any(mut folder: &[u8], folders: &BTreeSet<Vec<u8>>) -> bool {
     false
 }
 
-/// Removes what stands under a name in a folder, or counts it.
-type Remove = fn(BorrowedFd<'_>, &[u8]) -> Result<u64, Errno>;
-
-/// `known` is sorted, as a snapshot's names are.
+/// Removes the names that are not in `known`, which is sorted, as a snapshot's names are. Whether the folder stays as it is, with all below it.
 fn clear_folder(
     target: &Target,
     folder: &[u8],
     known: &[Vec<u8>],
-    remove: Remove,
-    events: &dyn Events,
-) -> Result<u64, Errno> {
-    let dir = target.open_folder(folder)?;
-    let mut removed = 0;
-    for name in names(&dir)? {
+    remover: &mut Remover<'_>,
+) -> bool {
+    let opened = target.open_unmounted(folder).and_then(|dir| {
+        let stat = Stat::of(&dir)?;
+        Ok((dir, stat))
+    });
+    let (dir, stat) = match opened {
+        Ok((_, stat)) if remover.keeps(&stat, folder) => return true,
+        Ok(opened) => opened,
+        // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return false,
+        Err(Errno::XDEV) => {
+            remover.leave_mounted(folder);
+            return true;
+        }
+        Err(e) => {
+            remover.failed("open the folder", folder, e);
+            return false;
+        }
+    };
+    let names = match names(&dir) {
+        Ok(names) => names,
+        Err(e) => {
+            remover.failed("list", folder, e);
+            return false;
+        }
+    };
+    for name in names {
         if known.binary_search(&name).is_err() {
-            removed += remove(dir.as_fd(), &name)?;
-            if events.wants_entries() {
-                events.entry(&path::join(folder, &name), Change::Removed, 0);
-            }
+            remover.remove(dir.as_fd(), stat.device, &name, &path::join(folder, &name));
         }
     }
-    Ok(removed)
+    false
 }

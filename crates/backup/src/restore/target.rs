@@ -49,8 +49,24 @@ impl Target {
         }
     }
 
+    /// Whether it is the root of all that this process sees, whatever it is called.
+    pub fn is_root(&self) -> Result<bool, Errno> {
+        let (here, root) = (Stat::of(&self.root)?, Stat::at(CWD, b"/", true)?);
+        Ok((here.device, here.inode) == (root.device, root.inode))
+    }
+
     /// A folder in the target: `path` is empty or begins with `/`, as [`path::clean`](crate::path::clean) has it.
     pub fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open(path, ResolveFlags::empty())
+    }
+
+    /// As [`open_folder`](Self::open_folder), but [`Errno::XDEV`] for what is mounted somewhere in the target.
+    pub fn open_unmounted(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let folder = self.open(path, ResolveFlags::NO_XDEV)?;
+        on_device(folder, Stat::of(&self.root)?.device)
+    }
+
+    fn open(&self, path: &[u8], resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
         let mut rest = path.strip_prefix(b"/").unwrap_or(path);
         if rest.is_empty() {
             return rustix::fs::openat(&self.root, ".", FOLDER, Mode::empty());
@@ -69,7 +85,7 @@ impl Target {
                 piece
             };
             let from = at.as_ref().unwrap_or(&self.root).as_fd();
-            at = Some(open_beneath(from, piece)?);
+            at = Some(open_beneath(from, piece, resolve)?);
         }
         at.ok_or(Errno::INVAL)
     }
@@ -95,8 +111,25 @@ impl Target {
     }
 }
 
-fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+/// The folder `name` in `dir`, which lies on `device`; [`Errno::XDEV`] where something is mounted there.
+pub fn open_unmounted(dir: BorrowedFd<'_>, name: &[u8], device: u64) -> Result<OwnedFd, Errno> {
+    on_device(open_beneath(dir, name, ResolveFlags::NO_XDEV)?, device)
+}
+
+/// Subvolumes are file systems of their own that are mounted nowhere.
+fn on_device(folder: OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
+    match Stat::of(&folder)?.device == device {
+        true => Ok(folder),
+        false => Err(Errno::XDEV),
+    }
+}
+
+fn open_beneath(
+    from: BorrowedFd<'_>,
+    path: &[u8],
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(from, path, FOLDER, Mode::empty(), resolve) {
         // Kernels before 5.6 and some sandboxes have no openat2.
         Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
@@ -123,35 +156,6 @@ pub fn clear(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
         Err(Errno::NOENT) => Ok(()),
         other => other,
     }
-}
-
-/// How many things [`remove_all`] would remove.
-pub fn count_all(dir: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
-    if Stat::at(dir, name, false)?.kind != Kind::Dir {
-        return Ok(1);
-    }
-    let folder = rustix::fs::openat(dir, name, FOLDER, Mode::empty())?;
-    let mut counted = 1;
-    for below in names(&folder)? {
-        counted += count_all(folder.as_fd(), &below)?;
-    }
-    Ok(counted)
-}
-
-/// Removes `name` in `dir` with everything below; never follows a link. Returns how many things were removed.
-pub fn remove_all(dir: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
-    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) => return Ok(1),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(e) => return Err(e),
-    }
-    let folder = rustix::fs::openat(dir, name, FOLDER, Mode::empty())?;
-    let mut removed = 1;
-    for below in names(&folder)? {
-        removed += remove_all(folder.as_fd(), &below)?;
-    }
-    rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?;
-    Ok(removed)
 }
 
 /// The names in a folder, in no order.

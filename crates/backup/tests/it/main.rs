@@ -4,6 +4,7 @@ mod bad_sector;
 mod change;
 mod crash;
 mod cut_off;
+mod delete;
 mod faults;
 mod forget;
 mod golden;

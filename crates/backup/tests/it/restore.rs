@@ -10,21 +10,21 @@ use onefold_backup::exclude::Patterns;
 use onefold_backup::restore::{Options, Overwrite};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::Filter;
-use onefold_backup::{Error, Progress, Silent, path, restore, snapshots};
+use onefold_backup::{Progress, Silent, path, restore, snapshots};
 use onefold_store::{PinInfo, Repository, SessionKind, SweepObserver, SweepOptions};
 
 use crate::scene::{self, back_up, bytes, restore_with};
 
-struct Scene {
+pub struct Scene {
     _dir: tempfile::TempDir,
-    source: PathBuf,
-    target: PathBuf,
-    repository: Repository,
-    outcome: Outcome,
+    pub source: PathBuf,
+    pub target: PathBuf,
+    pub repository: Repository,
+    pub outcome: Outcome,
 }
 
 /// `source/{keep,sub/inner,sub/more}` backed up, an empty target.
-fn scene() -> Scene {
+pub fn scene() -> Scene {
     let dir = tempfile::tempdir().expect("tempdir");
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
     fs::create_dir_all(source.join("sub")).expect("dirs");
@@ -43,7 +43,7 @@ fn scene() -> Scene {
     }
 }
 
-fn options(scene: &Scene) -> Options {
+pub fn options(scene: &Scene) -> Options {
     Options {
         path: path::clean(&bytes(&scene.source)),
         ..Options::default()
@@ -190,28 +190,6 @@ fn a_part_is_restored_with_the_folders_that_lead_to_it() {
 }
 
 #[test]
-fn delete_removes_what_the_snapshot_does_not_have() {
-    let scene = scene();
-    fs::create_dir_all(scene.target.join("sub/extra/deep")).expect("dirs");
-    fs::write(scene.target.join("sub/extra/deep/file"), "x").expect("write");
-    fs::write(scene.target.join("extra"), "x").expect("write");
-    let summary = restore_with(
-        &scene.repository,
-        &scene.outcome,
-        &scene.target,
-        &Options {
-            delete: true,
-            ..options(&scene)
-        },
-    );
-    assert_eq!(summary.deleted, 4);
-    assert_eq!(
-        scene::look(&scene.source).len(),
-        scene::look(&scene.target).len()
-    );
-}
-
-#[test]
 fn a_dry_run_touches_nothing() {
     let scene = scene();
     let target = scene.target.join("new");
@@ -227,39 +205,6 @@ fn a_dry_run_touches_nothing() {
     );
     assert_eq!(summary.files, 3);
     assert!(!target.exists());
-}
-
-#[test]
-fn delete_with_a_part_or_a_single_file_is_refused() {
-    let scene = scene();
-    fs::write(scene.target.join("precious"), "x").expect("write");
-    let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
-    let include = Patterns::new(["inner"]).expect("pattern");
-    let single = path::clean(&bytes(&scene.source.join("keep")));
-    for options in [
-        Options {
-            delete: true,
-            include,
-            ..options(&scene)
-        },
-        Options {
-            delete: true,
-            path: single,
-            ..Options::default()
-        },
-    ] {
-        let session = scene.repository.session(SessionKind::Read);
-        let result = restore::run(
-            &session.expect("session"),
-            &named.snapshot,
-            &bytes(&scene.target),
-            &options,
-            &Progress::default(),
-            &Silent,
-        );
-        assert!(matches!(result, Err(Error::Usage(_))));
-        assert!(scene.target.join("precious").exists());
-    }
 }
 
 /// `a` and `b` are one file in the source; `a` is the user's own in the target.

@@ -180,6 +180,40 @@ fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, 
     }
 }
 
+/// A mount, here a small file system in RAM; ended when dropped. Only root can have one.
+pub struct Mount(std::path::PathBuf);
+
+impl Mount {
+    pub fn new(at: &Path) -> Option<Self> {
+        std::fs::create_dir_all(at).expect("a folder");
+        Self::with(&["-t", "tmpfs", "-o", "size=1m", "none"].map(Path::new), at)
+    }
+
+    /// What is at `from` is seen at `at` too.
+    pub fn bind(from: &Path, at: &Path) -> Option<Self> {
+        Self::with(&[Path::new("--bind"), from], at)
+    }
+
+    fn with(args: &[&Path], at: &Path) -> Option<Self> {
+        let mounted = std::process::Command::new("mount")
+            .args(args)
+            .arg(at)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("no file system can be mounted here: not tested");
+        }
+        mounted.then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        let _ = umount.arg("-l").arg(&self.0).output();
+    }
+}
+
 /// Bytes that look random and repeat for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -150,8 +152,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     {
         return Err(Error::Usage("an empty pattern includes nothing".into()));
     }
-    let options = options(args, &spec)?;
+    let mut options = options(args, &spec)?;
     let repository = repository::open(global, "a restore")?;
+    options.kept = folders_of(&repository::place(global)?)?;
     // What the snapshot refers to stays from here on.
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
@@ -221,6 +224,21 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
         verify: args.verify && !args.dry_run,
         ..defaults
     })
+}
+
+/// The repository's folder and those in it, as (device, inode): each may lie elsewhere, behind a symbolic link.
+fn folders_of(place: &Path) -> Result<Vec<(u64, u64)>> {
+    let read = || -> std::io::Result<_> {
+        let mut folders = vec![std::fs::metadata(place)?];
+        for entry in std::fs::read_dir(place)? {
+            // What is no more, or leads nowhere, cannot be deleted.
+            folders.extend(std::fs::metadata(entry?.path()).ok());
+        }
+        folders.retain(std::fs::Metadata::is_dir);
+        let id = |it: std::fs::Metadata| (it.dev(), it.ino());
+        Ok(folders.into_iter().map(id).collect())
+    };
+    read().map_err(|e| Error::io(format!("look into {}", place.display()), e))
 }
 
 fn attributes(args: &Args) -> Result<Attributes> {

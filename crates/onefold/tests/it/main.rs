@@ -20,6 +20,7 @@ mod owners;
 mod restic_fields;
 mod restic_flags;
 mod restic_objects;
+mod restoring;
 mod rig;
 mod signals;
 mod sketch;

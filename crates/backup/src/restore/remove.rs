@@ -1,0 +1,138 @@
+//! Removing a name of the target with everything below it.
+//!
+//! What always holds: nothing is removed from another file system than the one that the name stands in, nor from a folder that is kept; what holds
+//! such a folder stays too. What fails is told and counted, and the rest goes on.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+use super::Options;
+use super::target::{names, open_unmounted};
+use crate::meta::Stat;
+use crate::{Change, Error, Events, Kind, Progress, path};
+
+/// Removes, or counts in a dry run.
+pub struct Remover<'a> {
+    options: &'a Options,
+    progress: &'a Progress,
+    events: &'a dyn Events,
+    /// Things that were removed.
+    pub removed: u64,
+    /// Paths that failed.
+    pub errors: u64,
+}
+
+impl<'a> Remover<'a> {
+    /// Nothing removed yet.
+    pub fn new(options: &'a Options, progress: &'a Progress, events: &'a dyn Events) -> Self {
+        Self {
+            options,
+            progress,
+            events,
+            removed: 0,
+            errors: 0,
+        }
+    }
+
+    /// Removes `name` in `dir`, a folder on `device`; `place` is its path in the target.
+    pub fn remove(&mut self, dir: BorrowedFd<'_>, device: u64, name: &[u8], place: &[u8]) {
+        let is_gone = self.remove_all(dir, device, name, place);
+        if is_gone && self.events.wants_entries() {
+            self.events.entry(place, Change::Removed, 0);
+        }
+    }
+
+    /// Whether the folder at `place` is one that is kept; that is said.
+    pub fn keeps(&self, stat: &Stat, place: &[u8]) -> bool {
+        let is_kept = self.options.kept.contains(&(stat.device, stat.inode));
+        if is_kept {
+            let what = "nothing is deleted here: the repository that is restored from is here";
+            self.events.warning(place, what);
+        }
+        is_kept
+    }
+
+    /// Says that something is mounted at `place` and stays.
+    pub fn leave_mounted(&self, place: &[u8]) {
+        let what = "nothing is deleted here: it is another file system";
+        self.events.warning(place, what);
+    }
+
+    /// Tells what failed at `place`.
+    pub fn failed(&mut self, op: &'static str, place: &[u8], e: Errno) {
+        self.errors += 1;
+        Progress::add(&self.progress.errors, 1);
+        self.events.error(place, &Error::io(op, place, e));
+    }
+
+    /// Whether it is gone, or would be.
+    fn remove_all(&mut self, dir: BorrowedFd<'_>, device: u64, name: &[u8], place: &[u8]) -> bool {
+        let stat = match Stat::at(dir, name, false) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return true,
+            Err(e) => {
+                self.failed("stat", place, e);
+                return false;
+            }
+        };
+        if stat.kind != Kind::Dir {
+            return self.remove_one(dir, name, place, AtFlags::empty());
+        }
+        if self.keeps(&stat, place) || !self.clear(dir, device, name, place) {
+            return false;
+        }
+        self.remove_one(dir, name, place, AtFlags::REMOVEDIR)
+    }
+
+    /// Removes what is in a folder. Whether nothing is left.
+    fn clear(&mut self, dir: BorrowedFd<'_>, device: u64, name: &[u8], place: &[u8]) -> bool {
+        let folder = match open_unmounted(dir, name, device) {
+            Ok(folder) => folder,
+            Err(Errno::XDEV) => {
+                self.leave_mounted(place);
+                return false;
+            }
+            Err(e) => {
+                self.failed("open the folder", place, e);
+                return false;
+            }
+        };
+        let names = match names(&folder) {
+            Ok(names) => names,
+            Err(e) => {
+                self.failed("list", place, e);
+                return false;
+            }
+        };
+        let mut is_empty = true;
+        for below in names {
+            let place = path::join(place, &below);
+            is_empty &= self.remove_all(folder.as_fd(), device, &below, &place);
+        }
+        is_empty
+    }
+
+    fn remove_one(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        place: &[u8],
+        flags: AtFlags,
+    ) -> bool {
+        if !self.options.dry_run
+            && let Err(e) = rustix::fs::unlinkat(dir, name, flags)
+        {
+            match e {
+                Errno::NOENT => return true,
+                // A file that is mounted over another.
+                Errno::BUSY => self.leave_mounted(place),
+                e => self.failed("remove", place, e),
+            }
+            return false;
+        }
+        self.removed += 1;
+        true
+    }
+}

@@ -1,0 +1,43 @@
+//! What a restore leaves in the target, and what it says.
+
+use std::fs;
+
+use crate::rig::Rig;
+
+#[test]
+fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
+    for behind_a_link in [false, true] {
+        let rig = Rig::empty();
+        let repo = rig.path("home/backups/repo");
+        let init = rig
+            .command(["init", "--encryption", "none"])
+            .env("ONEFOLD_REPOSITORY", &repo)
+            .status();
+        assert!(init.expect("init").success());
+        if behind_a_link {
+            fs::rename(repo.join("containers"), rig.path("home/elsewhere")).expect("move");
+            std::os::unix::fs::symlink(rig.path("home/elsewhere"), repo.join("containers"))
+                .expect("link");
+        }
+        rig.write("home/file", b"kept");
+        let source = fs::canonicalize(rig.path("home")).expect("path");
+        let run = |args: &[&str]| {
+            let command = rig.run([&["-r", "home/backups/repo"], args].concat());
+            command.ends(0)
+        };
+        run(&["backup", "home", "-e", "elsewhere", "-e", "backups"]);
+        rig.write("home/new", b"made later");
+        let from = format!("latest:{}", source.display());
+        for dry_run in [&["--dry-run"][..], &[]] {
+            let restore = [&["restore", &from, "--target", "home", "--delete"], dry_run].concat();
+            let ran = run(&restore);
+            assert!(
+                ran.err.contains("/backups/repo: nothing is deleted here"),
+                "{}",
+                ran.err
+            );
+        }
+        assert!(!rig.path("home/new").exists());
+        run(&["check", "--read-data"]);
+    }
+}
