@@ -1,7 +1,7 @@
 //! Marking: which chunks of which containers the roots refer to, in bounded RAM.
 //!
 //! A mark is (container, first eight bytes of the fingerprint, whether the reference was followed to there). Marks gather in a buffer of
-//! fixed size, are sorted and spilled to a file, and are merged in order of container.
+//! fixed size, are sorted and spilled to a file, and are merged in order of container. What is deleted hangs on them, so each piece of the file has a checksum.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::{Dir, Disk, Scratch};
+use onefold_io::{Dir, Disk, Scratch, frame};
 
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
@@ -20,6 +20,11 @@ use crate::{ChunkRef, Error, Result};
 /// Marks in RAM before they are spilled: 17 bytes each.
 const BUFFER_MARKS: usize = 1 << 20;
 const MARK_BYTES: usize = 17;
+/// Marks that are read back at once; behind them stands their checksum.
+const PIECE_MARKS: usize = 4096;
+const CHECKSUM_BYTES: usize = 8;
+/// A piece is longer only by its checksum.
+const PIECE_BYTES: usize = PIECE_MARKS * MARK_BYTES + CHECKSUM_BYTES;
 const SCRATCH_FOLDER: &str = "scratch";
 /// The file there.
 const SPILLED: &str = "marks";
@@ -100,12 +105,18 @@ impl Marks {
         if self.buffer.len() < BUFFER_MARKS / 2 {
             return Ok(());
         }
-        let mut bytes = Vec::with_capacity(self.buffer.len() * MARK_BYTES);
-        for (container, prefix, followed) in self.buffer.drain(..) {
-            bytes.extend_from_slice(&container.to_le_bytes());
-            bytes.extend_from_slice(&prefix.to_le_bytes());
-            bytes.push(followed.into());
+        let mut bytes = Vec::with_capacity((self.buffer.len() / PIECE_MARKS + 1) * PIECE_BYTES);
+        for piece in self.buffer.chunks(PIECE_MARKS) {
+            let start = bytes.len();
+            for (container, prefix, followed) in piece {
+                bytes.extend_from_slice(&container.to_le_bytes());
+                bytes.extend_from_slice(&prefix.to_le_bytes());
+                bytes.push((*followed).into());
+            }
+            let checksum = frame::crc64(&bytes[start..]);
+            bytes.extend_from_slice(&checksum.to_le_bytes());
         }
+        self.buffer.clear();
         if self.spilled.is_none() {
             self.spilled = Some(Spilled::create(self.folder.as_deref())?);
         }
@@ -160,6 +171,13 @@ impl Spilled {
         }
     }
 
+    fn name(&self) -> String {
+        match self {
+            Self::Named(_) => format!("{SCRATCH_FOLDER}/{SPILLED}"),
+            Self::Nameless(_) => "temporary file of marks".into(),
+        }
+    }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         match self {
             Self::Named(disk) => Ok(disk.read_at(bytes, offset)?),
@@ -206,8 +224,6 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    const PIECE_MARKS: u64 = 4096;
-
     fn next(&mut self) -> Result<Option<Mark>> {
         if let Some(mark) = self.ready.next() {
             return Ok(Some(mark));
@@ -215,12 +231,16 @@ impl Source<'_> {
         let Some((spilled, left)) = &mut self.run else {
             return Ok(None);
         };
-        let piece = (left.end - left.start).min(Self::PIECE_MARKS * MARK_BYTES as u64);
-        let mut bytes = vec![0; piece as usize];
+        let mut bytes = vec![0; (left.end - left.start).min(PIECE_BYTES as u64) as usize];
         spilled.read_at(&mut bytes, left.start)?;
-        left.start += piece;
-        let (marks, _) = bytes.as_chunks::<MARK_BYTES>();
-        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let (marks, checksum) = split_checksum(&bytes);
+        let found = frame::crc64(marks);
+        if found != checksum {
+            let what = format!("checksum {found:#018x}, expected {checksum:#018x}");
+            return Err(Error::damaged(spilled.name(), Some(left.start), what));
+        }
+        left.start += bytes.len() as u64;
+        let (marks, _) = marks.as_chunks::<MARK_BYTES>();
         let marks: Vec<Mark> = marks
             .iter()
             .map(|mark| (number(&mark[..8]), number(&mark[8..16]), mark[16] != 0))
@@ -228,6 +248,18 @@ impl Source<'_> {
         self.ready = marks.into_iter();
         Ok(self.ready.next())
     }
+}
+
+/// A piece without its checksum, and that; of nothing, nothing.
+fn split_checksum(piece: &[u8]) -> (&[u8], u64) {
+    match piece.split_last_chunk::<CHECKSUM_BYTES>() {
+        Some((marks, checksum)) => (marks, u64::from_le_bytes(*checksum)),
+        None => (&[], frame::crc64(&[])),
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
 /// Takes a mark: container, chunk, and whether the reference was followed there from elsewhere.
@@ -365,5 +397,22 @@ mod tests {
         }
         let left = dir.open_subdir(SCRATCH_FOLDER).unwrap().list().unwrap();
         assert_eq!(left.len(), 0);
+    }
+    #[test]
+    fn marks_that_come_back_otherwise_are_told_with_their_place() {
+        let device = onefold_io::sim::SimDir::new(1);
+        let mut gathered = Marks::new(&device).unwrap();
+        for i in 0..3 * BUFFER_MARKS as u64 / 2 {
+            let fingerprint = Fingerprint(*blake3::hash(&i.to_le_bytes()).as_bytes());
+            gathered
+                .add(ContainerId(i % 5), &fingerprint, false)
+                .unwrap();
+        }
+        let path = format!("{SCRATCH_FOLDER}/{SPILLED}");
+        let flip = |bytes: &mut Vec<u8>| bytes[2 * PIECE_BYTES + 7] ^= 1;
+        device.damage(&path, flip).unwrap();
+        let told = gathered.for_each(&mut |_| Ok(())).unwrap_err().to_string();
+        let place = format!("{path} at offset {}: checksum", 2 * PIECE_BYTES);
+        assert!(told.starts_with(&place), "{told}");
     }
 }
