@@ -2,9 +2,11 @@
 //!
 //! An object is there whole or not at all, at every moment and after every crash.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, ErrorKind};
+use parking_lot::Mutex;
 
 use crate::{Error, Result, entropy::Entropy};
 
@@ -38,18 +40,27 @@ pub trait ObjectStore: Send + Sync {
 
     /// Removes an object; one that is not there is no error. Durable when it returns.
     fn delete(&self, name: &str) -> Result<()>;
+
+    /// Makes it durable that these objects are there, for who found them and did not put them: whoever did may have died before that.
+    fn keep(&self, names: &[String]) -> Result<()>;
 }
 
 /// Objects as files of a local folder.
 pub struct LocalObjects {
     root: Arc<dyn Dir>,
     entropy: Entropy,
+    /// Folders that are there durably, as this process knows.
+    durable: Mutex<HashSet<String>>,
 }
 
 impl LocalObjects {
     /// Objects below `root`; `entropy` names unfinished ones.
     pub fn new(root: Arc<dyn Dir>, entropy: Entropy) -> Self {
-        Self { root, entropy }
+        Self {
+            root,
+            entropy,
+            durable: Mutex::default(),
+        }
     }
 
     /// The folder of `name` and the name in it.
@@ -63,22 +74,34 @@ impl LocalObjects {
         Ok((dir, rest))
     }
 
+    /// The same; folders that are missing are made. All are there durably: whoever made one may have died before that.
     fn make_place<'a>(&self, name: &'a str) -> Result<(Arc<dyn Dir>, &'a str)> {
         let mut dir = Arc::clone(&self.root);
-        let mut rest = name;
-        while let Some((folder, below)) = rest.split_once('/') {
+        let mut at = 0;
+        while let Some(len) = name[at..].find('/') {
+            let (path, folder) = (&name[..at + len], &name[at..at + len]);
+            let is_durable = self.durable.lock().contains(path);
             dir = match dir.open_subdir(folder) {
-                Ok(sub) => sub,
-                Err(error) if error.kind == ErrorKind::NotFound => {
+                Ok(sub) if is_durable => sub,
+                Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+                _ => {
                     let sub = dir.subdir(folder)?;
-                    dir.sync()?;
+                    self.keep_folders(&*dir, &name[..at])?;
                     sub
                 }
-                Err(error) => return Err(error.into()),
             };
-            rest = below;
+            at += len + 1;
         }
-        Ok((dir, rest))
+        Ok((dir, &name[at..]))
+    }
+
+    /// Makes the folders of `dir` durable; its path ends in a slash, or is empty.
+    fn keep_folders(&self, dir: &dyn Dir, path: &str) -> Result<()> {
+        let there = dir.list()?.into_iter().filter(|entry| entry.is_dir);
+        dir.sync()?;
+        let paths = there.map(|folder| format!("{path}{}", folder.name));
+        self.durable.lock().extend(paths);
+        Ok(())
     }
 
     /// Temporary name, all bytes, sync, `rename` to the name, sync of the folder. What fails leaves nothing behind but,
@@ -161,6 +184,22 @@ impl ObjectStore for LocalObjects {
             Err(error) if error.is_not_found() => Ok(()),
             other => other,
         }
+    }
+
+    fn keep(&self, names: &[String]) -> Result<()> {
+        let mut folders = BTreeSet::new();
+        for name in names {
+            folders.extend(name.match_indices('/').map(|(at, _)| &name[..=at]));
+        }
+        for folder in folders {
+            match self.place(folder) {
+                Ok((dir, _)) => dir.sync()?,
+                // And with it what was in it.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -71,8 +71,9 @@ impl Repository {
         match shared.objects.put_if_absent(&id.object(), &[&stored]) {
             // Without encryption the very same bytes can be there already, or what damage left of them.
             Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
-                if self.root(&id).is_err() {
-                    shared.objects.put(&id.object(), &[&stored])?;
+                match self.root(&id) {
+                    Ok(_) => shared.objects.keep(&[id.object()])?,
+                    Err(_) => shared.objects.put(&id.object(), &[&stored])?,
                 }
                 Ok(id)
             }

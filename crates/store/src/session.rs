@@ -173,7 +173,7 @@ impl SessionState {
     }
 
     /// Whether the session may refer to this container. One that is newer than the session's list was made while the session was visible, so
-    /// whoever condemns it waits for the session: it is enough that it exists.
+    /// whoever condemns it waits for the session: it is enough that it exists, durably.
     pub(crate) fn may_refer_to(&self, container: ContainerId) -> Result<bool> {
         if self.live.binary_search(&container).is_ok() || self.newer.lock().contains(&container) {
             return Ok(true);
@@ -181,8 +181,10 @@ impl SessionState {
         if self.condemned.binary_search(&container).is_ok() {
             return Ok(false);
         }
-        match self.objects().len(&container::object_name(container)) {
+        let object = container::object_name(container);
+        match self.objects().len(&object) {
             Ok(_) => {
+                self.objects().keep(&[object])?;
                 self.newer.lock().insert(container);
                 Ok(true)
             }

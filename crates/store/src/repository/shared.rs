@@ -72,12 +72,14 @@ impl Shared {
         index.keep(&told)
     }
 
-    /// Tells the index of containers, and returns those that could be read.
+    /// Tells the index of containers, and returns those that could be read. All of them are durable then, whoever put them: the index names no others.
     pub(crate) fn tell(
         &self,
         index: &mut RepositoryIndex,
         ids: &[ContainerId],
     ) -> Result<Vec<ContainerId>> {
+        let objects: Vec<_> = ids.iter().copied().map(container::object_name).collect();
+        self.objects.keep(&objects)?;
         let mut told = Vec::with_capacity(ids.len());
         for id in ids {
             match Opened::read(self, *id) {

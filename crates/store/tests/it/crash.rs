@@ -214,3 +214,37 @@ fn a_failed_sync_is_never_acknowledged() {
         |error| !error.is_damage(),
     );
 }
+
+/// A backup is killed at every point, another one stores the same, then the power fails: what the first put under its name need not have been durable.
+#[test]
+fn what_a_killed_backup_left_is_durable_before_another_counts_on_it() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::None).unwrap();
+    device.sync().unwrap();
+    let data = chunks(1, 40);
+    let mut counted_on = 0;
+    for point in 0.. {
+        let killed = device.fork();
+        killed.inject(Faults {
+            crash_at: Some(point),
+            ..Faults::default()
+        });
+        let dir: Arc<dyn Dir> = Arc::new(killed.clone());
+        let done = open(&dir, 1, 2).and_then(|repository| back_up(&repository, &data));
+        if !killed.crashed() {
+            assert!(done.is_ok() && point > 20, "{point}: {done:?}");
+            break;
+        }
+        let lives_on = killed.fork();
+        let dir: Arc<dyn Dir> = Arc::new(lives_on.clone());
+        let (root, stats) = back_up(&open(&dir, 1, 3).unwrap(), &data).unwrap();
+        counted_on += u64::from(stats.new_chunks < 40);
+        for seed in [0, point + 2] {
+            let context = format!("killed at point {point}, seed {seed}");
+            let roots = vec![(root, data.clone())];
+            assert_recovers(&lives_on.crash_image(seed), &roots, &context);
+        }
+    }
+    assert!(counted_on > 10, "{counted_on}");
+}
