@@ -82,6 +82,17 @@ impl<V: Value> Linked<V> {
         }
     }
 
+    /// Remembers nothing of a file any more. Errors: a temporary file failed.
+    pub fn forget(&mut self, key: LinkKey) -> Result<()> {
+        if let Some(old) = self.near.remove(&key) {
+            self.near_bytes -= ram_bytes(&old.value);
+        }
+        match &mut self.far {
+            Some(far) => far.remove(key),
+            None => Ok(()),
+        }
+    }
+
     /// The value, if it is there and `fits`; that counts as one of the names to come. Errors: a temporary file failed.
     pub fn meet(&mut self, key: LinkKey, fits: impl Fn(&V) -> bool) -> Result<Option<V>> {
         if let Place::Occupied(mut kept) = self.near.entry(key) {

@@ -26,6 +26,11 @@ impl Budget {
         }
     }
 
+    /// In bytes.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     /// Waits until `bytes` fit; what is larger than the whole budget waits until nothing else is in flight. False once closed.
     pub fn take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();

@@ -3,6 +3,8 @@
 //! Chunks are collected over many small files until a batch is worth an index lookup; what is to be done with the references that come back
 //! is noted beside them, so that entries reach the metadata stream in order and complete.
 
+mod notes;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,20 +14,21 @@ use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
+use notes::mark_unreadable;
+
 use super::budget::Budget;
 use super::buffers::{Buffer, Buffers, Held};
 use super::metadata::MetadataStream;
-use super::names::{First, Names};
+use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, Step};
 use super::segment::{Segment, Worker};
-use super::source::{FileEnd, Part};
+use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
-use crate::linked::Linked;
 use crate::meta::Owners;
 use crate::snapshot::Summary;
-use crate::{Change, Content, Entry, Error, Events, Flags, Item, Kind, Progress, Result, path};
+use crate::{Entry, Error, Events, Flags, Progress, Result, path};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -42,6 +45,8 @@ enum Note {
     Hole(u64),
     /// The current file begins anew.
     Again,
+    /// These names' first one was not read.
+    Unread(Names),
     /// The current file is complete; the entry gets its content.
     File(Arc<[u8]>, Box<Planned>),
     /// An entry that needs none of the references.
@@ -75,7 +80,7 @@ pub struct Finisher<'a> {
     new_bytes: u64,
     /// Some of the current file was gone when it was to be stored.
     has_lost: bool,
-    links: Linked<First>,
+    links: FirstNames,
 }
 
 #[derive(Default)]
@@ -85,6 +90,8 @@ struct Batch {
     bytes: usize,
     /// What the chunks lie in, and what it counts for in the budget.
     held: Vec<(Held, usize)>,
+    /// The sum of these counts.
+    budget_bytes: usize,
 }
 
 impl<'a> Finisher<'a> {
@@ -112,7 +119,7 @@ impl<'a> Finisher<'a> {
             recipe: Builder::default(),
             new_bytes: 0,
             has_lost: false,
-            links: Linked::new(links_bytes),
+            links: FirstNames::new(links_bytes),
         }
     }
 
@@ -165,6 +172,7 @@ impl<'a> Finisher<'a> {
                 let done = done.recv().map_err(|_| self.reader_died())?;
                 let held = Held::Buffer(Buffer::Heap(done.buffer));
                 self.batch.held.push((held, budget_bytes));
+                self.batch.budget_bytes += budget_bytes;
                 (done.files.into_iter(), done.fingerprints.into_iter())
             }
         };
@@ -263,6 +271,7 @@ impl<'a> Finisher<'a> {
 
     /// The entry stays, without content, so that a restore knows of the name.
     fn unreadable(&mut self, folder: &Arc<[u8]>, mut planned: Planned, e: Errno) {
+        self.batch.notes.extend(planned.link.map(Note::Unread));
         // Deleted since it was listed: as if it had never been there.
         if e == Errno::NOENT {
             return;
@@ -318,10 +327,13 @@ impl<'a> Finisher<'a> {
 
     fn flush_if_full(&mut self) -> Result<()> {
         let batch = &self.batch;
+        // The planner must find room for any job while this thread waits for it with a batch begun: there may be little to store in what is held.
+        let job_bytes_max = self.buffers.size_for(LARGE_BYTES as usize);
         let full = batch.chunks.len() >= BATCH_CHUNKS
             || batch.bytes >= BATCH_BYTES
             || batch.notes.len() >= BATCH_NOTES
-            || batch.held.len() >= 64;
+            || batch.held.len() >= 64
+            || batch.budget_bytes + job_bytes_max > self.budget.max();
         if full { self.flush() } else { Ok(()) }
     }
 
@@ -359,129 +371,4 @@ impl<'a> Finisher<'a> {
             .into_iter()
             .try_for_each(|note| self.note(note, &mut written))
     }
-
-    fn note(&mut self, note: Note, written: &mut dyn Iterator<Item = Written>) -> Result<()> {
-        let metadata = &mut self.metadata;
-        let store = &mut |bytes: Vec<u8>| metadata.store(&bytes);
-        match note {
-            Note::Chunks(n) => {
-                for written in written.take(n) {
-                    let Some(chunk) = written.chunk() else {
-                        self.has_lost = true;
-                        continue;
-                    };
-                    let span = u64::from(chunk.len);
-                    Progress::add(&self.progress.bytes_of_current, span);
-                    if matches!(written, Written::New(_)) {
-                        self.new_bytes += span;
-                    }
-                    self.recipe.push(Item::Chunk { chunk, span }, store)?;
-                }
-                Ok(())
-            }
-            Note::Hole(len) => {
-                Progress::add(&self.progress.bytes_of_current, len);
-                self.recipe.push(Item::Hole { len }, store)
-            }
-            Note::Again => {
-                (self.recipe, self.new_bytes) = (Builder::default(), 0);
-                self.progress.bytes_of_current.store(0, Relaxed);
-                Ok(())
-            }
-            Note::File(folder, mut planned) => {
-                let content = self.recipe.finish(store)?;
-                planned.entry.size = content.items.iter().map(Item::span).sum();
-                planned.entry.content = content;
-                if let Some(names) = planned.link {
-                    self.remember(names, &planned.entry)?;
-                }
-                let new_bytes = std::mem::take(&mut self.new_bytes);
-                self.done(&folder, *planned, new_bytes)
-            }
-            Note::Entry(folder, mut planned) => {
-                if planned.content == ContentFrom::FirstName && !self.recall(&mut planned)? {
-                    // The first name could not be read, and that was said then.
-                    mark_unreadable(&mut planned);
-                }
-                self.done(&folder, *planned, 0)
-            }
-        }
-    }
-
-    fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
-        let first = First {
-            content: entry.content.clone(),
-            size: entry.size,
-            xattrs: entry.xattrs.clone(),
-        };
-        self.links.insert(names.key, names.to_come, first)
-    }
-
-    fn recall(&mut self, planned: &mut Planned) -> Result<bool> {
-        let Some(names) = planned.link else {
-            return Ok(false);
-        };
-        let Some(first) = self.links.meet(names.key, |_| true)? else {
-            return Ok(false);
-        };
-        let entry = &mut planned.entry;
-        (entry.content, entry.size, entry.xattrs) = (first.content, first.size, first.xattrs);
-        Ok(true)
-    }
-
-    fn done(&mut self, folder: &[u8], planned: Planned, new_bytes: u64) -> Result<()> {
-        let Planned {
-            entry,
-            mut change,
-            before,
-            ..
-        } = planned;
-        if before.is_some_and(|before| *before == entry) {
-            change = Change::Unchanged;
-        }
-        if entry.is_unreadable() {
-            return self.metadata.push(folder, entry);
-        }
-        self.count(&entry, change);
-        if self.events.wants_entries() {
-            let path = path::join(folder, &entry.name);
-            self.events.entry(&path, change, new_bytes);
-        }
-        self.metadata.push(folder, entry)
-    }
-
-    fn count(&mut self, entry: &Entry, change: Change) {
-        let summary = &mut self.summary;
-        let (files, dirs) = match change {
-            Change::New => (&mut summary.files_new, &mut summary.dirs_new),
-            Change::Modified => (&mut summary.files_changed, &mut summary.dirs_changed),
-            // A backup removes nothing.
-            Change::Unchanged | Change::Removed => {
-                (&mut summary.files_unmodified, &mut summary.dirs_unmodified)
-            }
-        };
-        match entry.kind {
-            Kind::File => {
-                self.progress.bytes_of_current.store(0, Relaxed);
-                *files += 1;
-                summary.total_files_processed += 1;
-                summary.total_bytes_processed += entry.size;
-                Progress::add(&self.progress.files_done, 1);
-                Progress::add(&self.progress.bytes_done, entry.size);
-            }
-            Kind::Dir => {
-                *dirs += 1;
-                Progress::add(&self.progress.dirs_done, 1);
-            }
-            _ => summary.others += 1,
-        }
-    }
-}
-
-/// Leaves what `stat` said, and no content.
-fn mark_unreadable(planned: &mut Planned) {
-    let entry = &mut planned.entry;
-    entry.flags = Flags::UNREADABLE;
-    (entry.size, entry.content) = (0, Content::default());
-    (planned.content, planned.link) = (ContentFrom::Entry, None);
 }

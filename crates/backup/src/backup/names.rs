@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::leaf::recipe;
-use crate::linked::{LinkKey, Value};
+use crate::linked::{LinkKey, Linked, Value};
 use crate::wire::{Reader, put, put_bytes, zigzag};
-use crate::{Content, Item, Result, Time, Xattrs};
+use crate::{Content, Entry, Flags, Item, Result, Time, Xattrs};
 
 /// A file with several names.
 #[derive(Clone, Copy)]
@@ -25,15 +25,12 @@ pub struct Looks {
 impl Value for Looks {
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.size);
-        put(out, zigzag(self.mtime.secs));
-        put(out, self.mtime.nanos.into());
+        put_time(out, self.mtime);
     }
 
     fn get(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("temporary file", bytes);
-        let size = reader.varint()?;
-        let (secs, nanos) = (reader.signed()?, reader.small()?);
-        let mtime = Time { secs, nanos };
+        let (size, mtime) = (reader.varint()?, time(&mut reader)?);
         Ok(Self { size, mtime })
     }
 
@@ -42,17 +39,74 @@ impl Value for Looks {
     }
 }
 
-/// The content of a file with several names.
+fn put_time(out: &mut Vec<u8>, time: Time) {
+    put(out, zigzag(time.secs));
+    put(out, time.nanos.into());
+}
+
+fn time(reader: &mut Reader<'_>) -> Result<Time> {
+    let (secs, nanos) = (reader.signed()?, reader.small()?);
+    Ok(Time { secs, nanos })
+}
+
+/// A file with several names as it was when it was read under the first.
 #[derive(Clone)]
 pub struct First {
-    pub content: Content,
-    pub size: u64,
-    pub xattrs: Arc<Xattrs>,
+    content: Content,
+    size: u64,
+    mtime: Time,
+    ctime: Time,
+    flags: Flags,
+    xattrs: Arc<Xattrs>,
+}
+
+/// What the finisher remembers for the names to come.
+pub struct FirstNames(Linked<First>);
+
+impl FirstNames {
+    /// None yet; they take about `bytes_max` bytes of RAM at most.
+    pub fn new(bytes_max: usize) -> Self {
+        Self(Linked::new(bytes_max))
+    }
+
+    /// Takes note of what was read under the first of `names`; of nothing, if another file stood there by then. Errors: a temporary file failed.
+    pub fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
+        if (entry.device, entry.inode) != names.key {
+            return self.0.forget(names.key);
+        }
+        let first = First {
+            content: entry.content.clone(),
+            size: entry.size,
+            mtime: entry.mtime,
+            ctime: entry.ctime,
+            flags: entry.flags,
+            xattrs: entry.xattrs.clone(),
+        };
+        self.0.insert(names.key, names.to_come, first)
+    }
+
+    /// The first of `names` was not read. Errors: a temporary file failed.
+    pub fn forget(&mut self, names: Names) -> Result<()> {
+        self.0.forget(names.key)
+    }
+
+    /// Makes `entry`, a further name, what was read under the first one; `false` where nothing was. Errors: a temporary file failed.
+    pub fn recall(&mut self, names: Names, entry: &mut Entry) -> Result<bool> {
+        let Some(first) = self.0.meet(names.key, |_| true)? else {
+            return Ok(false);
+        };
+        (entry.content, entry.size, entry.xattrs) = (first.content, first.size, first.xattrs);
+        (entry.mtime, entry.ctime, entry.flags) = (first.mtime, first.ctime, first.flags);
+        Ok(true)
+    }
 }
 
 impl Value for First {
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.size);
+        put_time(out, self.mtime);
+        put_time(out, self.ctime);
+        put(out, self.flags.0.into());
         put(out, self.content.depth.into());
         put_bytes(
             out,
@@ -67,7 +121,9 @@ impl Value for First {
 
     fn get(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("temporary file", bytes);
-        let (size, depth) = (reader.varint()?, reader.small()?);
+        let size = reader.varint()?;
+        let (mtime, ctime) = (time(&mut reader)?, time(&mut reader)?);
+        let (flags, depth) = (Flags(reader.small()?), reader.small()?);
         let items = recipe::decode(reader.bytes()?, depth)?;
         let xattrs = (0..reader.count()?)
             .map(|_| Ok((reader.bytes()?.into(), reader.bytes()?.into())))
@@ -75,6 +131,9 @@ impl Value for First {
         Ok(Self {
             content: Content { depth, items },
             size,
+            mtime,
+            ctime,
+            flags,
             xattrs: Arc::new(xattrs),
         })
     }

@@ -188,6 +188,8 @@ impl Reader<'_> {
             changed = source.changed()?;
         }
         let (parts, used) = read;
+        // There is more than was read.
+        changed |= used >= GROWN_BYTES_MAX || source.stat.size > GROWN_BYTES_MAX as u64;
         Ok((
             SmallFile {
                 end: FileEnd {
@@ -215,9 +217,10 @@ impl Reader<'_> {
         }
         let mut parts = Vec::with_capacity(1 + size / self.cutter.lock().chunker.limits().mean);
         if !source.may_have_holes() {
-            // Files of /proc say that they are empty, and are not.
-            let end = if size == 0 { buffer.len() } else { at + size };
-            let used = source.read_fully(&mut buffer[at..end])?;
+            let used = match size {
+                0 => read_to_end(source, buffer, at)?,
+                _ => source.read_fully(&mut buffer[at..at + size])?,
+            };
             self.cut(&buffer[at..at + used], &mut parts);
             return Ok((parts, used));
         }
@@ -338,6 +341,23 @@ impl Reader<'_> {
                 Ok(_) => return Ok(Ok(())),
                 Err(e) => return Ok(Err(e)),
             }
+        }
+    }
+}
+
+/// Reads behind `at` what a file has that says it is empty: those of /proc do, and are not.
+fn read_to_end(source: &Source, buffer: &mut Vec<u8>, at: usize) -> Result<usize, Errno> {
+    let mut used = 0;
+    loop {
+        if buffer.len() == at + used {
+            let more = used.max(4096).min(GROWN_BYTES_MAX - used);
+            buffer.resize(at + used + more, 0);
+        }
+        let end = buffer.len().min(at + GROWN_BYTES_MAX);
+        let got = source.read_fully(&mut buffer[at + used..end])?;
+        used += got;
+        if at + used < end || used >= GROWN_BYTES_MAX {
+            return Ok(used);
         }
     }
 }

@@ -17,4 +17,5 @@ mod restore;
 mod roundtrip;
 mod scene;
 mod sketch;
+mod small_files;
 mod sources;

@@ -1,0 +1,49 @@
+//! Small files: many in flight at once, and such as are larger than they say.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use onefold_backup::restore;
+
+use crate::scene::{back_up, bytes, repository, restore_folder, restore_with};
+
+/// Files that hold little or nothing to store take room on their way as others do: whoever stores must not wait for more of them while whoever reads waits for room.
+#[test]
+fn any_number_of_files_with_nothing_to_store_pass() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    fs::create_dir(&source).expect("dir");
+    for n in 0..200 {
+        let file = File::create(source.join(n.to_string())).expect("create");
+        file.set_len(200 << 10).expect("hole");
+    }
+    let repository = repository();
+    let outcome = back_up(&repository, &source, 1);
+    assert_eq!(outcome.snapshot.summary.bytes_read, 0);
+    restore_folder(&repository, &outcome, &source, &target);
+    let restored = fs::read(target.join("199")).expect("read");
+    assert_eq!(restored, vec![0; 200 << 10]);
+}
+
+/// Files of /proc say that they are empty.
+#[test]
+fn a_file_that_says_it_is_empty_is_read_to_its_end() {
+    let source = Path::new("/proc/kallsyms");
+    let content = fs::read(source).expect("read");
+    assert!(content.len() > 1 << 20);
+    let dir = tempfile::tempdir().expect("tempdir");
+    let repository = repository();
+    let outcome = back_up(&repository, source, 1);
+    let options = restore::Options {
+        path: bytes(source),
+        ..restore::Options::default()
+    };
+    restore_with(&repository, &outcome, dir.path(), &options);
+    let restored = fs::read(dir.path().join("kallsyms")).expect("read");
+    assert!(
+        restored == content,
+        "{} bytes, {}",
+        restored.len(),
+        content.len()
+    );
+}
