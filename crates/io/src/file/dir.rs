@@ -131,19 +131,19 @@ impl FileDir {
             .map_err(|e| self.fail("rename", from, e))
     }
 
-    fn entry(&self, name: &str) -> Result<Option<DirEntry>> {
-        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => {
-                let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-                Ok(Some(DirEntry {
-                    name: name.to_owned(),
-                    len: if is_dir { 0 } else { stat.st_size as u64 },
-                    is_dir,
-                }))
-            }
-            Err(Errno::NOENT) => Ok(None), // removed since it was read
-            Err(e) => Err(self.fail("stat", name, e)),
-        }
+    /// What can be said of a listed name; `None` where it is gone. One that cannot be looked at is there all the same: whoever opens it hears why.
+    fn entry(&self, name: &str, listed_as: FileType) -> Option<DirEntry> {
+        let (kind, len) = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => (FileType::from_raw_mode(stat.st_mode), stat.st_size as u64),
+            Err(Errno::NOENT) => return None,
+            Err(_) => (listed_as, 0),
+        };
+        let is_dir = kind == FileType::Directory;
+        Some(DirEntry {
+            name: name.to_owned(),
+            len: if is_dir { 0 } else { len },
+            is_dir,
+        })
     }
 
     fn open_lock_file(&self, name: &str) -> Result<File> {
@@ -245,7 +245,7 @@ impl Dir for FileDir {
             let item = item.map_err(fail)?;
             match item.file_name().to_str() {
                 Ok("." | "..") | Err(_) => {}
-                Ok(name) => entries.extend(self.entry(name)?),
+                Ok(name) => entries.extend(self.entry(name, item.file_type())),
             }
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
