@@ -30,6 +30,8 @@ pub struct Excludes {
     pub ignore_files: Vec<Vec<u8>>,
     /// Files larger than this, in bytes.
     pub larger_than: Option<u64>,
+    /// Folders by (device, inode), under whatever names they are met: behind links, mounted elsewhere, with names that no pattern can say.
+    pub folders: Vec<(u64, u64)>,
 }
 
 impl Excludes {
@@ -40,6 +42,7 @@ impl Excludes {
             && self.if_present.is_empty()
             && self.ignore_files.is_empty()
             && self.larger_than.is_none()
+            && self.folders.is_empty()
     }
 }
 

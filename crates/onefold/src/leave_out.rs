@@ -53,8 +53,8 @@ pub struct LeaveOut {
 }
 
 impl LeaveOut {
-    /// What the walk needs, and the patterns in the user's words; `own` is a folder that is left out too.
-    pub fn excludes(&self, own: Option<&[u8]>) -> Result<(Excludes, Vec<Vec<u8>>)> {
+    /// What the walk needs, and the patterns in the user's words.
+    pub fn excludes(&self) -> Result<(Excludes, Vec<Vec<u8>>)> {
         let mut builder = PatternsBuilder::default();
         let mut words = Vec::new();
         for (patterns, ignore_case) in [(&self.exclude, false), (&self.iexclude, true)] {
@@ -74,9 +74,6 @@ impl LeaveOut {
                 );
             }
         }
-        if let Some(own) = own {
-            builder.add(&glob_escape(&String::from_utf8_lossy(own)), false)?;
-        }
         let if_present = self.exclude_if_present.iter();
         let ignore_files = self.ignore_file.iter();
         let excludes = Excludes {
@@ -85,6 +82,7 @@ impl LeaveOut {
             if_present: if_present.map(|spec| if_present_of(spec)).collect(),
             ignore_files: ignore_files.map(|name| name.as_bytes().to_vec()).collect(),
             larger_than: self.exclude_larger_than,
+            folders: Vec::new(),
         };
         Ok((excludes, words))
     }
@@ -97,17 +95,6 @@ pub fn read(file: &OsStr) -> Result<Vec<u8>> {
         _ => named_file::read(Path::new(file), LIST_BYTES_MAX),
     };
     done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))
-}
-
-fn glob_escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
 
 fn if_present_of(spec: &OsStr) -> (Vec<u8>, Option<Vec<u8>>) {

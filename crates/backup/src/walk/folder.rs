@@ -340,7 +340,9 @@ impl Look<'_> {
         let too_large = |stat: &Stat| {
             stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max)
         };
-        excludes.patterns.decide(path, is_dir) == Some(true)
+        let is_one_of = |stat: &Stat| excludes.folders.contains(&(stat.device, stat.inode));
+        stat.is_some_and(|stat| is_dir && is_one_of(stat))
+            || excludes.patterns.decide(path, is_dir) == Some(true)
             || self
                 .ignore
                 .as_ref()

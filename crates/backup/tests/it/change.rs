@@ -204,6 +204,7 @@ fn what_is_excluded_is_left_out() {
         if_present: vec![(b".nobackup".to_vec(), None)],
         ignore_files: vec![b".onefoldignore".to_vec()],
         larger_than: Some(4096),
+        ..Excludes::default()
     };
     let repository = scene::repository();
     let options = backup::Options {

@@ -149,8 +149,11 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
     let (input, mut command) = sources::input(args, out)?;
-    let (excludes, words) = sources::excludes(&args.leave_out, &input, &place, out)?;
+    let (mut excludes, words) = args.leave_out.excludes()?;
     let repository = open(args, global, &place, out)?;
+    excludes
+        .folders
+        .extend(sources::own_folder(&input, &place, out)?);
     let options = options(args, global, &repository, excludes, words)?;
     let meter = Meter::new(Doing::Backup, out);
     let done = meter.run(|| {

@@ -134,3 +134,38 @@ fn an_ambiguous_id_is_refused() {
     let ran = rig.run(["ls", &first[..1]]).ends(1);
     assert!(ran.err.contains("snapshots"), "{}", ran.err);
 }
+
+/// Whatever leads to it, and whatever it is called: the walk knows it when it meets it.
+#[test]
+fn the_repository_is_left_out_behind_links_and_under_odd_names() {
+    let rig = Rig::empty();
+    rig.write("disk/x/f", b"x");
+    std::os::unix::fs::symlink("disk", rig.path("data")).expect("link");
+    let odd = OsStr::from_bytes(b"repo-\xff[a]");
+    for (source, folder) in [
+        ("data/x", "disk/x"),
+        ("disk/x", "data/x"),
+        ("data/x", "data/x"),
+    ] {
+        let place = rig.path(folder).join(odd);
+        let ran: Ran = rig
+            .command(["backup", "--init", "--encryption", "none", source])
+            .env("ONEFOLD_REPOSITORY", &place)
+            .output()
+            .expect("runs")
+            .into();
+        let ran = ran.ends(0);
+        let told = ran.out.contains("the repository itself is left out");
+        assert!(told, "{source} {folder}: {}", ran.out);
+        let listed: Ran = rig
+            .command(["ls", "latest"])
+            .env("ONEFOLD_REPOSITORY", &place)
+            .output()
+            .expect("runs")
+            .into();
+        let listed = listed.ends(0).out;
+        assert!(listed.contains("/x/f"), "{listed}");
+        assert!(!listed.contains("repo-"), "{source} {folder}: {listed}");
+        fs::remove_dir_all(&place).expect("remove");
+    }
+}

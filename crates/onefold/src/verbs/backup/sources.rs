@@ -3,17 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use onefold_backup::backup::Input;
-use onefold_backup::exclude::Excludes;
 use onefold_backup::path;
 
 use super::{Args, globs};
 use crate::error::{Error, Result};
-use crate::leave_out::{LeaveOut, read};
+use crate::leave_out::read;
 use crate::out::Out;
 use crate::password::PASSWORD_ENV;
 use crate::paths;
@@ -115,32 +115,36 @@ fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
         .collect())
 }
 
-/// What to leave out, and the patterns in the user's words. The repository itself is left out of a backup that would hold it.
-pub fn excludes(
-    args: &LeaveOut,
-    input: &Input,
-    repository: &Path,
-    out: &Out,
-) -> Result<(Excludes, Vec<Vec<u8>>)> {
-    let own = own_folder(input, repository);
-    if let Some(own) = &own {
+/// The repository's folder, which is left out of a backup that would hold it: by device and inode, since the walk may meet it by way of links
+/// and under any name. Says so where that can be told from the paths.
+pub fn own_folder(input: &Input, repository: &Path, out: &Out) -> Result<Option<(u64, u64)>> {
+    let Input::Paths(sources) = input else {
+        return Ok(None);
+    };
+    let Ok(real) = std::fs::canonicalize(repository) else {
+        return Ok(None);
+    };
+    let own = real.as_os_str().as_bytes();
+    let holds = |source: &Vec<u8>| {
+        let source = where_it_is(source);
+        path::within(own, &source) && own != source
+    };
+    if sources.iter().any(holds) {
         out.say(format_args!(
             "the repository itself is left out: {}",
             paths::shown(own)
         ))?;
     }
-    args.excludes(own.as_deref())
+    let about = std::fs::metadata(&real).ok();
+    Ok(about.map(|about| (about.dev(), about.ino())))
 }
 
-fn own_folder(input: &Input, repository: &Path) -> Option<Vec<u8>> {
-    let Input::Paths(sources) = input else {
-        return None;
-    };
-    // Links on the way are resolved where they can be: the walk does not follow any.
-    let real = std::fs::canonicalize(repository).unwrap_or_else(|_| repository.to_owned());
-    let own = paths::absolute(real.as_os_str()).ok()?;
-    sources
-        .iter()
-        .any(|source| path::within(&own, source) && own != *source)
-        .then_some(own)
+/// A source without links on the way to it; it may be one itself, which is not followed.
+fn where_it_is(source: &[u8]) -> Vec<u8> {
+    let (folder, name) = path::split(source);
+    let folder = if folder.is_empty() { b"/" } else { folder };
+    match std::fs::canonicalize(Path::new(OsStr::from_bytes(folder))) {
+        Ok(real) => path::clean(&path::join(real.as_os_str().as_bytes(), name)),
+        Err(_) => source.to_vec(),
+    }
 }

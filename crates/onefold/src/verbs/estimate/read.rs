@@ -27,7 +27,7 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     }
     let options = walk::Options {
         threads: 1,
-        excludes: args.leave_out.excludes(None)?.0.into(),
+        excludes: args.leave_out.excludes()?.0.into(),
         one_file_system: args.leave_out.one_file_system,
         failing: walk::SOUND,
     };
