@@ -39,6 +39,14 @@ pub enum Error {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// Entries came in an order that no snapshot can hold.
+    #[error("{path} came after {before}, which is not the order of a snapshot: none was made")]
+    OutOfOrder {
+        /// What came.
+        path: String,
+        /// What had come before it.
+        before: String,
+    },
     /// What fed the backup failed, so there is no whole input.
     #[error("{0}: no snapshot was made")]
     HalfInput(String),
@@ -52,6 +60,15 @@ impl Error {
     pub fn is_loss(&self) -> bool {
         match self {
             Self::Store(error) => error.is_loss(),
+            Self::Malformed(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether stored bytes are not what was written, or gone: no other try brings them.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_damage(),
             Self::Malformed(_) => true,
             _ => false,
         }

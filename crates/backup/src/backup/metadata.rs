@@ -15,7 +15,7 @@ use crate::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
 use crate::path::{entry_order, split};
 use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table};
 use crate::tree::read_leaf;
-use crate::{Entry, Flags, Item, Result, path};
+use crate::{Entry, Error, Flags, Item, Result, path};
 
 /// Leaves that are handed to the store at once: one index lookup for a megabyte of them.
 const LEAVES_AT_ONCE: usize = 16;
@@ -36,6 +36,8 @@ pub struct MetadataStream {
     cutter: Cutter,
     pending: Vec<Pending>,
     leaves: Vec<LeafRef>,
+    /// (folder, name) of the entry that was pushed last.
+    last: (Vec<u8>, Vec<u8>),
     /// What writers before this one stored.
     before: WriteStats,
 }
@@ -48,12 +50,24 @@ impl MetadataStream {
             cutter: Cutter::default(),
             pending: Vec::new(),
             leaves: Vec::new(),
+            last: Default::default(),
             before: WriteStats::default(),
         }
     }
 
-    /// The next entry in order.
+    /// The next entry in order. Errors: it is not, so that the leaf could not be read.
     pub fn push(&mut self, folder: &[u8], entry: Entry) -> Result<()> {
+        let (last_folder, last_name) = &mut self.last;
+        if entry_order((folder, &entry.name), (last_folder, last_name)).is_le() {
+            return Err(Error::OutOfOrder {
+                path: path::show(&path::join(folder, &entry.name)),
+                before: path::show(&path::join(last_folder, last_name)),
+            });
+        }
+        if last_folder != folder {
+            *last_folder = folder.to_vec();
+        }
+        last_name.clone_from(&entry.name);
         match self.cutter.push(folder, entry) {
             Some(leaf) => self.leaf(leaf),
             None => Ok(()),
@@ -198,5 +212,44 @@ impl MetadataStream {
         leaf.recipes = self.recipes(&leaf)?;
         self.leaves[at].chunk = self.store(&leaf::encode(&leaf))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_io::{Dir, MemDir};
+    use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, SessionKind};
+
+    use super::*;
+    use crate::Kind;
+
+    /// A leaf with a name twice, or out of order, cannot be decoded: the entries of all of it would be lost.
+    #[test]
+    fn what_comes_out_of_order_is_refused() {
+        let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
+        let mut init = InitOptions::new("test", 1);
+        init.encryption = Encryption::None;
+        Repository::init(dir.clone(), &init, None).expect("init");
+        let repository = Repository::open(dir, OpenOptions::default(), None).expect("open");
+        let session = repository.session(SessionKind::Backup).expect("session");
+        let writer = session.writer(StreamKind::Metadata).expect("writer");
+        let mut stream = MetadataStream::new(writer, repository.fingerprinter());
+        let mut push =
+            |folder: &[u8], name: &[u8]| stream.push(folder, Entry::new(name.to_vec(), Kind::File));
+        for (folder, name) in [
+            ("", "a"),
+            ("", "b"),
+            ("/a", "b"),
+            ("/a/b", "a"),
+            ("/b", "a"),
+        ] {
+            push(folder.as_bytes(), name.as_bytes()).expect("in order");
+        }
+        for (folder, name) in [("/b", "a"), ("/a", "c"), ("", "c")] {
+            let refused = push(folder.as_bytes(), name.as_bytes());
+            let is_told = matches!(refused, Err(Error::OutOfOrder { .. }));
+            assert!(is_told, "{folder}/{name}");
+        }
+        push(b"/b", b"b").expect("in order");
     }
 }

@@ -30,56 +30,125 @@ pub fn sorted_names(
     fails_after: Option<usize>,
 ) -> Result<Listing, Errno> {
     rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
-    let mut names: Names = Vec::new();
-    let mut bytes = 0;
-    let mut ceiling: Option<Vec<u8>> = None;
+    let mut pass = Pass::new(after, PASS_BYTES_MAX);
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut listing = RawDir::new(dir, &mut buf);
     let mut failed = None;
     while let Some(entry) = listing.next() {
         let entry = match entry {
-            Ok(_) if fails_after.is_some_and(|most| names.len() >= most) => Err(Errno::IO),
+            Ok(_) if fails_after.is_some_and(|most| pass.names.len() >= most) => Err(Errno::IO),
             other => other,
         };
-        let entry = match entry {
-            Ok(entry) => entry,
+        match entry {
+            Ok(entry) => pass.add(entry.file_name().to_bytes(), entry.ino()),
             Err(e) => {
                 failed = Some(e);
                 break;
             }
-        };
-        let name = entry.file_name().to_bytes();
-        let beyond = ceiling.as_deref().is_some_and(|ceiling| name > ceiling);
-        if matches!(name, b"." | b"..") || beyond || after.is_some_and(|after| name <= after) {
-            continue;
-        }
-        bytes += name.len() + NAME_OVERHEAD_BYTES;
-        names.push((name.to_vec(), entry.ino()));
-        if bytes > 2 * PASS_BYTES_MAX {
-            bytes = keep_first(&mut names, PASS_BYTES_MAX);
-            ceiling = names.last().map(|(name, _)| name.clone());
         }
     }
-    names.sort_unstable();
-    Ok(Listing {
-        names,
-        more: ceiling.is_some() && failed.is_none(),
-        failed,
-    })
+    Ok(pass.end(failed))
 }
 
-/// Sorts and keeps the first names up to `max` bytes; returns the bytes kept.
-fn keep_first(names: &mut Names, max: usize) -> usize {
-    names.sort_unstable();
-    let mut kept = 0;
-    let mut keep = 0;
-    for (name, _) in names.iter() {
-        if kept + name.len() + NAME_OVERHEAD_BYTES > max {
-            break;
+/// What one pass keeps of the names that it is given in any order: the first ones, each once.
+struct Pass<'a> {
+    after: Option<&'a [u8]>,
+    bytes_max: usize,
+    names: Names,
+    bytes: usize,
+    /// Names behind this one are for the next pass.
+    ceiling: Option<Vec<u8>>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(after: Option<&'a [u8]>, bytes_max: usize) -> Self {
+        Self {
+            after,
+            bytes_max,
+            names: Vec::new(),
+            bytes: 0,
+            ceiling: None,
         }
-        kept += name.len() + NAME_OVERHEAD_BYTES;
-        keep += 1;
     }
-    names.truncate(keep);
-    kept
+
+    fn add(&mut self, name: &[u8], inode: u64) {
+        let is_beyond = self
+            .ceiling
+            .as_deref()
+            .is_some_and(|ceiling| name > ceiling);
+        let is_before = self.after.is_some_and(|after| name <= after);
+        if matches!(name, b"." | b"..") || is_beyond || is_before {
+            return;
+        }
+        self.bytes += name.len() + NAME_OVERHEAD_BYTES;
+        self.names.push((name.to_vec(), inode));
+        if self.bytes > 2 * self.bytes_max {
+            self.sort();
+            self.keep_first();
+            self.ceiling = self.names.last().map(|(name, _)| name.clone());
+        }
+    }
+
+    /// Sorts; a file system may give a name twice that is replaced while it lists.
+    fn sort(&mut self) {
+        self.names.sort_unstable();
+        self.names.dedup_by(|(name, _), (before, _)| name == before);
+    }
+
+    /// Keeps the first names up to the most bytes.
+    fn keep_first(&mut self) {
+        self.bytes = 0;
+        let mut keep = 0;
+        for (name, _) in &self.names {
+            let more = name.len() + NAME_OVERHEAD_BYTES;
+            if self.bytes + more > self.bytes_max {
+                break;
+            }
+            self.bytes += more;
+            keep += 1;
+        }
+        self.names.truncate(keep);
+    }
+
+    fn end(mut self, failed: Option<Errno>) -> Listing {
+        self.sort();
+        Listing {
+            names: self.names,
+            more: self.ceiling.is_some() && failed.is_none(),
+            failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As file systems may while a name is replaced by renaming, with the inode of before and of after.
+    #[test]
+    fn a_name_that_is_listed_twice_is_kept_once() {
+        let mut given = Vec::new();
+        for n in 0..500 {
+            let name = format!("{:03}", n * 7 % 500).into_bytes();
+            given.push((name.clone(), n));
+            given.push((name, n + 1000));
+        }
+        for bytes_max in [200, 3000, 1 << 20] {
+            let (mut all, mut after): (Vec<Vec<u8>>, _) = (Vec::new(), None);
+            loop {
+                let mut pass = Pass::new(after.as_deref(), bytes_max);
+                given
+                    .iter()
+                    .for_each(|(name, inode)| pass.add(name, *inode));
+                let listing = pass.end(None);
+                all.extend(listing.names.into_iter().map(|(name, _)| name));
+                after = all.last().cloned();
+                if !listing.more {
+                    break;
+                }
+            }
+            let expected = (0..500).map(|n| format!("{n:03}").into_bytes());
+            assert_eq!(all, expected.collect::<Vec<_>>(), "{bytes_max}");
+        }
+    }
 }
