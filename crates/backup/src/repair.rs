@@ -3,6 +3,8 @@
 //! What always holds: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in part, is an entry that could
 //! not be read; a folder whose names may be lost is one that could not be listed. So `diff` and `restore --delete` treat what is lost
 //! as they treat what a backup failed to read: as unknown, not as removed.
+//! What the device does not give now is not lost for that: the next try, or the next cable, may bring it. It ends the repair (`Repository::repair` sets
+//! a container aside that the device never gives; then what it held is gone).
 //! Why not the parts of a file that are left, as restic keeps them: a file with a part cut out passes for a whole one everywhere else.
 
 use std::collections::HashSet;
@@ -10,13 +12,13 @@ use std::collections::HashSet;
 use onefold_store::{ChunkReader, ChunkRef, Repository, RootId, Session, SessionKind, StreamKind};
 
 use crate::backup::MetadataStream;
-use crate::leaf::{Leaf, recipe};
+use crate::leaf::Leaf;
 use crate::path::{self, order, split};
-use crate::roots::{self, Hurt, read_bare};
+use crate::roots::{self, Hurt, read_bare, read_items};
 use crate::snapshot::{LeafRef, Table};
-use crate::snapshots::Named;
+use crate::snapshots::{self, Named};
 use crate::tree::Tree;
-use crate::{Content, Entry, Flags, Item, Result};
+use crate::{Content, Entry, Error, Flags, Item, Result};
 
 /// The tag of a repaired snapshot.
 pub const REPAIRED_TAG: &str = "repaired";
@@ -32,10 +34,11 @@ pub enum Repaired {
     Anew(Vec<Hurt>, Option<RootId>),
 }
 
-/// Makes a snapshot of what is left of `named`, where `is_lost` says what is lost. The old one stays. With `dry_run` nothing is stored.
+/// Makes a snapshot of what is left of `named`, where `is_lost` says what is lost. The old one stays. With `dry_run` nothing is stored. One that was
+/// forgotten meanwhile has nothing to repair.
 ///
 /// # Errors
-/// Only what keeps it from looking or storing at all.
+/// What keeps it from looking or storing; what the device does not give.
 pub fn repair(
     repository: &Repository,
     named: &Named,
@@ -47,12 +50,16 @@ pub fn repair(
         false => SessionKind::Backup,
     };
     let session = repository.session(kind)?;
+    // Forgotten before the session stood, it may have been swept as well.
+    if snapshots::load_if_there(repository, named.id)?.is_none() {
+        return Ok(Repaired::Whole);
+    }
     let mut reader = session.reader()?;
     let mut hurts = Vec::new();
-    roots::hurt(
+    roots::hurt_where(
         &named.snapshot,
         &mut reader,
-        &mut |chunk| is_lost(chunk),
+        (&mut |chunk| is_lost(chunk), Error::is_damage),
         &mut |hurt| hurts.push(hurt),
     )?;
     if hurts.is_empty() {
@@ -78,6 +85,8 @@ pub fn repair(
 
 /// What of a snapshot is lost.
 struct Lost<'a> {
+    /// Leaves, each as the path of its first entry.
+    leaves: HashSet<&'a [u8]>,
     files: HashSet<&'a [u8]>,
     /// Folders from and up to which names may be lost.
     gaps: Vec<(&'a [u8], Option<&'a [u8]>)>,
@@ -85,17 +94,22 @@ struct Lost<'a> {
 
 impl<'a> Lost<'a> {
     fn new(hurts: &'a [Hurt]) -> Self {
-        let (mut files, mut gaps) = (HashSet::new(), Vec::new());
+        let (mut leaves, mut files, mut gaps) = (HashSet::new(), HashSet::new(), Vec::new());
         for hurt in hurts {
             match hurt {
                 Hurt::File(path) => drop(files.insert(&path[..])),
                 Hurt::Entries(from, to) => {
+                    leaves.insert(&from[..]);
                     gaps.push((split(from).0, to.as_ref().map(|to| split(to).0)));
                 }
                 Hurt::All => {}
             }
         }
-        Self { files, gaps }
+        Self {
+            leaves,
+            files,
+            gaps,
+        }
     }
 
     fn may_hold_names_of(&self, folder: &[u8]) -> bool {
@@ -117,9 +131,13 @@ fn rewrite(
     let writer = session.writer(StreamKind::Metadata)?;
     let mut stream = MetadataStream::new(writer, repository.fingerprinter());
     for leaf in Tree::open(&named.snapshot, reader)?.leaves() {
-        let Some(leaf) = left_of(leaf, lost, reader) else {
+        if lost
+            .leaves
+            .contains(&path::join(&leaf.folder, &leaf.name)[..])
+        {
             continue;
-        };
+        }
+        let leaf = left_of(leaf, lost, reader)?;
         let folders = leaf.runs.iter();
         let folders = folders.flat_map(|run| std::iter::repeat_n(&run.folder[..], run.count));
         for (folder, entry) in folders.zip(leaf.entries) {
@@ -129,10 +147,10 @@ fn rewrite(
     Ok(stream.finish(session, &[])?.0)
 }
 
-/// A leaf with the contents that are left; `None` where it is lost itself.
-fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Option<Leaf> {
+/// A leaf with the contents that are left. Errors: more of it cannot be read than was lost when it was looked at before.
+fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Result<Leaf> {
     let (mut leaf, counts) = read_bare(leaf, reader)?;
-    let items = left_items(&leaf, reader);
+    let (items, mut failed) = left_items(&leaf, reader);
     let paths: Vec<_> = leaf
         .iter()
         .map(|(folder, entry)| path::join(folder, &entry.name))
@@ -141,20 +159,22 @@ fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Option<
     for ((entry, path), count) in leaf.entries.iter_mut().zip(paths).zip(counts) {
         let end = at.saturating_add(count as usize);
         let own = items.get(at..end).map(|own| own.iter().copied());
-        match own.and_then(Iterator::collect::<Option<Vec<Item>>>) {
+        let own = own.and_then(Iterator::collect::<Option<Vec<Item>>>);
+        at = end;
+        match own {
+            _ if lost.files.contains(&path[..]) => lose(entry),
             Some(_) if count == 0 => {}
             Some(own) => entry.content.items = own,
-            None => lose(entry),
-        }
-        at = end;
-        if lost.files.contains(&path[..]) {
-            lose(entry);
+            None => match failed.take() {
+                Some(error) => return Err(error),
+                None => lose(entry),
+            },
         }
         if entry.is_dir() && lost.may_hold_names_of(&path) {
             entry.flags.0 |= Flags::UNLISTED.0;
         }
     }
-    Some(leaf)
+    Ok(leaf)
 }
 
 /// Leaves what `stat` said, and no content.
@@ -163,16 +183,17 @@ fn lose(entry: &mut Entry) {
     (entry.size, entry.content) = (0, Content::default());
 }
 
-/// The items of a leaf's recipe chunks; `None` for those of a chunk that is lost.
-fn left_items(leaf: &Leaf, reader: &mut ChunkReader) -> Vec<Option<Item>> {
-    let mut all = Vec::new();
+/// The items of a leaf's recipe chunks; `None` for those of a chunk that cannot be read, and why the first cannot.
+fn left_items(leaf: &Leaf, reader: &mut ChunkReader) -> (Vec<Option<Item>>, Option<Error>) {
+    let (mut all, mut failed) = (Vec::new(), None);
     for recipe in &leaf.recipes {
-        let read = reader.read(&recipe.chunk).ok();
-        let items = read.and_then(|bytes| recipe::decode(&bytes, 0).ok());
-        match items.filter(|items| items.len() == recipe.items as usize) {
-            Some(items) => all.extend(items.into_iter().map(Some)),
-            None => all.extend(std::iter::repeat_n(None, recipe.items as usize)),
+        match read_items(recipe, reader) {
+            Ok(items) => all.extend(items.into_iter().map(Some)),
+            Err(error) => {
+                all.extend(std::iter::repeat_n(None, recipe.items as usize));
+                failed.get_or_insert(error);
+            }
         }
     }
-    all
+    (all, failed)
 }

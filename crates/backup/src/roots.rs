@@ -2,9 +2,10 @@
 
 use onefold_store::{ChunkReader, ChunkRef, RootId, Roots};
 
-use crate::leaf::{Leaf, decode_bare, recipe};
-use crate::snapshot::{LeafRef, Snapshot, Table, decode_table};
+use crate::leaf::{Leaf, RecipeRef, decode_bare, recipe};
+use crate::snapshot::{LeafRef, Snapshot, Table};
 use crate::tree::{Tree, Visit, visit_items};
+use crate::wire::Reader;
 use crate::{Entry, Error, Item, Result, path};
 
 /// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk that an earlier snapshot
@@ -84,34 +85,36 @@ pub enum Hurt {
     All,
 }
 
-/// Tells which files of a snapshot are hurt, where `is_lost` says so of a chunk. Leaves and recipe chunks that cannot be read are lost.
+/// Tells which files of a snapshot are hurt, where `is_lost` says so of a chunk. Leaves and recipe chunks that cannot be had ([`Error::is_loss`]) are lost.
+///
+/// # Errors
+/// What else keeps it from looking: it says nothing of what is stored.
 pub fn hurt(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
     is_lost: &mut dyn FnMut(&ChunkRef) -> bool,
     tell: &mut dyn FnMut(Hurt),
 ) -> Result<()> {
-    if let Table::Chunks(chunks) = &snapshot.table {
-        let readable = |chunk| {
-            reader
-                .read(chunk)
-                .map_err(Error::from)
-                .and_then(|bytes| decode_table(&bytes))
-                .is_ok()
-        };
-        if !chunks.iter().all(readable) {
-            tell(Hurt::All);
-            return Ok(());
-        }
-    }
-    let tree = Tree::open(snapshot, reader)?;
+    hurt_where(snapshot, reader, (is_lost, Error::is_loss), tell)
+}
+
+/// The same; of what cannot be read, that is lost whose error the second of `lost` counts. Any other is returned.
+pub(crate) fn hurt_where(
+    snapshot: &Snapshot,
+    reader: &mut ChunkReader,
+    (is_lost, counts): Lost<'_>,
+    tell: &mut dyn FnMut(Hurt),
+) -> Result<()> {
+    let Some(tree) = unless_lost(Tree::open(snapshot, reader), counts)? else {
+        tell(Hurt::All);
+        return Ok(());
+    };
     for (i, leaf) in tree.leaves().iter().enumerate() {
-        let bare = if is_lost(&leaf.chunk) {
-            None
-        } else {
-            read_bare(leaf, reader)
+        let bare = match is_lost(&leaf.chunk) {
+            true => None,
+            false => unless_lost(read_bare(leaf, reader), counts)?,
         };
-        let Some((bare, counts)) = bare else {
+        let Some((bare, counted)) = bare else {
             let next = tree
                 .leaves()
                 .get(i + 1)
@@ -119,14 +122,14 @@ pub fn hurt(
             tell(Hurt::Entries(path::join(&leaf.folder, &leaf.name), next));
             continue;
         };
-        let lost = lost_items(&bare, reader, is_lost);
+        let lost = lost_items(&bare, reader, (is_lost, counts))?;
         let mut at = 0;
-        for ((folder, entry), count) in bare.iter().zip(counts) {
+        for ((folder, entry), count) in bare.iter().zip(counted) {
             let own = at..at + count;
             at = own.end;
             let first = lost.partition_point(|item| *item < own.start);
             if lost.get(first).is_some_and(|item| own.contains(item))
-                || is_hurt(entry, reader, is_lost)
+                || is_hurt(entry, reader, (is_lost, counts))?
             {
                 tell(Hurt::File(path::join(folder, &entry.name)));
             }
@@ -135,26 +138,48 @@ pub fn hurt(
     Ok(())
 }
 
-/// A leaf without contents; `None` where it cannot be read.
-pub(crate) fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Option<(Leaf, Vec<u64>)> {
-    decode_bare(&reader.read(&leaf.chunk).ok()?).ok()
+/// What is read; `None` where it is lost.
+fn unless_lost<T>(read: Result<T>, counts: fn(&Error) -> bool) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if counts(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
+
+/// A leaf without contents, and how many items of its recipe chunks each entry has.
+pub(crate) fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<(Leaf, Vec<u64>)> {
+    decode_bare(&reader.read(&leaf.chunk)?)
+}
+
+/// The items of a leaf's recipe chunk.
+pub(crate) fn read_items(recipe: &RecipeRef, reader: &mut ChunkReader) -> Result<Vec<Item>> {
+    let items = recipe::decode(&reader.read(&recipe.chunk)?, 0)?;
+    match items.len() == recipe.items as usize {
+        true => Ok(items),
+        false => Err(Reader::new("recipe", &[]).fail(format_args!(
+            "{} items, expected {}",
+            items.len(),
+            recipe.items
+        ))),
+    }
+}
+
+type Lost<'a> = (&'a mut dyn FnMut(&ChunkRef) -> bool, fn(&Error) -> bool);
 
 /// The numbers of a leaf's items that are lost, sorted.
 fn lost_items(
     leaf: &Leaf,
     reader: &mut ChunkReader,
-    is_lost: &mut dyn FnMut(&ChunkRef) -> bool,
-) -> Vec<u64> {
+    (is_lost, counts): Lost<'_>,
+) -> Result<Vec<u64>> {
     let mut lost = Vec::new();
     let mut at = 0;
     for recipe in &leaf.recipes {
-        let read = if is_lost(&recipe.chunk) {
-            None
-        } else {
-            reader.read(&recipe.chunk).ok()
+        let items = match is_lost(&recipe.chunk) {
+            true => None,
+            false => unless_lost(read_items(recipe, reader), counts)?,
         };
-        let items = read.and_then(|bytes| recipe::decode(&bytes, 0).ok());
         for i in 0..u64::from(recipe.items) {
             let item = items.as_ref().and_then(|items| items.get(i as usize));
             let is_whole = item.is_some_and(|item| !item.chunk().is_some_and(&mut *is_lost));
@@ -164,15 +189,11 @@ fn lost_items(
         }
         at += u64::from(recipe.items);
     }
-    lost
+    Ok(lost)
 }
 
 /// Whether a content that stands in the leaf itself is hurt.
-fn is_hurt(
-    entry: &Entry,
-    reader: &mut ChunkReader,
-    is_lost: &mut dyn FnMut(&ChunkRef) -> bool,
-) -> bool {
+fn is_hurt(entry: &Entry, reader: &mut ChunkReader, (is_lost, counts): Lost<'_>) -> Result<bool> {
     let mut lost = false;
     let visited = visit_items(&entry.content, reader, &mut |met, _| {
         if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = met {
@@ -180,5 +201,5 @@ fn is_hurt(
         }
         Ok(!lost)
     });
-    lost || visited.is_err()
+    Ok(unless_lost(visited, counts)?.is_none() || lost)
 }

@@ -20,8 +20,17 @@ use onefold_store::{
 
 use crate::scene::{back_up, restore_with};
 
+/// With a new repository, not encrypted.
+pub fn device() -> SimDir {
+    let device = SimDir::new(1);
+    let mut init = InitOptions::new("test", 1);
+    init.encryption = Encryption::None;
+    Repository::init(Arc::new(device.clone()) as Arc<dyn Dir>, &init, None).expect("init");
+    device
+}
+
 /// Containers so small that each holds one leaf.
-fn open(device: &SimDir) -> Repository {
+pub fn open(device: &SimDir) -> Repository {
     let options = OpenOptions {
         container_bytes: 4 << 10,
         block_bytes: Some(4 << 10),
@@ -44,7 +53,7 @@ fn write_source(root: &Path) {
 }
 
 /// A long name that does not compress.
-fn long_name(text: &str) -> String {
+pub fn long_name(text: &str) -> String {
     let mut state = 0xcbf2_9ce4_8422_2325u64;
     (0..15)
         .map(|round| {
@@ -63,12 +72,12 @@ fn containers(device: &SimDir) -> Vec<String> {
         .collect()
 }
 
-fn object(id: ContainerId) -> String {
+pub fn object(id: ContainerId) -> String {
     let name = id.to_string();
     format!("containers/{}/{name}", &name[..2])
 }
 
-fn check(repository: &Repository) -> CheckReport {
+pub fn check(repository: &Repository) -> CheckReport {
     let depth = CheckDepth::Data { part: 1, of: 1 };
     repository
         .check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {})
@@ -76,7 +85,7 @@ fn check(repository: &Repository) -> CheckReport {
 }
 
 /// Every path of a snapshot, with its flags and size.
-fn entries(repository: &Repository, named: &Named) -> BTreeMap<Vec<u8>, (Flags, u64, bool)> {
+pub fn entries(repository: &Repository, named: &Named) -> BTreeMap<Vec<u8>, About> {
     let session = repository.session(SessionKind::Read).expect("session");
     let mut reader = session.reader().expect("reader");
     let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
@@ -96,7 +105,8 @@ fn load(repository: &Repository, outcome: &Outcome) -> Named {
     snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load")
 }
 
-type About = (Flags, u64, bool);
+/// Flags, size, and whether it is a folder.
+pub type About = (Flags, u64, bool);
 
 /// Loses the container of one leaf, repairs the snapshot, and gives the new one and what it was told to lack.
 fn lose_and_repair(
@@ -180,10 +190,7 @@ fn assert_restored(repository: &Repository, new: &Named, kept: &BTreeMap<Vec<u8>
 fn of_a_snapshot_without_a_leaf_all_else_is_left() {
     let source = tempfile::tempdir().expect("tempdir");
     write_source(source.path());
-    let device = SimDir::new(1);
-    let mut init = InitOptions::new("test", 1);
-    init.encryption = Encryption::None;
-    Repository::init(Arc::new(device.clone()) as Arc<dyn Dir>, &init, None).expect("init");
+    let device = device();
     let repository = open(&device);
     let outcome = back_up(&repository, source.path(), 1);
     let named = load(&repository, &outcome);

@@ -13,6 +13,7 @@ mod leaf;
 mod lost;
 mod lost_leaf;
 mod mapped;
+mod passing;
 mod restore;
 mod roundtrip;
 mod scene;

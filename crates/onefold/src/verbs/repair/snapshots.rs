@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Args;
 use crate::cli::Global;
-use crate::error::Result;
+use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
 use crate::human::many;
 use crate::out::Out;
@@ -24,6 +24,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         &mut |_| {},
         &mut |_| {},
     )?;
+    // The next try, or the next cable, may bring it: nothing is dropped for that.
+    if args.forget
+        && !args.dry_run
+        && let Some(error) = report.damage.iter().find(|error| error.is_unreadable())
+    {
+        return Err(Error::Failed(format!(
+            "no snapshot was dropped, and none made, since the device does not give all now ({}): `onefold repair` sets aside what it never gives",
+            chain_of(error)
+        )));
+    }
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let (mut changed, mut gone) = (0, 0);
     for named in select::many(&repository, &args.snapshots, &args.filter.filter()?, out)? {

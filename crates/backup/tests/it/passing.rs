@@ -1,0 +1,110 @@
+//! A device that fails once and is well again, while a snapshot is repaired: that makes nothing lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use onefold_backup::Error;
+use onefold_backup::repair::{Repaired, repair};
+use onefold_backup::roots::Hurt;
+use onefold_backup::snapshot::Table;
+use onefold_backup::snapshots::{self, Named};
+use onefold_backup::tree::Tree;
+use onefold_io::sim::{Faults, SimDir, When};
+use onefold_store::{CheckReport, SessionKind};
+
+use crate::lost_leaf::{About, check, device, entries, long_name, object, open};
+use crate::scene::{self, back_up};
+
+/// Reads that a run lets fail.
+const CASES: u64 = 40;
+
+/// Folders with so long paths that the table of leaves does not fit into the snapshot.
+fn write_source(root: &Path) {
+    for folder in 0..40 {
+        let mut path = root.to_owned();
+        for part in 0..12 {
+            path.push(long_name(&format!("{folder} {part}")));
+        }
+        fs::create_dir_all(&path).expect("dirs");
+        for file in 0..160 {
+            let name = long_name(&format!("{folder} {file}"));
+            fs::write(path.join(name), scene::noise(file % 9, 20)).expect("write");
+        }
+    }
+}
+
+/// What a repair said, and what the new snapshot holds.
+type Made = (Vec<Hurt>, BTreeMap<Vec<u8>, About>);
+
+fn repair_with(
+    device: &SimDir,
+    named: &Named,
+    report: &CheckReport,
+    faults: Faults,
+) -> (Result<Option<Made>, Error>, u64) {
+    let repository = open(device);
+    let is_lost = |chunk: &_| report.hurt.hurts(chunk);
+    device.inject(faults);
+    let done = repair(&repository, named, &is_lost, false);
+    let reads = device.counts().reads;
+    device.inject(Faults::default());
+    let made = done.map(|repaired| match repaired {
+        Repaired::Whole => None,
+        Repaired::Gone => panic!("nothing is gone"),
+        Repaired::Anew(hurts, new) => {
+            let new = snapshots::load(&repository, new.expect("no dry run")).expect("load");
+            Some((hurts, entries(&repository, &new)))
+        }
+    });
+    (made, reads)
+}
+
+/// Lets reads of a repair fail, one in each run.
+fn fail_once(device: &SimDir, named: &Named) -> Option<Made> {
+    let report = check(&open(device));
+    let (expected, reads) = repair_with(&device.fork(), named, &report, Faults::default());
+    let expected = expected.expect("without a fault it succeeds");
+    assert!(reads > CASES / 2, "only {reads} reads");
+    let mut told = 0;
+    for n in (0..reads).step_by((reads / CASES).max(1) as usize) {
+        let faults = Faults {
+            read_error: When::Once(n),
+            ..Faults::default()
+        };
+        match repair_with(&device.fork(), named, &report, faults).0 {
+            Ok(made) => assert!(made == expected, "read {n} of {reads}"),
+            Err(error) => {
+                assert!(!error.is_damage(), "read {n} of {reads}: {error}");
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 5, "only {told} of {reads} were told");
+    expected
+}
+
+#[test]
+fn a_read_that_fails_once_makes_nothing_lost_for_a_repair() {
+    let source = tempfile::tempdir().expect("tempdir");
+    write_source(source.path());
+    let device = device();
+    let repository = open(&device);
+    let outcome = back_up(&repository, source.path(), 1);
+    let named = snapshots::load(&repository, outcome.id.expect("id")).expect("load");
+    assert!(matches!(named.snapshot.table, Table::Chunks(_)));
+    let containers: BTreeSet<_> = {
+        let session = repository.session(SessionKind::Read).expect("session");
+        let mut reader = session.reader().expect("reader");
+        let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+        let leaves = tree.leaves().iter();
+        leaves.map(|leaf| leaf.chunk.container).collect()
+    };
+    drop(repository);
+    assert!(fail_once(&device, &named).is_none(), "nothing is lost");
+
+    let lost = containers.iter().nth(containers.len() / 2).expect("some");
+    device.lose(&object(*lost)).expect("lose");
+    let (hurts, _) = fail_once(&device, &named).expect("something is lost");
+    assert!(!hurts.is_empty());
+}
