@@ -35,6 +35,8 @@ pub struct Progress {
     /// What is being done now.
     pub current: Mutex<Vec<u8>>,
     cancelled: AtomicBool,
+    /// The store takes nothing more, so that nobody need wait for input.
+    has_closed: AtomicBool,
 }
 
 impl Progress {
@@ -46,6 +48,16 @@ impl Progress {
     /// Whether [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
+    }
+
+    /// Says whether the store takes nothing more: who waits for input stops waiting then.
+    pub(crate) fn set_closed(&self, has_closed: bool) {
+        self.has_closed.store(has_closed, Relaxed);
+    }
+
+    /// Whether nobody wants what is still to come: cancelled, or the store has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_cancelled() || self.has_closed.load(Relaxed)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

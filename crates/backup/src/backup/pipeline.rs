@@ -56,13 +56,14 @@ struct Between {
     turns: Turns,
 }
 
-/// Closes the budgets when it is dropped.
-struct Closing<'a>(&'a Between);
+/// Closes the budgets when it is dropped, and ends waits for input.
+struct Closing<'a>(&'a Between, &'a Progress);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.budget.close();
         self.0.large_budget.close();
+        self.1.set_closed(true);
     }
 }
 
@@ -91,7 +92,8 @@ impl<'a> Pipeline<'a> {
         let tree = parent.and_then(|parent| self.open_parent(parent, &mut planner));
         let done = std::thread::scope(|scope| {
             // Closed when the store stops, by a panic too: nobody waits for it then.
-            let _closing = Closing(&between);
+            self.progress.set_closed(false);
+            let _closing = Closing(&between, self.progress);
             let worker = self.worker(&between, &cached_tasks);
             self.start_workers(scope, &between, (cold_tasks, cached_tasks));
             self.start_readers(scope, &between, queues, &jobs)?;
@@ -102,8 +104,13 @@ impl<'a> Pipeline<'a> {
                     let tree = tree.as_ref();
                     scope.spawn(move || planner.run(walk, tree));
                 }
-                // The planner is dropped then, which says that no step follows.
-                Input::Stream(fd, _) => stream::steps(fd, &paths[0], planner)?,
+                // The planner is dropped in the end, which says that no step follows.
+                Input::Stream(..) if paths[0].is_empty() => {
+                    return Err(Error::Usage("a stream needs a file name".into()));
+                }
+                Input::Stream(fd, _) => {
+                    scope.spawn(move || stream::steps(fd, &paths[0], planner));
+                }
             }
             let done = finisher.run(&steps, worker);
             drop(steps);

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::meta::{Stat, xattrs_of};
 use crate::{Kind, Progress, Xattrs};
 
-/// How often a stream that sends nothing is left to see whether the backup is still wanted.
+/// How often a stream that sends nothing is left to see whether anybody still wants what it may send.
 const STREAM_LOOK_NS: i64 = 100_000_000;
 /// Shorter reads are left to the page cache.
 const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
@@ -244,7 +244,7 @@ fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
         tv_sec: 0,
         tv_nsec: STREAM_LOOK_NS,
     };
-    while !cancel.is_cancelled() {
+    while !cancel.is_over() {
         match poll(
             &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
             Some(&look),

@@ -6,10 +6,10 @@ use super::parts::large_channel;
 use super::plan::{ContentFrom, Job, Planned, Planner, Step};
 use super::source::Work;
 use crate::meta::Stat;
-use crate::{Entry, Error, Kind, Result, path};
+use crate::{Entry, Kind, path};
 
-/// The steps of a stream: the folders above its path, and one file.
-pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) -> Result<()> {
+/// The steps of a stream: the folders above its path, and one file. Waits for the finisher where there are many.
+pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
     let Planner {
         options,
         work,
@@ -18,9 +18,6 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) -> Result<()> {
         buffers,
         ..
     } = planner;
-    if path.is_empty() {
-        return Err(Error::Usage("a stream needs a file name".into()));
-    }
     let (uid, gid) = (
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
@@ -48,7 +45,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) -> Result<()> {
             before: None,
             link: None,
         };
-        // The finisher has not begun: nobody has dropped the other end.
+        // Where the finisher has ended, nobody takes it.
         let _ = steps.send(Step::Entries {
             folder: folder.into(),
             entries: vec![planned],
@@ -81,5 +78,4 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) -> Result<()> {
             budget_bytes: 0,
         },
     );
-    Ok(())
 }

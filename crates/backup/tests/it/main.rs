@@ -20,3 +20,4 @@ mod scene;
 mod sketch;
 mod small_files;
 mod sources;
+mod stream;
