@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use onefold_chunk::Chunker;
 use onefold_io::{DIRECT_ALIGN, FileWindow};
@@ -18,6 +19,9 @@ use crate::{Kind, Progress, Xattrs};
 
 /// How often a stream that sends nothing is left to see whether anybody still wants what it may send.
 const STREAM_LOOK_NS: i64 = 100_000_000;
+/// How long a file that somebody has a lease on is left to them before it is tried again, and how often: three seconds in all.
+const LEASE_WAIT: Duration = Duration::from_millis(20);
+const LEASE_WAITS_MAX: u32 = 150;
 /// Shorter reads are left to the page cache.
 const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
 
@@ -55,15 +59,30 @@ pub enum Cached {
 pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
+    let fd = match open_leased(dir, name, flags | OFlags::NOATIME) {
         // Only the owner may leave the access time alone.
-        Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,
+        Err(Errno::PERM) => open_leased(dir, name, flags)?,
         other => other?,
     };
     let source = Source::file(fd)?;
     match source.stat.kind {
         Kind::File => Ok(source),
         _ => Err(Errno::NXIO),
+    }
+}
+
+/// Opens. Whoever has a lease on the file (a file server does, for a client that writes) is told to give it back by the first try, and has some
+/// seconds to do so.
+fn open_leased(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut waits = LEASE_WAITS_MAX;
+    loop {
+        match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+            Err(Errno::AGAIN) if waits > 0 => {
+                waits -= 1;
+                std::thread::sleep(LEASE_WAIT);
+            }
+            other => return other,
+        }
     }
 }
 
@@ -149,7 +168,11 @@ impl<'a> Source<'a> {
             Err(Errno::INVAL) => return Ok(Some(at..u64::MAX)),
             Err(e) => return Err(e),
         };
-        let end = rustix::fs::seek(&self.handle.fd, SeekFrom::Hole(start))?;
+        let end = match rustix::fs::seek(&self.handle.fd, SeekFrom::Hole(start)) {
+            // Cut short since: what is left is as a hole, and the file has changed.
+            Err(Errno::NXIO) => return Ok(None),
+            other => other?,
+        };
         rustix::fs::seek(&self.handle.fd, SeekFrom::Start(start))?;
         Ok(Some(start..end))
     }

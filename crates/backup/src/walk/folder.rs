@@ -76,8 +76,10 @@ impl Task {
                 Ok(())
             }
         };
-        if let Err(e) = result {
-            look.cut_off(e);
+        match result {
+            Err(Errno::NOENT) if look.may_be_gone() => {}
+            Err(e) => look.cut_off(e),
+            Ok(()) => {}
         }
         Done {
             piece: Some(look.piece),
@@ -161,6 +163,12 @@ impl Look<'_> {
         }
     }
 
+    /// Whether a folder that was deleted since it was met is as one that holds nothing, as a file that was deleted is as none: it is no source and
+    /// holds none. Of a source the file system is not known before it is open.
+    fn may_be_gone(&self) -> bool {
+        self.device.is_some() && self.select.children.is_empty()
+    }
+
     fn cut_off(&mut self, e: Errno) {
         let folder = &self.key.folder;
         let error = Error::io("list", folder, e);
@@ -176,7 +184,11 @@ impl Look<'_> {
             failed,
         } = sorted_names(dir, after.as_deref(), fails_after)?;
         // What was listed before is kept.
-        failed.into_iter().for_each(|e| self.cut_off(e));
+        match failed {
+            Some(Errno::NOENT) if self.may_be_gone() => {}
+            Some(e) => self.cut_off(e),
+            None => {}
+        }
         if let Some(marker) = self.marker(dir) {
             let named = &self.select.children;
             let is_kept = |name: &Vec<u8>| *name == marker || named.contains_key(name);
@@ -399,8 +411,10 @@ impl Look<'_> {
 /// Whether a folder's names may be listed and looked at. Asked before it is listed, since its own entry is written before those in it.
 fn can_list(dir: &OwnedFd, name: &[u8]) -> bool {
     let access = Access::READ_OK | Access::EXEC_OK;
-    if rustix::fs::accessat(dir, name, access, AtFlags::empty()).is_ok() {
-        return true;
+    match rustix::fs::accessat(dir, name, access, AtFlags::empty()) {
+        // Deleted since it was met: that shows again when it is opened.
+        Ok(()) | Err(Errno::NOENT) => return true,
+        Err(_) => {}
     }
     // That asks for the real user, who may have fewer rights than this program.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
