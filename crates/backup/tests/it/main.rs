@@ -22,4 +22,5 @@ mod sketch;
 mod small_files;
 mod sources;
 mod stream;
+mod tags;
 mod vanished;

@@ -1,0 +1,34 @@
+//! Other tags for a snapshot, beside those who delete it.
+
+use onefold_backup::Error;
+use onefold_backup::snapshots::{Retag, retag};
+use onefold_io::sim::{Faults, SimDir, When};
+
+use crate::crash::{back_up, init, open};
+
+/// Read before, forgotten and swept in between, it would come back without its containers.
+#[test]
+fn a_snapshot_is_read_for_other_tags_only_in_a_session() {
+    let source = tempfile::tempdir().expect("tempdir");
+    std::fs::write(source.path().join("f"), "content").expect("write");
+    let device = SimDir::new(1);
+    init(&device);
+    let repository = open(&device, 1).expect("open");
+    let (id, ..) = back_up(&repository, source.path(), 1);
+    // Neither can be: what fails is what came first.
+    device.inject(Faults {
+        no_space: When::From(0),
+        read_error: When::From(0),
+        ..Faults::default()
+    });
+    let failed = retag(&repository, id, &Retag::default());
+    let is_session = matches!(&failed, Err(Error::Store(error)) if error.is_no_space());
+    assert!(is_session, "{failed:?}");
+    device.inject(Faults::default());
+    let add = Retag {
+        add: vec!["new".into()],
+        ..Retag::default()
+    };
+    let new = retag(&repository, id, &add).expect("well again");
+    assert!(new.is_some_and(|new| new != id));
+}
