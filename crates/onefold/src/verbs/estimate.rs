@@ -13,8 +13,7 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
-use crate::leave_out::LeaveOut;
-use crate::named_file::{self, LIST_BYTES_MAX};
+use crate::leave_out::{self, LeaveOut};
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 
@@ -76,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// Add what other runs or hosts have kept
+    /// Add what other runs or hosts have kept; - is standard input
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub merge: Vec<PathBuf>,
 }
@@ -84,12 +83,15 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let choices = choices(args)?;
     let files = [&args.csv, &args.parquet, &args.plot, &args.save];
-    let (to_stdout, files): (Vec<_>, Vec<_>) = files
-        .into_iter()
-        .flatten()
-        .partition(|file| is_stdout(file));
+    let (to_stdout, files): (Vec<_>, Vec<_>) =
+        files.into_iter().flatten().partition(|file| is_dash(file));
     if to_stdout.len() + usize::from(out.json) > 1 && !to_stdout.is_empty() {
         let what = "standard output takes one of --csv, --parquet, --plot, --save and --json";
+        return Err(Error::Usage(what.into()));
+    }
+    let from_stdin = args.merge.iter().filter(|file| is_dash(file)).count();
+    if from_stdin + usize::from(args.stdin) > 1 {
+        let what = "standard input can be read once: by --stdin, or as one file of --merge";
         return Err(Error::Usage(what.into()));
     }
     files
@@ -176,8 +178,7 @@ fn choices(args: &Args) -> Result<Vec<Choice>> {
 
 fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let name = file.display().to_string();
-    let bytes = named_file::read(file, LIST_BYTES_MAX);
-    let bytes = bytes.map_err(|error| Error::io(format!("read {name}"), error))?;
+    let bytes = leave_out::read(file.as_os_str())?;
     saved::decode(&bytes, &name, ram_bytes)
         .map_err(|error| Error::Damaged(format!("{name} holds no estimate: {error}")))
 }
@@ -194,12 +195,13 @@ fn can_be_written(file: &Path) -> Result<()> {
     )
 }
 
-fn is_stdout(file: &Path) -> bool {
+/// Standard output, or input.
+fn is_dash(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
 fn write(file: &Path, bytes: &[u8], out: &Out) -> Result<()> {
-    if is_stdout(file) {
+    if is_dash(file) {
         return out.bytes(bytes);
     }
     std::fs::write(file, bytes).map_err(|e| Error::io(format!("write {}", file.display()), e))

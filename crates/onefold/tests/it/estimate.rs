@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::rig::{Random, Rig};
+use crate::rig::{Ran, Random, Rig};
 use serde_json::Value;
 
 /// Two files that are the same, one that is not, and one folder deep.
@@ -95,6 +95,13 @@ fn hosts_are_counted_together() {
         .last();
     let whole = rig.run(["estimate", "src", "--json"]).ends(0).last();
     assert_eq!(merged["estimates"], whole["estimates"]);
+    let piped = rig
+        .command(["estimate", "--merge", "two", "-", "--json"])
+        .stdin(fs::File::open(rig.path("one")).expect("open"))
+        .output();
+    let piped = Ran::from(piped.expect("runs")).ends(0).last();
+    assert_eq!(piped["estimates"], whole["estimates"]);
+    rig.run(["estimate", "--stdin", "--merge", "-"]).ends(2);
     fs::write(rig.path("two"), b"something else").expect("write");
     rig.run(["estimate", "--merge", "one", "two"]).ends(13);
 }
