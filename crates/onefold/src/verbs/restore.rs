@@ -27,7 +27,7 @@ use crate::select::{self, FilterArgs, Spec, short};
 /// Nothing outside of the target folder is ever touched, whatever the snapshot says. Every chunk is verified before it is written.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Beginning of an id, or "latest"; with ":PATH" what is below it goes right into the target
+    /// Beginning of an id, or "latest"; with ":PATH" what is below it goes right into the target, which keeps its own times, mode and owner
     #[arg(value_name = "SNAPSHOT[:PATH]")]
     pub snapshot: OsString,
 
