@@ -74,6 +74,11 @@ impl Keys {
         Fingerprinter(self.0.as_ref().map(|keys| keys.fingerprint))
     }
 
+    /// Whether anything is sealed: the repository is encrypted.
+    pub fn seals(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The sealer of the container with this salt.
     pub fn container_sealer(&self, salt: &[u8; SALT_BYTES]) -> Sealer {
         Sealer::new(self.0.as_ref().map(|keys| &keys.container), salt)

@@ -2,7 +2,8 @@
 //!
 //! A damaged container is read block by block; its good chunks move to a new container, then it is deleted as the sweep deletes. Nothing is
 //! deleted before what can be saved of it is durable. One that the device does not give whole is not deleted but renamed, so that it counts no
-//! longer: what cannot be read today (a cable, a controller) may be read tomorrow, and a repair must not make such a loss final.
+//! longer: what cannot be read today (a cable, a controller) may be read tomorrow, and a repair must not make such a loss final. So is one in which no block could even be
+//! looked for.
 
 use onefold_index::ContainerId;
 
@@ -27,7 +28,7 @@ pub struct RepairReport {
     pub found: Vec<Error>,
     /// Damaged containers that were replaced.
     pub replaced_containers: Vec<ContainerId>,
-    /// Containers that the device does not give whole. They were replaced too, and lie beside the others under names that end in
+    /// Containers that the device does not give whole, or of which nothing could be saved. They were replaced too, and lie beside the others under names that end in
     /// [`ASIDE_SUFFIX`]: without it, and with a repair after that, they are containers again.
     pub set_aside: Vec<ContainerId>,
     /// Chunks saved from both.
@@ -161,12 +162,14 @@ impl Repository {
                 done,
                 total,
             });
-            let unreadable = self.save(&session, hit.id, report)?;
-            let list = match hit.why.is_unreadable() || !unreadable.is_empty() {
-                true => &mut report.set_aside,
-                false => &mut report.replaced_containers,
+            let saved = self.save(&session, hit.id, report)?;
+            let is_given = matches!(&saved, Some(unreadable) if unreadable.is_empty());
+            let list = match is_given && !hit.why.is_unreadable() {
+                true => &mut report.replaced_containers,
+                false => &mut report.set_aside,
             };
             list.push(hit.id);
+            let unreadable = saved.unwrap_or_default();
             if unreadable.is_empty() {
                 report.found.push(hit.why);
             }
@@ -181,15 +184,15 @@ impl Repository {
             .try_for_each(|id| self.set_aside(*id))
     }
 
-    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it.
+    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it; `None` where nothing can be unsealed.
     fn save(
         &self,
         session: &Session,
         id: ContainerId,
         report: &mut RepairReport,
-    ) -> Result<Vec<Error>> {
+    ) -> Result<Option<Vec<Error>>> {
         let Some(mut salvage) = Salvage::begin(&self.shared, id)? else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let mut writer = session.writer(salvage.header().stream)?;
         salvage.chunks(&mut |chunk| {
@@ -204,7 +207,7 @@ impl Repository {
             );
             Error::damaged(container::object_name(id), Some(bytes.start), what)
         });
-        Ok(told.collect())
+        Ok(Some(told.collect()))
     }
 
     /// Renames a container, durably, so that it is none.

@@ -11,9 +11,9 @@ use onefold_index::ContainerId;
 use crate::Result;
 use crate::block::{self, BLOCK_HEADER_BYTES, BLOCK_RAW_BYTES_MAX, BlockHeader};
 use crate::compression::Decompressor;
-use crate::container::{self, HEADER_BYTES, Header};
+use crate::container::{self, HEADER_BYTES, Header, StreamKind};
 use crate::footer::{FOOTER_BYTES, Footer};
-use crate::keys::Sealer;
+use crate::keys::{SALT_BYTES, Sealer};
 use crate::objects::ObjectStore;
 use crate::repository::Shared;
 
@@ -87,7 +87,8 @@ impl Medium<'_> {
 }
 
 impl<'a> Salvage<'a> {
-    /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Errors: the device failed altogether.
+    /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Without encryption there is nothing to unseal: a header is made up then, of data,
+    /// which only says beside what the chunks are stored anew. Errors: the device failed altogether.
     pub fn begin(shared: &'a Shared, id: ContainerId) -> Result<Option<Self>> {
         let object = container::object_name(id);
         let len = match shared.objects.len(&object) {
@@ -111,6 +112,14 @@ impl<'a> Salvage<'a> {
             from_header = Footer::decode(id, &bytes, len)
                 .ok()
                 .map(|footer| footer.header);
+        }
+        let made_up = || Header {
+            id,
+            stream: StreamKind::Data,
+            salt: [0; SALT_BYTES],
+        };
+        if !shared.keys.seals() {
+            from_header.get_or_insert_with(made_up);
         }
         Ok(from_header.map(|header| Self {
             medium,

@@ -12,9 +12,13 @@ use crate::fixture::{Hasty, Lists, assert_sound, back_up, check, chunks, init, o
 const READS: u64 = 40;
 
 fn stored() -> (SimDir, RootId, Vec<Vec<u8>>) {
+    stored_with(Encryption::Aes256Gcm)
+}
+
+fn stored_with(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
     let device = SimDir::new(1);
     let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    init(&dir, Encryption::Aes256Gcm).unwrap();
+    init(&dir, encryption).unwrap();
     let data = chunks(1, 60);
     let root = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap().0;
     (device, root, data)
@@ -98,6 +102,34 @@ fn a_repair_on_a_failing_device_loses_nothing() {
         }
     }
     assert!(were_set_aside > 0);
+}
+
+/// Header and footer tell the salt; without encryption, blocks need none.
+#[test]
+fn of_a_container_without_header_and_footer_all_is_saved_or_all_is_kept() {
+    for encryption in [Encryption::None, Encryption::Aes256Gcm] {
+        let (device, root, data) = stored_with(encryption);
+        let ends = |bytes: &mut Vec<u8>| {
+            let last = bytes.len() - 20;
+            [20, last].map(|at| bytes[at] ^= 1);
+        };
+        for container in containers(&device) {
+            device.damage(&container, ends).unwrap();
+        }
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        let repository = open(&dir, 1, 2).unwrap();
+        let report = repository.repair(&Lists, &mut Hasty).unwrap();
+        if encryption != Encryption::None {
+            assert_eq!(report.saved_chunks, 0);
+            assert_eq!(report.set_aside.len(), report.found.len());
+            for container in containers(&device) {
+                device.damage(&container, ends).unwrap();
+            }
+            take_back(&dir, &device);
+            repository.repair(&Lists, &mut Hasty).unwrap();
+        }
+        assert_sound(&repository, &[(root, data)], &"in the end");
+    }
 }
 
 /// What a person does when the disk reads again.
