@@ -60,12 +60,22 @@ pub trait ChunkIndex: Send {
         keys.iter().try_for_each(|key| self.say(key, None))
     }
 
-    /// Forgets every entry that points into one of `containers` (they were deleted). Durable after `checkpoint`. Where a fingerprint had been given
+    /// Forgets every entry that points into one of `containers` (they were deleted), until one is inserted that does. Durable after `checkpoint`. Where a fingerprint had been given
     /// an older location, in a container that is not retired, that one may be found again, even if `remove` came in between.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
     /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.
     fn checkpoint(&mut self) -> Result<()>;
+
+    /// Sees what other processes made durable since it was opened or made durable or refreshed itself. Nothing to do where there is one opener.
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How often others were seen to have thrown the index away since it was opened: what it was told before that is forgotten, or was told it in another order.
+    fn times_begun_anew(&self) -> u64 {
+        0
+    }
 
     /// Every live entry, in no order; an error of `visit` ends it.
     fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>)

@@ -92,7 +92,7 @@ fn seal_live(
     let mut lookups = Lookups::new(CACHE_BYTES, shared.plan.batch_pages);
     let (mut sealed, mut live, mut buf, mut first) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while first < log.entry.pages {
-        if shared.stop.load(Ordering::Relaxed) {
+        if shared.folder.stop.load(Ordering::Relaxed) {
             shared
                 .folder
                 .remove(&sealed.iter().flat_map(Sealed::names).collect::<Vec<_>>())?;

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind};
@@ -20,9 +20,10 @@ use crate::{Error, Result};
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 const MERGE_LOCK: &str = "merge";
-/// How long to wait for a lock that is held for milliseconds: a minute.
-const LOCK_TRIES: u32 = 30_000;
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
+/// Between two tries for a lock.
+const LOCK_PAUSE_MS: u64 = 2;
+/// Who waits says so once a minute.
+const TOLD_EACH_MS: u64 = 60_000;
 
 /// See the module.
 pub struct Folder {
@@ -31,6 +32,8 @@ pub struct Folder {
     next_number: AtomicU32,
     /// Indexes that were begun here by this opener.
     births: AtomicU32,
+    /// Set when the index is closed: a merge gives up, and waits for no lock.
+    pub stop: AtomicBool,
     _owner: Box<dyn LockGuard>,
 }
 
@@ -46,9 +49,10 @@ pub struct NewFile {
 
 impl Folder {
     /// Opens the folder, and removes what dead openers left. Where `unique` is in use by another opener, the
-    /// next free number is taken.
-    pub fn open(dir: Arc<dyn Dir>, unique: u64) -> Result<Folder> {
-        let _lock = lock(&*dir)?;
+    /// next free number is taken. [`Error::Held`] where the lock is held for longer than `wait_ms_max`.
+    pub fn open(dir: Arc<dyn Dir>, unique: u64, wait_ms_max: Option<u64>) -> Result<Folder> {
+        let is_late = |ms| wait_ms_max.is_some_and(|max| ms >= max);
+        let _lock = lock(&*dir, &is_late)?;
         let (unique, owner) = own(&*dir, unique)?;
         let manifest = read_manifest(&*dir)?;
         remove_orphans(&*dir, &manifest, Some(unique))?;
@@ -67,6 +71,7 @@ impl Folder {
             unique,
             next_number: AtomicU32::new(next),
             births: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
             _owner: owner,
         })
     }
@@ -98,7 +103,7 @@ impl Folder {
     /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is replaced. New files must be
     /// synced before; their names are made durable here.
     pub fn commit(&self, change: impl FnOnce(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
-        let _lock = lock(&*self.dir)?;
+        let _lock = lock(&*self.dir, &|_| self.stop.load(Ordering::Relaxed))?;
         let mut manifest = read_manifest(&*self.dir)?;
         if !change(&mut manifest)? {
             return Ok(manifest);
@@ -134,12 +139,7 @@ impl Folder {
 
     /// The right to merge, once nobody else has it. Whoever merges may take minutes, so this waits as long as it takes.
     pub fn merge_lock(&self) -> Result<Box<dyn LockGuard>> {
-        loop {
-            if let Some(guard) = self.try_merge_lock()? {
-                return Ok(guard);
-            }
-            std::thread::sleep(LOCK_PAUSE);
-        }
+        wait_for(MERGE_LOCK, &|_| false, &|| self.try_merge_lock())
     }
 
     fn create(&self, name_of: impl Fn(FileId) -> String) -> Result<NewFile> {
@@ -161,7 +161,7 @@ impl Folder {
 /// Deletes the index in `dir`, damaged or not, under whatever openers there are. Needs no space. Files that living openers have not entered yet stay, for they enter them
 /// into the empty index that is there now.
 pub fn delete(dir: &dyn Dir) -> Result<()> {
-    let _lock = lock(dir)?;
+    let _lock = lock(dir, &|_| false)?;
     // of a damaged one the files are removed like those of the dead, now or by the next who opens
     let manifest = read_manifest(dir).unwrap_or_default();
     remove_if_there(dir, MANIFEST)?;
@@ -174,22 +174,32 @@ pub fn delete(dir: &dyn Dir) -> Result<()> {
     Ok(dir.sync()?)
 }
 
-fn lock(dir: &dyn Dir) -> Result<Box<dyn LockGuard>> {
-    for _ in 0..LOCK_TRIES {
-        if let Some(guard) = dir.lock(LOCK, LockKind::Exclusive)? {
+fn lock(dir: &dyn Dir, gives_up: &dyn Fn(u64) -> bool) -> Result<Box<dyn LockGuard>> {
+    wait_for(LOCK, gives_up, &|| Ok(dir.lock(LOCK, LockKind::Exclusive)?))
+}
+
+/// A lock, once its holder lets it go, or dies; unless the waiter, who is told for how many milliseconds it has waited, gives up.
+fn wait_for(
+    name: &str,
+    gives_up: &dyn Fn(u64) -> bool,
+    try_lock: &dyn Fn() -> Result<Option<Box<dyn LockGuard>>>,
+) -> Result<Box<dyn LockGuard>> {
+    let mut waited_ms = 0;
+    loop {
+        if let Some(guard) = try_lock()? {
             return Ok(guard);
         }
-        std::thread::sleep(LOCK_PAUSE);
+        if gives_up(waited_ms) {
+            let lock = name.to_string();
+            return Err(Error::Held { lock });
+        }
+        std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
+        waited_ms += LOCK_PAUSE_MS;
+        if waited_ms % TOLD_EACH_MS == 0 {
+            let minutes = waited_ms / TOLD_EACH_MS;
+            tracing::warn!("another process has held the index's lock `{name}` for {minutes} min");
+        }
     }
-    let what = "another process has held the index's lock for a minute".to_string();
-    Err(Error::Io(onefold_io::Error {
-        op: "lock",
-        path: LOCK.to_string(),
-        offset: None,
-        kind: ErrorKind::Device,
-        what,
-        source: None,
-    }))
 }
 
 fn owner_name(unique: u64) -> String {

@@ -70,18 +70,17 @@ fn merge_runs(shared: &Shared) -> Result<bool> {
         .map(|logs| view.manifest.logs[logs].iter().map(|log| log.id).collect())
         .unwrap_or_default();
     let manifest = shared.folder.commit(|manifest| {
-        let Some(at) = manifest.runs.iter().position(|run| run.id == inputs[0]) else {
+        // the merge's lock was deleted while it was held, perhaps, and another has merged too
+        let Some(runs) = place_of(&manifest.runs, &inputs, |run| run.id) else {
             return Ok(false);
         };
-        manifest.runs.splice(at..at + inputs.len(), [merged]);
         if let Some(joined) = joined {
-            let at = manifest
-                .logs
-                .iter()
-                .position(|log| log.id == old_logs[0])
-                .expect("logs change under the merge lock only");
-            manifest.logs.splice(at..at + old_logs.len(), [joined]);
+            let Some(logs) = place_of(&manifest.logs, &old_logs, |log| log.id) else {
+                return Ok(false);
+            };
+            manifest.logs.splice(logs, [joined]);
         }
+        manifest.runs.splice(runs, [merged]);
         Ok(true)
     })?;
     if !manifest.runs.iter().any(|run| run.id == merged.id) {
@@ -98,6 +97,18 @@ fn merge_runs(shared: &Shared) -> Result<bool> {
         .chain(old_logs.iter().map(|id| id.log_name()));
     shared.folder.remove(&names.collect::<Vec<_>>())?;
     Ok(true)
+}
+
+/// Where all files of `ids` stand in `entries`, one behind the other.
+fn place_of<T>(
+    entries: &[T],
+    ids: &[FileId],
+    id_of: impl Fn(&T) -> FileId,
+) -> Option<Range<usize>> {
+    let at = entries.iter().position(|entry| id_of(entry) == ids[0])?;
+    let found = entries.get(at..at + ids.len())?;
+    let same = found.iter().zip(ids).all(|(entry, id)| id_of(entry) == *id);
+    same.then_some(at..at + ids.len())
 }
 
 /// Drops log files that speak of retired containers only, and forgets the retired that no log speaks of.

@@ -59,7 +59,7 @@ pub fn write_merged(
         {
             writer.push(record)?;
         }
-        if sources.taken % 65_536 == 0 && shared.stop.load(Ordering::Relaxed) {
+        if sources.taken % 65_536 == 0 && shared.folder.stop.load(Ordering::Relaxed) {
             shared.folder.remove(&[file.name])?;
             return Ok(None);
         }

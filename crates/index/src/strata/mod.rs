@@ -78,6 +78,7 @@ use lookup::{Answer, Lookups};
 use manifest::RUNS_MAX;
 use options::Plan;
 use page::PAGE_BYTES;
+use seal::Sealed;
 use shared::{Merger, Shared};
 use tail::Tail;
 use view::View;
@@ -94,16 +95,19 @@ pub struct Strata {
     retired: HashSet<ContainerId>,
     lookups: Lookups,
     stats: IndexStats,
+    /// Of the index that was seen last; 0 where that was empty.
+    born: u64,
+    times_begun_anew: u64,
 }
 
 impl Strata {
     /// Opens the index in `dir`, or begins an empty one where there is none.
     ///
-    /// Fails with [`Error::Damaged`](crate::Error::Damaged) where the files are not what was written (delete the folder and build it
+    /// Fails with [`Error::Held`](crate::Error::Held) as the options say, with [`Error::Damaged`](crate::Error::Damaged) where the files are not what was written (delete the folder and build it
     /// anew from the containers), and with [`Error::Budget`](crate::Error::Budget) below 1 MiB.
     pub fn open(dir: Arc<dyn Dir>, options: StrataOptions) -> Result<Strata> {
         let plan = Plan::new(options.ram_budget_bytes)?;
-        let folder = Folder::open(dir, options.unique)?;
+        let folder = Folder::open(dir, options.unique, options.lock_wait_ms_max)?;
         let shared = Arc::new(Shared::new(folder, plan)?);
         let merger = options
             .background_merges
@@ -113,9 +117,12 @@ impl Strata {
             // what an earlier opener had no time for
             merger.tell()?;
         }
+        let born = shared.view().manifest.born;
         Ok(Strata {
             shared,
             merger,
+            born,
+            times_begun_anew: 0,
             tail: Tail::new(plan.tail_records),
             retired: HashSet::new(),
             lookups: Lookups::new(plan.cache_bytes, plan.batch_pages),
@@ -127,11 +134,6 @@ impl Strata {
     /// empty index. Needs no space. Merely removing the files could let two of them enter at once, and take away what one is about to enter.
     pub fn delete(dir: &dyn Dir) -> Result<()> {
         folder::delete(dir)
-    }
-
-    /// Sees what other processes made durable since `open`, the last `checkpoint` or the last `refresh`.
-    pub fn refresh(&mut self) -> Result<()> {
-        self.shared.refresh().map(drop)
     }
 
     /// Merges until nothing is due, after any merge that runs in the background. `checkpoint` sees to it in the ordinary way; this is for
@@ -165,12 +167,33 @@ impl Strata {
         } else {
             None
         };
+        if let Err(error) = self.enter(sealed.as_ref(), retires) {
+            if let Some(sealed) = sealed {
+                self.remove_unless_entered(&sealed);
+            }
+            return Err(error);
+        }
+        self.look()?;
+        self.tail.clear();
+        self.retired.clear();
+        self.maintain()
+    }
+
+    /// Names what was sealed and retired in the manifest.
+    fn enter(&mut self, sealed: Option<&Sealed>, retires: bool) -> Result<()> {
         let mut entered = sealed.is_none() && !retires;
         while !entered {
-            let retired = &self.retired;
+            let (retired, tail) = (&self.retired, &self.tail);
             self.shared.folder.commit(|manifest| {
                 if sealed.is_some() && manifest.runs.len() >= RUNS_MAX {
                     return Ok(false);
+                }
+                // what is inserted has come back, if it was gone
+                if !manifest.retired.is_empty() {
+                    let told = tail.containers();
+                    manifest
+                        .retired
+                        .retain(|container| !told.contains(container));
                 }
                 manifest.retired.extend(retired);
                 manifest.retired.sort_unstable();
@@ -185,15 +208,41 @@ impl Strata {
                 self.merge_all()?;
             }
         }
-        self.shared.refresh()?;
-        self.tail.clear();
-        self.retired.clear();
-        self.maintain()
+        Ok(())
     }
 
+    /// After a commit that failed: it may have failed after the manifest was replaced.
+    fn remove_unless_entered(&self, sealed: &Sealed) {
+        let folder = &self.shared.folder;
+        if folder
+            .manifest()
+            .is_ok_and(|manifest| !sealed.is_named_in(&manifest))
+        {
+            // what is left goes with the next who opens
+            folder.remove(&sealed.names()).ok();
+        }
+    }
+
+    /// Looks at the newest manifest, and whose it is.
+    fn look(&mut self) -> Result<()> {
+        let born = self.shared.refresh()?.manifest.born;
+        // one that is begun where there was none takes nothing away
+        if self.born != 0 && born != self.born {
+            self.times_begun_anew += 1;
+        }
+        self.born = born;
+        Ok(())
+    }
+
+    /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs become too many.
     fn maintain(&mut self) -> Result<()> {
+        let runs = self.shared.view().runs.len();
         match &self.merger {
-            Some(merger) if self.shared.view().runs.len() < RUNS_MAX / 2 => merger.tell(),
+            Some(merger) if runs < RUNS_MAX / 2 => merger.tell(),
+            _ if runs < RUNS_MAX / 4 * 3 => {
+                while merge::merge_once(&self.shared)? {}
+                Ok(())
+            }
             _ => self.merge_all(),
         }
     }
@@ -314,6 +363,10 @@ impl ChunkIndex for Strata {
         if self.tail.is_full() {
             self.seal()?;
         }
+        if let Some(container) = container {
+            // one that was gone has come back
+            self.retired.remove(&container);
+        }
         self.tail.put(key, container);
         Ok(())
     }
@@ -325,6 +378,14 @@ impl ChunkIndex for Strata {
 
     fn checkpoint(&mut self) -> Result<()> {
         self.seal()
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.look()
+    }
+
+    fn times_begun_anew(&self) -> u64 {
+        self.times_begun_anew
     }
 
     fn iterate(

@@ -35,6 +35,9 @@ pub struct StrataOptions {
     /// Goes into the names of the files that this opener makes. Random, or a seed where a run must repeat: two openers that live at
     /// once on one folder must differ in it (where they don't, the second takes the next free number).
     pub unique: u64,
+    /// How long `open` waits for the folder's lock, in milliseconds, before it fails with [`Error::Held`]; `None`: as long as it takes. It is held for
+    /// milliseconds, and freed by the kernel with its holder; but a holder may be stopped, and who only reads can do without an index.
+    pub lock_wait_ms_max: Option<u64>,
 }
 
 impl StrataOptions {
@@ -44,6 +47,7 @@ impl StrataOptions {
             ram_budget_bytes: 64 << 20,
             background_merges: true,
             unique,
+            lock_wait_ms_max: None,
         }
     }
 }

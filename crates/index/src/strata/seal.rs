@@ -25,7 +25,7 @@ pub struct Sealed {
     run: RunEntry,
 }
 
-/// Writes `records`, each fingerprint once, in their order.
+/// Writes `records`, each fingerprint once, in their order. Where that fails, it leaves no files.
 pub fn seal<'a>(
     folder: &Folder,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
@@ -33,7 +33,30 @@ pub fn seal<'a>(
     filter_bits: u8,
     written: &AtomicU64,
 ) -> Result<Sealed> {
-    let mut log = LogWriter::new(folder.create_log()?, plan.merge_pages / 4);
+    let mut names = Vec::new();
+    let sealed = write(folder, records, plan, filter_bits, &mut names);
+    match &sealed {
+        Ok(sealed) => {
+            let bytes = sealed.log.file_bytes + sealed.run.file_bytes;
+            written.fetch_add(bytes, Ordering::Relaxed);
+        }
+        // what cannot be removed goes with the next who opens
+        Err(_) => drop(folder.remove(&names)),
+    }
+    sealed
+}
+
+/// `names` tells the files that were made.
+fn write<'a>(
+    folder: &Folder,
+    records: impl Iterator<Item = &'a (Fingerprint, Said)>,
+    plan: &Plan,
+    filter_bits: u8,
+    names: &mut Vec<String>,
+) -> Result<Sealed> {
+    let file = folder.create_log()?;
+    names.push(file.name.clone());
+    let mut log = LogWriter::new(file, plan.merge_pages / 4);
     let mut of_run = Vec::with_capacity(records.size_hint().1.unwrap_or(0));
     for (key, said) in records {
         let (page, span) = log.push(key, *said)?;
@@ -50,6 +73,7 @@ pub fn seal<'a>(
     of_run.sort_unstable();
     let dead = drop_twins(&mut of_run);
     let file = folder.create_run()?;
+    names.push(file.name.clone());
     let mut run = RunWriter::new(
         file.disk,
         of_run.len() as u64,
@@ -63,7 +87,6 @@ pub fn seal<'a>(
         footer_at,
         file_bytes,
     } = run.finish(&dead)?;
-    written.fetch_add(log.file_bytes + file_bytes, Ordering::Relaxed);
     Ok(Sealed {
         run: RunEntry {
             id: file.id,
@@ -81,6 +104,12 @@ impl Sealed {
     /// The names of both files.
     pub fn names(&self) -> Vec<String> {
         vec![self.log.id.log_name(), self.run.id.run_name()]
+    }
+
+    /// Whether a manifest names either of them.
+    pub fn is_named_in(&self, manifest: &Manifest) -> bool {
+        manifest.logs.iter().any(|log| log.id == self.log.id)
+            || manifest.runs.iter().any(|run| run.id == self.run.id)
     }
 
     /// Gives the log its page numbers and names both in the manifest.

@@ -1,7 +1,7 @@
 //! What a [`Strata`](super::Strata) shares with its merging thread: the folder and the newest view.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,8 +26,6 @@ pub struct Shared {
     pub plan: Plan,
     /// Bytes written to logs and runs.
     pub written: AtomicU64,
-    /// Set when the index is closed: a merge gives up.
-    pub stop: AtomicBool,
     view: Mutex<Arc<View>>,
     /// One refresh at a time, so that an older view never replaces a newer one.
     refreshing: Mutex<()>,
@@ -42,7 +40,6 @@ impl Shared {
             folder,
             plan,
             written: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
             view: Mutex::new(Arc::new(view)),
             refreshing: Mutex::new(()),
         })
@@ -139,6 +136,7 @@ impl Merger {
 impl Drop for Merger {
     fn drop(&mut self) {
         self.shared
+            .folder
             .stop
             .store(true, std::sync::atomic::Ordering::Relaxed);
         self.due = None;

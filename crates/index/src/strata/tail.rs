@@ -2,9 +2,12 @@
 //!
 //! Always holds: a fingerprint stands in it once, with the newest that was said of it. Lost in a crash until sealed.
 
+use std::collections::HashSet;
+
 use onefold_chunk::Fingerprint;
 
 use super::log::Said;
+use crate::ContainerId;
 
 /// RAM a record: itself, and its share of a table that is at most half full.
 pub const TAIL_RECORD_BYTES: usize = size_of::<(Fingerprint, Said)>() + 12;
@@ -61,6 +64,11 @@ impl Tail {
     /// All records in the order of insertion.
     pub fn records(&self) -> &[(Fingerprint, Said)] {
         &self.records
+    }
+
+    /// The containers that its records name.
+    pub fn containers(&self) -> HashSet<ContainerId> {
+        self.records.iter().filter_map(|(_, said)| *said).collect()
     }
 
     /// Forgets everything and keeps its RAM for the next.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use onefold_io::Disk;
 
@@ -18,6 +19,9 @@ use crate::{ContainerId, Error, Result};
 
 /// How often a manifest is read again because a file that it named was gone: each time somebody else has committed in between.
 const REREADS: usize = 100;
+/// How often one and the same file may be gone: of a folder on another machine one may see the manifest of a moment ago for a while.
+const SAME_REREADS: usize = 5;
+const SAME_PAUSE: Duration = Duration::from_millis(10);
 
 /// An open log file.
 pub struct OpenLog {
@@ -90,13 +94,17 @@ impl View {
     /// The newest manifest's view; takes over from `old` what is open already. Filters of runs that `old` had not are missing yet: every
     /// hash may be in them, until [`View::load`].
     pub fn newest(folder: &Folder, old: &View, plan: &Plan) -> Result<View> {
-        let mut missing = String::new();
+        let (mut missing, mut times) = (String::new(), 0);
         for _ in 0..REREADS {
             let manifest = folder.manifest()?;
             match View::open(folder, manifest, old, plan)? {
                 Ok(view) => return Ok(view),
-                Err(name) if name == missing => break,
-                Err(name) => missing = name,
+                Err(name) if name == missing && times == SAME_REREADS => break,
+                Err(name) if name == missing => {
+                    times += 1;
+                    std::thread::sleep(SAME_PAUSE);
+                }
+                Err(name) => (missing, times) = (name, 0),
             }
         }
         Err(Error::Damaged {

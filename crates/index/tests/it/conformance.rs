@@ -145,6 +145,7 @@ pub fn options(unique: u64, budget: usize) -> StrataOptions {
         ram_budget_bytes: budget,
         background_merges: false,
         unique,
+        lock_wait_ms_max: None,
     }
 }
 

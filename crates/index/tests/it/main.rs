@@ -10,6 +10,7 @@ mod crash;
 mod filters;
 mod golden;
 mod history;
+mod openers;
 mod paper_costs;
 mod papers;
 mod saved_filters;
