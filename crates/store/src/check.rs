@@ -179,6 +179,7 @@ impl Check<'_> {
             lost: &self.report.hurt.containers,
             batch: Vec::new(),
             missing: HashSet::new(),
+            failed: Vec::new(),
         };
         let mut marker = Marker::new(self.repository, listed, &[]);
         for (i, id) in all.iter().enumerate() {
@@ -187,13 +188,11 @@ impl Check<'_> {
                 done: i as u64,
                 total: all.len() as u64,
             });
-            let mut add = |container, chunk: &Fingerprint, _| {
-                references.add(container, chunk.prefix());
-                Ok(())
-            };
+            let mut add =
+                |container, chunk: &Fingerprint, _| references.add(container, chunk.prefix());
             marker.mark(id, roots, reader, &mut add)?;
         }
-        let missing = references.finish();
+        let (missing, failed) = references.finish()?;
         let Marker {
             damaged,
             unresolved,
@@ -205,6 +204,10 @@ impl Check<'_> {
             self.note(error);
         }
         self.report.hurt.chunks.extend(unresolved.into_keys());
+        for (id, error) in failed {
+            self.report.hurt.containers.insert(id);
+            self.note(error);
+        }
         Ok(missing)
     }
 
@@ -332,20 +335,23 @@ struct References<'a> {
     batch: Vec<(ContainerId, u64)>,
     /// Those that lead nowhere: there are as many as there are lost chunks.
     missing: HashSet<u64>,
+    /// Containers that could be read before and cannot any more.
+    failed: Vec<(ContainerId, Error)>,
 }
 
 /// References of one batch: 32 MiB.
 const BATCH_REFERENCES: usize = 2 << 20;
 
 impl References<'_> {
-    fn add(&mut self, container: ContainerId, prefix: u64) {
+    fn add(&mut self, container: ContainerId, prefix: u64) -> Result<()> {
         self.batch.push((container, prefix));
         if self.batch.len() == BATCH_REFERENCES {
             self.settle();
             if self.batch.len() > BATCH_REFERENCES / 2 {
-                self.verify();
+                self.verify()?;
             }
         }
+        Ok(())
     }
 
     fn settle(&mut self) {
@@ -353,28 +359,36 @@ impl References<'_> {
         self.batch.dedup();
     }
 
-    fn verify(&mut self) {
+    fn verify(&mut self) -> Result<()> {
         for references in self.batch.chunk_by(|a, b| a.0 == b.0) {
             let id = references[0].0;
             let prefixes = references.iter().map(|(_, prefix)| *prefix);
-            if self.lost.contains(&id) {
+            let has_failed = |(failed, _): &(ContainerId, Error)| *failed == id;
+            if self.lost.contains(&id) || self.failed.iter().any(has_failed) {
                 self.missing.extend(prefixes);
                 continue;
             }
-            // Damage was noted where all containers were opened; one that is gone since was swept.
-            let Ok(opened) = Opened::read(&self.repository.shared, id) else {
-                continue;
-            };
-            self.missing
-                .extend(prefixes.filter(|prefix| !opened.holds_prefix(*prefix)));
+            match Opened::read(&self.repository.shared, id) {
+                Ok(opened) => self
+                    .missing
+                    .extend(prefixes.filter(|prefix| !opened.holds_prefix(*prefix))),
+                // Swept since it was listed.
+                Err(error) if error.is_not_found() => {}
+                Err(error) if error.is_loss() => {
+                    self.missing.extend(prefixes);
+                    self.failed.push((id, error));
+                }
+                Err(error) => return Err(error),
+            }
         }
         self.batch.clear();
+        Ok(())
     }
 
-    fn finish(mut self) -> HashSet<u64> {
+    fn finish(mut self) -> Result<(HashSet<u64>, Vec<(ContainerId, Error)>)> {
         self.settle();
-        self.verify();
-        self.missing
+        self.verify()?;
+        Ok((self.missing, self.failed))
     }
 }
 

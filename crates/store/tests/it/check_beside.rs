@@ -104,3 +104,21 @@ fn a_root_that_comes_up_while_containers_are_read_is_not_hurt() {
         assert!(report.hurt.is_empty() && report.damaged_roots.is_empty());
     }
 }
+
+/// First all containers are opened, with four looks at each, then those that references lead to.
+#[test]
+fn a_container_that_cannot_be_read_any_more_is_told() {
+    let (dir, _, writer) = openers();
+    back_up(&writer, &chunks(1, 60)).unwrap();
+    let (id, _) = writer.containers().unwrap()[0];
+    let failing = Failing::default();
+    failing.set_after(4, &format!("/{:016x}", id.0), ErrorKind::Medium);
+    let checker = open(&Guarded::over(&dir, &failing), 1, 3).unwrap();
+    let structure = CheckDepth::Structure;
+    let report = checker
+        .check(&Lists, structure, &mut |_| {}, &mut |_| {})
+        .unwrap();
+    let named = |error: &Error| error.to_string().contains(&id.to_string());
+    assert!(report.damage.iter().any(named), "{:?}", report.damage);
+    assert!(report.hurt.containers.contains(&id));
+}
