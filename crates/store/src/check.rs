@@ -192,7 +192,10 @@ impl Check<'_> {
                 |container, chunk: &Fingerprint, _| references.add(container, chunk.prefix());
             marker.mark(id, roots, reader, &mut add)?;
         }
-        let (missing, failed) = references.finish()?;
+        references.finish()?;
+        let References {
+            missing, failed, ..
+        } = references;
         let Marker {
             damaged,
             unresolved,
@@ -385,10 +388,9 @@ impl References<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(HashSet<u64>, Vec<(ContainerId, Error)>)> {
+    fn finish(&mut self) -> Result<()> {
         self.settle();
-        self.verify()?;
-        Ok((self.missing, self.failed))
+        self.verify()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fingerprint index of an opened repository: opened by the name in its configuration, and begun anew where its files are damaged.
 //!
 //! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never wrong (ARCHITECTURE.md,
-//! invariant 1). `strata` has as many openers as there are processes and is open at once; it is deleted under their feet by its own means, which keep locks and what they
+//! invariant 1); so whatever keeps an index from being opened, who reads goes on without, and who writes is told. `strata` has as many openers as there are processes and is open at once; it is deleted under their feet by its own means, which keep locks and what they
 //! are about to enter. The papers' indexes have one opener at a time, so they
 //! are opened when the first session needs to write: readers, and a second repository that only reads, never wait for them. Whoever has one open
 //! holds `opener.lock` beside the index's own lock, also while it is thrown away and begun anew: nobody comes in between.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use onefold_index::{ChunkIndex, ContainerId, IndexName, RamIndex, Strata, StrataOptions};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir};
 
-use crate::ingested::{FILE as INGESTED_FILE, Ingested};
+use crate::ingested::Ingested;
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
 
@@ -20,6 +20,8 @@ use crate::{Error, Result};
 pub const INDEX_FOLDER: &str = "index";
 /// The index that keeps nothing on disk.
 const RAM: &str = "ram";
+/// So long a repository that is opened waits for the index's locks: who reads can do without, who writes waits as long as it takes.
+const READER_WAIT_MS: u64 = 2000;
 /// Of whoever has an index open that has one opener.
 const OPENER_LOCK: &str = "opener.lock";
 
@@ -41,7 +43,7 @@ impl RepositoryIndex {
     /// The index `name` of the repository in `root`, opened already if it can have several openers.
     pub(crate) fn new(name: &str, root: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
         check_name(name)?;
-        let (dir, denied) = folder(&**root)?;
+        let (dir, denied) = folder(&**root);
         let mut index = Self {
             name: name.into(),
             root: Arc::clone(root),
@@ -53,10 +55,13 @@ impl RepositoryIndex {
             times_forgotten: 0,
         };
         if index.is_strata() {
-            match index.open(options) {
-                // A repository that can only be read is read without, and so is one on a full disk.
-                Err(error) if is_denied(&error) || error.is_no_space() => {}
-                other => other?,
+            match index.open_waiting(options, Some(READER_WAIT_MS)) {
+                // Who asked for it must change it.
+                Err(error @ Error::Index(onefold_index::Error::Budget { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => tracing::warn!("{error}: the repository is read without its index"),
+                Ok(()) => {}
             }
         }
         Ok(index)
@@ -71,11 +76,15 @@ impl RepositoryIndex {
     /// # Errors
     /// [`Error::Locked`] where it has one opener, and that is another.
     pub(crate) fn open(&mut self, options: &OpenOptions) -> Result<()> {
+        self.open_waiting(options, None)
+    }
+
+    fn open_waiting(&mut self, options: &OpenOptions, wait_ms_max: Option<u64>) -> Result<()> {
         if self.is_open {
             return Ok(());
         }
         self.hold()?;
-        let opened = self.open_held(options);
+        let opened = self.open_held(options, wait_ms_max);
         match &opened {
             Ok(()) => self.is_open = true,
             Err(_) => self.opener = None,
@@ -83,22 +92,24 @@ impl RepositoryIndex {
         opened
     }
 
-    fn open_held(&mut self, options: &OpenOptions) -> Result<()> {
+    fn open_held(&mut self, options: &OpenOptions, wait_ms_max: Option<u64>) -> Result<()> {
         if self.name == RAM {
             return self.clear();
         }
-        self.index = match open_named(&self.name, &self.dir, options) {
+        let index = match open_named(&self.name, &self.dir, options, wait_ms_max) {
             Err(error) if error.is_loss() => {
                 tracing::warn!("{error}: the index is rebuilt from the containers");
                 self.begin_anew()?;
-                open_named(&self.name, &self.dir, options)?
+                open_named(&self.name, &self.dir, options, wait_ms_max)?
             }
             other => other?,
         };
-        // The others do not know, when they are opened, how many entries they have.
-        if self.is_strata() && self.index.stats().entries == 0 {
-            self.clear_ingested()?;
+        // One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows. The others do not know, when they are opened, how many
+        // entries they have.
+        if self.is_strata() && index.stats().entries == 0 {
+            self.ingested().clear(wait_ms_max)?;
         }
+        self.index = index;
         Ok(())
     }
 
@@ -108,16 +119,16 @@ impl RepositoryIndex {
     /// As [`open`](Self::open) and [`is_kept`](Self::is_kept).
     pub(crate) fn forget(&mut self, options: &OpenOptions) -> Result<()> {
         self.is_kept()?;
+        self.times_forgotten = self.times_forgotten() + 1;
         self.index = Box::new(RamIndex::new());
         self.is_open = false;
-        self.times_forgotten += 1;
         self.begin_anew()?;
         self.open(options)
     }
 
-    /// How often that was done here.
+    /// How often that was done, here or, as far as was seen, by others.
     pub(crate) fn times_forgotten(&self) -> u64 {
-        self.times_forgotten
+        self.times_forgotten + self.index.times_begun_anew()
     }
 
     /// For whoever tells the index something: that it is the repository's.
@@ -179,22 +190,13 @@ impl RepositoryIndex {
 
     /// Removes its files; first, durably, the list of what it was told.
     fn clear(&self) -> Result<()> {
-        self.clear_ingested()?;
+        self.ingested().clear(None)?;
         if !self.is_strata() {
             return clear_folder(&*self.dir);
         }
         // others may have it open
         Strata::delete(&*self.dir)?;
-        self.clear_ingested()
-    }
-
-    /// One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows.
-    fn clear_ingested(&self) -> Result<()> {
-        match self.dir.remove(INGESTED_FILE) {
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error.into()),
-            Ok(()) => Ok(self.dir.sync()?),
-        }
+        Ok(self.ingested().clear(None)?)
     }
 }
 
@@ -212,17 +214,15 @@ impl DerefMut for RepositoryIndex {
     }
 }
 
-/// The index's folder; in a repository that may only be read, and where it is missing or closed to the reader, an empty one in RAM, and why. So where it
-/// is a link to a disk that is not there, or where there is no room to make it.
-fn folder(root: &dyn Dir) -> Result<(Arc<dyn Dir>, Option<onefold_io::Error>)> {
-    use ErrorKind::{Denied, NoSpace, NotFound};
+/// The index's folder; where it cannot be had, an empty one in RAM, and why: it may be closed to the reader, a link to a disk that is not there, on a bad
+/// sector, or there is no room to make it.
+fn folder(root: &dyn Dir) -> (Arc<dyn Dir>, Option<onefold_io::Error>) {
     match root.subdir(INDEX_FOLDER) {
-        Ok(dir) => Ok((dir, None)),
-        Err(error) if matches!(error.kind, Denied | NoSpace | NotFound) => {
+        Ok(dir) => (dir, None),
+        Err(error) => {
             tracing::info!("{error}: the repository is read without its index");
-            Ok((Arc::new(MemDir::new()), Some(error)))
+            (Arc::new(MemDir::new()), Some(error))
         }
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -251,6 +251,7 @@ fn open_named(
     name: &str,
     dir: &Arc<dyn Dir>,
     options: &OpenOptions,
+    wait_ms_max: Option<u64>,
 ) -> Result<Box<dyn ChunkIndex>> {
     let (dir, unique) = (Arc::clone(dir), options.entropy.u64());
     let opened = match name.parse().map_err(Error::Option)? {
@@ -258,12 +259,13 @@ fn open_named(
             let mut strata = StrataOptions::new(unique);
             strata.ram_budget_bytes = options.index_ram_bytes;
             strata.background_merges = options.threads > 1;
+            strata.lock_wait_ms_max = wait_ms_max;
             Strata::open(dir, strata).map(|index| Box::new(index) as Box<dyn ChunkIndex>)
         }
         other => other.open(dir, options.index_ram_bytes, unique),
     };
     opened.map_err(|error| match error {
-        onefold_index::Error::Held { .. } => held(name),
+        onefold_index::Error::Held { .. } if name.parse() != Ok(IndexName::Strata) => held(name),
         other => other.into(),
     })
 }
@@ -272,13 +274,6 @@ fn held(name: &str) -> Error {
     Error::Locked {
         what: format!("the index {name} has one opener at a time, and another has it now"),
     }
-}
-
-fn is_denied(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Io(error) | Error::Index(onefold_index::Error::Io(error)) if error.kind == ErrorKind::Denied
-    )
 }
 
 /// Bytes of all files in a folder.

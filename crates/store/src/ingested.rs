@@ -4,8 +4,9 @@
 //! lost end of this file costs time only.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use onefold_index::{ContainerId, Result};
+use onefold_index::{ContainerId, Error, Result};
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
 
@@ -19,6 +20,10 @@ pub const INGESTED: FrameKind = FrameKind {
 /// Its name in the index's folder.
 pub const FILE: &str = "ingested";
 const LOCK: &str = "ingested.lock";
+/// Between two tries for the lock.
+const LOCK_PAUSE_MS: u64 = 2;
+/// Who waits says so once a minute.
+const TOLD_EACH_MS: u64 = 60_000;
 
 /// The list, in the index's folder.
 pub struct Ingested {
@@ -44,7 +49,7 @@ impl Ingested {
         if containers.is_empty() {
             return Ok(());
         }
-        let _lock = self.lock()?;
+        let _lock = self.lock(None)?;
         let (_, whole_bytes) = self.read_whole()?;
         let disk = match self.dir.open_write(FILE) {
             Ok(disk) => disk,
@@ -62,9 +67,11 @@ impl Ingested {
 
     /// Takes `containers`, which were deleted, off the list.
     pub fn remove(&self, containers: &[ContainerId]) -> Result<()> {
-        let _lock = self.lock()?;
+        let _lock = self.lock(None)?;
+        let mut gone = containers.to_vec();
+        gone.sort_unstable();
         let (mut left, _) = self.read_whole()?;
-        left.retain(|id| !containers.contains(id));
+        left.retain(|id| gone.binary_search(id).is_err());
         let temporary = "ingested.new";
         match self.dir.remove(temporary) {
             Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
@@ -75,6 +82,20 @@ impl Ingested {
         disk.sync()?;
         self.dir.rename(temporary, FILE)?;
         Ok(self.dir.sync()?)
+    }
+
+    /// Removes the list, durably: the index knows nothing any more. Waits at most `wait_ms_max` for whoever changes it.
+    pub fn clear(&self, wait_ms_max: Option<u64>) -> Result<()> {
+        let _lock = match self.lock(wait_ms_max) {
+            // There is no room for the lock: then nobody changes the list, either.
+            Err(Error::Io(error)) if error.kind == ErrorKind::NoSpace => None,
+            other => Some(other?),
+        };
+        match self.dir.remove(FILE) {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(self.dir.sync()?),
+        }
     }
 
     /// What the whole frames list, and where they end.
@@ -94,13 +115,22 @@ impl Ingested {
         Ok(decode(&bytes))
     }
 
-    fn lock(&self) -> Result<Box<dyn LockGuard>> {
+    /// Held for the time of one small write, so it is waited for; `wait_ms_max` is for who can do without.
+    fn lock(&self, wait_ms_max: Option<u64>) -> Result<Box<dyn LockGuard>> {
+        let mut waited_ms = 0;
         loop {
             if let Some(guard) = self.dir.lock(LOCK, LockKind::Exclusive)? {
                 return Ok(guard);
             }
-            // Held for the time of one small write.
-            std::thread::yield_now();
+            if wait_ms_max.is_some_and(|max| waited_ms >= max) {
+                return Err(Error::Held { lock: LOCK.into() });
+            }
+            std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
+            waited_ms += LOCK_PAUSE_MS;
+            if waited_ms % TOLD_EACH_MS == 0 {
+                let minutes = waited_ms / TOLD_EACH_MS;
+                tracing::warn!("another process has held index/{LOCK} for {minutes} min");
+            }
         }
     }
 }

@@ -83,6 +83,7 @@ impl Repository {
                 report.restored_objects.push(name.into());
             }
         }
+        let keys = self.lock_keys()?;
         for (name, _) in objects.list(SLOT_FOLDER)? {
             let slot = objects
                 .get(&name)
@@ -92,6 +93,7 @@ impl Repository {
                 report.restored_objects.push(name);
             }
         }
+        drop(keys);
         if matches!(condemned::read(objects), Err(error) if error.is_loss()) {
             // Without the list nothing is deleted on its strength: what was on it is judged anew by the next sweep.
             objects.delete(condemned::CONDEMNED_OBJECT)?;

@@ -27,7 +27,7 @@ use crate::{Error, Result, condemned};
 pub use options::{InitOptions, OpenOptions};
 pub use shared::Shared;
 use unlock::read_config;
-pub(crate) use unlock::{Unlocked, unlock};
+pub(crate) use unlock::{Unlocked, read_slot, unlock};
 
 /// An opened repository.
 pub struct Repository {
@@ -204,14 +204,10 @@ impl Repository {
             }
             other => other?,
         };
-        let mut ingested = None;
-        if kind == SessionKind::Backup {
-            let mut index = shared.index.lock();
-            index.is_kept()?;
-            // One that begins anew has forgotten what is listed as ingested, and the list with it.
-            index.open(&shared.options)?;
-            ingested = Some(index.ingested().read()?);
-        }
+        let ingested = match kind {
+            SessionKind::Backup => Some(shared.open_index()?),
+            SessionKind::Read => None,
+        };
         let mut live = shared.containers()?;
         if let Some(ingested) = ingested {
             self.catch_up(&ingested, &live, &condemned)?;
@@ -275,10 +271,13 @@ impl Repository {
     /// # Errors
     /// As [`session`](Self::session).
     pub fn rebuild_index(&self) -> Result<()> {
-        self.shared.rebuild(&mut self.shared.index.lock())
+        // A sweep waits for it: what is told last of a chunk is not to be what is just being deleted.
+        let session = self.session(SessionKind::Read)?;
+        self.shared.rebuild(&mut self.shared.index.lock())?;
+        session.finish()
     }
 
-    /// Throws the index away; the next session for a backup tells a new one of all containers.
+    /// Throws the index away; the next session for a backup tells a new one of all containers, those for reading do without.
     pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
         shared.index.lock().forget(&shared.options)

@@ -1,10 +1,10 @@
 //! The key slots of an opened repository: list, add, remove.
 
-use onefold_io::LockKind;
+use onefold_io::{LockGuard, LockKind};
 
 use crate::entropy::Entropy;
 use crate::keys::Secret;
-use crate::repository::{Repository, slot_object};
+use crate::repository::{Repository, read_slot, slot_object};
 use crate::session::SessionKind;
 use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
@@ -24,17 +24,20 @@ pub struct KeyInfo {
 }
 
 impl Repository {
-    /// All key slots that can be read.
+    /// All key slots that can be read; of others a warning tells.
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let objects = &*self.shared.objects;
         let mut keys = Vec::new();
         for (name, _) in objects.list(SLOT_FOLDER)? {
-            let stored = match objects.get(&name) {
+            let slot = match read_slot(objects, &name) {
                 // Removed since it was listed.
                 Err(error) if error.is_not_found() => continue,
+                Err(error) if error.is_loss() => {
+                    tracing::warn!("{error}");
+                    continue;
+                }
                 other => other?,
             };
-            let (slot, _) = Slot::decode(&stored, &name)?;
             let id = name[SLOT_FOLDER.len() + 1..].to_string();
             keys.push(KeyInfo {
                 id,
@@ -84,28 +87,32 @@ impl Repository {
         Ok(object[SLOT_FOLDER.len() + 1..].to_string())
     }
 
-    /// Removes the slot `id`, never the last one.
+    /// Removes the slot `id`, never the last one that can be read.
     ///
     /// # Errors
     /// [`Error::Locked`] while another removes one: of two that each saw two slots, both could go.
     pub fn remove_key(&self, id: &str) -> Result<()> {
-        let locks = self.shared.root.subdir("locks")?;
-        let held = || Error::Locked {
-            what: "another key is being removed".into(),
-        };
-        let _lock = locks
-            .lock(KEYS_LOCK, LockKind::Exclusive)?
-            .ok_or_else(held)?;
+        let _lock = self.lock_keys()?;
         let slots = self.shared.objects.list(SLOT_FOLDER)?;
         let object = format!("{SLOT_FOLDER}/{id}");
         if !slots.iter().any(|(name, _)| *name == object) {
             return Err(Error::Option(format!("no key is named \"{id}\"")));
         }
-        if slots.len() == 1 {
+        let others = self.keys()?.into_iter().filter(|key| key.id != id);
+        if others.count() == 0 {
             return Err(Error::Option(
                 "this is the last key: without it nothing could be read again".into(),
             ));
         }
         self.shared.objects.delete(&object)
+    }
+
+    /// For whoever removes a key, or writes one anew.
+    pub(crate) fn lock_keys(&self) -> Result<Box<dyn LockGuard>> {
+        let locks = self.shared.root.subdir("locks")?;
+        let held = || Error::Locked {
+            what: "another key is being removed".into(),
+        };
+        locks.lock(KEYS_LOCK, LockKind::Exclusive)?.ok_or_else(held)
     }
 }

@@ -264,12 +264,20 @@ impl SessionState {
         if told.is_empty() {
             return Ok(());
         }
+        let mut known = self.times_forgotten;
         self.shared.with_index(|index| {
-            if index.times_forgotten() > self.times_forgotten {
-                // It was told of all containers, in any order. What a sweep moves is to be known where it is now.
-                self.shared.tell(index, &told)?;
+            loop {
+                let seen = index.times_forgotten();
+                if seen > known {
+                    // It was told of all containers, in any order. What a sweep moves is to be known where it is now.
+                    self.shared.tell(index, &told)?;
+                    known = seen;
+                }
+                index.checkpoint()?;
+                if index.times_forgotten() == seen {
+                    return Ok(index.ingested().add(&told)?);
+                }
             }
-            index.keep(&told)
         })
     }
 }

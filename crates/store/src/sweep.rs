@@ -26,8 +26,7 @@ use judge::{Verdict, is_proved, search_unresolved};
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
 impl Repository {
-    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew behind what was
-    /// reclaimed.
+    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew by the next who writes.
     ///
     /// # Errors
     /// [`Error::Locked`] while another sweep runs, unless this is a dry run; damage of a root: what it kept alive cannot be known then.
@@ -37,7 +36,7 @@ impl Repository {
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
     ) -> Result<SweepReport> {
-        match self.sweep_once(roots, options, observer) {
+        match self.sweep_once(SessionKind::Backup, roots, options, observer) {
             Err(error) if error.is_no_space() && !options.dry_run => {
                 tracing::warn!(
                     "no space left to sweep: the index makes room, and only whole containers go"
@@ -49,7 +48,8 @@ impl Repository {
                     rewrite_smaller_than: 0,
                     ..options.clone()
                 };
-                self.sweep_once(roots, &whole_only, observer)
+                // It writes nothing, so its session need not tell the index what it missed, which is all.
+                self.sweep_once(SessionKind::Read, roots, &whole_only, observer)
             }
             other => other,
         }
@@ -57,6 +57,7 @@ impl Repository {
 
     fn sweep_once(
         &self,
+        kind: SessionKind,
         roots: &dyn Roots,
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
@@ -66,7 +67,7 @@ impl Repository {
         }
         let _lock = self.lock_sweep()?;
         self.clear_after_the_dead()?;
-        let session = self.session(SessionKind::Backup)?;
+        let session = self.session(kind)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
         let marks = Marks::new(&*self.shared.root)?;
         let verdict = sweep.judge(marks, options, observer)?;

@@ -61,6 +61,22 @@ impl Shared {
         asked
     }
 
+    /// Opens the index for whoever tells it something, as others have left it by now. Gives the containers that it was told of.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where it has one opener, and that is another.
+    pub(crate) fn open_index(&self) -> Result<Vec<ContainerId>> {
+        self.with_index(|index| {
+            index.is_kept()?;
+            // One that begins anew has forgotten what is listed as ingested, and the list with it.
+            index.open(&self.options)?;
+            let ingested = index.ingested().read()?;
+            // After the list: what that names is known to what is seen now.
+            index.refresh()?;
+            Ok(ingested)
+        })
+    }
+
     /// Throws the index away and tells a new one of every container that can be read and is not condemned: what such a one held may be elsewhere by now,
     /// and the index knows one place of a chunk. What others finish meanwhile, they tell it themselves.
     pub(super) fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {

@@ -59,15 +59,16 @@ pub(crate) fn unlock(
             if tried.contains(name) {
                 continue;
             }
-            match read_slot(objects, name) {
-                Ok(slot) => {
-                    if let Some(unlocked) = open_slot(&slot, name, config, secret)? {
-                        return Ok(unlocked);
-                    }
-                    tried.insert(name.clone());
+            match read_slot(objects, name).and_then(|slot| slot.unwrap(secret)) {
+                Ok(Some((master, sealed))) => {
+                    check_config(config, &sealed)?;
+                    let slot = name[SLOT_FOLDER.len() + 1..].to_string();
+                    return Ok(Unlocked { master, slot });
                 }
+                Ok(None) => drop(tried.insert(name.clone())),
                 // What replaces it was there before it went, but perhaps not when slots were listed.
                 Err(error) if error.is_not_found() => gone = Some(error),
+                // Damaged, or made for a machine with more memory: another may open.
                 Err(error) => {
                     tracing::warn!("{error}");
                     damage = Some(error);
@@ -87,26 +88,16 @@ pub(crate) fn unlock(
     }
 }
 
-fn read_slot(objects: &dyn ObjectStore, name: &str) -> Result<Slot> {
+/// A key slot.
+pub(crate) fn read_slot(objects: &dyn ObjectStore, name: &str) -> Result<Slot> {
     Ok(Slot::decode(&objects.get(name)?, name)?.0)
 }
 
-fn open_slot(
-    slot: &Slot,
-    name: &str,
-    config: &Config,
-    secret: &Secret,
-) -> Result<Option<Unlocked>> {
-    let Some((master, sealed)) = slot.unwrap(secret)? else {
-        return Ok(None);
-    };
-    if sealed != *config {
-        return Err(Error::damaged(
-            CONFIG_OBJECT,
-            None,
-            "it differs from the copy sealed in the key slot",
-        ));
+/// The configuration in the clear must be the one that is sealed in the slot.
+fn check_config(config: &Config, sealed: &Config) -> Result<()> {
+    if sealed == config {
+        return Ok(());
     }
-    let slot = name[SLOT_FOLDER.len() + 1..].to_string();
-    Ok(Some(Unlocked { master, slot }))
+    let what = "it differs from the copy sealed in the key slot";
+    Err(Error::damaged(CONFIG_OBJECT, None, what))
 }

@@ -9,6 +9,8 @@ mod golden;
 mod guarded;
 mod index_deleted;
 mod index_limits;
+mod index_shared;
+mod keys;
 mod lost;
 mod round_trip;
 mod sweep;

@@ -158,7 +158,14 @@ fn what_a_sweep_would_do_is_told_of_a_repository_to_be_read_only_too() {
 
 #[test]
 fn a_repository_to_be_read_only_is_read_without_its_index() {
-    for index in ["missing", "closed", "unreadable", "without room"] {
+    for index in [
+        "missing",
+        "closed",
+        "unreadable",
+        "without room",
+        "on a bad sector",
+        "with its manifest on one",
+    ] {
         let scene = scene();
         scene.sweep_half();
         let Scene {
@@ -169,6 +176,8 @@ fn a_repository_to_be_read_only_is_read_without_its_index() {
             "missing" => failing.set("/index", ErrorKind::NotFound),
             "closed" => failing.set("/index", ErrorKind::Denied),
             "without room" => failing.set("/index", ErrorKind::NoSpace),
+            "on a bad sector" => failing.set("/index", ErrorKind::Medium),
+            "with its manifest on one" => failing.set("/index/manifest", ErrorKind::Medium),
             _ => failing.set("/index/ingested", ErrorKind::Denied),
         }
         let reading = open(&Guarded::over(&dir, &failing), 1, 2).expect(index);
