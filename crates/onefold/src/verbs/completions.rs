@@ -25,8 +25,16 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         "onefold",
         &mut text,
     );
+    if args.shell == Shell::Zsh {
+        text = options_behind_paths(&String::from_utf8_lossy(&text)).into_bytes();
+    }
     out.bytes(&text)?;
     Ok(Exit::Ok)
+}
+
+/// In zsh, `*::` before what may be repeated says that nothing but that follows it, `*:` that options may, too.
+fn options_behind_paths(script: &str) -> String {
+    script.replace("\n'*::", "\n'*:")
 }
 
 /// The definition without what is hidden: options that change nothing are taken, and not proposed.

@@ -365,6 +365,8 @@ fn completions_and_pages_are_written() {
         for word in ["tls-client-cert", "no-extra-verify"] {
             assert!(!text.contains(word), "{shell}: {word}");
         }
+        // In zsh's words: behind a path, options are proposed no more.
+        assert!(!text.contains("\n'*::"), "{shell}");
     }
     rig.run(["man", "pages"]).ends(0);
     assert!(rig.path("pages/onefold.1").exists() && rig.path("pages/onefold-backup.1").exists());
