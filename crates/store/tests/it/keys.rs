@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use onefold_io::Dir;
 use onefold_io::sim::SimDir;
+use onefold_io::{Dir, LockKind};
+use onefold_store::config::{decode_twice, encode_twice};
+use onefold_store::slots::SLOT;
 use onefold_store::{Encryption, Error, KdfCost};
 
-use crate::fixture::{init, open, secret};
+use crate::fixture::{Hasty, Lists, init, open, secret};
 
 #[test]
 fn a_damaged_key_hides_no_others_and_the_last_good_one_stays() {
@@ -29,4 +31,39 @@ fn a_damaged_key_hides_no_others_and_the_last_good_one_stays() {
     assert!(matches!(refused, Some(Error::Option(_))), "{refused:?}");
     repository.remove_key(&damaged).unwrap();
     open(&dir, 1, 3).unwrap();
+}
+
+/// It may have been made for a machine with more memory; here it asks for no lanes at all.
+#[test]
+fn a_key_that_cannot_be_derived_keeps_no_other_from_opening() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    repository
+        .add_key(&secret(), "test", KdfCost::LEAST, 2)
+        .unwrap();
+    // the one that is tried first
+    let first = repository.keys().unwrap().remove(0).id;
+    let no_lanes = |bytes: &mut Vec<u8>| {
+        let mut payload = decode_twice(SLOT, bytes, "slot").unwrap().payload.to_vec();
+        payload[8..12].fill(0);
+        *bytes = encode_twice(SLOT, &payload);
+    };
+    device.damage(&format!("keys/{first}"), no_lanes).unwrap();
+    open(&dir, 1, 2).unwrap();
+}
+
+#[test]
+fn a_repair_restores_no_key_that_is_just_being_removed() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let locks = dir.subdir("locks").unwrap();
+    let removing = locks.lock("keys", LockKind::Exclusive).unwrap();
+    let refused = repository.repair(&Lists, &mut Hasty).err();
+    assert!(matches!(refused, Some(Error::Locked { .. })), "{refused:?}");
+    drop(removing);
+    repository.repair(&Lists, &mut Hasty).unwrap();
 }
