@@ -1,4 +1,4 @@
-//! A folder that may only be read, some of which may be closed, missing, or on a bad sector.
+//! A folder some of which may be closed, missing, or on a bad sector; mostly one that may only be read.
 
 use std::sync::Arc;
 
@@ -37,14 +37,34 @@ pub struct Guarded {
     inner: Arc<dyn Dir>,
     path: String,
     failing: Failing,
+    is_writable: bool,
 }
 
 impl Guarded {
     pub fn over(inner: &Arc<dyn Dir>, failing: &Failing) -> Arc<dyn Dir> {
+        Self::around(inner, failing, false)
+    }
+
+    /// One that may be written, too. What is removed fails no more.
+    pub fn writable(inner: &Arc<dyn Dir>, failing: &Failing) -> Arc<dyn Dir> {
+        Self::around(inner, failing, true)
+    }
+
+    fn around(inner: &Arc<dyn Dir>, failing: &Failing, is_writable: bool) -> Arc<dyn Dir> {
         Arc::new(Self {
             inner: Arc::clone(inner),
             path: String::new(),
             failing: failing.clone(),
+            is_writable,
+        })
+    }
+
+    fn below(&self, name: &str, inner: Arc<dyn Dir>) -> Arc<dyn Dir> {
+        Arc::new(Self {
+            inner,
+            path: self.path_of(name),
+            failing: self.failing.clone(),
+            is_writable: self.is_writable,
         })
     }
 
@@ -66,9 +86,16 @@ impl Guarded {
         }
     }
 
-    fn denied<T>(&self, op: &'static str, name: &str) -> Result<T> {
-        let path = self.path_of(name);
-        Err(Error::new(op, path, ErrorKind::Denied, "to be read only"))
+    fn may_write(&self, op: &'static str, name: &str) -> Result<()> {
+        match self.is_writable {
+            true => Ok(()),
+            false => Err(Error::new(
+                op,
+                self.path_of(name),
+                ErrorKind::Denied,
+                "to be read only",
+            )),
+        }
     }
 }
 
@@ -79,23 +106,34 @@ impl Dir for Guarded {
     }
 
     fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        self.denied("open", name)
+        self.may_write("open", name)?;
+        self.look(name)?;
+        self.inner.open_write(name)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
-        self.denied("create", name)
+        self.may_write("create", name)?;
+        self.inner.create(name)
     }
 
-    fn rename(&self, from: &str, _: &str) -> Result<()> {
-        self.denied("rename", from)
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.may_write("rename", from)?;
+        self.inner.rename(from, to)
     }
 
-    fn rename_new(&self, from: &str, _: &str) -> Result<()> {
-        self.denied("rename", from)
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.may_write("rename", from)?;
+        self.inner.rename_new(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.denied("remove", name)
+        self.may_write("remove", name)?;
+        let path = self.path_of(name);
+        self.failing
+            .0
+            .lock()
+            .retain(|(end, ..)| !path.ends_with(&**end));
+        self.inner.remove(name)
     }
 
     fn list(&self) -> Result<Vec<DirEntry>> {
@@ -113,25 +151,26 @@ impl Dir for Guarded {
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         match self.open_subdir(name) {
-            Err(error) if error.kind == ErrorKind::NotFound => self.denied("create folder", name),
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                self.may_write("create folder", name)?;
+                Ok(self.below(name, self.inner.subdir(name)?))
+            }
             other => other,
         }
     }
 
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         self.look(name)?;
-        Ok(Arc::new(Self {
-            inner: self.inner.open_subdir(name)?,
-            path: self.path_of(name),
-            failing: self.failing.clone(),
-        }))
+        Ok(self.below(name, self.inner.open_subdir(name)?))
     }
 
     fn remove_subdir(&self, name: &str) -> Result<()> {
-        self.denied("remove folder", name)
+        self.may_write("remove folder", name)?;
+        self.inner.remove_subdir(name)
     }
 
-    fn lock(&self, name: &str, _: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
-        self.denied("lock", name)
+    fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
+        self.may_write("lock", name)?;
+        self.inner.lock(name, kind)
     }
 }

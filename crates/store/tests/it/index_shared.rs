@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use onefold_io::sim::{Faults, SimDir};
-use onefold_io::{Dir, LockKind, MemDir};
+use onefold_io::{Dir, ErrorKind, LockKind, MemDir};
 use onefold_store::{
     Encryption, PinInfo, Progress, Repository, SessionKind, SweepObserver, SweepOptions,
 };
 
 use crate::fixture::{Lists, assert_sound, back_up, chunks, init, open, restore, sweep};
+use crate::guarded::{Failing, Guarded};
 
 fn fresh() -> Arc<dyn Dir> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
@@ -97,6 +98,19 @@ fn what_a_sweep_moves_is_known_there_though_the_index_is_rebuilt_meanwhile() {
         let sound = [(root, data.clone()), (again, data)];
         assert_sound(&repository, &sound, &seed);
     }
+}
+
+#[test]
+fn a_list_of_what_the_index_was_told_that_cannot_be_opened_costs_a_rebuild() {
+    let dir = fresh();
+    let data = chunks(1, 60);
+    back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap();
+    let failing = Failing::default();
+    failing.set("/index/ingested", ErrorKind::Medium);
+    let repository = open(&Guarded::writable(&dir, &failing), 1, 2).unwrap();
+    let (root, stats) = back_up(&repository, &data).unwrap();
+    assert_eq!(stats.new_chunks, 0);
+    assert_sound(&repository, &[(root, data)], &"rebuilt");
 }
 
 /// Of the index nothing is there, and there is no room for one.
