@@ -188,3 +188,22 @@ fn join_logs(shared: &Shared, view: &View, logs: Range<usize>) -> Result<LogEntr
         ..joined
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_a_place_only_where_all_of_them_still_stand_side_by_side() {
+        let id = |number| FileId { unique: 1, number };
+        let entries = [1, 2, 3, 4].map(id);
+        let place = |ids: &[u32]| {
+            let ids: Vec<_> = ids.iter().copied().map(id).collect();
+            place_of(&entries, &ids, |id| *id)
+        };
+        assert_eq!(place(&[2, 3]), Some(1..3));
+        for merged_by_others in [&[2, 4][..], &[4, 5], &[5, 6]] {
+            assert_eq!(place(merged_by_others), None);
+        }
+    }
+}
