@@ -1,7 +1,7 @@
 //! What a backup leaves out: patterns of the user, ignore files in the tree, marked folders, large files.
 //!
 //! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file system. `*` and `?` stay
-//! within a component, `**` spans them, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
+//! within a component, `**` spans them, braces stand for themselves, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
 //! pattern that matches decides. What is left out takes everything below it along.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 
 use crate::{Error, Result};
 
@@ -49,8 +49,37 @@ impl Excludes {
 /// A list of patterns, compiled.
 #[derive(Clone, Default, Debug)]
 pub struct Patterns {
-    globs: GlobSet,
+    exact: Globs,
+    /// Of paths and patterns in small letters.
+    folded: Globs,
     rules: Vec<Rule>,
+}
+
+/// Globs, and the number of each one's rule.
+#[derive(Clone, Default, Debug)]
+struct Globs {
+    set: GlobSet,
+    rules: Vec<usize>,
+}
+
+impl Globs {
+    fn new(globs: &[(Glob, usize)]) -> Result<Self> {
+        let set = GlobSet::new(globs.iter().map(|(glob, _)| glob));
+        Ok(Self {
+            set: set.map_err(|e| Error::Usage(format!("patterns: {}", e.kind())))?,
+            rules: globs.iter().map(|(_, rule)| *rule).collect(),
+        })
+    }
+
+    /// The last rule that matches and `counts`.
+    fn last(&self, path: &[u8], counts: impl Fn(usize) -> bool) -> Option<usize> {
+        let candidate = Candidate::new(Path::new(OsStr::from_bytes(path)));
+        let matches = self.set.matches_candidate(&candidate).into_iter();
+        matches
+            .map(|i| self.rules[i])
+            .rev()
+            .find(|rule| counts(*rule))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,18 +89,11 @@ struct Rule {
 }
 
 /// Collects patterns; later ones win.
+#[derive(Default)]
 pub struct PatternsBuilder {
-    globs: GlobSetBuilder,
+    exact: Vec<(Glob, usize)>,
+    folded: Vec<(Glob, usize)>,
     rules: Vec<Rule>,
-}
-
-impl Default for PatternsBuilder {
-    fn default() -> Self {
-        Self {
-            globs: GlobSetBuilder::new(),
-            rules: Vec::new(),
-        }
-    }
 }
 
 impl PatternsBuilder {
@@ -82,7 +104,10 @@ impl PatternsBuilder {
 
     /// Adds the lines of a file of patterns: empty lines and those beginning with `#` mean nothing.
     pub fn add_lines(&mut self, text: &[u8], ignore_case: bool) -> Result<()> {
-        lines(text).try_for_each(|line| self.add(line.trim_start(), ignore_case))
+        let lines = lines(text);
+        let lines = lines.iter().map(|line| line.trim_start());
+        let mut patterns = lines.filter(|line| !line.starts_with('#'));
+        patterns.try_for_each(|line| self.add(line, ignore_case))
     }
 
     fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
@@ -104,13 +129,20 @@ impl PatternsBuilder {
             true => format!("/{}", body.trim_start_matches('/')),
             false => format!("**/{body}"),
         };
-        let glob = GlobBuilder::new(&glob)
+        let glob = match ignore_case {
+            true => glob.to_lowercase(),
+            false => glob,
+        };
+        let glob = GlobBuilder::new(&without_alternatives(&glob))
             .literal_separator(true)
-            .case_insensitive(ignore_case)
             .backslash_escape(true)
-            .build();
-        self.globs
-            .add(glob.map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?);
+            .build()
+            .map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?;
+        let globs = match ignore_case {
+            true => &mut self.folded,
+            false => &mut self.exact,
+        };
+        globs.push((glob, self.rules.len()));
         self.rules.push(Rule {
             keeps,
             folders_only,
@@ -120,15 +152,34 @@ impl PatternsBuilder {
 
     /// The compiled list.
     pub fn build(self) -> Result<Patterns> {
-        let globs = self
-            .globs
-            .build()
-            .map_err(|e| Error::Usage(format!("patterns: {}", e.kind())))?;
         Ok(Patterns {
-            globs,
+            exact: Globs::new(&self.exact)?,
+            folded: Globs::new(&self.folded)?,
             rules: self.rules,
         })
     }
+}
+
+/// Braces stand for themselves, as in gitignore and restic.
+fn without_alternatives(glob: &str) -> String {
+    let mut escaped = String::with_capacity(glob.len());
+    let mut chars = glob.chars();
+    let mut is_class = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                escaped.push(c);
+                escaped.extend(chars.next());
+                continue;
+            }
+            '[' => is_class = true,
+            ']' => is_class = false,
+            '{' | '}' if !is_class => escaped.push('\\'),
+            _ => {}
+        }
+        escaped.push(c);
+    }
+    escaped
 }
 
 /// Without `.` components, and `..` undone with the component before it, as paths are cleaned before they are matched.
@@ -150,14 +201,14 @@ fn cleaned(pattern: &str) -> Cow<'_, str> {
     kept.join("/").into()
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = String> {
-    let text = String::from_utf8_lossy(text).into_owned();
-    let lines: Vec<String> = text
-        .lines()
+/// The lines that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.
+fn lines(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    text.lines()
         .map(|line| line.trim_end().to_owned())
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect();
-    lines.into_iter()
+        .collect()
 }
 
 impl Patterns {
@@ -180,13 +231,13 @@ impl Patterns {
         if self.rules.is_empty() {
             return None;
         }
-        let matches = self
-            .globs
-            .matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
-        let last = matches
-            .into_iter()
-            .rev()
-            .find(|i| is_dir || !self.rules[*i].folders_only)?;
+        let counts = |rule: usize| is_dir || !self.rules[rule].folders_only;
+        let mut last = self.exact.last(path, counts);
+        if !self.folded.rules.is_empty() {
+            let small = String::from_utf8_lossy(path).to_lowercase();
+            last = last.max(self.folded.last(small.as_bytes(), counts));
+        }
+        let last = last?;
         Some(!self.rules[last].keeps)
     }
 
@@ -211,15 +262,22 @@ pub struct Ignore {
 }
 
 impl Ignore {
-    /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder.
-    pub fn new(above: Option<Arc<Ignore>>, folder: &[u8], text: &[u8]) -> Result<Arc<Self>> {
+    /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder. Also why lines were passed over.
+    pub fn new(
+        above: Option<Arc<Ignore>>,
+        folder: &[u8],
+        text: &[u8],
+    ) -> Result<(Arc<Self>, Vec<Error>)> {
         let mut builder = PatternsBuilder::default();
-        lines(text).try_for_each(|line| builder.add_as(&line, false, true))?;
-        Ok(Arc::new(Self {
+        let lines = lines(text);
+        let added = lines.iter().map(|line| builder.add_as(line, false, true));
+        let passed_over = added.filter_map(Result::err).collect();
+        let ignore = Self {
             above,
             base_len: folder.len(),
             patterns: builder.build()?,
-        }))
+        };
+        Ok((Arc::new(ignore), passed_over))
     }
 
     /// Whether `path` is left out: the deepest file that speaks of it decides.

@@ -94,6 +94,7 @@ fn empty(key: &Key) -> Piece {
         dir: None,
         found: Vec::new(),
         errors: Vec::new(),
+        warnings: Vec::new(),
         is_cut_off: false,
         excluded: 0,
     }
@@ -154,7 +155,12 @@ impl Look<'_> {
                 continue;
             };
             match Ignore::new(self.ignore.clone(), &self.key.folder, &text) {
-                Ok(ignore) => self.ignore = Some(ignore),
+                Ok((ignore, passed_over)) => {
+                    self.ignore = Some(ignore);
+                    let file = path::join(&self.key.folder, name);
+                    let warnings = passed_over.into_iter().map(|why| (file.clone(), why));
+                    self.piece.warnings.extend(warnings);
+                }
                 Err(e) => self
                     .piece
                     .errors

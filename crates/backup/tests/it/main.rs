@@ -15,6 +15,7 @@ mod lost;
 mod lost_leaf;
 mod mapped;
 mod passing;
+mod patterns;
 mod restore;
 mod roundtrip;
 mod scene;

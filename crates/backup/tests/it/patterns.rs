@@ -1,0 +1,87 @@
+//! Patterns: what they mean letter by letter, and lines that are none.
+
+use std::fs;
+use std::sync::Arc;
+
+use onefold_backup::backup::{self, Input};
+use onefold_backup::exclude::{Excludes, Patterns, PatternsBuilder};
+use onefold_backup::{Progress, list, snapshots, tree::Tree};
+use onefold_store::SessionKind;
+
+use crate::scene::{Log, bytes, options, repository};
+
+fn excludes(patterns: &Patterns, path: &str) -> bool {
+    patterns.covers(path.as_bytes(), false)
+}
+
+#[test]
+fn braces_stand_for_themselves() {
+    let patterns = Patterns::new(["{guid}", "x{y", "[{}]z"]).expect("patterns");
+    for path in ["/a/{guid}", "/x{y", "/{z", "/}z"] {
+        assert!(excludes(&patterns, path), "{path}");
+    }
+    for path in ["/a/guid", "/xy", "/z"] {
+        assert!(!excludes(&patterns, path), "{path}");
+    }
+}
+
+#[test]
+fn letters_of_any_alphabet_match_in_either_case_where_that_is_asked_for() {
+    let mut builder = PatternsBuilder::default();
+    builder.add("*.log", false).expect("pattern");
+    builder.add("!ÄPFEL*", true).expect("pattern");
+    builder.add("äpfel.tmp", true).expect("pattern");
+    let patterns = builder.build().expect("patterns");
+    assert_eq!(patterns.decide("/Äpfel.log".as_bytes(), false), Some(false));
+    assert_eq!(patterns.decide("/ÄPFEL.tmp".as_bytes(), false), Some(true));
+    assert_eq!(patterns.decide(b"/a.log", false), Some(true));
+    assert_eq!(patterns.decide(b"/a.LOG", false), None);
+}
+
+#[test]
+fn files_of_patterns_may_begin_with_a_mark_of_their_encoding_and_indent_comments() {
+    let mut builder = PatternsBuilder::default();
+    let text = "\u{feff}*.o\n  # *.c\n  *.a  \n".as_bytes();
+    builder.add_lines(text, false).expect("lines");
+    let patterns = builder.build().expect("patterns");
+    let out = ["/x.o", "/x.c", "/x.a"].map(|path| excludes(&patterns, path));
+    assert_eq!(out, [true, false, true]);
+}
+
+/// The rest of the file counts, and the backup has no errors: nothing of it could not be read.
+#[test]
+fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    for (name, text) in [
+        (".ignore", "*.o\n[bad\n*.a\n"),
+        ("x.o", ""),
+        ("x.a", ""),
+        ("x.c", ""),
+    ] {
+        fs::write(dir.path().join(name), text).expect("write");
+    }
+    let how = backup::Options {
+        excludes: Arc::new(Excludes {
+            ignore_files: vec![b".ignore".to_vec()],
+            ..Excludes::default()
+        }),
+        ..options(1)
+    };
+    let (repository, log) = (repository(), Log::default());
+    let input = Input::Paths(vec![bytes(dir.path())]);
+    let outcome = backup::run(&repository, input, &how, &Progress::default(), &log);
+    let outcome = outcome.expect("backup");
+    assert_eq!(*log.errors.lock(), []);
+    assert!(matches!(&log.warnings.lock()[..], [(_, what)] if what.contains("[bad")));
+    let session = repository.session(SessionKind::Read).expect("session");
+    let named = snapshots::load(&repository, outcome.id.expect("id")).expect("load");
+    let mut reader = session.reader().expect("reader");
+    let tree = Tree::open(&named.snapshot, &mut reader).expect("open");
+    let mut names = Vec::new();
+    let visit = &mut |_: &[u8], entry: &onefold_backup::Entry| {
+        names.push(String::from_utf8_lossy(&entry.name).into_owned());
+        Ok(true)
+    };
+    list::list(&tree, &mut reader, &bytes(dir.path()), true, visit).expect("list");
+    assert_eq!(names, [".ignore", "x.c"]);
+}
