@@ -33,6 +33,7 @@ mod sweeping;
 mod verbs;
 mod when;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -80,7 +81,9 @@ fn misused(error: &clap::Error) -> ExitCode {
     let is_json = error.use_stderr() && arguments.iter().any(|argument| argument == "--json");
     match &other {
         Some(text) if !is_json => {
-            eprintln!("error: {text}\n\nFor more information, try '--help'.");
+            complain(&format!(
+                "error: {text}\n\nFor more information, try '--help'."
+            ));
             return ExitCode::from(Exit::Usage.code());
         }
         None if !is_json => error.exit(),
@@ -91,8 +94,13 @@ fn misused(error: &clap::Error) -> ExitCode {
     let what = text.split("\n\n").next().unwrap_or(&text).trim();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     let what = other.as_deref().unwrap_or(what);
-    eprintln!("{}", json::line(&json::ExitError::new(Exit::Usage, what)));
+    complain(&json::line(&json::ExitError::new(Exit::Usage, what)));
     ExitCode::from(Exit::Usage.code())
+}
+
+/// A line on standard error, if that can be had.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// In JSON, how a verb ended that did not do all: the errors themselves were told when they came up.

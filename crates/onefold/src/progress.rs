@@ -115,6 +115,15 @@ impl<'a> Meter<'a> {
             let _stop = stop;
             work()
         });
+        // Where the backup was quicker than the count, it has counted itself.
+        let (expected, progress) = (&self.expected, &self.progress);
+        let is_backup = matches!(self.doing, Doing::Backup);
+        if is_backup && !expected.known.load(Relaxed) && progress.totals_known.load(Relaxed) {
+            let all = |of: &AtomicU64| of.load(Relaxed);
+            expected.files.store(all(&progress.files_total), Relaxed);
+            expected.bytes.store(all(&progress.bytes_total), Relaxed);
+            expected.known.store(true, Relaxed);
+        }
         self.tell_scanned();
         line::clear();
         done

@@ -1,6 +1,7 @@
-//! SIGINT, SIGTERM and SIGHUP. A verb that can stop cleanly says so and is asked to; everything else ends at once, which is safe at any byte:
+//! SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at once, which is safe at any byte:
 //! what a killed process leaves behind, the next one recognises. A second signal always ends at once.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +20,8 @@ static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 pub fn install() {
     // A size limit is an error of the write that meets it (EFBIG), not the end of the program.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+    let hangup = (!ignores(SIGHUP)).then_some(SIGHUP);
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup)) else {
         return;
     };
     std::thread::spawn(move || {
@@ -30,6 +32,13 @@ pub fn install() {
             }
         }
     });
+}
+
+fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = u64::from_str_radix(mask.unwrap_or_default().trim(), 16);
+    mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
 /// Ends the program now.
@@ -77,6 +86,6 @@ fn restore_terminal() {
         .take();
     if let (Some(saved), Ok(tty)) = (saved, std::fs::File::open("/dev/tty")) {
         let _ = tcsetattr(&tty, OptionalActions::Now, &saved);
-        eprintln!();
+        let _ = writeln!(std::io::stderr());
     }
 }

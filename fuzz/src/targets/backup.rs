@@ -56,7 +56,7 @@ pub fn targets() -> Vec<Target> {
                 let _ = patterns.covers(b"/home", true);
             }
             if let Ok(ignore) = Ignore::new(None, b"/home", bytes) {
-                let _ = ignore.excludes(b"/home/me/a file.o", false);
+                let _ = ignore.0.excludes(b"/home/me/a file.o", false);
             }
         })
         .allowing(64 << 20),

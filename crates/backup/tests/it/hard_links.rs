@@ -9,7 +9,7 @@ use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::{Entry, Progress, path, restore, snapshots, tree::Tree};
 use onefold_store::{Repository, SessionKind};
 
-use crate::scene::{Log, bytes, options, repository, restore_with};
+use crate::scene::{self, Log, bytes, options, repository, restore_with};
 
 const FILES: usize = 200;
 
@@ -86,7 +86,7 @@ fn names_that_come_and_go_never_get_another_files_content() {
     fs::write(name("a"), "generation 0").expect("write");
     let over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _over = Raised(over);
+        let _over = scene::Raised(over);
         scope.spawn(|| {
             for generation in 1.. {
                 fs::hard_link(name("a"), name("b")).expect("link");
@@ -125,15 +125,6 @@ fn names_that_come_and_go_never_get_another_files_content() {
             }
         }
     });
-}
-
-/// Raised when this ends, by a failure too.
-struct Raised<'a>(&'a AtomicBool);
-
-impl Drop for Raised<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 /// The files `a` and `b` of a snapshot.

@@ -199,8 +199,9 @@ fn files_may_be_cut_short_while_they_are_read() {
     }
     let repository = scene::repository();
     back_up(&repository, dir.path(), 1);
-    let over = AtomicBool::new(false);
+    let over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = scene::Raised(over);
         scope.spawn(|| {
             let file = File::options().write(true).open(dir.path().join("2"));
             let file = file.unwrap();
@@ -226,7 +227,6 @@ fn files_may_be_cut_short_while_they_are_read() {
             let strange = found.iter().zip(&known).filter(|(a, b)| a != b && **a != 0);
             assert_eq!(strange.count(), 0);
         }
-        over.store(true, Relaxed);
     });
     check(&repository);
 }

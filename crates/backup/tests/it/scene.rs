@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_backup::backup::{self, Input, Outcome, Parent};
 use onefold_backup::forget::GroupBy;
@@ -32,6 +33,15 @@ pub fn repository_in(dir: &MemDir) -> Repository {
         ..OpenOptions::default()
     };
     Repository::open(dir, options, Some(&secret)).expect("open")
+}
+
+/// Raises a flag when this ends, by a failure too: whoever goes on until then would be waited for for ever.
+pub struct Raised<'a>(pub &'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Collects what failed.

@@ -132,13 +132,23 @@ fn work_under_deletion(path: &std::path::Path, opener: u64, deleting: &AtomicBoo
     }
 }
 
+/// Lowers a flag when this ends, by a failure too: whoever goes on until then would be waited for for ever.
+struct Lowered<'a>(&'a AtomicBool);
+
+impl Drop for Lowered<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn an_index_can_be_deleted_under_its_openers() {
     let temp = tempfile::tempdir().expect("temp");
-    let deleting = AtomicBool::new(true);
+    let deleting = &AtomicBool::new(true);
     std::thread::scope(|scope| {
+        let _ended = Lowered(deleting);
         for opener in 0..OPENERS - 1 {
-            let (path, deleting) = (temp.path(), &deleting);
+            let path = temp.path();
             scope.spawn(move || work_under_deletion(path, opener, deleting));
         }
         let dir = FileDir::open(temp.path()).expect("folder");
@@ -146,7 +156,6 @@ fn an_index_can_be_deleted_under_its_openers() {
             Strata::delete(&dir).expect("delete");
             std::thread::sleep(Duration::from_millis(5));
         }
-        deleting.store(false, Ordering::SeqCst);
     });
     let mut index = open(temp.path(), 1 << 40);
     index.merge_all().expect("merge");

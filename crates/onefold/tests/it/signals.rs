@@ -13,18 +13,29 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(pid, signal).expect("signalled");
 }
 
+/// Whether a process (`self`: this one) has the signal in a set of its status.
+fn has(process: &str, set: &str, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = u64::from_str_radix(mask.unwrap_or_default().trim(), 16);
+    mask.unwrap_or(0) >> (signal.as_raw() - 1) & 1 == 1
+}
+
+/// Those that interrupt a program which is started from here: under `nohup` not all do.
+fn interrupting() -> Vec<Signal> {
+    let hangup = (!has("self", "SigIgn:", Signal::HUP)).then_some(Signal::HUP);
+    [Signal::INT, Signal::TERM]
+        .into_iter()
+        .chain(hangup)
+        .collect()
+}
+
 /// Whether the process catches all of the signals that interrupt it, or has ended.
 fn listens(child: &Child) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
-    let status = status.unwrap_or_default();
-    let caught = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
-    let is_caught = |which: Signal| caught >> (which.as_raw() - 1) & 1 == 1;
-    let all = [Signal::INT, Signal::TERM, Signal::HUP];
-    all.into_iter().all(is_caught) || status.contains("State:\tZ")
+    let id = child.id().to_string();
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let mut all = interrupting().into_iter();
+    all.all(|which| has(&id, "SigCgt:", which)) || status.contains("State:\tZ")
 }
 
 #[track_caller]
@@ -54,9 +65,8 @@ fn a_signal_ends_a_backup_cleanly() {
             std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
         });
         signal(&child, which);
-        std::thread::sleep(Duration::from_millis(300));
-        drop(pipe);
         let ended = child.wait_with_output().expect("ends");
+        drop(pipe);
         assert_eq!(
             ended.status.code(),
             Some(130),
@@ -100,7 +110,7 @@ fn a_signal_ends_a_backup_cleanly() {
 #[test]
 fn a_signal_ends_a_backup_whose_stream_is_silent() {
     let rig = Rig::open();
-    for which in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for which in interrupting() {
         let mut child = rig
             .command(["backup", "--stdin"])
             .stdin(Stdio::piped())
@@ -162,7 +172,8 @@ fn a_signal_ends_what_works_on_the_repository_at_once() {
             .expect("starts");
         wait_until("its listening", || listens(&child));
         std::thread::sleep(Duration::from_micros(random.below(30_000)));
-        let which = [Signal::INT, Signal::TERM, Signal::HUP][round as usize % 3];
+        let all = interrupting();
+        let which = all[round as usize % all.len()];
         signal(&child, which);
         let since = Instant::now();
         let ended = child.wait_with_output().expect("ends");
@@ -239,4 +250,31 @@ fn a_closed_pipe_is_quiet() {
             "{args:?}"
         );
     }
+}
+
+/// What `nohup` and closing a terminal are for.
+#[test]
+fn a_hangup_that_is_ignored_ends_nothing() {
+    let rig = Rig::open();
+    let onefold = rig.command(["backup", "--stdin"]);
+    let mut child = std::process::Command::new("sh");
+    child.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    child.arg(onefold.get_program()).args(onefold.get_args());
+    for (name, value) in onefold.get_envs() {
+        match value {
+            Some(value) => child.env(name, value),
+            None => child.env_remove(name),
+        };
+    }
+    child.current_dir(onefold.get_current_dir().expect("a folder"));
+    let mut child = child.stdin(Stdio::piped()).spawn().expect("starts");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(b"some").expect("written");
+    wait_until("a session", || {
+        std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
+    });
+    signal(&child, Signal::HUP);
+    pipe.write_all(b" more").expect("written");
+    drop(pipe);
+    assert!(child.wait().expect("ends").success());
 }

@@ -31,8 +31,15 @@ fn on_terminal_of(rig: &Rig, first: &str, args: &str, keys: &str) -> Option<(Str
         typed.write_all(line.as_bytes()).ok()?;
         std::thread::sleep(std::time::Duration::from_millis(400));
     }
+    // A program that asks once more than was thought is not waited for for ever.
+    let (ended, over) = std::sync::mpsc::channel::<()>();
+    let patience = std::thread::spawn(move || {
+        let _ = over.recv_timeout(std::time::Duration::from_secs(60));
+        drop(typed);
+    });
     let output = child.wait_with_output().ok()?;
-    drop(typed);
+    drop(ended);
+    patience.join().ok()?;
     Some((
         String::from_utf8_lossy(&output.stdout).into_owned(),
         output.status.code(),
