@@ -74,6 +74,16 @@ impl Error {
         }
     }
 
+    /// Whether there is no room for what was to be written.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        let kind = match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        };
+        matches!(kind, Some(StorageFull | QuotaExceeded))
+    }
+
     /// A failed system call on `path`.
     pub fn io(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> Self {
         Self::Io {

@@ -53,12 +53,24 @@ impl Overwrite {
         match self {
             Self::Always => false,
             Self::Never => true,
-            Self::IfNewer => there.mtime >= mtime,
+            Self::IfNewer => there.mtime >= mtime || is_same_time(mtime, there.mtime),
             Self::IfChanged => {
-                there.kind == Kind::File && (there.size, there.mtime) == (size, mtime)
+                let is_same = there.size == size && is_same_time(mtime, there.mtime);
+                there.kind == Kind::File && is_same
             }
         }
     }
+}
+
+/// What file systems keep times to, in nanoseconds: NTFS and SMB, exFAT, ext4 with small inodes, FAT.
+const TIME_STEPS: [i128; 4] = [100, 10_000_000, 1_000_000_000, 2_000_000_000];
+
+/// Whether `there` is what a file system makes of `wanted`: some cut times off.
+fn is_same_time(wanted: Time, there: Time) -> bool {
+    let nanos = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
+    let (wanted, there) = (nanos(wanted), nanos(there));
+    let is_cut_to = |step: &i128| there == wanted - wanted.rem_euclid(*step);
+    there == wanted || TIME_STEPS.iter().any(is_cut_to)
 }
 
 /// What to restore, and how.
@@ -90,6 +102,8 @@ pub struct Options {
     pub verify: bool,
     /// RAM for the paths of files with several names, in bytes; those beyond stand in a temporary file.
     pub hard_links_bytes: usize,
+    /// A window is closed when its plan takes this many bytes of RAM: some 450,000 small files.
+    pub window_bytes: usize,
     /// Threads that read containers; each holds one in RAM.
     pub readers: usize,
     /// Threads that make and write files.
@@ -111,6 +125,7 @@ impl Default for Options {
             xattrs: Attributes::default(),
             verify: false,
             hard_links_bytes: 16 << 20,
+            window_bytes: 64 << 20,
             readers: 2,
             writers: 4,
         }
@@ -144,9 +159,11 @@ pub struct Summary {
     pub errors: u64,
     /// Of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
     pub lost: u64,
+    /// Files that could not be read when they were backed up, and folders that could not be listed: what the snapshot lacks.
+    pub unread: u64,
 }
 
-/// Restores from `snapshot` into the folder `target`, which is made where it is missing. The snapshot must have been loaded while `session` lived:
+/// Restores from `snapshot` into the folder `target`, which is made where it is missing; when it returns, what was restored is on the disk. The snapshot must have been loaded while `session` lived:
 /// what it refers to stays then.
 ///
 /// Errors: the repository failed, the path is not in the snapshot, or `progress` was cancelled. Paths that fail are told to `events` and counted.
@@ -217,11 +234,55 @@ pub fn run(
             events,
             tally: Tally::default(),
         };
-        last = writer.carry_out(&mut window, planner.continues())?;
+        let continues = planner.continues();
+        writer.carry_out(&mut window)?;
         if options.verify {
-            summary.verified += writer.verify(&window)?;
+            summary.verified += writer.verify(&window, continues)?;
         }
+        last = window
+            .files
+            .last()
+            .filter(|_| continues)
+            .map(|file| *file.state.lock());
         writer.tally.add_to(&mut summary);
     }
+    if let Some(target) = target.filter(|_| !options.dry_run)
+        && let Err(e) = target.sync()
+    {
+        let error = Error::io("write to the disk what was restored into", named, e);
+        summary.errors += 1;
+        summary.is_full |= error.is_full();
+        Progress::add(&progress.errors, 1);
+        events.error(b"", &error);
+    }
     Ok(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_a_file_system_has_cut_off_is_the_same() {
+        let time = |secs, nanos| Time { secs, nanos };
+        let wanted = time(1_000_001, 123_456_789);
+        for there in [
+            wanted,
+            time(1_000_001, 123_456_700),
+            time(1_000_001, 120_000_000),
+            time(1_000_001, 0),
+            time(1_000_000, 0),
+        ] {
+            assert!(is_same_time(wanted, there), "{there:?}");
+        }
+        for there in [
+            time(1_000_001, 123_456_788),
+            time(1_000_001, 123_456_800),
+            time(1_000_002, 0),
+            time(999_999, 0),
+        ] {
+            assert!(!is_same_time(wanted, there), "{there:?}");
+        }
+        assert!(is_same_time(time(-3, 500_000_000), time(-4, 0)));
+    }
 }

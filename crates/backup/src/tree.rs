@@ -208,18 +208,35 @@ pub fn visit_items(
     reader: &mut ChunkReader,
     visit: VisitItem<'_>,
 ) -> Result<()> {
-    visit_level(&content.items, content.depth, &mut 0, reader, visit).map(drop)
+    visit_items_from(content, 0, reader, visit)
+}
+
+/// As [`visit_items`], but for items that end at or before `from`; their recipe chunks are not read.
+pub fn visit_items_from(
+    content: &Content,
+    from: u64,
+    reader: &mut ChunkReader,
+    visit: VisitItem<'_>,
+) -> Result<()> {
+    visit_level(&content.items, content.depth, (&mut 0, from), reader, visit).map(drop)
 }
 
 fn visit_level(
     items: &[Item],
     depth: u8,
-    offset: &mut u64,
+    (offset, from): (&mut u64, u64),
     reader: &mut ChunkReader,
     visit: VisitItem<'_>,
 ) -> Result<bool> {
     for item in items {
         let start = *offset;
+        let end = start
+            .checked_add(item.span())
+            .ok_or_else(|| crate::wire::Reader::new("recipe", b"").fail("more than 2^64 bytes"))?;
+        if from > 0 && end <= from {
+            *offset = end;
+            continue;
+        }
         let on = match *item {
             Item::Hole { len } => visit(Visit::Hole(start, len), reader)?,
             Item::Chunk { chunk, .. } if depth == 0 => visit(Visit::Data(chunk, start), reader)?,
@@ -227,7 +244,7 @@ fn visit_level(
                 if visit(Visit::Recipe(chunk), reader)? {
                     let below = recipe::decode(&reader.read(&chunk)?, depth - 1)?;
                     check_span(&below, span)?;
-                    if !visit_level(&below, depth - 1, offset, reader, visit)? {
+                    if !visit_level(&below, depth - 1, (offset, from), reader, visit)? {
                         return Ok(false);
                     }
                 }
@@ -237,9 +254,7 @@ fn visit_level(
         if !on {
             return Ok(false);
         }
-        *offset = start
-            .checked_add(item.span())
-            .ok_or_else(|| crate::wire::Reader::new("recipe", b"").fail("more than 2^64 bytes"))?;
+        *offset = end;
     }
     Ok(true)
 }

@@ -59,6 +59,27 @@ impl<'a> PathError<'a> {
     }
 }
 
+/// A path of which something is noteworthy.
+#[derive(Serialize)]
+pub struct PathWarning<'a> {
+    message_type: &'static str,
+    message: &'a str,
+    during: &'static str,
+    item: &'a str,
+}
+
+impl<'a> PathWarning<'a> {
+    /// `during` as in [`PathError`].
+    pub fn new(during: &'static str, item: &'a str, message: &'a str) -> Self {
+        Self {
+            message_type: "warning",
+            message,
+            during,
+            item,
+        }
+    }
+}
+
 /// A snapshot.
 #[derive(Serialize)]
 pub struct SnapshotJson {

@@ -243,10 +243,13 @@ impl Events for Meter<'_> {
     }
 
     fn warning(&self, path: &[u8], what: &str) {
-        if !self.out.json {
-            self.out
-                .note(format_args!("warning: {}: {what}", paths::shown(path)));
+        if self.out.json {
+            let (during, item) = (self.during(), paths::json(path));
+            let line = json::line(&json::PathWarning::new(during, &item, what));
+            return self.out.note(line);
         }
+        self.out
+            .note(format_args!("warning: {}: {what}", paths::shown(path)));
     }
 
     fn wants_entries(&self) -> bool {

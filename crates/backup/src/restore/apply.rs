@@ -10,6 +10,9 @@ use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, beside};
 use crate::{Entry, Kind, Owner, Time, Xattrs};
 
+const SET_UID: u16 = 0o4000;
+const SET_GID: u16 = 0o2000;
+
 /// What is put back.
 #[derive(Clone, Debug)]
 pub struct Meta {
@@ -82,6 +85,22 @@ impl Applier<'_> {
         )
     }
 
+    /// The mode. "Runs as its owner" and "as its group" stand for the snapshot's: with another owner or group (setting it failed, or was not asked
+    /// for), a stranger's program would run as whoever restores.
+    fn mode(self, meta: &Meta, stat: impl Fn() -> Result<Stat, Errno>) -> u16 {
+        let is_set = |bit: u16| meta.mode & bit != 0;
+        if !is_set(SET_UID | SET_GID) {
+            return meta.mode;
+        }
+        let (uid, gid) = self.ids(&meta.owner);
+        let there = stat().map(|stat| (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid)));
+        let (has_owner, has_group) = there.map_or((false, false), |there| {
+            (Some(there.0) == uid, Some(there.1) == gid)
+        });
+        let lost = |has: bool, bit: u16| if has { 0 } else { bit };
+        meta.mode & !(lost(has_owner, SET_UID) | lost(has_group, SET_GID))
+    }
+
     /// To an open file or folder.
     pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
         let mut missed = Missed::new();
@@ -96,9 +115,10 @@ impl Applier<'_> {
                 rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()),
             );
         }
+        let mode = self.mode(meta, || Stat::of(fd));
         note(
             "set the mode of",
-            rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode.into())),
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into())),
         );
         note("set the times of", rustix::fs::futimens(fd, &times(meta)));
         missed
@@ -123,7 +143,8 @@ impl Applier<'_> {
             );
         }
         if kind != Kind::Symlink {
-            note("set the mode of", chmod_special(dir, name, kind, meta.mode));
+            let mode = self.mode(meta, || Stat::at(dir, name, false));
+            note("set the mode of", chmod_special(dir, name, kind, mode));
         }
         note(
             "set the times of",

@@ -53,7 +53,11 @@ impl LargeFiles {
             let allocate = || rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size);
             match rustix::io::retry_on_intr(allocate) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                Err(e) => return Err(e),
+                Err(e) => {
+                    // What was allocated before the disk was full would keep smaller files out.
+                    let _ = rustix::fs::ftruncate(&fd, 0);
+                    return Err(e);
+                }
             }
         }
         let Ok(disk) = FileDisk::from_file(File::from(fd.try_clone().map_err(errno)?), "") else {

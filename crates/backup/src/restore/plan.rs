@@ -1,7 +1,7 @@
 //! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_store::ChunkReader;
 
@@ -10,8 +10,8 @@ use super::links::Links;
 use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
-use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Entry, Events, Kind, Progress, Result};
+use crate::tree::{Cursor, Tree, Visit, visit_items_from};
+use crate::{Entry, Events, Flags, Kind, Progress, Result};
 
 /// A folder whose content is not passed yet.
 struct Pending {
@@ -45,6 +45,8 @@ pub struct Planner<'a> {
     links: Option<Links>,
     unfinished: Option<Unfinished>,
     started: bool,
+    /// The folder that is asked for could not be listed; that is still to be told.
+    is_unlisted: bool,
     /// One file is asked for, and this is its folder.
     single: Option<Vec<u8>>,
 }
@@ -65,16 +67,17 @@ impl<'a> Planner<'a> {
         progress: &'a Progress,
         events: &'a dyn Events,
     ) -> Result<Self> {
-        let mut single = None;
+        let (mut single, mut is_unlisted) = (None, false);
         let mut cursor = tree.cursor();
         if !options.path.is_empty() {
-            let kind = match tree.entry(&options.path, reader) {
-                Ok(Some(entry)) => entry.kind,
+            let (kind, flags) = match tree.entry(&options.path, reader) {
+                Ok(Some(entry)) => (entry.kind, entry.flags),
                 Ok(None) => return Err(crate::Error::NotInSnapshot(path::show(&options.path))),
                 // What it was is lost; of a folder more may be left.
-                Err(error) if error.is_loss() => Kind::Dir,
+                Err(error) if error.is_loss() => (Kind::Dir, Flags::default()),
                 Err(error) => return Err(error),
             };
+            is_unlisted = flags.has(Flags::UNLISTED);
             let (folder, name) = path::split(&options.path);
             match kind {
                 Kind::Dir => cursor = tree.cursor_at(&options.path, b""),
@@ -96,6 +99,7 @@ impl<'a> Planner<'a> {
             links: Some(Links::new(options.hard_links_bytes)),
             unfinished: None,
             started: false,
+            is_unlisted,
             single,
         })
     }
@@ -107,9 +111,12 @@ impl<'a> Planner<'a> {
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) -> Result<Option<Window>> {
-        let mut window = Window::default();
+        let mut window = Window::new(self.options.window_bytes);
         window.folder(Vec::new(), 0, None);
         self.resume(last, &mut window, reader, summary);
+        if std::mem::take(&mut self.is_unlisted) {
+            self.unlisted(&self.options.path, summary);
+        }
         while !window.is_full() && self.unfinished.is_none() {
             self.progress.check()?;
             let (folder, entry) = match self.cursor.next(reader) {
@@ -253,6 +260,9 @@ impl<'a> Planner<'a> {
         let wanted = self.is_wanted(&path, entry.is_dir());
         if entry.is_dir() {
             summary.dirs += u64::from(wanted);
+            if wanted && entry.flags.has(Flags::UNLISTED) {
+                self.unlisted(&path, summary);
+            }
             self.pending.insert(
                 order_key(&path),
                 Pending {
@@ -270,7 +280,7 @@ impl<'a> Planner<'a> {
         if entry.is_unreadable() {
             let what = "could not be read when it was backed up: nothing to restore";
             self.events.warning(&self.in_target(&path), what);
-            summary.skipped += 1;
+            summary.unread += 1;
             return Ok(());
         }
         let folder = self.number(&self.folder.clone(), window);
@@ -294,12 +304,19 @@ impl<'a> Planner<'a> {
                 folder,
                 first,
                 entry,
+                is_copy: AtomicBool::new(false),
             });
             return Ok(());
         }
         let file = window.file(folder, &entry);
         self.chunks(file, entry, 0, window, reader, summary);
         Ok(())
+    }
+
+    fn unlisted(&self, folder: &[u8], summary: &mut Summary) {
+        let what = "could not be listed when it was backed up: what was in it is missing";
+        self.events.warning(&self.in_target(folder), what);
+        summary.unread += 1;
     }
 
     /// Without room for a temporary file further names become copies: more is not lost.
@@ -327,22 +344,20 @@ impl<'a> Planner<'a> {
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) {
-        let (mut end, mut has_holes) = (0, false);
+        // What came before may have had holes.
+        let (mut end, mut has_holes) = (done, done > 0);
         let mut stopped = None;
-        let visited = visit_items(&entry.content, reader, &mut |visit, _| {
+        let visited = visit_items_from(&entry.content, done, reader, &mut |visit, _| {
             match visit {
                 Visit::Recipe(_) => {}
                 Visit::Hole(..) => has_holes = true,
                 Visit::Data(chunk, offset) => {
-                    let next = offset + u64::from(chunk.len);
-                    if next > done {
-                        if window.is_full() && entry.content.depth > 0 {
-                            stopped = Some(offset);
-                            return Ok(false);
-                        }
-                        window.chunk(file, &chunk, offset);
+                    if window.is_full() && entry.content.depth > 0 {
+                        stopped = Some(offset);
+                        return Ok(false);
                     }
-                    end = next;
+                    window.chunk(file, &chunk, offset);
+                    end = offset + u64::from(chunk.len);
                 }
             }
             Ok(true)
@@ -352,6 +367,9 @@ impl<'a> Planner<'a> {
             let lost = &mut window.files[file as usize];
             *lost.state.get_mut() = State::Failed;
             summary.errors += 1;
+            summary.lost += u64::from(error.is_loss());
+            summary.failed += 1;
+            summary.left_bytes += entry.size;
             Progress::add(&self.progress.errors, 1);
             let folder = &window.folders[lost.folder as usize].path;
             self.events.error(&join(folder, &lost.name), &error);
@@ -384,6 +402,13 @@ impl<'a> Planner<'a> {
         else {
             return;
         };
+        // Nothing more is done for what stays, or has failed.
+        if let Some(State::Skipped | State::Failed) = last {
+            let kept = u64::from(last == Some(State::Skipped));
+            Progress::add(&self.progress.files_done, kept);
+            Progress::add(&self.progress.bytes_done, kept * entry.size);
+            return;
+        }
         let folder = self.number(&folder, window);
         let file = window.file(folder, &entry);
         *window.files[file as usize].state.get_mut() = match last {

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::meta::Stat;
-use crate::{Error, Kind, Result, path};
+use crate::{Error, Result, path};
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -15,6 +15,9 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 /// Longer paths are opened piece by piece: the kernel's limit is 4096 with the final zero.
 const PIECE_BYTES_MAX: usize = 4000;
+
+/// How often a folder is tried to be made.
+const MAKE_ROUNDS_MAX: usize = 16;
 
 /// An open target folder.
 pub struct Target {
@@ -46,6 +49,15 @@ impl Target {
             Ok(root) => Ok(Some(Self { root })),
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(Error::io("open the target", target, e)),
+        }
+    }
+
+    /// Waits until everything in its file system is on the disk. Errors: also those of what was written since the target was opened and failed
+    /// afterwards, since Linux 5.8. What is mounted in it is not waited for.
+    pub fn sync(&self) -> Result<(), Errno> {
+        match rustix::fs::syncfs(&self.root) {
+            Err(Errno::NOSYS) => Ok(()),
+            other => other,
         }
     }
 
@@ -94,20 +106,25 @@ impl Target {
     pub fn make_folder(&self, path: &[u8], replace: bool) -> Result<OwnedFd, Errno> {
         let (parent, name) = path::split(path);
         let parent = self.open_folder(parent)?;
-        match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => {
-                if Stat::at(&parent, name, false)?.kind != Kind::Dir {
-                    if !replace {
-                        return Err(Errno::EXIST);
-                    }
-                    rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
-                    rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
-                }
+        // Another thread may be at the same folder: whatever it did in between, it is looked at again.
+        for _ in 0..MAKE_ROUNDS_MAX {
+            match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(e),
             }
-            Err(e) => return Err(e),
+            match rustix::fs::openat(&parent, name, FOLDER, Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                Err(Errno::NOTDIR | Errno::LOOP) if !replace => return Err(Errno::EXIST),
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+                        Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                other => return other,
+            }
         }
-        rustix::fs::openat(&parent, name, FOLDER, Mode::empty())
+        Err(Errno::EXIST)
     }
 }
 
@@ -168,4 +185,32 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
         }
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn many_threads_make_a_folder_where_a_file_is() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let target = Target::create(dir.path().as_os_str().as_bytes()).expect("target");
+        for round in 0..500 {
+            let path = format!("/{round}");
+            std::fs::write(dir.path().join(&path[1..]), "x").expect("write");
+            let together = std::sync::Barrier::new(4);
+            let make = || {
+                together.wait();
+                target.make_folder(path.as_bytes(), true).map(drop)
+            };
+            std::thread::scope(|scope| {
+                let threads = [(); 4].map(|()| scope.spawn(make));
+                for thread in threads {
+                    assert_eq!(thread.join().expect("ends"), Ok(()));
+                }
+            });
+        }
+    }
 }

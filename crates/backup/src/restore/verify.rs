@@ -3,18 +3,22 @@
 use std::fs::File as Opened;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 
+use onefold_chunk::Fingerprint;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::window::{File, State, Use, Window};
 use super::write::Writer;
 use crate::path::join;
-use crate::{Error, Result};
+use crate::tree::{Visit, visit_items};
+use crate::{Entry, Error, Result};
 
 impl Writer<'_> {
-    /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should be.
-    pub fn verify(&self, window: &Window) -> Result<u64> {
+    /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should be, without the last where it
+    /// goes on in the next window.
+    pub fn verify(&self, window: &Window, last_continues: bool) -> Result<u64> {
         let mut uses: Vec<&Use> = window.uses.iter().collect();
         uses.sort_unstable_by_key(|one| (one.file, one.offset));
         let (mut rest, mut verified) = (&uses[..], 0);
@@ -26,22 +30,63 @@ impl Writer<'_> {
             if *file.state.lock() != State::Made {
                 continue;
             }
-            let path = join(&window.folders[file.folder as usize].path, &file.name);
-            match self.verify_file(window, file, own) {
+            let folder = &window.folders[file.folder as usize].path;
+            match self.verify_file(folder, file, own) {
+                Ok(()) => {
+                    let is_whole = !last_continues || number + 1 < window.files.len();
+                    verified += u64::from(is_whole);
+                }
+                Err(e) => {
+                    *file.state.lock() = State::Failed;
+                    let path = join(folder, &file.name);
+                    self.failed(&path, &Error::io("verify", &path, e));
+                }
+            }
+        }
+        for link in window.links.iter().filter(|it| it.is_copy.load(Relaxed)) {
+            let folder = &window.folders[link.folder as usize].path;
+            let path = join(folder, &link.entry.name);
+            match self.verify_copy(folder, &link.entry, &path) {
                 Ok(()) => verified += 1,
-                Err(e) => self.failed(&path, &Error::io("verify", &path, e)),
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(e) => self.failed(&path, &e),
             }
         }
         Ok(verified)
     }
 
-    fn verify_file(&self, window: &Window, file: &File, uses: &[&Use]) -> io::Result<()> {
-        let differs = |what: String| Err(io::Error::new(ErrorKind::InvalidData, what));
-        let dir = self
-            .target
-            .open_folder(&window.folders[file.folder as usize].path)?;
+    fn verify_file(&self, folder: &[u8], file: &File, uses: &[&Use]) -> io::Result<()> {
+        let opened = self.open_restored(folder, &file.name, file.size)?;
+        let mut buffer = Vec::new();
+        uses.iter().try_for_each(|one| {
+            let place = (one.offset, one.len);
+            self.compare(&opened, place, &one.fingerprint, &mut buffer)
+        })
+    }
+
+    /// A further name of a file, which got the content itself.
+    fn verify_copy(&self, folder: &[u8], entry: &Entry, path: &[u8]) -> Result<()> {
+        let failed = |e: io::Error| Error::io("verify", path, e);
+        let opened = self
+            .open_restored(folder, &entry.name, entry.size)
+            .map_err(failed)?;
+        let (mut buffer, mut reader) = (Vec::new(), self.session.reader()?);
+        visit_items(&entry.content, &mut reader, &mut |visit, _| {
+            self.progress.check()?;
+            if let Visit::Data(chunk, offset) = visit {
+                let place = (offset, chunk.len);
+                self.compare(&opened, place, &chunk.fingerprint, &mut buffer)
+                    .map_err(failed)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Opens a file that was restored; it must have `size` bytes.
+    fn open_restored(&self, folder: &[u8], name: &[u8], size: u64) -> io::Result<Opened> {
+        let dir = self.target.open_folder(folder)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = |flags| rustix::fs::openat(&dir, &file.name[..], flags, Mode::empty());
+        let open = |flags| rustix::fs::openat(&dir, name, flags, Mode::empty());
         let fd = match open(flags | OFlags::NOATIME) {
             // Only the owner may leave the access time alone.
             Err(Errno::PERM) => open(flags)?,
@@ -49,21 +94,30 @@ impl Writer<'_> {
         };
         let opened = Opened::from(fd);
         let len = opened.metadata()?.len();
-        if len != file.size {
-            return differs(format!("it has {len} bytes, expected {}", file.size));
+        if len != size {
+            return differs(format!("it has {len} bytes, expected {size}"));
         }
-        let fingerprinter = self.session.fingerprinter();
-        let mut buffer = Vec::new();
-        for one in uses {
-            buffer.resize(one.len as usize, 0);
-            opened.read_exact_at(&mut buffer, one.offset)?;
-            if fingerprinter.fingerprint(&buffer) != one.fingerprint {
-                return differs(format!(
-                    "what was written at byte {} reads differently",
-                    one.offset
-                ));
-            }
+        Ok(opened)
+    }
+
+    fn compare(
+        &self,
+        opened: &Opened,
+        (offset, len): (u64, u32),
+        expected: &Fingerprint,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        buffer.resize(len as usize, 0);
+        opened.read_exact_at(buffer, offset)?;
+        if self.session.fingerprinter().fingerprint(buffer) != *expected {
+            return differs(format!(
+                "what was written at byte {offset} reads differently"
+            ));
         }
         Ok(())
     }
+}
+
+fn differs<T>(what: String) -> io::Result<T> {
+    Err(io::Error::new(ErrorKind::InvalidData, what))
 }

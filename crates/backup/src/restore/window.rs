@@ -1,7 +1,7 @@
 //! A window: as many of a snapshot's files as fit into the plan's budget. Within a window each container is read once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel};
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
@@ -9,9 +9,6 @@ use parking_lot::Mutex;
 
 use super::apply::Meta;
 use crate::{Entry, Item};
-
-/// A window is closed when its plan takes this many bytes of RAM: some 450,000 small files.
-const WINDOW_BYTES_MAX: usize = 64 << 20;
 
 /// A folder of the window.
 pub struct Folder {
@@ -88,10 +85,11 @@ pub struct Link {
     /// The path of the first, in the target.
     pub first: Vec<u8>,
     pub entry: Entry,
+    /// It could not be linked, and got the content itself.
+    pub is_copy: AtomicBool,
 }
 
 /// The plan of a window.
-#[derive(Default)]
 pub struct Window {
     pub folders: Vec<Folder>,
     pub files: Vec<File>,
@@ -101,9 +99,25 @@ pub struct Window {
     pub specials: Vec<Special>,
     numbers: HashMap<ContainerId, u32>,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl Window {
+    /// An empty one, which is full when it takes so many bytes of RAM.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            folders: Vec::new(),
+            files: Vec::new(),
+            uses: Vec::new(),
+            containers: Vec::new(),
+            links: Vec::new(),
+            specials: Vec::new(),
+            numbers: HashMap::new(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
     /// Adds a folder.
     pub fn folder(&mut self, path: Vec<u8>, parent: u32, meta: Option<Meta>) -> u32 {
         self.bytes += size_of::<Folder>() + path.len() + 16;
@@ -175,7 +189,7 @@ impl Window {
 
     /// Whether nothing more should be added.
     pub fn is_full(&self) -> bool {
-        self.bytes >= WINDOW_BYTES_MAX
+        self.bytes >= self.bytes_max
     }
 
     /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.

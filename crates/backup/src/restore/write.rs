@@ -1,12 +1,10 @@
 //! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get their metadata.
 
+mod folder;
 mod link;
 mod special;
 
-use std::collections::{HashMap, VecDeque};
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -16,20 +14,19 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use self::folder::OpenFolders;
 use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
 use super::window::{File, State, Use, Window};
-use super::{Options, Overwrite, Summary};
+use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::join;
 use crate::{Change, Error, Events, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
-/// Folders kept open.
-const FOLDERS_OPEN_MAX: usize = 384;
 
 /// What all windows of a restore share.
 pub struct Writer<'a> {
@@ -57,6 +54,12 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// A file of `size` bytes failed.
+    pub fn failed_file(&self, size: u64) {
+        self.failed_files.fetch_add(1, Relaxed);
+        self.left_bytes.fetch_add(size, Relaxed);
+    }
+
     pub fn add_to(&self, summary: &mut Summary) {
         summary.skipped += self.skipped.load(Relaxed);
         summary.errors += self.errors.load(Relaxed);
@@ -76,16 +79,9 @@ struct Run<'a> {
     spares: Spares,
 }
 
-/// Descriptors of folders, the oldest given up first.
-#[derive(Default)]
-struct OpenFolders {
-    open: HashMap<u32, Arc<OwnedFd>>,
-    order: VecDeque<u32>,
-}
-
 impl Writer<'_> {
-    /// Everything of the window, but for folders and a file that continue in the next; how far that file is.
-    pub fn carry_out(&self, window: &mut Window, last_continues: bool) -> Result<Option<State>> {
+    /// Everything of the window, but for folders and a file that continue in the next.
+    pub fn carry_out(&self, window: &mut Window) -> Result<()> {
         let containers = window.by_container();
         let window = &*window;
         let run = Run {
@@ -125,23 +121,15 @@ impl Writer<'_> {
             .specials
             .iter()
             .for_each(|special| run.special(special));
-        window.links.iter().for_each(|link| run.link(link));
+        window.links.iter().try_for_each(|link| run.link(link))?;
         run.finish_folders();
-        let last = window.files.last().filter(|_| last_continues);
-        Ok(last.map(|file| *file.state.lock()))
+        Ok(())
     }
 
     pub(super) fn failed(&self, path: &[u8], error: &Error) {
         self.tally.errors.fetch_add(1, Relaxed);
         self.tally.lost.fetch_add(error.is_loss().into(), Relaxed);
-        if let Error::Io { source, .. } = error
-            && matches!(
-                source.kind(),
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-            )
-        {
-            self.tally.is_full.store(true, Relaxed);
-        }
+        self.tally.is_full.fetch_or(error.is_full(), Relaxed);
         Progress::add(&self.progress.errors, 1);
         self.events.error(path, error);
     }
@@ -225,14 +213,34 @@ impl Run<'_> {
     fn lost(&self, group: &[Use], error: &Error) {
         for files in group.chunk_by(|a, b| a.file == b.file) {
             let file = &self.window.files[files[0].file as usize];
-            let before = std::mem::replace(&mut *file.state.lock(), State::Failed);
-            if before != State::Failed {
-                self.failed(&self.path(file), error);
-                self.all.tally.failed_files.fetch_add(1, Relaxed);
-                self.all.tally.left_bytes.fetch_add(file.size, Relaxed);
-            }
+            self.fail(file, error);
             self.arrived(files[0].file, files.len() as u32, None);
         }
+    }
+
+    /// A file fails, once, unless what is there stays anyway.
+    fn fail(&self, file: &File, error: &Error) {
+        let mut state = file.state.lock();
+        if *state == State::Planned && self.stays_anyway(file) {
+            *state = State::Skipped;
+        }
+        if matches!(*state, State::Skipped | State::Failed) {
+            return;
+        }
+        *state = State::Failed;
+        drop(state);
+        self.failed(&self.path(file), error);
+        self.all.tally.failed_file(file.size);
+    }
+
+    /// Whether a file that nothing was done for yet has something in its place that stays.
+    fn stays_anyway(&self, file: &File) -> bool {
+        let folder = &self.window.folders[file.folder as usize].path;
+        let Ok(dir) = self.all.target.open_folder(folder) else {
+            return false;
+        };
+        self.stays((file.folder, &dir), &file.name, file.size, &file.meta)
+            .unwrap_or(false)
     }
 
     fn files_without_chunks(&self) -> Vec<u32> {
@@ -285,13 +293,7 @@ impl Run<'_> {
             Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
                 let file = &self.window.files[number as usize];
-                let before = std::mem::replace(&mut *file.state.lock(), State::Failed);
-                if before != State::Failed {
-                    let path = self.path(file);
-                    self.failed(&path, &Error::io("write", &path, e));
-                    self.all.tally.failed_files.fetch_add(1, Relaxed);
-                    self.all.tally.left_bytes.fetch_add(file.size, Relaxed);
-                }
+                self.fail(file, &Error::io("write", &self.path(file), e));
                 self.arrived(number, chunks, None);
             }
         }
@@ -381,73 +383,35 @@ impl Run<'_> {
             Err(Errno::EXIST) => {}
             other => return other.inspect(|_| tell(Change::New)).map(Some),
         }
-        let there = Stat::at(dir, name, false)?;
-        if self.all.options.overwrite.keeps(&there, size, meta.mtime) {
-            self.all.tally.skipped.fetch_add(1, Relaxed);
-            self.all.tally.left_bytes.fetch_add(size, Relaxed);
-            tell(Change::Unchanged);
+        if self.stays((folder, dir), name, size, meta)? {
             return Ok(None);
         }
         clear(dir.as_fd(), name)?;
         make().inspect(|_| tell(Change::Modified)).map(Some)
     }
 
+    /// Whether what is there stays, as the user asked; that is counted and told.
+    fn stays(
+        &self,
+        (folder, dir): (u32, &OwnedFd),
+        name: &[u8],
+        size: u64,
+        meta: &Meta,
+    ) -> Result<bool, Errno> {
+        let there = Stat::at(dir, name, false)?;
+        let stays = self.all.options.overwrite.keeps(&there, size, meta.mtime);
+        if stays {
+            self.all.tally.skipped.fetch_add(1, Relaxed);
+            self.all.tally.left_bytes.fetch_add(size, Relaxed);
+            self.tell(folder, name, Change::Unchanged, size);
+        }
+        Ok(stays)
+    }
+
     fn tell(&self, folder: u32, name: &[u8], change: Change, size: u64) {
         if self.all.events.wants_entries() {
             let path = join(&self.window.folders[folder as usize].path, name);
             self.all.events.entry(&path, change, size);
-        }
-    }
-
-    /// A folder of the window, made with those above it where they are missing.
-    fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(fd) = self.folders.lock().open.get(&number) {
-            return Ok(fd.clone());
-        }
-        let folder = &self.window.folders[number as usize];
-        let opened = match self.all.target.open_folder(&folder.path) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
-                self.folder(folder.parent)?;
-                self.all
-                    .target
-                    .make_folder(&folder.path, self.all.options.overwrite != Overwrite::Never)?
-            }
-            other => other?,
-        };
-        let fd = Arc::new(opened);
-        let mut folders = self.folders.lock();
-        if folders.open.insert(number, fd.clone()).is_none() {
-            folders.order.push_back(number);
-        }
-        if folders.order.len() > FOLDERS_OPEN_MAX
-            && let Some(oldest) = folders.order.pop_front()
-        {
-            folders.open.remove(&oldest);
-        }
-        Ok(fd)
-    }
-
-    /// Folders that are complete get their metadata, the deepest first: what they are set to may lock us out of what is below.
-    fn finish_folders(&self) {
-        for (number, folder) in self.window.folders.iter().enumerate().rev() {
-            let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
-                continue;
-            };
-            match self.folder(number as u32) {
-                Ok(fd) => {
-                    self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || {
-                        folder.path.clone()
-                    });
-                    if self.all.events.wants_entries() {
-                        self.all.events.entry(&folder.path, Change::New, 0);
-                    }
-                }
-                Err(e) => self.failed(
-                    &folder.path,
-                    &Error::io("create the folder", &folder.path, e),
-                ),
-            }
-            Progress::add(&self.all.progress.dirs_done, 1);
         }
     }
 

@@ -116,7 +116,7 @@ fn what_is_mounted_in_the_target_is_not_emptied() {
     fs::create_dir(scene.source.join("disk")).expect("dir");
     scene.outcome = scene::back_up(&scene.repository, &scene.source, 2);
     let (disk, new) = (scene.target.join("disk"), scene.target.join("new/disk"));
-    let Some(_mounts) = Mount::new(&disk).zip(Mount::new(&new)) else {
+    let Some(_mounts) = Mount::new(&disk, 1).zip(Mount::new(&new, 1)) else {
         return;
     };
     for path in [&disk, &new] {

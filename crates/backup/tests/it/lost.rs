@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
-use onefold_backup::{Progress, restore, snapshots};
+use onefold_backup::backup::Outcome;
+use onefold_backup::restore::{Options, Overwrite, Summary};
+use onefold_backup::{Item, Progress, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
-use onefold_store::SessionKind;
+use onefold_store::{Repository, SessionKind};
 
-use crate::scene::{self, Log, back_up, bytes};
+use crate::scene::{self, Log, back_up, bytes, noise};
 
 /// All containers, as (folder, name).
 fn containers(dir: &MemDir) -> BTreeSet<(String, String)> {
@@ -66,4 +69,88 @@ fn lost_leaves_and_recipes_cost_their_files_and_no_others() {
     assert!(summary.errors > 0, "{summary:?}");
     assert!(summary.files > 0 && summary.files < 11_000, "{summary:?}");
     assert_eq!(log.errors.lock().len() as u64, summary.errors);
+}
+
+/// Loses the container of the first item of a file's content.
+fn lose_first_item(dir: &MemDir, repository: &Repository, outcome: &Outcome, file: &Path) {
+    let items = scene::entry(repository, outcome, file).content.items;
+    let Item::Chunk { chunk, .. } = items[0] else {
+        panic!("a hole")
+    };
+    let name = chunk.container.to_string();
+    let all = dir.open_subdir("containers").expect("containers");
+    let folder = all.open_subdir(&name[..2]).expect("open");
+    folder.remove(&name).expect("remove");
+}
+
+/// Restores a folder; some of it may fail.
+fn restore_from(
+    repository: &Repository,
+    outcome: &Outcome,
+    source: &Path,
+    target: &Path,
+    options: Options,
+) -> Summary {
+    let session = repository.session(SessionKind::Read).expect("session");
+    let named = snapshots::load(repository, outcome.id.expect("id")).expect("load");
+    let log = Log::default();
+    let options = Options {
+        path: path::clean(&bytes(source)),
+        ..options
+    };
+    let (snapshot, to) = (&named.snapshot, bytes(target));
+    let progress = Progress::default();
+    let summary = restore::run(&session, snapshot, &to, &options, &progress, &log);
+    let summary = summary.expect("the rest is restored");
+    assert_eq!(log.errors.lock().len() as u64, summary.errors);
+    summary
+}
+
+#[test]
+fn a_file_whose_recipe_is_lost_is_counted_as_lost_and_not_as_restored() {
+    let place = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::create_dir(&source).expect("mkdir");
+    let dir = MemDir::default();
+    let repository = scene::repository_in(&dir);
+    fs::write(source.join("large"), noise(1, 3_000_000)).expect("write");
+    back_up(&repository, &source, 1);
+    // Another leaf, in another container than the recipe.
+    fs::write(source.join("other"), "x").expect("write");
+    let outcome = back_up(&repository, &source, 2);
+    let large = source.join("large");
+    assert!(scene::entry(&repository, &outcome, &large).content.depth > 0);
+    lose_first_item(&dir, &repository, &outcome, &large);
+    let options = Options::default();
+    let summary = restore_from(&repository, &outcome, &source, &target, options);
+    let counted = (summary.errors, summary.lost, summary.failed);
+    assert_eq!((counted, summary.left_bytes), ((1, 1, 1), 3_000_000));
+    assert!(target.join("other").exists());
+}
+
+/// Some of its chunks come before the lost one is known to be lost, some after.
+#[test]
+fn a_file_that_stays_loses_nothing_with_its_chunks() {
+    let place = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::create_dir(&source).expect("mkdir");
+    let dir = MemDir::default();
+    let repository = scene::repository_in(&dir);
+    for name in ["a", "b", "c"] {
+        let seed = u64::from(name.as_bytes()[0]);
+        fs::write(source.join(name), noise(seed, 300_000)).expect("write");
+    }
+    let outcome = back_up(&repository, &source, 1);
+    lose_first_item(&dir, &repository, &outcome, &source.join("b"));
+    fs::create_dir(&target).expect("mkdir");
+    for name in ["a", "b", "c"] {
+        fs::write(target.join(name), "the user's").expect("write");
+    }
+    let options = Options {
+        overwrite: Overwrite::Never,
+        ..Options::default()
+    };
+    let summary = restore_from(&repository, &outcome, &source, &target, options);
+    let counted = (summary.errors, summary.skipped, summary.failed);
+    assert_eq!((counted, summary.left_bytes), ((0, 3, 0), 900_000));
 }

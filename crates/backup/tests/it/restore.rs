@@ -1,7 +1,7 @@
 //! Restore: what it leaves alone, what it replaces, what it removes, and that nothing leads outside of the target.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use onefold_backup::exclude::Patterns;
 use onefold_backup::restore::{Options, Overwrite};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::Filter;
-use onefold_backup::{Progress, Silent, path, restore, snapshots};
+use onefold_backup::{Change, Error, Events, Progress, Silent, path, restore, snapshots};
 use onefold_store::{PinInfo, Repository, SessionKind, SweepObserver, SweepOptions};
 
 use crate::scene::{self, back_up, bytes, restore_with};
@@ -370,4 +370,79 @@ fn each_file_is_completed_once() {
     };
     assert!((0..300).all(|round| done(round) == 3));
     session.finish().expect("finished");
+}
+
+/// Cancels the run when it is told of an entry.
+struct CancelAt<'a>(&'a [u8], &'a Progress, scene::Log);
+
+impl Events for CancelAt<'_> {
+    fn error(&self, path: &[u8], error: &Error) {
+        self.2.error(path, error);
+    }
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, path: &[u8], _: Change, _: u64) {
+        if path == self.0 {
+            self.1.cancel();
+        }
+    }
+}
+
+/// `keep` is the user's own and stays, so that `zz`, another name of it, is a copy.
+#[test]
+fn an_interruption_is_no_error_of_the_file_that_is_being_copied() {
+    let mut scene = scene();
+    fs::hard_link(scene.source.join("keep"), scene.source.join("zz")).expect("link");
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    fs::write(scene.target.join("keep"), "the user's").expect("write");
+    let session = scene.repository.session(SessionKind::Read);
+    let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
+    let progress = Progress::default();
+    let events = CancelAt(b"/zz", &progress, scene::Log::default());
+    let options = Options {
+        overwrite: Overwrite::Never,
+        ..options(&scene)
+    };
+    let result = restore::run(
+        &session.expect("session"),
+        &named.snapshot,
+        &bytes(&scene.target),
+        &options,
+        &progress,
+        &events,
+    );
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    assert_eq!(*events.2.errors.lock(), []);
+}
+
+#[test]
+fn a_program_does_not_run_as_an_owner_that_the_snapshot_does_not_say() {
+    if !rustix::process::geteuid().is_root() {
+        println!("only root makes files of others: not tested");
+        return;
+    }
+    let mut scene = scene();
+    let at = |name: &str| scene.source.join(name);
+    chown(at("sub/inner"), Some(1234), None).expect("chown");
+    chown(at("sub/more"), None, Some(1234)).expect("chown");
+    for name in ["keep", "sub/inner", "sub/more"] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o6755)).expect("chmod");
+    }
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    for (owners, modes) in [
+        (true, [0o6755, 0o6755, 0o6755]),
+        (false, [0o6755, 0o2755, 0o4755]),
+    ] {
+        let options = Options {
+            owners,
+            ..options(&scene)
+        };
+        restore_with(&scene.repository, &scene.outcome, &scene.target, &options);
+        let mode = |name: &str| scene.target.join(name).metadata().expect("stat").mode();
+        let found = ["keep", "sub/inner", "sub/more"].map(|name| mode(name) & 0o7777);
+        assert_eq!(found, modes);
+    }
 }

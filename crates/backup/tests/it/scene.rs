@@ -84,6 +84,16 @@ pub fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
+/// An entry of a snapshot.
+pub fn entry(repository: &Repository, outcome: &Outcome, path: &Path) -> onefold_backup::Entry {
+    let session = repository.session(SessionKind::Read).expect("session");
+    let named = snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load");
+    let mut reader = session.reader().expect("reader");
+    let tree = onefold_backup::tree::Tree::open(&named.snapshot, &mut reader).expect("tree");
+    let entry = tree.entry(&path::clean(&bytes(path)), &mut reader);
+    entry.expect("read").expect("an entry")
+}
+
 /// Backs up one folder; nothing may fail.
 pub fn back_up(repository: &Repository, source: &Path, secs: i64) -> Outcome {
     let log = Log::default();
@@ -194,14 +204,32 @@ fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, 
 pub struct Mount(std::path::PathBuf);
 
 impl Mount {
-    pub fn new(at: &Path) -> Option<Self> {
+    pub fn new(at: &Path, mib: u64) -> Option<Self> {
         std::fs::create_dir_all(at).expect("a folder");
-        Self::with(&["-t", "tmpfs", "-o", "size=1m", "none"].map(Path::new), at)
+        let size = format!("size={mib}m");
+        Self::with(&["-t", "tmpfs", "-o", &size, "none"].map(Path::new), at)
     }
 
     /// What is at `from` is seen at `at` too.
     pub fn bind(from: &Path, at: &Path) -> Option<Self> {
         Self::with(&[Path::new("--bind"), from], at)
+    }
+
+    /// A new ext4 in the file `image`, of so many MiB, made as `how` says.
+    pub fn ext4(image: &Path, mib: u64, how: &[&str], at: &Path) -> Option<Self> {
+        std::fs::create_dir_all(at).expect("a folder");
+        let file = std::fs::File::create(image).expect("create");
+        file.set_len(mib << 20).expect("set_len");
+        let made = std::process::Command::new("mkfs.ext4")
+            .args([&["-q", "-F", "-m", "0"], how].concat())
+            .arg(image)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !made {
+            println!("there is no mkfs.ext4 here: not tested");
+            return None;
+        }
+        Self::with(&[Path::new("-o"), Path::new("loop"), image], at)
     }
 
     fn with(args: &[&Path], at: &Path) -> Option<Self> {

@@ -182,7 +182,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let summary = done?;
     session.finish()?;
     print(args, &summary, meter.elapsed(), out)?;
-    Ok(match summary.errors {
+    Ok(match summary.errors + summary.unread {
         0 => Exit::Ok,
         _ if summary.is_full => Exit::NoSpace,
         _ if summary.lost > 0 => {
@@ -283,6 +283,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "bytes_skipped": summary.left_bytes,
             "files_verified": summary.verified,
             "error_count": summary.errors,
+            "unread_count": summary.unread,
         }));
     }
     let did = if args.dry_run {
@@ -335,6 +336,12 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
         out.note(format_args!(
             "{} could not be restored",
             many(summary.errors, "path")
+        ));
+    }
+    if summary.unread > 0 {
+        out.note(format_args!(
+            "the snapshot lacks {} that could not be read or listed when they were backed up",
+            many(summary.unread, "path")
         ));
     }
     Ok(())

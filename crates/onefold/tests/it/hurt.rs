@@ -158,7 +158,7 @@ fn repaired_snapshots_are_whole_and_say_what_they_lack() {
         .map(|node| node["path"].as_str().expect("a path").to_owned())
         .collect();
     assert_eq!(lacks, named(&before)[&snapshots[2]]);
-    let whole = rig.restored(third, "s");
+    let whole = rig.restored_with(third, "s", 3);
     let names: Vec<_> = whole
         .keys()
         .map(|name| name.display().to_string())

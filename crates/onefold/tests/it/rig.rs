@@ -147,6 +147,12 @@ impl Rig {
     /// Restores what was backed up from `source` and gives its files.
     #[track_caller]
     pub fn restored(&self, snapshot: &str, source: &str) -> Files {
+        self.restored_with(snapshot, source, 0)
+    }
+
+    /// The same, of a restore that ends with `code`.
+    #[track_caller]
+    pub fn restored_with(&self, snapshot: &str, source: &str, code: i32) -> Files {
         let target = tempfile::tempdir_in(self.dir.path()).expect("a target");
         let spec = format!("{snapshot}:{}", self.path(source).display());
         self.run([
@@ -155,7 +161,7 @@ impl Rig {
             OsStr::new("--target"),
             target.path().as_os_str(),
         ])
-        .ends(0);
+        .ends(code);
         files(target.path())
     }
 

@@ -176,14 +176,37 @@ fn a_restore_that_deletes_leaves_what_the_backup_could_not_read() {
     let source = fs::canonicalize(rig.path("s")).expect("path");
     let from = format!("latest:{}", source.display());
     let ran = rig.run(["restore", &from, "--target", "s", "--delete"]);
-    let ran = ran.ends(0);
+    let ran = ran.ends(3);
     assert!(ran.err.contains("could not list"), "{}", ran.err);
+    assert!(ran.err.contains("lacks 5 paths"), "{}", ran.err);
     assert!(!rig.path("s/later").exists());
     // The folders have the modes they had when they were backed up.
     shut([0o644, 0o755, 0o755]);
     assert_eq!(files(&rig.path("s")), before);
 
-    rig.run(["restore", &from, "--target", "elsewhere"]).ends(0);
+    let json = ["restore", &from, "--target", "elsewhere", "--json"];
+    let ran = rig.run(json).ends(3);
+    let warned: Vec<serde_json::Value> = ran
+        .err
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON line"))
+        .filter(|line: &serde_json::Value| line["message_type"] == "warning")
+        .collect();
+    let items: Vec<_> = warned.iter().map(|line| &line["item"]).collect();
+    assert_eq!(
+        items,
+        ["/blind", "/secret", "/secret2", "/shut", "/blind/three"]
+    );
+    assert!(
+        warned
+            .iter()
+            .all(|line| line["during"] == "restore" && line["message"].is_string())
+    );
+    assert_eq!(ran.last()["unread_count"], 5);
+    let shut = format!("{from}/shut");
+    rig.run(["restore", &shut, "--target", "empty"]).ends(3);
+    let one = format!("{from}/a");
+    rig.run(["restore", &one, "--target", "one"]).ends(0);
     assert!(rig.path("elsewhere/a").exists() && !rig.path("elsewhere/secret").exists());
 
     let snapshot = rig.backup("s");

@@ -14,12 +14,15 @@ use super::Run;
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
+use crate::restore::is_same_time;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
 
 impl Run<'_> {
     /// Makes the link, or a copy where the first name is not what was restored: it may be the user's, which stayed, or have failed.
-    pub(super) fn link(&self, link: &Link) {
+    /// Errors: [`Error::Cancelled`]; others are told.
+    pub(super) fn link(&self, link: &Link) -> Result<()> {
+        self.all.progress.check()?;
         let path = join(
             &self.window.folders[link.folder as usize].path,
             &link.entry.name,
@@ -35,12 +38,18 @@ impl Run<'_> {
         let entry = &link.entry;
         Progress::add(&self.all.progress.files_done, 1);
         Progress::add(&self.all.progress.bytes_done, entry.size);
-        if let Err(e) = made {
-            self.failed(&path, &e);
+        match made {
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(e) => {
+                self.failed(&path, &e);
+                self.all.tally.failed_file(entry.size);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 
-    /// False where the first name is none to link to.
+    /// False where the first name is none to link to, or the system does not link them.
     pub(super) fn try_link(&self, folder: u32, first: &[u8], entry: &Entry) -> Result<bool, Errno> {
         let (first_folder, first_name) = split(first);
         let Ok(first_dir) = self.all.target.open_folder(first_folder) else {
@@ -53,8 +62,13 @@ impl Run<'_> {
         let dir = self.folder(folder)?;
         let (name, none) = (&entry.name[..], AtFlags::empty());
         let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
-        self.make((folder, &dir), name, entry.size, &Meta::of(entry), make)?;
-        Ok(true)
+        let made = self.make((folder, &dir), name, entry.size, &Meta::of(entry), make);
+        match made {
+            Ok(_) => Ok(true),
+            // The names lie on two file systems, it has all the names that it may have, or none of its kind may have two.
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
@@ -72,6 +86,7 @@ impl Run<'_> {
         self.fill(&fd, entry, path)?;
         let missed = self.all.applier.to_open(fd.as_fd(), &meta);
         self.tell_missed(missed, || path.to_vec());
+        link.is_copy.store(true, Relaxed);
         Ok(())
     }
 
@@ -98,7 +113,7 @@ impl Run<'_> {
 
 /// Whether what is there is what the snapshot says of `entry`.
 fn looks_as(entry: &Entry, there: &Stat, dir: &OwnedFd, name: &[u8]) -> bool {
-    if (there.kind, there.mtime) != (entry.kind, entry.mtime) {
+    if there.kind != entry.kind || !is_same_time(entry.mtime, there.mtime) {
         return false;
     }
     match entry.kind {

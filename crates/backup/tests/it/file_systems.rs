@@ -1,0 +1,120 @@
+//! Restores into file systems that can less than the one that was backed up.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::{Progress, snapshots};
+use onefold_store::SessionKind;
+
+use crate::restore::{Scene, options, scene};
+use crate::scene::{Log, Mount, back_up, bytes, noise, restore_with};
+
+/// Restores; some of it may fail.
+fn restore_some(scene: &Scene) -> (Summary, Log) {
+    let session = scene.repository.session(SessionKind::Read);
+    let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
+    let log = Log::default();
+    let summary = restore::run(
+        &session.expect("session"),
+        &named.snapshot,
+        &bytes(&scene.target),
+        &options(scene),
+        &Progress::default(),
+        &log,
+    );
+    (summary.expect("restore"), log)
+}
+
+#[test]
+fn further_names_in_another_file_system_are_copies() {
+    let mut scene = scene();
+    for name in ["again", "sub/again", "sub/once-more"] {
+        fs::hard_link(scene.source.join("keep"), scene.source.join(name)).expect("link");
+    }
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    let Some(_mount) = Mount::new(&scene.target.join("sub"), 1) else {
+        return;
+    };
+    let options = Options {
+        verify: true,
+        ..options(&scene)
+    };
+    let summary = restore_with(&scene.repository, &scene.outcome, &scene.target, &options);
+    for name in ["keep", "again", "sub/again", "sub/once-more"] {
+        let content = fs::read_to_string(scene.target.join(name)).expect("read");
+        assert_eq!(content, "snapshot's keep");
+    }
+    // Three files and the two copies; `again` is a link.
+    assert_eq!(summary.verified, 5);
+    let again = scene.target.join("again").metadata().expect("stat");
+    assert_eq!(again.nlink(), 2);
+}
+
+/// Inodes of 128 bytes have room for whole seconds alone.
+#[test]
+fn a_file_system_with_coarse_times_has_links_and_is_not_written_again() {
+    let mut scene = scene();
+    fs::hard_link(scene.source.join("keep"), scene.source.join("again")).expect("link");
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    let image = scene.target.with_file_name("image");
+    let Some(_mount) = Mount::ext4(&image, 8, &["-I", "128"], &scene.target) else {
+        return;
+    };
+    let run = |overwrite| {
+        let options = Options {
+            overwrite,
+            ..options(&scene)
+        };
+        restore_with(&scene.repository, &scene.outcome, &scene.target, &options)
+    };
+    run(Overwrite::Always);
+    let keep = scene.target.join("keep").metadata().expect("stat");
+    assert_eq!(keep.mtime_nsec(), 0);
+    assert_eq!(keep.nlink(), 2);
+    for overwrite in [Overwrite::IfChanged, Overwrite::IfNewer] {
+        assert_eq!(run(overwrite).skipped, 4, "{overwrite:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
+    let mut scene = scene();
+    fs::write(scene.source.join("a-large"), noise(1, 40 << 20)).expect("write");
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    let image = scene.target.with_file_name("image");
+    let Some(_mount) = Mount::ext4(&image, 16, &[], &scene.target) else {
+        return;
+    };
+    let (summary, log) = restore_some(&scene);
+    let failed: Vec<_> = log.errors.lock().iter().map(|it| it.0.clone()).collect();
+    assert_eq!(failed, ["/a-large"]);
+    assert!(summary.is_full);
+    for name in ["keep", "sub/inner", "sub/more"] {
+        let content = fs::read_to_string(scene.target.join(name)).expect("read");
+        assert_eq!(content, format!("snapshot's {name}"));
+    }
+}
+
+/// A disk that takes less than it promises: what is written fails when the system brings it there, after the file was closed.
+#[test]
+fn what_does_not_reach_the_disk_is_an_error() {
+    let mut scene = scene();
+    for n in 0..4 {
+        let file = scene.source.join(format!("file {n}"));
+        fs::write(file, noise(n, 4 << 20)).expect("write");
+    }
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    let disk = scene.target.with_file_name("disk");
+    let Some(_disk) = Mount::new(&disk, 8) else {
+        return;
+    };
+    let how = ["-O", "^has_journal"];
+    let Some(_mount) = Mount::ext4(&disk.join("image"), 64, &how, &scene.target) else {
+        return;
+    };
+    let (summary, log) = restore_some(&scene);
+    let errors = log.errors.lock();
+    assert_eq!(summary.errors, 1, "{errors:?}");
+    assert!(errors[0].1.contains("to the disk"), "{errors:?}");
+}

@@ -1,0 +1,108 @@
+//! Restores in many small windows: the same comes out as in one.
+
+use std::fs;
+use std::path::PathBuf;
+
+use onefold_backup::restore::{Options, Overwrite, Summary};
+use onefold_backup::tree::{Visit, visit_items_from};
+use onefold_backup::{Content, Item, backup::Outcome, path};
+use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkRef, ContainerId, Repository, SessionKind};
+
+use crate::scene::{back_up, bytes, every_kind, look, noise, repository, restore_with};
+
+struct Scene {
+    _dir: tempfile::TempDir,
+    source: PathBuf,
+    target: PathBuf,
+    repository: Repository,
+    outcome: Outcome,
+}
+
+impl Scene {
+    /// Every kind of file, among them one that takes some windows.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+        fs::create_dir(&source).expect("mkdir");
+        every_kind(&source);
+        let file = fs::File::create(source.join("long")).expect("create");
+        // Its first window ends behind a hole.
+        let write = |bytes: &[u8], at| std::os::unix::fs::FileExt::write_all_at(&file, bytes, at);
+        write(&noise(5, 1_000_000), 0).expect("write");
+        write(&noise(6, 9_000_000), 20 << 20).expect("write");
+        let repository = repository();
+        let outcome = back_up(&repository, &source, 1);
+        Self {
+            _dir: dir,
+            source,
+            target,
+            repository,
+            outcome,
+        }
+    }
+
+    fn restore(&self, options: Options) -> Summary {
+        let options = Options {
+            path: path::clean(&bytes(&self.source)),
+            window_bytes: 16 << 10,
+            verify: true,
+            ..options
+        };
+        restore_with(&self.repository, &self.outcome, &self.target, &options)
+    }
+}
+
+#[test]
+fn files_that_take_many_windows_come_back_and_are_counted_once() {
+    let scene = Scene::new();
+    let summary = scene.restore(Options::default());
+    assert_eq!(look(&scene.source), look(&scene.target));
+    // Two of the files are further names of others.
+    assert_eq!(summary.verified, summary.files - 2);
+}
+
+#[test]
+fn a_file_that_takes_many_windows_and_stays_is_counted_once() {
+    let scene = Scene::new();
+    scene.restore(Options::default());
+    let summary = scene.restore(Options {
+        overwrite: Overwrite::Never,
+        ..Options::default()
+    });
+    assert_eq!((summary.left_bytes, summary.verified), (summary.bytes, 0));
+}
+
+/// What a window before has done is not read again: a huge file would be read through once a window.
+#[test]
+fn recipes_of_what_is_done_are_not_read() {
+    let repository = repository();
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let lost = ChunkRef {
+        fingerprint: Fingerprint([7; 32]),
+        container: ContainerId(7),
+        len: 100,
+    };
+    let recipe = |span| Item::Chunk { chunk: lost, span };
+    let content = Content {
+        depth: 1,
+        items: vec![recipe(1000), Item::Hole { len: 500 }, recipe(2000)],
+    };
+    let mut met = |from: u64| {
+        let mut met = Vec::new();
+        let visited = visit_items_from(&content, from, &mut reader, &mut |visit, _| {
+            met.push(match visit {
+                Visit::Recipe(_) => "recipe",
+                Visit::Hole(1000, 500) => "hole",
+                _ => "another",
+            });
+            Ok(met.len() < 2 && from != 1400)
+        });
+        (visited.is_ok(), met)
+    };
+    assert_eq!(met(3500), (true, vec![]));
+    assert_eq!(met(1400), (true, vec!["hole"]));
+    assert_eq!(met(999), (false, vec!["recipe"]));
+    assert_eq!(met(1500), (false, vec!["recipe"]));
+}
