@@ -55,17 +55,18 @@ const PERIODS: [Period; 6] = [
 pub struct Policy {
     /// How many of each period, the newest of each; in the order of [`Period`].
     pub counts: [Count; 6],
-    /// Of each period, all that are not older than this before the newest snapshot of the group; in the order of [`Period`].
+    /// Of each period, all that are not older than this before the newest snapshot of the group that is not of the future; in the order of [`Period`].
     pub within: [Option<Span>; 6],
-    /// Those that have all tags of one of these lists.
+    /// Those that have all tags of one of these lists; an empty list keeps those without tags.
     pub tags: Vec<Vec<String>>,
 }
 
 impl Policy {
-    /// Whether it has no rule.
+    /// Whether it has no rule. To keep none, or those within no time, is no rule.
     pub fn is_empty(&self) -> bool {
-        self.counts == [Count::None; 6]
-            && self.within.iter().all(Option::is_none)
+        let says_nothing = |count: &Count| matches!(count, Count::None | Count::Some(0));
+        self.counts.iter().all(says_nothing)
+            && self.within.iter().flatten().all(|span| span.is_zero())
             && self.tags.is_empty()
     }
 
@@ -104,6 +105,18 @@ pub fn parse_span(text: &str) -> Result<Span> {
         rest = &rest[digits + 1..];
     }
     Ok(span)
+}
+
+/// As [`parse_span`] reads it.
+fn show_span(span: &Span) -> String {
+    let parts = [
+        (i64::from(span.get_years()), 'y'),
+        (i64::from(span.get_months()), 'm'),
+        (i64::from(span.get_days()), 'd'),
+        (i64::from(span.get_hours()), 'h'),
+    ];
+    let parts = parts.into_iter().filter(|(n, _)| *n != 0);
+    parts.map(|(n, unit)| format!("{n}{unit}")).collect()
 }
 
 /// What makes snapshots one series.
@@ -183,8 +196,14 @@ pub fn group(snapshots: Vec<Named>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Named
 }
 
 /// Why each of `group` (newest first) is kept, in the words of restic ("last snapshot", "daily within 7d"). No reason: it may be forgotten.
-/// An empty policy keeps all.
-pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> Vec<Vec<String>> {
+/// An empty policy keeps all. Spans are measured from the newest that is not of the future, seen from `now`: a wrong clock must not make all
+/// others old.
+pub fn apply(
+    group: &[(Time, &[String])],
+    policy: &Policy,
+    now: Time,
+    zone: &TimeZone,
+) -> Vec<Vec<String>> {
     let mut reasons = vec![Vec::new(); group.len()];
     if policy.is_empty() {
         reasons
@@ -194,11 +213,14 @@ pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> V
     }
     for ((_, tags), reasons) in group.iter().zip(&mut reasons) {
         for wanted in &policy.tags {
-            if wanted.iter().all(|tag| tags.contains(tag)) {
+            if wanted.is_empty() && tags.is_empty() {
+                reasons.push("has no tags".into());
+            } else if !wanted.is_empty() && wanted.iter().all(|tag| tags.contains(tag)) {
                 reasons.push(format!("has tags {}", wanted.join(",")));
             }
         }
     }
+    let newest = group.iter().map(|(time, _)| *time).find(|t| *t <= now);
     for period in PERIODS {
         keep_counted(
             group,
@@ -207,8 +229,8 @@ pub fn apply(group: &[(Time, &[String])], policy: &Policy, zone: &TimeZone) -> V
             zone,
             &mut reasons,
         );
-        if let Some(span) = policy.within[period as usize] {
-            keep_within(group, period, span, zone, &mut reasons);
+        if let Some(span) = policy.within[period as usize].filter(|span| !span.is_zero()) {
+            keep_within(group, period, (newest, span), zone, &mut reasons);
         }
     }
     reasons
@@ -242,29 +264,31 @@ fn keep_counted(
     }
 }
 
+/// `back`: from when, and how far. Where that is from no time, or to before all time, everything is within.
 fn keep_within(
     group: &[(Time, &[String])],
     period: Period,
-    span: Span,
+    back: (Option<Time>, Span),
     zone: &TimeZone,
     reasons: &mut [Vec<String>],
 ) {
-    let Some((newest, _)) = group.first() else {
-        return;
-    };
-    let start = zoned(*newest, zone).checked_sub(span);
+    let (newest, span) = back;
+    let start = newest.and_then(|newest| zoned(newest, zone).checked_sub(span).ok());
+    let within = format!("within {}", show_span(&span));
     let mut before = None;
     for (i, (time, _)) in group.iter().enumerate() {
-        // A span that reaches back before all time keeps everything.
         let is_within = start
             .as_ref()
-            .map_or(true, |start| zoned(*time, zone) > *start);
+            .is_none_or(|start| zoned(*time, zone) > *start);
         let bucket = bucket(*time, i, period, zone);
-        if is_within && before != Some(bucket) {
+        // The oldest counts as one of its own, as above.
+        let is_repeated = before == Some(bucket);
+        if is_within && (!is_repeated || i + 1 == group.len()) {
             before = Some(bucket);
-            reasons[i].push(match period {
-                Period::Last => "within".into(),
-                period => format!("{} within", word(period)),
+            reasons[i].push(match (period, is_repeated) {
+                (Period::Last, _) => within.clone(),
+                (period, true) => format!("oldest {} {within}", word(period)),
+                (period, false) => format!("{} {within}", word(period)),
             });
         }
     }

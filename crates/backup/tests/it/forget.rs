@@ -7,23 +7,27 @@ use proptest::prelude::*;
 
 const DAY: i64 = 86_400;
 
+/// Behind all times of series here.
+const NOW: i64 = 2_000_000_000;
+
+fn at(secs: i64) -> Time {
+    Time { secs, nanos: 0 }
+}
+
+fn reasons(times: &[i64], policy: &Policy) -> Vec<Vec<String>> {
+    let group: Vec<(Time, &[String])> = times.iter().map(|secs| (at(*secs), &[][..])).collect();
+    apply(&group, policy, at(NOW), &TimeZone::UTC)
+}
+
 fn kept(times: &[i64], policy: &Policy) -> Vec<bool> {
-    let group: Vec<(Time, &[String])> = times
-        .iter()
-        .map(|secs| {
-            (
-                Time {
-                    secs: *secs,
-                    nanos: 0,
-                },
-                &[][..],
-            )
-        })
-        .collect();
-    apply(&group, policy, &TimeZone::UTC)
-        .iter()
-        .map(|reasons| !reasons.is_empty())
-        .collect()
+    let reasons = reasons(times, policy);
+    reasons.iter().map(|reasons| !reasons.is_empty()).collect()
+}
+
+fn within(period: Period, span: &str) -> Policy {
+    let mut policy = Policy::default();
+    policy.keep_within(period, parse_span(span).expect("span"));
+    policy
 }
 
 fn policy(rules: &[(Period, u64)]) -> Policy {
@@ -68,16 +72,64 @@ fn a_young_series_keeps_its_oldest() {
 
 #[test]
 fn within_counts_from_the_newest() {
-    let mut policy = Policy::default();
-    policy.keep_within(Period::Last, parse_span("2d").expect("span"));
-    assert_eq!(
-        kept(&series(), &policy)
-            .iter()
-            .filter(|kept| **kept)
-            .count(),
-        8
-    );
+    let kept = kept(&series(), &within(Period::Last, "2d"));
+    assert_eq!(kept.iter().filter(|kept| **kept).count(), 8);
     assert!(parse_span("1h2d").is_err() && parse_span("5").is_err() && parse_span("").is_err());
+}
+
+#[test]
+fn a_snapshot_of_the_future_makes_no_other_old() {
+    let times = [NOW + 900 * DAY, NOW - DAY, NOW - 2 * DAY, NOW - 400 * DAY];
+    let year = within(Period::Last, "1y");
+    assert_eq!(kept(&times, &year), [true, true, true, false]);
+    let daily = within(Period::Daily, "1y");
+    assert_eq!(kept(&times, &daily), [true, true, true, false]);
+    let all_to_come = [NOW + 9000 * DAY, NOW + DAY];
+    assert_eq!(kept(&all_to_come, &year), [true, true]);
+    assert_eq!(kept(&[NOW, NOW - 400 * DAY], &year), [true, false]);
+}
+
+#[test]
+fn the_oldest_within_is_kept_as_restic_keeps_it() {
+    let day = 1_700_006_400;
+    let times = [day + 9000, day + 6000, day + 3000];
+    assert_eq!(
+        reasons(&times, &within(Period::Daily, "1m7d")),
+        [
+            vec!["daily within 1m7d"],
+            vec![],
+            vec!["oldest daily within 1m7d"]
+        ]
+    );
+    let last = reasons(&times, &within(Period::Last, "1h"));
+    assert_eq!(last, [vec!["within 1h"], vec!["within 1h"], vec![]]);
+    // Who is not within is not kept for being the oldest.
+    let hourly = kept(&[day, day - 60, day - DAY], &within(Period::Hourly, "2h"));
+    assert_eq!(hourly, [true, true, false]);
+}
+
+#[test]
+fn to_keep_none_is_no_rule() {
+    let mut none = policy(&[(Period::Last, 0), (Period::Daily, 0)]);
+    none.keep_within(Period::Last, parse_span("0h").expect("span"));
+    assert!(none.is_empty());
+    assert!(kept(&series(), &none).iter().all(|kept| *kept));
+    none.keep(Period::Last, Count::Some(1));
+    assert!(!none.is_empty());
+    let kept = kept(&series(), &none);
+    assert_eq!(kept.iter().filter(|kept| **kept).count(), 1);
+}
+
+#[test]
+fn no_tags_are_asked_for_by_an_empty_list() {
+    let tagged = ["a".to_owned()];
+    let group = [(at(2), &tagged[..]), (at(1), &[][..])];
+    let policy = Policy {
+        tags: vec![Vec::new()],
+        ..Policy::default()
+    };
+    let reasons = apply(&group, &policy, at(NOW), &TimeZone::UTC);
+    assert_eq!(reasons, [vec![], vec!["has no tags"]]);
 }
 
 proptest! {

@@ -105,7 +105,7 @@ pub struct Keep {
     /// One a year within the span
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within_yearly: Option<Span>,
-    /// All with all of these tags (repeatable)
+    /// All with all of these tags (repeatable; '' for those without tags)
     #[arg(long, value_name = "TAG[,TAG…]")]
     pub keep_tag: Vec<String>,
 }
@@ -191,13 +191,14 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 
 fn judge(chosen: Vec<Named>, policy: &Policy, args: &Args) -> Result<Vec<Judged>> {
     let groups: BTreeMap<GroupKey, Vec<Named>> = forget::group(chosen, args.group_by);
+    let now = when::now();
     let mut judged = Vec::new();
     for (key, series) in groups {
         let ages: Vec<_> = series
             .iter()
             .map(|named| (named.snapshot.time, &named.snapshot.tags[..]))
             .collect();
-        let reasons = forget::apply(&ages, policy, &TimeZone::system());
+        let reasons = forget::apply(&ages, policy, now, &TimeZone::system());
         let (mut keep, mut remove) = (Vec::new(), Vec::new());
         for (named, reasons) in series.into_iter().zip(reasons) {
             if reasons.is_empty() {
@@ -279,7 +280,7 @@ fn as_json(series: &Judged, by: GroupBy) -> Value {
     value
 }
 
-/// Reclaims with `--prune`; without, says how much could be.
+/// Reclaims with `--prune`; without, says how much could be, to whom listens.
 fn reclaim(
     args: &Args,
     global: &Global,
@@ -290,7 +291,7 @@ fn reclaim(
     if args.prune && !args.dry_run {
         return Patience::new(global).keep(|| prune::sweep(repository, &args.how, false, out));
     }
-    if gone.is_empty() || (out.quiet && !out.json) {
+    if gone.is_empty() || out.quiet || out.json {
         return Ok(());
     }
     let look = args.how.options(true);
@@ -298,15 +299,16 @@ fn reclaim(
     let looked = repository.sweep(&Without(gone), &look, &mut watch);
     drop(watch);
     let report: SweepReport = match looked.map_err(Error::from) {
-        // what was asked for is done
-        Err(error) if error.exit() == Exit::NoSpace && !args.dry_run => {
-            return out.say("how much can be reclaimed is not known: there is no room to find out");
+        // What was asked for is done.
+        Err(error) if error.exit() != Exit::Interrupted && !args.dry_run => {
+            out.note(format_args!(
+                "how much can be reclaimed is not known: {}",
+                out::safe(&error.chain())
+            ));
+            return Ok(());
         }
         other => other?,
     };
-    if out.json {
-        return Ok(());
-    }
     let reclaimable = bytes(sweeping::reclaimable(&report));
     match args.dry_run {
         true => out.say(format_args!("that would make {reclaimable} reclaimable")),

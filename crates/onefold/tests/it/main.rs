@@ -21,6 +21,7 @@ mod restic_fields;
 mod restic_flags;
 mod restic_objects;
 mod restoring;
+mod retention;
 mod rig;
 mod signals;
 mod sketch;

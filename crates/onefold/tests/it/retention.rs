@@ -1,0 +1,106 @@
+//! What `forget` keeps, drops and says, as it is run.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, files, id_of};
+
+/// Snapshots of these times, oldest first; an empty one is now.
+fn snapshots_of(rig: &Rig, times: &[&str]) -> Vec<String> {
+    rig.write("s/a", b"x");
+    let back_up = |time: &&str| {
+        let mut args = vec!["backup", "s", "--json"];
+        if !time.is_empty() {
+            args.extend(["--time", time]);
+        }
+        id_of(&rig.run(args).ends(0))
+    };
+    times.iter().map(back_up).collect()
+}
+
+/// The one series of a dry run: which ids are kept, and why.
+fn judged(rig: &Rig, rules: &[&str]) -> (Vec<String>, Value) {
+    let args = ["forget", "--dry-run", "--json"];
+    let ran = rig.run(args.iter().chain(rules)).ends(0);
+    let series = ran.last()[0].clone();
+    let kept = series["keep"].as_array().expect("a list").iter();
+    let kept = kept.map(|one| one["id"].as_str().expect("an id").to_owned());
+    let matches = series["reasons"].as_array().expect("a list").iter();
+    (
+        kept.collect(),
+        matches.map(|one| one["matches"].clone()).collect(),
+    )
+}
+
+#[test]
+fn a_snapshot_of_the_future_makes_no_other_old() {
+    let rig = Rig::open();
+    let ids = snapshots_of(&rig, &["2020-01-01", "2021-01-01", "", "2140-01-01"]);
+    let (kept, why) = judged(&rig, &["--keep-within", "1y6m"]);
+    assert_eq!(kept, [ids[3].as_str(), &ids[2]]);
+    assert_eq!(why, json!([["within 1y6m"], ["within 1y6m"]]));
+}
+
+#[test]
+fn the_oldest_of_a_span_is_kept() {
+    let rig = Rig::open();
+    let times = [
+        "2026-03-01T10:00:00",
+        "2026-03-01T11:00:00",
+        "2026-03-01T12:00:00",
+    ];
+    let ids = snapshots_of(&rig, &times);
+    let (kept, why) = judged(&rig, &["--keep-within-daily", "7d"]);
+    assert_eq!(kept, [ids[2].as_str(), &ids[0]]);
+    assert_eq!(
+        why,
+        json!([["daily within 7d"], ["oldest daily within 7d"]])
+    );
+}
+
+#[test]
+fn to_keep_none_is_no_way_to_drop_everything() {
+    let rig = Rig::open();
+    snapshots_of(&rig, &["2026-03-01", "2026-03-02"]);
+    for rule in [
+        ["--keep-last", "0"],
+        ["--keep-daily", "0"],
+        ["--keep-within", "0h"],
+        ["--keep-within-daily", "0y0d"],
+    ] {
+        let args = ["forget", "--unsafe-allow-remove-all"];
+        rig.run(args.into_iter().chain(rule)).ends(2);
+        rig.run(["forget"].into_iter().chain(rule)).ends(2);
+    }
+    assert_eq!(rig.snapshots().len(), 2);
+}
+
+#[test]
+fn an_empty_keep_tag_keeps_those_without_tags() {
+    let rig = Rig::open();
+    let plain = snapshots_of(&rig, &["2026-03-01"]);
+    rig.run(["backup", "s", "--tag", "a"]).ends(0);
+    let (kept, why) = judged(&rig, &["--keep-tag", ""]);
+    assert_eq!(kept, plain);
+    assert_eq!(why, json!([["has no tags"]]));
+}
+
+#[test]
+fn what_a_look_at_the_space_meets_does_not_undo_what_was_dropped() {
+    let rig = Rig::open();
+    let ids = snapshots_of(
+        &rig,
+        &["2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"],
+    );
+    let folder = rig.repo().join("containers");
+    for container in files(&folder).keys() {
+        fs::write(folder.join(container), b"").expect("ours");
+    }
+    let ran = rig.run(["forget", &ids[0]]).ends(0);
+    assert!(ran.err.contains("is not known"), "{}", ran.err);
+    let ran = rig.run(["forget", "--keep-last", "2", "--json"]).ends(0);
+    assert_eq!(ran.err, "", "nobody asked for a look");
+    assert_eq!(rig.snapshots(), ids[2..]);
+    rig.run(["forget", &ids[2], "--dry-run"]).ends(13);
+}
