@@ -30,6 +30,15 @@ pub enum Error {
     /// No snapshot, or more than one, answers to what was asked for.
     #[error("{0}")]
     NoSnapshot(String),
+    /// A snapshot cannot be read, so that it is not known whether it is the one that was asked for.
+    #[error("snapshot {id} cannot be read, so which one is the latest is not known")]
+    NotRead {
+        /// Its name.
+        id: onefold_store::RootId,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
     /// Nothing that was to be backed up exists.
     #[error("{0}")]
     NoSource(String),
@@ -61,6 +70,7 @@ impl Error {
         match self {
             Self::Store(error) => error.is_loss(),
             Self::Malformed(_) => true,
+            Self::NotRead { source, .. } => source.is_loss(),
             _ => false,
         }
     }

@@ -87,6 +87,9 @@ impl Filter {
 
 /// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only one has it. Who reads what it
 /// refers to has a session before it asks.
+///
+/// # Errors
+/// [`Error::NoSnapshot`]; those of [`load`]; of `latest` [`Error::NotRead`], if any snapshot cannot be read: it could be the one.
 pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
     if name == "latest" {
         return latest(repository, filter);
@@ -109,7 +112,17 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
 
 fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
     loop {
-        let all = list(repository, &mut |_, _| {})?;
+        let mut unread = None;
+        let all = list(repository, &mut |id, error| {
+            unread.get_or_insert((id, error));
+        })?;
+        // When it was made, and of what host, is not known: an older one must not pass for the latest.
+        if let Some((id, error)) = unread {
+            return Err(Error::NotRead {
+                id,
+                source: Box::new(error),
+            });
+        }
         let Some(named) = all.iter().rfind(|named| filter.matches(&named.snapshot)) else {
             let what = match all.is_empty() {
                 true => "there is no snapshot yet",

@@ -130,6 +130,9 @@ impl Error {
                 "nothing can be written there: the disk is mounted read-only, or the repository is somebody else's. It can be read, checked and restored from all the same"
             }
             Self::Backup(BackupError::NoSnapshot(_)) => "`onefold snapshots` lists what there is",
+            Self::Backup(BackupError::NotRead { .. }) => {
+                "give the id of a snapshot in place of \"latest\": `onefold snapshots` lists those that can be read"
+            }
             Self::Backup(BackupError::NotInSnapshot(_)) => "`onefold ls` lists what is in it",
             _ => match self.exit() {
                 Exit::Interrupted => return crate::interrupted::aftermath(),
@@ -186,6 +189,7 @@ fn backup_exit(error: &BackupError) -> Exit {
     match error {
         BackupError::Store(error) => store_exit(error),
         BackupError::Malformed(_) => Exit::Damaged,
+        BackupError::NotRead { source, .. } => backup_exit(source),
         BackupError::Usage(_) => Exit::Usage,
         BackupError::Cancelled => Exit::Interrupted,
         BackupError::Io { source, .. } => io_exit(source),

@@ -128,6 +128,16 @@ pub fn many(
     filter: &Filter,
     out: &Out,
 ) -> Result<Vec<Named>> {
+    Ok(many_or_not(repository, names, filter, out)?.0)
+}
+
+/// The same, and why others cannot be read.
+pub fn many_or_not(
+    repository: &Repository,
+    names: &[OsString],
+    filter: &Filter,
+    out: &Out,
+) -> Result<(Vec<Named>, Vec<Error>)> {
     if !names.is_empty() {
         let one = |name| {
             let spec = Spec::parse(name)?;
@@ -145,23 +155,31 @@ pub fn many(
                 chosen.push(named);
             }
         }
-        return Ok(chosen);
+        return Ok((chosen, Vec::new()));
     }
-    let mut all = list(repository, out)?;
+    let (mut all, unread) = list_or_not(repository, out)?;
     all.retain(|named| filter.matches(&named.snapshot));
-    Ok(all)
+    Ok((all, unread))
 }
 
 /// All snapshots, oldest first. Damaged ones are reported and left out.
 pub fn list(repository: &Repository, out: &Out) -> Result<Vec<Named>> {
+    Ok(list_or_not(repository, out)?.0)
+}
+
+fn list_or_not(repository: &Repository, out: &Out) -> Result<(Vec<Named>, Vec<Error>)> {
+    let mut unread = Vec::new();
     let mut damaged = |id, error: onefold_backup::Error| {
+        let error = Error::from(error);
         out.note(format_args!(
             "snapshot {} cannot be read: {}",
             short(&id),
-            Error::from(error).chain()
+            error.chain()
         ));
+        unread.push(error);
     };
-    Ok(snapshots::list(repository, &mut damaged)?)
+    let all = snapshots::list(repository, &mut damaged)?;
+    Ok((all, unread))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use onefold_backup::snapshots::Named;
 use serde_json::{Value, json};
 
 use crate::cli::Global;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::json::SnapshotJson;
 use crate::out::Out;
@@ -40,7 +40,8 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a listing")?;
-    let mut found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let filter = args.filter.filter()?;
+    let (mut found, unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
     if let Some(latest) = args.latest {
         found = newest(found, latest);
     }
@@ -48,7 +49,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let mut groups = forget::group(found, by);
     groups.values_mut().for_each(|group| group.reverse());
     if out.json {
-        return as_json(by, &groups, out);
+        as_json(by, &groups, out)?;
+        return all_read(&unread);
     }
     let mut count = 0;
     for (key, group) in &groups {
@@ -59,7 +61,20 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         count += group.len();
     }
     out.say(human::many(count as u64, "snapshot"))?;
-    Ok(Exit::Ok)
+    all_read(&unread)
+}
+
+/// Fails if the list is not complete.
+fn all_read(unread: &[Error]) -> Result<Exit> {
+    let what = || {
+        let count = human::many(unread.len() as u64, "snapshot");
+        format!("{count} cannot be read")
+    };
+    match unread {
+        [] => Ok(Exit::Ok),
+        errors if errors.iter().any(|e| e.exit() == Exit::Damaged) => Err(Error::Damaged(what())),
+        _ => Err(Error::Failed(what())),
+    }
 }
 
 /// The newest `n` of each host and paths, oldest first.
@@ -79,7 +94,7 @@ fn newest(mut all: Vec<Named>, n: usize) -> Vec<Named> {
     kept
 }
 
-fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> Result<Exit> {
+fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> Result<()> {
     let list = |group: &[Named]| -> Value {
         json!(group.iter().map(SnapshotJson::from).collect::<Vec<_>>())
     };
@@ -95,8 +110,7 @@ fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> R
             )
             .collect(),
     };
-    out.json(&value)?;
-    Ok(Exit::Ok)
+    out.json(&value)
 }
 
 /// One row a snapshot; further paths stand in rows of their own.

@@ -14,6 +14,7 @@ mod indexes;
 mod input;
 mod json;
 mod kill;
+mod latest;
 mod messages;
 mod others_repositories;
 mod owners;
