@@ -1,11 +1,14 @@
 //! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as restic spells them wherever
 //! they mean the same. Each verb's own flags stand in its file.
 
+pub mod typed;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use onefold_store::Compression;
+use typed::Typed;
 
 use crate::human;
 use crate::password::PasswordOptions;
@@ -20,7 +23,9 @@ use crate::verbs;
     version,
     propagate_version = true,
     after_help = EXIT_CODES,
-    max_term_width = 100
+    max_term_width = 100,
+    mut_args(typed::unless_empty),
+    mut_subcommands(typed::verb_unless_empty)
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -36,6 +41,9 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths coul
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
+    #[command(flatten)]
+    pub typed: Typed,
+
     /// Folder of the repository
     #[arg(
         short,

@@ -1,5 +1,5 @@
-//! Where the password comes from: a file, a command, the environment, or a prompt; asked in that order. It is never printed, logged or passed on:
-//! the program's environment is read once, and commands it starts do not inherit it.
+//! Where the password comes from: the file, the command or the absence that the command line names; a variable; or a prompt. It is never printed,
+//! logged or passed on: commands that the program starts do not inherit it.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal};
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use onefold_store::Secret;
 
+use crate::cli::typed::{Typed, Way};
 use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::signal;
@@ -20,6 +21,9 @@ pub const PASSWORD_ENV: &str = "ONEFOLD_PASSWORD";
 /// How to get the password.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PasswordOptions {
+    #[command(flatten)]
+    pub typed: Typed,
+
     /// File whose first line is the password
     #[arg(
         short = 'p',
@@ -48,6 +52,13 @@ pub struct PasswordOptions {
     pub insecure_no_password: bool,
 }
 
+/// What gives the password.
+enum Given<'a> {
+    File(&'a OsString),
+    Command(&'a OsString),
+    Variable(OsString),
+}
+
 /// Whether a repository is being made: then a prompt asks twice, and an empty password is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
@@ -61,15 +72,21 @@ impl PasswordOptions {
     /// The password, asking for it with `prompt` if it must be asked for.
     ///
     /// # Errors
-    /// [`Error::NoPassword`] where nothing gives one and there is no terminal.
+    /// [`Error::NoPassword`] where nothing gives one and there is no terminal; [`Error::Usage`] where two things do.
     pub fn read(&self, purpose: Purpose, prompt: &str) -> Result<Secret> {
-        if self.insecure_no_password {
-            return Ok(Secret::new(Vec::new()));
-        }
-        match self.given()? {
-            Some(given) => not_empty(given, purpose),
-            None => ask(purpose, prompt),
-        }
+        let given = match self.given()? {
+            Some(_) if self.insecure_no_password => {
+                return Err(Error::Usage(format!(
+                    "--insecure-no-password says that there is no password, and a file, a command or {PASSWORD_ENV} gives one: leave one out"
+                )));
+            }
+            None if self.insecure_no_password => return Ok(Secret::new(Vec::new())),
+            None => return ask(purpose, prompt),
+            Some(Given::File(file)) => from_file(Path::new(file))?,
+            Some(Given::Command(command)) => from_command(command)?,
+            Some(Given::Variable(password)) => password.into_vec(),
+        };
+        not_empty(given, purpose)
     }
 
     /// Whether a prompt gives the password, so that a wrong one can be typed again.
@@ -81,15 +98,24 @@ impl PasswordOptions {
         !given
     }
 
-    /// The password where a file, a command or the environment gives it.
-    fn given(&self) -> Result<Option<Vec<u8>>> {
-        if let Some(file) = &self.password_file {
-            return from_file(Path::new(file)).map(Some);
-        }
-        if let Some(command) = &self.password_command {
-            return from_command(command).map(Some);
-        }
-        Ok(from_environment().map(OsStringExt::into_vec))
+    /// What gives the password. Errors: [`Error::Usage`] where the command line or the environment names two things.
+    fn given(&self) -> Result<Option<Given<'_>>> {
+        let file = Way {
+            id: "password_file",
+            variable: "ONEFOLD_PASSWORD_FILE",
+            value: self.password_file.as_ref().map(Given::File),
+        };
+        let command = Way {
+            id: "password_command",
+            variable: "ONEFOLD_PASSWORD_COMMAND",
+            value: self.password_command.as_ref().map(Given::Command),
+        };
+        let variable = Way {
+            id: "",
+            variable: PASSWORD_ENV,
+            value: from_environment().map(Given::Variable),
+        };
+        self.typed.one_of([file, command, variable])
     }
 }
 

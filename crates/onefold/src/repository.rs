@@ -8,6 +8,7 @@ use onefold_io::{Dir, ErrorKind, FileDir};
 use onefold_store::{Encryption, Error as StoreError, OpenOptions, PinInfo, Repository, Secret};
 
 use crate::cli::Global;
+use crate::cli::typed::Way;
 use crate::error::{Error, Result};
 use crate::machine;
 use crate::named_file::{self, TEXT_BYTES_MAX};
@@ -16,15 +17,31 @@ use crate::password::{self, Purpose};
 /// How often a wrong password may be typed again.
 const PROMPTS_MAX: usize = 3;
 
+/// What names the repository.
+enum Place<'a> {
+    Folder(&'a PathBuf),
+    File(&'a PathBuf),
+}
+
 /// The repository's place, as the command line, the environment or a file names it.
 ///
 /// # Errors
-/// [`Error::Usage`] where nothing names one, or it is no local folder.
+/// [`Error::Usage`] where nothing names one, or two ways do, or it is no local folder.
 pub fn place(global: &Global) -> Result<PathBuf> {
-    let named = match (&global.repo, &global.repository_file) {
-        (Some(repo), _) => repo.clone(),
-        (None, Some(file)) => from_file(file)?,
-        (None, None) => {
+    let folder = Way {
+        id: "repo",
+        variable: "ONEFOLD_REPOSITORY",
+        value: global.repo.as_ref().map(Place::Folder),
+    };
+    let file = Way {
+        id: "repository_file",
+        variable: "ONEFOLD_REPOSITORY_FILE",
+        value: global.repository_file.as_ref().map(Place::File),
+    };
+    let named = match global.typed.one_of([folder, file])? {
+        Some(Place::Folder(folder)) => folder.clone(),
+        Some(Place::File(file)) => from_file(file)?,
+        None => {
             return Err(Error::Usage(
                 "no repository is named: give --repo FOLDER or set ONEFOLD_REPOSITORY".into(),
             ));

@@ -12,6 +12,7 @@ use onefold_store::{ASIDE_SUFFIX, RepairReport, Repository};
 use serde_json::json;
 
 use crate::cli::Global;
+use crate::cli::typed::Typed;
 use crate::error::{self, Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, many};
@@ -28,6 +29,9 @@ use crate::{hurt, repository};
 /// `repair snapshots`, after that, makes new snapshots without what is lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
+    #[command(flatten)]
+    pub typed: Typed,
+
     /// What to repair
     #[arg(value_name = "WHAT", default_value = "all")]
     pub what: What,
@@ -62,9 +66,10 @@ pub enum What {
 
 impl Args {
     fn is_of_snapshots(&self) -> bool {
-        let filter = &self.filter;
-        let has_filter =
-            !(filter.hosts.is_empty() && filter.tags.is_empty() && filter.paths.is_empty());
+        // A variable that says the host is for other verbs too.
+        let has_filter = ["filter_host", "filter_tag", "filter_path"]
+            .iter()
+            .any(|id| self.typed.has(id));
         has_filter || self.forget || self.dry_run || !self.snapshots.is_empty()
     }
 }

@@ -5,6 +5,7 @@
 
 mod archives;
 mod context;
+mod environment;
 mod estimate;
 mod everything;
 mod exits;

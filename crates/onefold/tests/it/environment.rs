@@ -1,0 +1,117 @@
+//! The environment beside the command line: what is typed counts more, what is set to nothing does not count, and nothing is said in two ways.
+
+use crate::rig::{PASSWORD, Ran, Rig};
+
+/// A run with these variables; the rig's own, where they are not among them.
+fn with(rig: &Rig, variables: &[(&str, &str)], args: &[&str]) -> Ran {
+    let mut command = rig.command(args);
+    command.envs(variables.iter().copied());
+    command.output().expect("runs").into()
+}
+
+#[test]
+fn a_typed_place_beats_the_environments() {
+    let rig = Rig::open();
+    rig.write("s/a", b"a");
+    rig.backup("s");
+    rig.run(["init", "--encryption", "none", "-r", "other"])
+        .ends(0);
+    rig.write("other-is-it", b"other\n");
+    rig.write("repo-is-it", b"repo\n");
+    let count = |ran: Ran| ran.ends(0).last().as_array().map(Vec::len);
+    let file = "--repository-file";
+    for args in [
+        ["snapshots", "--json", file, "other-is-it"],
+        [file, "other-is-it", "snapshots", "--json"],
+    ] {
+        assert_eq!(count(rig.run(args)), Some(0), "{args:?}");
+    }
+    let no_place = ("ONEFOLD_REPOSITORY", "");
+    let by_file = ("ONEFOLD_REPOSITORY_FILE", "repo-is-it");
+    let list = &["snapshots", "--json"];
+    assert_eq!(count(with(&rig, &[no_place, by_file], list)), Some(1));
+    let typed = &["snapshots", "--json", "-r", "other"];
+    assert_eq!(count(with(&rig, &[no_place, by_file], typed)), Some(0));
+    for (variables, args, named) in [
+        (&[by_file][..], &["snapshots"][..], "ONEFOLD_REPOSITORY"),
+        (
+            &[],
+            &["snapshots", "-r", "repo", file, "other-is-it"],
+            "--repo ",
+        ),
+        (&[no_place], &["snapshots"], "no repository is named"),
+    ] {
+        let ran = with(&rig, variables, args).ends(2);
+        assert!(ran.err.contains(named), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_typed_password_beats_the_environments() {
+    let rig = Rig::empty();
+    rig.write("aaa", b"aaa\n");
+    let (none, by_file) = (("ONEFOLD_PASSWORD", ""), ("ONEFOLD_PASSWORD_FILE", "aaa"));
+    let by_command = ("ONEFOLD_PASSWORD_COMMAND", "echo aaa");
+    let init = &["init", "--password-command", "echo bbb"];
+    with(&rig, &[none, by_file], init).ends(0);
+    with(&rig, &[("ONEFOLD_PASSWORD", "bbb")], &["snapshots"]).ends(0);
+    with(&rig, &[none, by_file], &["snapshots"]).ends(12);
+    with(&rig, &[none, by_command], &["snapshots"]).ends(12);
+    for (variables, args) in [
+        (
+            &[][..],
+            &["snapshots", "-p", "aaa", "--password-command", "echo bbb"][..],
+        ),
+        (&[none, by_file, by_command], &["snapshots"]),
+        (&[("ONEFOLD_PASSWORD", "bbb"), by_file], &["snapshots"]),
+    ] {
+        let ran = with(&rig, variables, args).ends(2);
+        assert!(ran.err.contains("leave one out"), "{}", ran.err);
+    }
+}
+
+/// A repository that was to have no password must not get one, nor the other way round.
+#[test]
+fn no_password_and_a_password_are_not_asked_for_at_once() {
+    let rig = Rig::empty();
+    let init = &["init", "--insecure-no-password"];
+    let ran = with(&rig, &[("ONEFOLD_PASSWORD", PASSWORD)], init).ends(2);
+    assert!(ran.err.contains("ONEFOLD_PASSWORD"), "{}", ran.err);
+    assert!(!rig.repo().exists());
+    with(&rig, &[("ONEFOLD_PASSWORD", "")], init).ends(0);
+}
+
+#[test]
+fn a_variable_that_is_set_to_nothing_says_nothing() {
+    let rig = Rig::open();
+    rig.write("s/a", b"a");
+    let nothing = [
+        "ONEFOLD_REPOSITORY_FILE",
+        "ONEFOLD_PASSWORD",
+        "ONEFOLD_PASSWORD_FILE",
+        "ONEFOLD_PASSWORD_COMMAND",
+        "ONEFOLD_COMPRESSION",
+        "ONEFOLD_HOST",
+        "ONEFOLD_READ_CONCURRENCY",
+        "ONEFOLD_IGNORE_CTIME",
+        "ONEFOLD_IGNORE_INODE",
+        "ONEFOLD_PROGRESS_FPS",
+    ]
+    .map(|name| (name, ""));
+    with(&rig, &nothing, &["backup", "s"]).ends(0);
+    with(&rig, &nothing, &["check"]).ends(0);
+    let list = rig.run(["snapshots", "--json"]).ends(0).last();
+    assert_ne!(list[0]["hostname"], "", "this host's name is the default");
+}
+
+#[test]
+fn a_host_of_the_environment_is_no_filter_that_a_repair_refuses() {
+    let rig = Rig::open();
+    let host = [("ONEFOLD_HOST", "vm")];
+    with(&rig, &host, &["repair"]).ends(0);
+    with(&rig, &host, &["repair", "index"]).ends(0);
+    for filter in [["--host", "vm"], ["--tag", "a"], ["--path", "/"]] {
+        let args = ["repair"].into_iter().chain(filter);
+        rig.run(args).ends(2);
+    }
+}
