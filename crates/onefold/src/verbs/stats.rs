@@ -40,7 +40,7 @@ pub struct Args {
 pub enum Mode {
     /// What restoring each snapshot would write
     RestoreSize,
-    /// Different chunks, and what the repository takes on disk
+    /// Different chunks, and, of all snapshots, what the repository takes on disk
     RawData,
     /// Files of different contents, wherever they are
     FilesByContents,
@@ -51,7 +51,9 @@ pub enum Mode {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "statistics")?;
     let session = repository.session(SessionKind::Read)?;
-    let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let filter = args.filter.filter()?;
+    let is_of_all = args.snapshots.is_empty() && filter.is_empty();
+    let chosen = select::many(&repository, &args.snapshots, &filter, out)?;
     let mut reader = session.reader()?;
     let mut adder = match args.mode {
         Mode::RestoreSize | Mode::RawData => Adder::default(),
@@ -66,7 +68,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     session.finish()?;
     match args.mode {
         Mode::RestoreSize => restore_size(&adder.sizes(), out)?,
-        Mode::RawData => raw_data(&repository, &adder.sizes(), out)?,
+        Mode::RawData if is_of_all => raw_data(&repository, &adder.sizes(), out)?,
+        Mode::RawData => raw_data_of_some(&adder.sizes(), out)?,
         Mode::FilesByContents => by_contents(&adder.sizes(), out)?,
         Mode::BlobsPerFile => per_file(&adder.sizes(), out)?,
     }
@@ -155,15 +158,10 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
         "index_ram_bytes": index_ram,
         "index_disk_bytes": index_disk,
     });
+    let [to_restore, different_chunks] = raw_lines(sizes);
     let lines = [
-        format!("to restore {}", bytes(sizes.total_size)),
-        format!(
-            "different  {}{} in {} (stored once: {})",
-            about(sizes),
-            bytes(different),
-            many(sizes.total_blob_count, "chunk"),
-            ratio(sizes.total_size, different)
-        ),
+        to_restore,
+        different_chunks,
         format!(
             "stored     {} in {}, metadata included (compressed: {})",
             bytes(stored),
@@ -183,6 +181,30 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
         ),
     ];
     show(sizes, figures, &lines, out)
+}
+
+/// What the repository takes on disk is that of all snapshots: what they share belongs to none, and is compressed with its neighbours.
+fn raw_data_of_some(sizes: &Sizes, out: &Out) -> Result<()> {
+    let figures = json!({
+        "total_uncompressed_size": sizes.total_uncompressed_size,
+        "total_blob_count": sizes.total_blob_count,
+        "restore_size": sizes.total_size,
+    });
+    show(sizes, figures, &raw_lines(sizes), out)
+}
+
+fn raw_lines(sizes: &Sizes) -> [String; 2] {
+    let different = sizes.total_uncompressed_size;
+    [
+        format!("to restore {}", bytes(sizes.total_size)),
+        format!(
+            "different  {}{} in {} (stored once: {})",
+            about(sizes),
+            bytes(different),
+            many(sizes.total_blob_count, "chunk"),
+            ratio(sizes.total_size, different)
+        ),
+    ]
 }
 
 /// A mode's figures for programs, or its lines for people; both say of how many snapshots.

@@ -222,6 +222,27 @@ fn statistics_have_restics_fields() {
 }
 
 #[test]
+fn raw_data_of_some_snapshots_is_not_compared_with_what_all_take() {
+    let (rig, first, _) = two_backups();
+    let raw = ["stats", "--mode", "raw-data"];
+    for some in [&[first.as_str()][..], &["--tag", ""], &["latest"]] {
+        let told = rig.run(raw.iter().chain(some).chain(&["--json"])).ends(0);
+        let told = told.last();
+        let of_them = ["total_uncompressed_size", "total_blob_count"];
+        has(&told, &of_them);
+        let fields = told.as_object().expect("an object");
+        for of_all in ["total_size", "compression_ratio", "containers"] {
+            assert!(!fields.contains_key(of_all), "{told}");
+        }
+        let said = rig.run(raw.iter().chain(some)).ends(0).out;
+        assert!(
+            said.contains("different") && !said.contains("stored  "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn upkeep_tells_in_restics_words() {
     let (rig, first, _) = two_backups();
     let forget = ["forget", "--keep-last", "1", "--json", "--dry-run"];
