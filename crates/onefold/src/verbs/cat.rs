@@ -7,7 +7,7 @@ use onefold_backup::snapshots::Filter;
 use serde_json::{Value, json};
 
 use crate::cli::Global;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::json::SnapshotJson;
 use crate::out::Out;
@@ -49,8 +49,13 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             })
         }
         What::Snapshot { id } => {
-            let name = Spec::parse(id)?.snapshot;
-            let named = select::one(&repository, &name, &Filter::default())?;
+            let spec = Spec::parse(id)?;
+            if !spec.path.is_empty() {
+                return Err(Error::Usage(
+                    "a snapshot's description has no paths: `onefold ls` and `onefold dump` take one".into(),
+                ));
+            }
+            let named = select::one(&repository, &spec.snapshot, &Filter::default())?;
             json!(SnapshotJson::from(&named))
         }
     };

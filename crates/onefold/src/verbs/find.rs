@@ -55,7 +55,7 @@ pub struct Args {
     pub reverse: bool,
 
     /// Only files changed at or after this time
-    #[arg(short = 'O', long, value_name = "TIME")]
+    #[arg(short = 'O', long, value_name = "TIME", conflicts_with = "object")]
     pub oldest: Option<String>,
 
     /// The patterns are beginnings of chunks' fingerprints: find the files that have them
@@ -75,7 +75,7 @@ pub struct Args {
     pub show_pack_id: bool,
 
     /// Only files changed at or before this time
-    #[arg(short = 'N', long, value_name = "TIME")]
+    #[arg(short = 'N', long, value_name = "TIME", conflicts_with = "object")]
     pub newest: Option<String>,
 }
 
@@ -85,7 +85,11 @@ fn wanted(args: &Args) -> Result<Find> {
     }
     let mut builder = PatternsBuilder::default();
     for pattern in &args.patterns {
-        if pattern.is_empty() || pattern.starts_with('!') {
+        let mut alone = PatternsBuilder::default();
+        alone.add(pattern, args.ignore_case)?;
+        // Such as ".": of no patterns everything would be found.
+        let names_nothing = alone.build()?.is_empty();
+        if names_nothing || pattern.starts_with('!') {
             return Err(Error::Usage(format!(
                 "the pattern {pattern:?} finds nothing"
             )));
