@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::human::{bytes, count, many};
-use crate::out::Out;
+use crate::out::{self, Out};
 use crate::progress::{bar, line};
 use crate::signal;
 
@@ -90,7 +90,7 @@ impl SweepObserver for Watch<'_> {
                 1 => String::new(),
                 n => format!("and {} more", n - 1),
             };
-            let first = format!("waiting for {first}");
+            let first = format!("waiting for {}", out::safe(&first.to_string()));
             self.line(vec![(0, first), (1, more)]);
         }
         std::thread::sleep(LOOK.min(self.wait_max));

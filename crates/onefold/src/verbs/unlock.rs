@@ -3,7 +3,7 @@
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::out::Out;
+use crate::out::{self, Out};
 use crate::repository;
 
 /// Do nothing: locks end with their process, so none is ever left to be removed
@@ -21,7 +21,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         _ => "nothing needs unlocking: what is running ends its locks itself".into(),
     })?;
     for session in &sessions {
-        out.say(format_args!("  {session}"))?;
+        out.say(format_args!("  {}", out::safe(&session.to_string())))?;
     }
     if args.remove_all && !sessions.is_empty() {
         out.say("to end one, end its process")?;

@@ -357,3 +357,26 @@ fn a_file_without_an_end_is_refused() {
     let ran: crate::rig::Ran = ran.expect("runs").into();
     assert!(ran.ends(1).err.contains("has more than"));
 }
+
+/// What others say of themselves is text from outside.
+#[test]
+fn a_sessions_name_does_not_reach_the_terminal_as_it_is() {
+    use onefold_store::{OpenOptions, PinInfo, Repository, SessionKind};
+    let rig = Rig::open();
+    let pin = PinInfo {
+        process: 1,
+        host: "evil\x1b]0;host".into(),
+        activity: "a \x1b[2Jbackup".into(),
+    };
+    let options = OpenOptions {
+        pin,
+        ..OpenOptions::default()
+    };
+    let dir = onefold_io::FileDir::open(rig.repo()).expect("a folder");
+    let repository = Repository::open(std::sync::Arc::new(dir), options, None).expect("opened");
+    let session = repository.session(SessionKind::Read).expect("a session");
+    let ran = rig.run(["unlock"]).ends(0);
+    assert!(!ran.out.contains('\x1b'), "{:?}", ran.out);
+    assert!(ran.out.contains("evil"), "{}", ran.out);
+    session.finish().expect("ended");
+}
