@@ -246,16 +246,27 @@ pub fn run(
             .map(|file| *file.state.lock());
         writer.tally.add_to(&mut summary);
     }
-    if let Some(target) = target.filter(|_| !options.dry_run)
-        && let Err(e) = target.sync()
-    {
+    if let Some(target) = target.filter(|_| !options.dry_run) {
+        settle(&target, named, &mut summary, progress, events);
+    }
+    Ok(summary)
+}
+
+/// Waits until all is on the disk. What the system could not write is told and counted.
+fn settle(
+    target: &Target,
+    named: &[u8],
+    summary: &mut Summary,
+    progress: &Progress,
+    events: &dyn Events,
+) {
+    if let Err(e) = target.sync() {
         let error = Error::io("write to the disk what was restored into", named, e);
         summary.errors += 1;
         summary.is_full |= error.is_full();
         Progress::add(&progress.errors, 1);
         events.error(b"", &error);
     }
-    Ok(summary)
 }
 
 #[cfg(test)]

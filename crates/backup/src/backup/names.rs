@@ -60,20 +60,28 @@ pub struct First {
     xattrs: Arc<Xattrs>,
 }
 
-/// What the finisher remembers for the names to come.
-pub struct FirstNames(Linked<First>);
+/// What the finisher remembers for the names to come; nothing more once that has failed.
+pub struct FirstNames(Option<Linked<First>>);
 
 impl FirstNames {
     /// None yet; they take about `bytes_max` bytes of RAM at most.
     pub fn new(bytes_max: usize) -> Self {
-        Self(Linked::new(bytes_max))
+        Self(Some(Linked::new(bytes_max)))
+    }
+
+    /// Remembers nothing from now on.
+    pub fn give_up(&mut self) {
+        self.0 = None;
     }
 
     /// Takes note of what was read under the first of `names`; of nothing, if another file stood there by then. Errors: a temporary file failed.
     pub fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
         if (entry.device, entry.inode) != names.key {
-            return self.0.forget(names.key);
+            return self.forget(names);
         }
+        let Some(links) = &mut self.0 else {
+            return Ok(());
+        };
         let first = First {
             content: entry.content.clone(),
             size: entry.size,
@@ -82,17 +90,24 @@ impl FirstNames {
             flags: entry.flags,
             xattrs: entry.xattrs.clone(),
         };
-        self.0.insert(names.key, names.to_come, first)
+        links.insert(names.key, names.to_come, first)
     }
 
     /// The first of `names` was not read. Errors: a temporary file failed.
     pub fn forget(&mut self, names: Names) -> Result<()> {
-        self.0.forget(names.key)
+        match &mut self.0 {
+            Some(links) => links.forget(names.key),
+            None => Ok(()),
+        }
     }
 
     /// Makes `entry`, a further name, what was read under the first one; `false` where nothing was. Errors: a temporary file failed.
     pub fn recall(&mut self, names: Names, entry: &mut Entry) -> Result<bool> {
-        let Some(first) = self.0.meet(names.key, |_| true)? else {
+        let first = match &mut self.0 {
+            Some(links) => links.meet(names.key, |_| true)?,
+            None => None,
+        };
+        let Some(first) = first else {
             return Ok(false);
         };
         (entry.content, entry.size, entry.xattrs) = (first.content, first.size, first.xattrs);

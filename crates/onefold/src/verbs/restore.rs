@@ -286,6 +286,18 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "unread_count": summary.unread,
         }));
     }
+    print_restored(args, summary, (restored, restored_bytes), elapsed, out)?;
+    print_others(args, summary, out)
+}
+
+/// What was restored, and whether it was read back.
+fn print_restored(
+    args: &Args,
+    summary: &Summary,
+    (restored, restored_bytes): (u64, u64),
+    elapsed: Duration,
+    out: &Out,
+) -> Result<()> {
     let did = if args.dry_run {
         "would restore"
     } else {
@@ -309,6 +321,11 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             many(summary.verified, "file")
         ))?;
     }
+    Ok(())
+}
+
+/// What stayed, went, failed, or is not in the snapshot.
+fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
     if summary.skipped > 0 {
         out.say(format_args!(
             "{} {} as {}",

@@ -43,13 +43,16 @@ impl Finisher<'_> {
                 self.progress.bytes_of_current.store(0, Relaxed);
                 Ok(())
             }
-            Note::Unread(names) => self.remembered(|links| links.forget(names)),
+            Note::Unread(names) => {
+                self.remembered(|links| links.forget(names));
+                Ok(())
+            }
             Note::File(folder, mut planned) => {
                 let content = self.recipe.finish(store)?;
                 planned.entry.size = content.items.iter().map(Item::span).sum();
                 planned.entry.content = content;
                 if let Some(names) = planned.link {
-                    self.remembered(|links| links.remember(names, &planned.entry))?;
+                    self.remembered(|links| links.remember(names, &planned.entry));
                 }
                 let new_bytes = std::mem::take(&mut self.new_bytes);
                 self.done(&folder, *planned, new_bytes)
@@ -64,13 +67,12 @@ impl Finisher<'_> {
     }
 
     /// Where there is no room to remember, the names to come say that they could not be read.
-    fn remembered(&mut self, remember: impl FnOnce(&mut FirstNames) -> Result<()>) -> Result<()> {
+    fn remembered(&mut self, remember: impl FnOnce(&mut FirstNames) -> Result<()>) {
         if let Err(e) = remember(&mut self.links) {
             self.events
                 .warning(b"", &format!("further names of files: {e}"));
-            self.links = FirstNames::new(0);
+            self.links.give_up();
         }
-        Ok(())
     }
 
     /// Another name of a file that was read before. What stood under the first name may not have been that file any more.
