@@ -7,6 +7,9 @@ mod examples;
 mod golden;
 mod tidy;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 use peak_alloc::PeakAlloc;
 
@@ -46,6 +49,15 @@ enum Task {
     /// Measures, beside peers, in one run.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
+    /// Runs a command for a benchmark and writes what it took.
+    #[command(hide = true)]
+    Measured {
+        /// Where to.
+        report: PathBuf,
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 fn main() {
@@ -56,6 +68,7 @@ fn main() {
         Task::Golden { bless } => golden::run(bless),
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench.run(),
+        Task::Measured { report, command } => bench::measured(&report, &command),
     };
     if let Err(error) = done {
         eprintln!("xtask: {error}");

@@ -1,6 +1,7 @@
 //! Benchmarks: each prints machine, seed and versions beside its figures, and compares in one run.
 
 mod backup;
+mod child;
 mod chunk;
 mod fbc;
 mod index;
@@ -11,6 +12,7 @@ mod ram;
 mod report;
 mod sampling;
 
+pub use child::measured;
 use clap::Subcommand;
 
 /// What to measure.

@@ -7,11 +7,9 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
-
-use wait4::Wait4;
 
 use super::backup::measure::disk_usage;
+use super::child::{Child, Taken};
 use super::report::{Table, machine, machine_line};
 
 /// What to measure.
@@ -99,13 +97,6 @@ struct Bench<'a> {
     table: Table,
     /// Verbs over the limit.
     over: Vec<String>,
-}
-
-/// What one verb took.
-struct Taken {
-    wall_s: f64,
-    cpu_s: f64,
-    rss_bytes: u64,
 }
 
 impl<'a> Bench<'a> {
@@ -243,36 +234,28 @@ impl<'a> Bench<'a> {
             .arg("--quiet")
             .arg("--repo")
             .arg(&self.repository);
-        command
-            .env("ONEFOLD_PASSWORD", "bench")
-            .stdout(Stdio::null());
-        command.stdin(if stream.is_some() {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        });
+        command.env("ONEFOLD_PASSWORD", "bench");
         let shown = words.join(" ");
         let failed = |error: std::io::Error| format!("{shown}: {error}");
-        let start = Instant::now();
-        let mut child = command.spawn().map_err(failed)?;
-        let pipe = child.stdin.take();
-        let feeder = std::thread::spawn(move || match (stream, pipe) {
+        let (child, mut helper) = Child::new(&command).map_err(failed)?;
+        helper.stdout(Stdio::null()).stdin(match stream {
+            Some(_) => Stdio::piped(),
+            None => Stdio::null(),
+        });
+        let mut running = helper.spawn().map_err(failed)?;
+        // Dropped when the stream is written, or when nobody reads it any more.
+        let pipe = running.stdin.take();
+        let fed = match (stream, pipe) {
             (Some(stream), Some(pipe)) => stream.write(pipe),
             _ => Ok(()),
-        });
-        let ended = child.wait4().map_err(failed)?;
-        let fed = feeder
-            .join()
-            .map_err(|_| format!("{shown}: feeding it failed"))?;
-        if !ended.status.success() {
-            return Err(format!("{shown}: {}", ended.status));
+        };
+        running.wait().map_err(failed)?;
+        let taken = child.taken().map_err(|error| format!("{shown}: {error}"))?;
+        if !taken.status.success() {
+            return Err(format!("{shown}: {}", taken.status));
         }
         fed.map_err(failed)?;
-        Ok(Taken {
-            wall_s: start.elapsed().as_secs_f64(),
-            cpu_s: (ended.rusage.utime + ended.rusage.stime).as_secs_f64(),
-            rss_bytes: ended.rusage.maxrss,
-        })
+        Ok(taken)
     }
 }
 

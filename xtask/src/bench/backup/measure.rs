@@ -1,13 +1,13 @@
 //! Runs one command and says what it took: wall, CPU, peak RSS, and how busy the machine was with others meanwhile.
 //!
-//! CPU and RSS come from `wait4`, so they hold the command's own children too, if it waited for them.
+//! A small process of its own starts the command (`bench::child`): figures are the command's, its children with it, not the benchmark's.
 
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use wait4::Wait4;
+use crate::bench::child::Child;
 
 /// What commands took together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,36 +41,34 @@ pub fn run(commands: Vec<Command>, log: &Path) -> Result<Measured, String> {
     Ok(all)
 }
 
-fn run_one(mut command: Command, log: &Path) -> Result<Measured, String> {
+fn run_one(command: Command, log: &Path) -> Result<Measured, String> {
     let words: Vec<_> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|word| word.to_string_lossy())
         .collect();
     let shown = words.join(" ");
+    let failed = |error: std::io::Error| format!("{shown}: {error}");
     let open = || -> std::io::Result<File> { File::options().create(true).append(true).open(log) };
     let (out, err) = (open(), open());
     let (Ok(out), Ok(err)) = (out, err) else {
         return Err(format!("{}: cannot be written", log.display()));
     };
-    command.stdin(Stdio::null()).stdout(out).stderr(err);
-    let start = Instant::now();
-    let child = command
-        .spawn()
-        .map_err(|error| format!("{shown}: {error}"))?;
-    let ended = child.wait4().map_err(|error| format!("{shown}: {error}"))?;
-    let wall_s = start.elapsed().as_secs_f64();
-    if !ended.status.success() {
+    let (child, mut helper) = Child::new(&command).map_err(failed)?;
+    helper.stdin(Stdio::null()).stdout(out).stderr(err);
+    helper.status().map_err(failed)?;
+    let taken = child.taken().map_err(|error| format!("{shown}: {error}"))?;
+    if !taken.status.success() {
         let said = std::fs::read(log).unwrap_or_default();
         return Err(format!(
             "{shown}: {}: {}",
-            ended.status,
+            taken.status,
             tail(&String::from_utf8_lossy(&said), 400)
         ));
     }
     Ok(Measured {
-        wall_s,
-        cpu_s: (ended.rusage.utime + ended.rusage.stime).as_secs_f64(),
-        rss_bytes: ended.rusage.maxrss,
+        wall_s: taken.wall_s,
+        cpu_s: taken.cpu_s,
+        rss_bytes: taken.rss_bytes,
         ..Measured::default()
     })
 }

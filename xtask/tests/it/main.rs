@@ -1,0 +1,4 @@
+//! The xtask as it is run.
+#![forbid(unsafe_code)]
+
+mod measured;
