@@ -249,6 +249,9 @@ impl<'a> Bench<'a> {
                 &life.place.home,
             );
             println!("{}", row.line());
+            if let Some(warning) = row.warning() {
+                println!("{warning}");
+            }
             results.rows.push(row);
         }
         Ok(())
@@ -262,7 +265,8 @@ impl<'a> Bench<'a> {
         results
             .rows
             .push(Row::rate(set.name, "metadata, 8 at a time", walked, 0));
-        for (name, threads) in [("read, 8 at a time", 8), ("read, 1 at a time", 1)] {
+        let [eight, one, past] = results::READERS;
+        for (name, threads) in [(eight, 8), (one, 1)] {
             measure::drop_caches();
             let (took, bytes) = rates::read(&files, threads);
             results.rows.push(Row::rate(set.name, name, took, bytes));
@@ -274,8 +278,7 @@ impl<'a> Bench<'a> {
             results.rows.push(Row::rate(set.name, name, took, bytes));
             measure::drop_caches();
             if let Some((took, bytes)) = rates::read_past_cache(&files, 4) {
-                let name = "read, past the cache";
-                results.rows.push(Row::rate(set.name, name, took, bytes));
+                results.rows.push(Row::rate(set.name, past, took, bytes));
             }
         }
         for row in &results.rows[before..] {
@@ -349,11 +352,17 @@ impl Life<'_> {
         set.rename(&set.tree, &path)?;
         let commands = self.tool.backup(&self.place, &path, label);
         measure::drop_caches();
+        let (mut source_bytes, mut cached_bytes) = (0, None);
         if cached {
             let (_, files) = rates::walk(&path, 8);
             rates::read(&files, 8);
+            (source_bytes, cached_bytes) = rates::cached(&files);
         }
-        let taken = measure::run(commands, &self.log);
+        let taken = measure::run(commands, &self.log).map(|taken| Measured {
+            source_bytes,
+            cached_bytes,
+            ..taken
+        });
         set.rename(&path, &set.tree)?;
         std::fs::remove_dir(&set.again).map_err(|error| error.to_string())?;
         (self.label, self.source) = (label, path);

@@ -25,6 +25,8 @@ pub struct Taken {
     pub cpu_s: f64,
     /// Peak resident set of the largest process.
     pub rss_bytes: u64,
+    /// Bytes that came from the disk, not from the page cache.
+    pub read_bytes: u64,
 }
 
 /// A command that is yet to run.
@@ -62,6 +64,7 @@ impl Child {
             wall_s: value["wall_s"].as_f64().unwrap_or(0.0),
             cpu_s: value["cpu_s"].as_f64().unwrap_or(0.0),
             rss_bytes: value["rss_bytes"].as_u64().unwrap_or(0),
+            read_bytes: value["read_bytes"].as_u64().unwrap_or(0),
         })
     }
 }
@@ -72,6 +75,7 @@ pub fn measured(report: &Path, command: &[OsString]) -> Result<(), String> {
         return Err("there is no command".into());
     };
     let failed = |error: std::io::Error| format!("{}: {error}", program.to_string_lossy());
+    let read_before = read_bytes();
     let start = Instant::now();
     let child = Command::new(program).args(args).spawn().map_err(failed)?;
     let ended = child.wait4().map_err(failed)?;
@@ -81,6 +85,15 @@ pub fn measured(report: &Path, command: &[OsString]) -> Result<(), String> {
         "wall_s": wall_s,
         "cpu_s": (ended.rusage.utime + ended.rusage.stime).as_secs_f64(),
         "rss_bytes": ended.rusage.maxrss,
+        "read_bytes": read_bytes() - read_before,
     });
     std::fs::write(report, taken.to_string()).map_err(failed)
+}
+
+/// Bytes that the disk gave this process and all that it has waited for.
+fn read_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
+    line.and_then(|bytes| bytes.trim().parse().ok())
+        .unwrap_or(0)
 }

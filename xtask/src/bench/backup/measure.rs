@@ -18,6 +18,12 @@ pub struct Measured {
     pub cpu_s: f64,
     /// Peak resident set of the largest process.
     pub rss_bytes: u64,
+    /// Bytes that the disk gave, not the page cache.
+    pub disk_read_bytes: u64,
+    /// Bytes of the source that shall be in the page cache; 0 at stages that want none there.
+    pub source_bytes: u64,
+    /// How many of them were, just before; `None` where the kernel does not tell.
+    pub cached_bytes: Option<u64>,
     /// CPU seconds that others (and the kernel's own threads) used meanwhile.
     pub others_cpu_s: f64,
     /// Seconds that a `sync` took right after: what the command left unwritten.
@@ -33,6 +39,7 @@ pub fn run(commands: Vec<Command>, log: &Path) -> Result<Measured, String> {
         all.wall_s += one.wall_s;
         all.cpu_s += one.cpu_s;
         all.rss_bytes = all.rss_bytes.max(one.rss_bytes);
+        all.disk_read_bytes += one.disk_read_bytes;
     }
     all.others_cpu_s = (busy_s() - busy - all.cpu_s).max(0.0);
     let start = Instant::now();
@@ -69,6 +76,7 @@ fn run_one(command: Command, log: &Path) -> Result<Measured, String> {
         wall_s: taken.wall_s,
         cpu_s: taken.cpu_s,
         rss_bytes: taken.rss_bytes,
+        disk_read_bytes: taken.read_bytes,
         ..Measured::default()
     })
 }

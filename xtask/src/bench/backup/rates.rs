@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,6 +84,19 @@ pub fn read(files: &[PathBuf], threads: usize) -> (f64, u64) {
     };
     let bytes = in_threads(threads, read_some);
     (start.elapsed().as_secs_f64(), bytes)
+}
+
+/// How many bytes `files` have, and how many of these the page cache holds, if the kernel tells (Linux 6.5).
+pub fn cached(files: &[PathBuf]) -> (u64, Option<u64>) {
+    let (mut bytes, mut cached) = (0, Some(0));
+    for file in files.iter().filter_map(|path| File::open(path).ok()) {
+        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        let held = onefold_io::cached_bytes(file.as_fd(), 0, len);
+        bytes += len;
+        // whole pages: the last one may be longer than what is left of the file
+        cached = cached.zip(held).map(|(all, held)| all + held.min(len));
+    }
+    (bytes, cached)
 }
 
 /// Seconds to copy all `files`, which are in the page cache, out of it, and to fingerprint them in chunks of 8 KiB, on all cores, and their bytes: the least that a

@@ -11,6 +11,17 @@ use crate::bench::report::{self, Table};
 /// The name under which the disk's own rates stand.
 const DISK: &str = "(disk)";
 
+/// Stages of the disk that read a whole set.
+pub const READERS: [&str; 3] = [
+    "read, 8 at a time",
+    "read, 1 at a time",
+    "read, past the cache",
+];
+/// Of files that shall be cached, the part that must be.
+const CACHED_PART: f64 = 0.99;
+/// As part of them, what the disk may give meanwhile: the repository's own files, for the most.
+const READ_PART: f64 = 0.1;
+
 /// One stage of one tool in one round.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -83,11 +94,38 @@ impl Row {
         )
     }
 
+    /// What is to be known of a cached stage that was not one. Earlier runs' rows may not say.
+    pub fn warning(&self) -> Option<String> {
+        let taken = &self.taken;
+        let part = |bytes: u64| bytes as f64 / taken.source_bytes as f64;
+        if taken.source_bytes == 0 {
+            return None;
+        }
+        let what = match taken.cached_bytes.map(part) {
+            None => "the kernel does not tell whether the files were cached".to_string(),
+            Some(cached) if cached < CACHED_PART => {
+                format!(
+                    "only {:.1} % of the files' bytes were cached",
+                    cached * 100.0
+                )
+            }
+            _ if part(taken.disk_read_bytes) > READ_PART => {
+                let read = mb(taken.disk_read_bytes);
+                format!("{read} MB came from the disk all the same")
+            }
+            _ => return None,
+        };
+        let (set, tool, stage) = (&self.set, &self.tool, &self.stage);
+        Some(format!("WARNING: {set} {tool} {stage}: {what}"))
+    }
+
     fn json(&self) -> Value {
         let taken = &self.taken;
         json!({
             "set": self.set, "tool": self.tool, "stage": self.stage,
             "wall_s": taken.wall_s, "cpu_s": taken.cpu_s, "rss_bytes": taken.rss_bytes,
+            "disk_read_bytes": taken.disk_read_bytes, "cached_bytes": taken.cached_bytes,
+            "source_bytes": taken.source_bytes,
             "others_cpu_s": taken.others_cpu_s, "sync_s": taken.sync_s,
             "repo_bytes": self.repo_bytes, "repo_disk_bytes": self.repo_disk_bytes,
             "cache_bytes": self.cache_bytes, "read_bytes": self.read_bytes,
@@ -106,6 +144,9 @@ impl Row {
                 wall_s: real("wall_s"),
                 cpu_s: real("cpu_s"),
                 rss_bytes: whole("rss_bytes"),
+                disk_read_bytes: whole("disk_read_bytes"),
+                cached_bytes: value["cached_bytes"].as_u64(),
+                source_bytes: whole("source_bytes"),
                 others_cpu_s: real("others_cpu_s"),
                 sync_s: real("sync_s"),
             },
@@ -186,15 +227,20 @@ impl Results {
             report::machine_line(&self.machine),
             self.scale,
             self.seed,
-            self.failures.join("\n")
+            [self.warnings(), self.failures.clone()].concat().join("\n")
         )
+    }
+
+    /// Rounds of a cached stage whose files were not all cached.
+    fn warnings(&self) -> Vec<String> {
+        self.rows.iter().filter_map(Row::warning).collect()
     }
 
     fn table(&self) -> Table {
         let mut table = Table {
             head: vec![
-                "set", "stage", "tool", "wall s", "× best", "CPU s", "RSS MB", "sync s", "repo MB",
-                "× best", "others %",
+                "set", "stage", "tool", "wall s", "× best", "× tar", "× disk", "CPU s", "RSS MB",
+                "disk MB", "sync s", "repo MB", "× best", "others %",
             ],
             words: 3,
             rows: Vec::new(),
@@ -209,11 +255,22 @@ impl Results {
         for (set, stage) in seen {
             let mut medians = self.medians(set, stage);
             medians.sort_by(|a, b| a.taken.wall_s.total_cmp(&b.taken.wall_s));
-            table
-                .rows
-                .extend(medians.iter().map(|row| cells(row, &medians)));
+            let yardsticks = Yardsticks {
+                tar_s: medians.iter().find(|row| row.tool == "tar").map(wall),
+                disk_s: self.disk_s(set).filter(|_| stage == "reread" && self.cold),
+            };
+            let rows = medians.iter();
+            let rows = rows.map(|row| cells(row, &medians, yardsticks));
+            table.rows.extend(rows);
         }
         table
+    }
+
+    /// Seconds to read a set as fast as the disk gave it to any of those who only read.
+    fn disk_s(&self, set: &str) -> Option<f64> {
+        let rates = READERS.iter().flat_map(|stage| self.medians(set, stage));
+        let rates = rates.filter(|row| row.tool == DISK);
+        rates.map(|row| wall(&row)).min_by(f64::total_cmp)
     }
 
     /// One row a tool.
@@ -241,6 +298,7 @@ impl Results {
             row.taken.rss_bytes = middle(|row| row.taken.rss_bytes as f64) as u64;
             row.taken.others_cpu_s = middle(|row| row.taken.others_cpu_s);
             row.taken.sync_s = middle(|row| row.taken.sync_s);
+            row.taken.disk_read_bytes = middle(|row| row.taken.disk_read_bytes as f64) as u64;
             row
         };
         tools.into_iter().map(median_row).collect()
@@ -249,11 +307,24 @@ impl Results {
 
 const LEGEND: &str = "\
 × best: the best peer's figure divided by this one; above 1 is better than every peer. A first backup and its size are compared with peers that
-compress, or with those that do not; other stages with all. tar and the disk's rates are yardsticks, no peers. RSS: the largest process.
-sync s: what was left to write afterwards. others %: CPU that others used meanwhile; with more than a few, do not trust the wall.";
+compress, or with those that do not; other stages with all. tar and the disk's rates are yardsticks, no peers: × tar is plain tar's wall divided by
+this one, × disk, of cold re-reads, the wall of whoever only reads the set and is fastest at it. RSS: the largest process. disk MB: read from the disk, not
+from the page cache. sync s: what was left to write afterwards. others %: CPU that others used meanwhile; with more than a few, do not trust the wall.";
 
-fn cells(row: &Row, all: &[Row]) -> Vec<String> {
-    let wall = |row: &Row| row.taken.wall_s;
+/// What peers and we are held against beside each other, in seconds.
+#[derive(Clone, Copy)]
+struct Yardsticks {
+    /// Plain tar, at the same stage.
+    tar_s: Option<f64>,
+    /// Reading alone.
+    disk_s: Option<f64>,
+}
+
+fn wall(row: &Row) -> f64 {
+    row.taken.wall_s
+}
+
+fn cells(row: &Row, all: &[Row], yardsticks: Yardsticks) -> Vec<String> {
     let size = |row: &Row| row.repo_bytes as f64;
     let first = row.stage == "first";
     let ratio = |value: &dyn Fn(&Row) -> f64, classes: bool| {
@@ -266,6 +337,12 @@ fn cells(row: &Row, all: &[Row]) -> Vec<String> {
             false => String::new(),
         }
     };
+    let beside = |seconds: Option<f64>| {
+        let seconds = seconds.filter(|_| row.tool != DISK && wall(row) > 0.0);
+        seconds.map_or(String::new(), |seconds| {
+            format!("{:.2}", seconds / wall(row))
+        })
+    };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let others = row.taken.others_cpu_s / (row.taken.wall_s * cpus).max(0.01) * 100.0;
     vec![
@@ -274,8 +351,11 @@ fn cells(row: &Row, all: &[Row]) -> Vec<String> {
         row.tool.clone(),
         format!("{:.2}", row.taken.wall_s),
         ratio(&wall, first),
+        beside(yardsticks.tar_s),
+        beside(yardsticks.disk_s),
         format!("{:.2}", row.taken.cpu_s),
         mb(row.taken.rss_bytes).to_string(),
+        mb(row.taken.disk_read_bytes).to_string(),
         format!("{:.1}", row.taken.sync_s),
         mb(row.repo_bytes.max(row.read_bytes)).to_string(),
         ratio(&size, true),
@@ -297,4 +377,73 @@ fn compresses(name: &str) -> bool {
 
 fn mb(bytes: u64) -> u64 {
     (bytes + 500_000) / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tool: &str, stage: &str, wall_s: f64) -> Row {
+        Row {
+            tool: tool.into(),
+            ..Row::rate("D3", stage, wall_s, 0)
+        }
+    }
+
+    fn results(rows: Vec<Row>) -> Results {
+        Results {
+            rows,
+            ..Results::new(1.0, 1, &[]).expect("no file is read")
+        }
+    }
+
+    /// The cells of `tool` at `stage` under `title`.
+    fn cell(results: &Results, tool: &str, stage: &str, title: &str) -> String {
+        let table = results.table();
+        let column = table.head.iter().position(|head| *head == title);
+        let row = table
+            .rows
+            .iter()
+            .find(|row| row[1] == stage && row[2] == tool);
+        row.expect("a row")[column.expect("a column")].clone()
+    }
+
+    #[test]
+    fn tar_and_the_disk_stand_beside_the_best_peer() {
+        let mut all = results(vec![
+            row(DISK, "read, 8 at a time", 3.0),
+            row(DISK, "read, past the cache", 1.7),
+            row("onefold", "first", 4.0),
+            row("bupstash", "first", 8.0),
+            row("tar", "first", 5.0),
+            row("onefold", "reread", 2.0),
+            row("bupstash", "reread", 6.0),
+        ]);
+        let of = |stage, title| cell(&all, "onefold", stage, title);
+        assert_eq!(of("first", "× best"), "2.00");
+        assert_eq!(of("first", "× tar"), "1.25");
+        assert_eq!(of("first", "× disk"), "");
+        assert_eq!(of("reread", "× best"), "3.00");
+        assert_eq!(of("reread", "× tar"), "");
+        assert_eq!(of("reread", "× disk"), "0.85");
+        assert_eq!(cell(&all, DISK, "read, 8 at a time", "× disk"), "");
+        all.cold = false;
+        assert_eq!(cell(&all, "onefold", "reread", "× disk"), "");
+    }
+
+    #[test]
+    fn a_cached_stage_that_was_not_one_is_warned_of() {
+        let mut row = row("onefold", "reread-cached", 1.0);
+        let mut warned = |cached_bytes, disk_read_bytes| {
+            row.taken.source_bytes = 1_000_000_000;
+            row.taken.cached_bytes = cached_bytes;
+            row.taken.disk_read_bytes = disk_read_bytes;
+            results(vec![Row::from_json(&row.json())]).report()
+        };
+        let all = Some(1_000_000_000);
+        assert!(!warned(all, 50_000_000).contains("WARNING"));
+        assert!(warned(all, 150_000_000).contains("reread-cached: 150 MB came from the disk"));
+        assert!(warned(Some(900_000_000), 0).contains("only 90.0 % of the files'"));
+        assert!(warned(None, 0).contains("does not tell"));
+    }
 }
