@@ -3,6 +3,7 @@
 //! A disk that serves 10,000 reads a second one by one serves 60,000 when it sees 32 at once; so index lookups come in batches.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::{self, IoSliceMut},
     os::unix::fs::FileExt,
@@ -16,13 +17,43 @@ use crate::{read_fully::read_fully, uring};
 /// How a disk reads batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Batching {
-    /// By io_uring, or by threads where the system refuses it (an old kernel, seccomp, `kernel.io_uring_disabled`).
+    /// What the page cache holds out of it, and the rest as [`Batching::Ring`] does.
     #[default]
     Auto,
+    /// By io_uring, or by threads where the system refuses it (an old kernel, seccomp, `kernel.io_uring_disabled`).
+    Ring,
     /// By threads.
     Threads,
     /// One by one.
     Sequential,
+}
+
+/// Which way the reads of batches went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchWays {
+    /// Out of the page cache, without waiting.
+    pub cached: u64,
+    /// Through io_uring.
+    pub ring: u64,
+    /// By threads; among them those that io_uring was asked for in vain.
+    pub threads: u64,
+    /// One by one: asked for so, or alone.
+    pub one_by_one: u64,
+}
+
+thread_local! {
+    static WAYS: Cell<BatchWays> = const { Cell::new(BatchWays { cached: 0, ring: 0, threads: 0, one_by_one: 0 }) };
+}
+
+/// Which way all reads went that this thread has asked for in batches so far.
+pub fn batch_ways() -> BatchWays {
+    WAYS.get()
+}
+
+fn count(add: impl FnOnce(&mut BatchWays)) {
+    let mut ways = WAYS.get();
+    add(&mut ways);
+    WAYS.set(ways);
 }
 
 /// One read of a batch.
@@ -51,23 +82,33 @@ const THREADS: usize = 32;
 pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
     // What the page cache holds comes twice as fast this way as by io_uring, and what it doesn't hold is on its way from here on.
     // A direct file would wait here for the device.
-    let skip_cached = how != Batching::Sequential && pieces.len() > 1;
-    let mut left: Vec<Numbered<'_, '_>> = pieces
+    let skip_cached = how == Batching::Auto && pieces.len() > 1;
+    let all = pieces.len();
+    let left: Vec<Numbered<'_, '_>> = pieces
         .iter_mut()
         .enumerate()
         .filter_map(|(number, piece)| {
             (!(skip_cached && read_cached(piece))).then_some(Numbered { number, piece })
         })
         .collect();
+    count(|ways| ways.cached += (all - left.len()) as u64);
     match how {
-        _ if left.len() < 2 => one_by_one(&mut left),
-        Batching::Sequential => one_by_one(&mut left),
+        _ if left.len() < 2 => one_by_one(left),
+        Batching::Sequential => one_by_one(left),
         Batching::Threads => by_threads(left),
-        Batching::Auto => match uring::take_ring() {
-            Some(ring) => uring::read(ring, &mut left),
-            None => by_threads(left),
-        },
+        Batching::Auto | Batching::Ring => by_threads(by_ring(left)),
     }
+}
+
+/// Reads what io_uring reads of `pieces`, and gives the others: an ordinary read says what is wrong with them, if anything is.
+fn by_ring<'a, 'b>(pieces: Vec<Numbered<'a, 'b>>) -> Vec<Numbered<'a, 'b>> {
+    let Some(ring) = uring::take_ring() else {
+        return pieces;
+    };
+    let all = pieces.len();
+    let left = uring::read(ring, pieces);
+    count(|ways| ways.ring += (all - left.len()) as u64);
+    left
 }
 
 /// A piece that is still to be read, and its number in the batch.
@@ -76,10 +117,11 @@ pub(crate) struct Numbered<'a, 'b> {
     pub piece: &'a mut Piece<'b>,
 }
 
-fn one_by_one(pieces: &mut [Numbered<'_, '_>]) -> Result<(), BatchError> {
+fn one_by_one(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
+    count(|ways| ways.one_by_one += pieces.len() as u64);
     pieces
-        .iter_mut()
-        .try_for_each(|Numbered { number, piece }| read_one(*number, piece))
+        .into_iter()
+        .try_for_each(|Numbered { number, piece }| read_one(number, piece))
 }
 
 fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
@@ -101,7 +143,8 @@ fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
 }
 
 /// By threads that live for this batch.
-fn by_threads(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
+pub(crate) fn by_threads(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
+    count(|ways| ways.threads += pieces.len() as u64);
     let threads = pieces.len().min(THREADS);
     let left = Mutex::new(pieces.into_iter());
     let work = || {

@@ -31,7 +31,7 @@ pub mod varint;
 
 pub use across::{BatchFile, ReadFrom, read_across};
 pub use aligned::DIRECT_ALIGN;
-pub use batch::Batching;
+pub use batch::{BatchWays, Batching, batch_ways};
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};

@@ -109,8 +109,17 @@ impl FileDir {
     fn open_disk(&self, op: &'static str, name: &str, flags: OFlags) -> Result<Arc<dyn Disk>> {
         // NONBLOCK: a FIFO in the folder must not make the engine wait for a writer.
         let file = self.open_file(op, name, flags | OFlags::NONBLOCK)?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| self.fail(op, name, e))?;
+        let stored = matches!(
+            FileType::from_raw_mode(stat.st_mode),
+            FileType::RegularFile | FileType::BlockDevice
+        );
+        if stored {
+            // Not any longer: io_uring of some kernels takes it for a wish not to wait for the device, and answers EAGAIN to every read.
+            rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| self.fail(op, name, e))?;
+        }
         let disk = FileDisk::new(file, join(&self.path, name))?.batched(self.access.batching);
-        if !self.access.direct {
+        if !(self.access.direct && stored) {
             return Ok(Arc::new(disk));
         }
         Ok(match DirectDisk::over(disk) {
@@ -344,6 +353,27 @@ mod tests {
         assert!(dir.lock("l", LockKind::Exclusive).unwrap().is_none());
         drop(lock);
         assert!(dir.lock("l", LockKind::Exclusive).unwrap().is_some());
+    }
+
+    #[test]
+    fn files_wait_for_their_device_and_a_pipe_is_opened_without_a_writer() {
+        let temp = tempfile::tempdir().unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, temp.path().join("pipe"), mode).unwrap();
+        let cached = FileDir::open(temp.path()).unwrap();
+        let direct = FileDir::open(temp.path()).unwrap().direct();
+        let flags = |disk: &Arc<dyn Disk>| {
+            let file = disk.batch_file().expect("a file").file;
+            rustix::fs::fcntl_getfl(file).unwrap()
+        };
+        for (dir, name) in [(&cached, "a"), (&direct, "b")] {
+            let made = dir.create(name).unwrap();
+            for disk in [made, dir.open(name).unwrap(), dir.open_write(name).unwrap()] {
+                assert!(!flags(&disk).contains(OFlags::NONBLOCK));
+            }
+            let pipe = dir.open("pipe").unwrap();
+            assert!(flags(&pipe).contains(OFlags::NONBLOCK));
+        }
     }
 
     /// The way of file systems without `RENAME_NOREPLACE`, which none of a test machine is.

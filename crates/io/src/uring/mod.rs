@@ -1,0 +1,79 @@
+//! Batches of reads through io_uring: the kernel's rings. What goes through them is in `in_flight`.
+
+mod in_flight;
+#[cfg(test)]
+mod tests;
+
+use std::{io, sync::OnceLock};
+
+use io_uring::{IoUring, Probe, opcode, types::Fd};
+use parking_lot::Mutex;
+
+use crate::batch::Numbered;
+use in_flight::{Batch, DEPTH, Request, Ring};
+
+/// Rings that no batch uses at present. Setting one up takes some 50 µs and is done about once a thread.
+static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
+
+/// Idle rings kept.
+const IDLE_MAX: usize = 8;
+
+/// Whether the system lets this process use io_uring, and it knows reads (Linux 5.6): asked once.
+pub fn uring_works() -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| probed_ring().map(|ring| IDLE.lock().push(ring)).is_some())
+}
+
+fn probed_ring() -> Option<IoUring> {
+    let ring = IoUring::new(DEPTH).ok()?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe).ok()?;
+    probe.is_supported(opcode::Read::CODE).then_some(ring)
+}
+
+/// A ring that is empty; `None` where the system gives none.
+pub(crate) fn take_ring() -> Option<IoUring> {
+    if !uring_works() {
+        return None;
+    }
+    let idle = IDLE.lock().pop();
+    idle.or_else(|| IoUring::new(DEPTH).ok())
+}
+
+/// Fills pieces, and gives those that could not be filled.
+pub(crate) fn read<'b, 'c>(
+    mut ring: IoUring,
+    pieces: Vec<Numbered<'b, 'c>>,
+) -> Vec<Numbered<'b, 'c>> {
+    let mut batch = Batch::new(pieces);
+    if batch.run(&mut ring) {
+        let mut idle = IDLE.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(ring);
+        }
+    }
+    batch.left()
+}
+
+impl Ring for IoUring {
+    unsafe fn push(&mut self, request: &Request) -> bool {
+        let file = Fd(request.file);
+        let read = opcode::Read::new(file, request.start, request.len).offset(request.offset);
+        let entry = read.build().user_data(request.number);
+        // SAFETY: the caller's promise.
+        unsafe { self.submission().push(&entry) }.is_ok()
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        self.submit_and_wait(1).map(drop)
+    }
+
+    fn queued(&mut self) -> usize {
+        self.submission().len()
+    }
+
+    fn completed(&mut self) -> Option<(u64, i32)> {
+        let done = self.completion().next()?;
+        Some((done.user_data(), done.result()))
+    }
+}
