@@ -16,6 +16,7 @@ fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
 pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     edges_of_a_disk(&*make());
     large_writes(&*make());
+    batches(&*make());
     let mut runner = TestRunner::new(Config {
         cases: 24,
         failure_persistence: None,
@@ -127,6 +128,23 @@ fn large_writes(disk: &dyn Disk) {
     }
     disk.sync().unwrap();
     assert!(contents(disk) == twin);
+}
+
+/// Batches of which all is there, which random ones seldom are: more reads than are in flight at once, of every length and alignment, over each other.
+fn batches(disk: &dyn Disk) {
+    const BYTES: usize = 1 << 20;
+    let mut twin = Vec::new();
+    DiskOp::Write(0, BYTES, 3).run(disk, &mut twin);
+    for longest in [1, 600, 5000, 90_000] {
+        let place = |i: usize| ((i * 7919 * 31) % (BYTES - longest), i * 613 % longest + 1);
+        let wanted: Vec<_> = (0..150)
+            .map(place)
+            .map(|(at, len)| (at as u64, len))
+            .collect();
+        read_many(disk, &twin, &wanted);
+        let at_pages: Vec<_> = (0..70).map(|i| (i * 4096, 4096)).collect();
+        read_many(disk, &twin, &at_pages);
+    }
 }
 
 #[derive(Clone, Debug)]

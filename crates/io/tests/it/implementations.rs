@@ -1,10 +1,9 @@
-//! Every implementation, through the conformance suite.
+//! Every implementation but files (`ways.rs`), through the conformance suite.
 
 use std::sync::Arc;
 
 use onefold_io::{
-    Batching, CountedDir, Counters, Dir, FileDir, FlashDir, FlashModel, MemDir, MemDisk,
-    SpindleDir, SpindleModel,
+    CountedDir, Counters, Dir, FlashDir, FlashModel, MemDir, MemDisk, SpindleDir, SpindleModel,
     sim::{Faults, SimDir},
 };
 
@@ -31,41 +30,6 @@ fn sim_with_short_reads() {
         });
         (Arc::new(dir) as Arc<dyn Dir>, ())
     });
-}
-
-/// A folder whose disks are what `options` makes of it.
-fn files(options: fn(FileDir) -> FileDir) {
-    conformance::dir(|| {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = options(FileDir::open(temp.path()).unwrap());
-        (Arc::new(dir) as Arc<dyn Dir>, temp)
-    });
-}
-
-#[test]
-fn file_with_io_uring() {
-    // Where the system refuses io_uring, this is `file_with_threads` again.
-    files(|dir| dir.batched(Batching::Auto));
-}
-
-#[test]
-fn file_with_threads() {
-    files(|dir| dir.batched(Batching::Threads));
-}
-
-#[test]
-fn file_one_by_one() {
-    files(|dir| dir.batched(Batching::Sequential));
-}
-
-#[test]
-fn direct_with_io_uring() {
-    files(FileDir::direct);
-}
-
-#[test]
-fn direct_with_threads() {
-    files(|dir| dir.direct().batched(Batching::Threads));
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod files;
 mod frame;
 mod implementations;
 mod sim;
+mod ways;
