@@ -53,8 +53,13 @@ impl Store for Redb {
         Ok(write.commit()?)
     }
 
-    fn finish(&self, _: Instant) -> Result<(), Error> {
+    fn flush(&self) -> Result<(), Error> {
         Ok(self.db.begin_write()?.commit()?)
+    }
+
+    /// A tree has nothing to merge.
+    fn settle(&self, _: Instant) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -99,7 +104,12 @@ impl Store for Lmdb {
         Ok(write.commit()?)
     }
 
-    fn finish(&self, _: Instant) -> Result<(), Error> {
+    fn flush(&self) -> Result<(), Error> {
         Ok(self.env.force_sync()?)
+    }
+
+    /// A tree has nothing to merge.
+    fn settle(&self, _: Instant) -> Result<(), Error> {
+        Ok(())
     }
 }

@@ -15,6 +15,9 @@ use rocksdb::{
 use crate::What;
 use crate::store::{Error, Store, divide, filter_bits, value};
 
+/// How often merges are looked at.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// See the module.
 pub struct Rocks {
     db: DB,
@@ -79,14 +82,17 @@ impl Store for Rocks {
         Ok(self.db.write_opt(batch, &options)?)
     }
 
-    fn finish(&self, until: Instant) -> Result<(), Error> {
-        self.db.flush()?;
+    fn flush(&self) -> Result<(), Error> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self, until: Instant) -> Result<(), Error> {
         let number = |name: &str| Ok::<_, Error>(self.db.property_int_value(name)?.unwrap_or(0));
         while Instant::now() < until
             && (number("rocksdb.num-running-compactions")? > 0
                 || number("rocksdb.compaction-pending")? > 0)
         {
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(PAUSE);
         }
         Ok(())
     }
@@ -144,8 +150,19 @@ impl Store for Fjall {
         Ok(batch.commit()?)
     }
 
-    fn finish(&self, _: Instant) -> Result<(), Error> {
+    fn flush(&self) -> Result<(), Error> {
         self.keys.rotate_memtable_and_wait()?;
         Ok(self.db.persist(PersistMode::SyncAll)?)
+    }
+
+    /// One compaction asks for the next: none may be seen for some time.
+    fn settle(&self, until: Instant) -> Result<(), Error> {
+        let mut quiet = 0;
+        while Instant::now() < until && quiet < 5 {
+            std::thread::sleep(PAUSE);
+            let is_busy = self.db.outstanding_flushes() + self.db.active_compactions() > 0;
+            quiet = if is_busy { 0 } else { quiet + 1 };
+        }
+        Ok(())
     }
 }

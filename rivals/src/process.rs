@@ -21,6 +21,24 @@ pub struct Counts {
     pub peak_kib: u64,
 }
 
+impl Counts {
+    /// Since `earlier`; the peak is that of now.
+    pub fn since(self, earlier: Counts) -> Counts {
+        Counts {
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            write_bytes: self.write_bytes - earlier.write_bytes,
+            cpu: self.cpu - earlier.cpu,
+            peak_kib: self.peak_kib,
+        }
+    }
+}
+
+/// CPU time of the thread that asks.
+pub fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Of now.
 pub fn counts() -> Counts {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

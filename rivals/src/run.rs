@@ -6,7 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::workload::{Asked, Order, container_of, seeded_key};
 use serde_json::json;
 
-use crate::process::{Counts, counts, forget_pages};
+use crate::process::{Counts, counts, forget_pages, thread_cpu};
 use crate::store::{Error, Store, open};
 use crate::{Build, Kind, Measure, What};
 
@@ -31,10 +31,16 @@ pub fn build(build: &Build) -> Result<(), Error> {
         true => build_sorted(&*store, what, &is_over)?,
         false => build_in_stream_order(&*store, what, &is_over)?,
     };
+    store.flush()?;
+    let names = match is_sorted {
+        true => ["build sorted", "build sorted, merged"],
+        false => ["insert", "merged"],
+    };
+    let spent = || (start.elapsed(), counts().since(before));
+    print(what, names[0], 1, keys, spent());
     // merges that are behind get as long again
-    store.finish(start + Duration::from_secs(build.seconds.saturating_mul(2).min(YEAR)))?;
-    let name = if is_sorted { "build sorted" } else { "insert" };
-    print(what, name, 1, keys, start.elapsed(), before);
+    store.settle(start + Duration::from_secs(build.seconds.saturating_mul(2).min(YEAR)))?;
+    print(what, names[1], 1, keys, spent());
     if is_sorted && keys < what.keys {
         return Err(format!("{keys} keys after {} s", build.seconds).into());
     }
@@ -70,10 +76,13 @@ pub fn measure(measure: &Measure) -> Result<(), Error> {
             ("random", Order::Random),
         ];
         for (name, order) in orders {
-            let (start, before) = (Instant::now(), counts());
+            let before = counts();
             let time = Duration::from_secs(measure.seconds);
-            let asked = ask(&*store, what, order, time, threads)?;
-            print(what, name, threads, asked, start.elapsed(), before);
+            let answered = ask(&*store, what, order, time, threads)?;
+            let mut spent = counts().since(before);
+            spent.cpu -= answered.generating;
+            let took = answered.took / threads as u32;
+            print(what, name, threads, answered.keys, (took, spent));
         }
     }
     if matches!(what.store, Kind::Redb | Kind::Lmdb) {
@@ -83,8 +92,12 @@ pub fn measure(measure: &Measure) -> Result<(), Error> {
             look_up_and_insert(&*store, what, next..next + SEGMENT)?;
             next += SEGMENT;
         }
-        store.finish(start + Duration::from_secs(measure.seconds * 4))?;
-        print(what, "insert", 1, next - what.keys, start.elapsed(), before);
+        store.flush()?;
+        // nothing is left to merge in a tree: both are the same
+        for name in ["insert", "merged"] {
+            let spent = (start.elapsed(), counts().since(before));
+            print(what, name, 1, next - what.keys, spent);
+        }
     }
     Ok(())
 }
@@ -135,23 +148,38 @@ fn prefix(seed: u64, number: u64) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// Asks with `threads` threads for some time; tells how many keys.
+/// What some threads asked for.
+#[derive(Default)]
+struct Answered {
+    keys: u64,
+    /// Within the store, of all threads together: making keys and looking at answers is not its work, here as with `strata`.
+    took: Duration,
+    /// CPU of making keys.
+    generating: Duration,
+}
+
+/// Asks with `threads` threads for some time.
 fn ask(
     store: &dyn Store,
     what: &What,
     order: Order,
     time: Duration,
     threads: u64,
-) -> Result<u64, Error> {
+) -> Result<Answered, Error> {
     std::thread::scope(|scope| {
         let each = |thread: u64| {
             let asked = Asked::new(order, what.keys, 7 + thread * (what.keys / threads));
             scope.spawn(move || ask_alone(store, what, asked, time))
         };
         let all: Vec<_> = (0..threads).map(each).collect();
-        all.into_iter()
-            .map(|thread| thread.join().expect("a thread that asks does not panic"))
-            .sum()
+        let mut answered = Answered::default();
+        for thread in all {
+            let one = thread.join().expect("a thread that asks does not panic")?;
+            answered.keys += one.keys;
+            answered.took += one.took;
+            answered.generating += one.generating;
+        }
+        Ok(answered)
     })
 }
 
@@ -160,30 +188,33 @@ fn ask_alone(
     what: &What,
     mut asked: Asked,
     time: Duration,
-) -> Result<u64, Error> {
+) -> Result<Answered, Error> {
     let start = Instant::now();
-    let mut count = 0;
+    let mut answered = Answered::default();
     while start.elapsed() < time {
+        let making = thread_cpu();
         let numbers: Vec<u64> = asked.by_ref().take(SEGMENT as usize).collect();
         let keys: Vec<Fingerprint> = numbers
             .iter()
             .map(|number| seeded_key(what.seed, *number))
             .collect();
         let mut found = vec![None; keys.len()];
+        answered.generating += thread_cpu() - making;
+        let asking = Instant::now();
         store.get(&keys, &mut found)?;
+        answered.took += asking.elapsed();
         for (number, found) in numbers.iter().zip(found) {
             let expected = (*number < what.keys).then(|| container_of(*number).0);
             if found != expected {
                 return Err(format!("key {number}: {found:?}, expected {expected:?}").into());
             }
         }
-        count += SEGMENT;
+        answered.keys += SEGMENT;
     }
-    Ok(count)
+    Ok(answered)
 }
 
-fn print(what: &What, name: &str, threads: u64, keys: u64, took: Duration, before: Counts) {
-    let now = counts();
+fn print(what: &What, name: &str, threads: u64, keys: u64, (took, spent): (Duration, Counts)) {
     let store = clap::ValueEnum::to_possible_value(&what.store);
     println!(
         "{}",
@@ -193,10 +224,10 @@ fn print(what: &What, name: &str, threads: u64, keys: u64, took: Duration, befor
             "threads": threads,
             "keys": keys,
             "seconds": took.as_secs_f64(),
-            "cpu_seconds": (now.cpu - before.cpu).as_secs_f64(),
-            "read_bytes": now.read_bytes - before.read_bytes,
-            "write_bytes": now.write_bytes - before.write_bytes,
-            "peak_kib": now.peak_kib,
+            "cpu_seconds": spent.cpu.as_secs_f64(),
+            "read_bytes": spent.read_bytes,
+            "write_bytes": spent.write_bytes,
+            "peak_kib": spent.peak_kib,
         })
     );
 }

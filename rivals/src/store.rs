@@ -14,11 +14,14 @@ pub trait Store: Send + Sync {
     /// Fills `found[i]` with the value of `keys[i]`.
     fn get(&self, keys: &[Fingerprint], found: &mut [Option<u64>]) -> Result<(), Error>;
 
-    /// Adds new keys; durable after `finish`.
+    /// Adds new keys; durable after `flush`.
     fn insert(&self, entries: &[(Fingerprint, u64)]) -> Result<(), Error>;
 
-    /// Makes all durable and lets merges come to an end, if they do before `until`.
-    fn finish(&self, until: Instant) -> Result<(), Error>;
+    /// Makes all durable.
+    fn flush(&self) -> Result<(), Error>;
+
+    /// Lets merges come to an end, if they do before `until`.
+    fn settle(&self, until: Instant) -> Result<(), Error>;
 }
 
 /// Opens or creates it.

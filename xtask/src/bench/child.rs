@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use wait4::Wait4;
 
+use super::disk_io::DiskIo;
+
 /// What a command took, its own children with it, where it waited for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
@@ -75,7 +77,7 @@ pub fn measured(report: &Path, command: &[OsString]) -> Result<(), String> {
         return Err("there is no command".into());
     };
     let failed = |error: std::io::Error| format!("{}: {error}", program.to_string_lossy());
-    let read_before = read_bytes();
+    let before = DiskIo::now();
     let start = Instant::now();
     let child = Command::new(program).args(args).spawn().map_err(failed)?;
     let ended = child.wait4().map_err(failed)?;
@@ -85,15 +87,7 @@ pub fn measured(report: &Path, command: &[OsString]) -> Result<(), String> {
         "wall_s": wall_s,
         "cpu_s": (ended.rusage.utime + ended.rusage.stime).as_secs_f64(),
         "rss_bytes": ended.rusage.maxrss,
-        "read_bytes": read_bytes() - read_before,
+        "read_bytes": DiskIo::now().since(before).read_bytes,
     });
     std::fs::write(report, taken.to_string()).map_err(failed)
-}
-
-/// Bytes that the disk gave this process and all that it has waited for.
-fn read_bytes() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
-    line.and_then(|bytes| bytes.trim().parse().ok())
-        .unwrap_or(0)
 }

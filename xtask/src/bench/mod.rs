@@ -3,6 +3,7 @@
 mod backup;
 mod child;
 mod chunk;
+mod disk_io;
 mod fbc;
 mod index;
 mod papers;

@@ -6,12 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::figures::{Figure, Measured};
+use super::figures::{Figure, Measured, PAGE_BYTES};
 use super::memory_group::MemoryGroup;
 use super::{Error, IndexArgs};
-
-/// Bytes of a key and its value, there.
-const RECORD_BYTES: f64 = 40.0;
 
 /// The signal of the system's killer of what takes too much memory.
 const KILLED: i32 = 9;
@@ -73,7 +70,6 @@ pub fn run(
         keys: rival.keys,
         ram: (0, 0),
         peak_kib: rival.peak_kib,
-        record_bytes: RECORD_BYTES,
         figures,
     }))
 }
@@ -196,17 +192,18 @@ fn figure(line: &Value) -> Figure {
         threads: line["threads"].as_u64().unwrap_or(1),
         rate: keys / number("seconds"),
         cpu_us: number("cpu_seconds") * 1e6 / keys,
-        reads: number("read_bytes") / 4096.0 / keys,
+        pages: number("read_bytes") / PAGE_BYTES as f64 / keys,
         written: number("write_bytes") / keys,
     }
 }
 
 fn print_line(store: &str, figure: &Figure) {
     println!(
-        "{:<34}{:>14.0}{:>12.4}{:>12.2}  {} threads, {:.0} bytes written a key",
+        "{:<34}{:>14.0}{:>12.4}{:>12}{:>12.2}  {} threads, {:.0} bytes written a key",
         format!("{store}: {}", figure.what),
         figure.rate,
-        figure.reads,
+        figure.pages,
+        "",
         figure.cpu_us,
         figure.threads,
         figure.written

@@ -1,7 +1,7 @@
 //! `--workload`: indexes under generated or recorded streams, on a modelled flash and on a real disk.
 //!
 //! Every index sees each stream twice: once on the flash of the papers (25/200/1500 µs, one thing at a time, plus 1 µs of CPU a key), once on files past
-//! the page cache. Then it is asked for absent keys and for present ones at random.
+//! the page cache. Then it is asked for absent keys and for present ones at random. Reads are what the index asks for, of any length, as the papers count them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use onefold_index::workload::{TraceReader, Workload, drive, key_of};
 use onefold_index::{ChunkIndex, IndexName};
 use onefold_io::{Dir, FileDir, FlashDir, FlashModel, MemDir, mapped_bytes};
 
+use super::figures::RECORD_BYTES;
 use super::{Error, IndexArgs, name_of};
 use crate::ALLOCATOR;
 use crate::bench::report::Table;
@@ -158,7 +159,7 @@ impl Stream<'_> {
             each(present.lookup_reads - absent.lookup_reads, PROBES),
             each(absent.false_reads - built.false_reads, PROBES),
             format!("{written:.0}"),
-            format!("{:.2}", written / 64.0),
+            format!("{:.2}", written / RECORD_BYTES),
             format!("{:.2}", lost * 100.0),
         ])
     }
