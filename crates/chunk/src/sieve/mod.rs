@@ -67,7 +67,7 @@ pub use scan::Isa;
 pub use split::Candidates;
 
 use scan::Found;
-use search::{Candidate, Range, Scanner, Search};
+use search::{Candidate, Range, SCAN_BYTES_MAX, Scanner, Search};
 use strong::Strong;
 
 /// Candidates between `min` and `max`, on average over random data, as near as powers of two allow.
@@ -182,6 +182,7 @@ impl Sieve {
                 mask: ((1u32 << extra) - 1) as u8,
                 strong,
                 ahead: 0,
+                scan_bytes_max: SCAN_BYTES_MAX,
                 found: Found::new(),
                 hashes: Vec::new(),
             },

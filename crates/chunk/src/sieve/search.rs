@@ -14,9 +14,14 @@ pub struct Scanner {
     pub strong: Strong,
     /// Bytes to scan at least at a time.
     pub ahead: usize,
+    /// Bytes to scan at most at a time: [`SCAN_BYTES_MAX`].
+    pub scan_bytes_max: usize,
     pub found: Found,
     pub hashes: Vec<u64>,
 }
+
+/// A scan lists positions in 32 bits. What is longer is scanned in parts, on every machine.
+pub const SCAN_BYTES_MAX: usize = 1 << 31;
 
 /// A place to cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +34,7 @@ pub struct Candidate {
 
 impl Scanner {
     /// Appends candidates whose `end` is `from` or more, and gives the end from which on it has not searched: `to`, more where `data` goes on
-    /// (the next search is glad of them), or less where there are many.
+    /// (the next search is glad of them), or less where there are many or it is far.
     pub fn scan(
         &mut self,
         data: &[u8],
@@ -38,8 +43,9 @@ impl Scanner {
         candidates: &mut Vec<Candidate>,
     ) -> usize {
         // Whole steps, and many, if there is enough data. The last byte of a chunk is the position before its end.
-        let ahead = to.max(from + self.ahead);
-        let to = data.len().min(from + (ahead - from).next_multiple_of(STEP));
+        let ahead = to.max(from + self.ahead) - from;
+        let bytes = ahead.next_multiple_of(STEP).min(self.scan_bytes_max);
+        let to = data.len().min(from + bytes);
         let area = Area {
             from: from - 1,
             to: to - 1,
@@ -147,3 +153,104 @@ impl Search {
 
 /// Candidates that are carried along though passed: moving the others up is not worth it for less.
 const PASSED_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Sieve, linear};
+    use super::*;
+    use crate::Chunker;
+    use alloc::vec;
+
+    /// Pseudo-random bytes, of which `choose` makes what follows those before it.
+    fn bytes(len: usize, choose: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut data = vec![];
+        let mut state = 1u64;
+        while data.len() < len {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(99);
+            data.push((state >> 56) as u8);
+            choose(&mut data);
+        }
+        data
+    }
+
+    fn random(len: usize) -> Vec<u8> {
+        bytes(len, |_| ())
+    }
+
+    /// Whatever the eight bytes before are, one value of a byte makes its linear bits zero: from the ninth on all positions are candidates.
+    fn all_candidates(len: usize) -> Vec<u8> {
+        bytes(len, |data| {
+            let last = data.len() - 1;
+            if last >= linear::REACH {
+                data[last] ^= linear::bits_at(data, last);
+            }
+        })
+    }
+
+    #[test]
+    fn what_is_scanned_in_parts_has_the_candidates_of_the_whole() {
+        const { assert!(SCAN_BYTES_MAX <= u32::MAX as usize) };
+        let zeros = vec![0; 30_000];
+        let mixed = [
+            random(20_000),
+            all_candidates(1000),
+            zeros.clone(),
+            random(20_000),
+        ]
+        .concat();
+        for (data, isa) in [&mixed, &zeros]
+            .into_iter()
+            .flat_map(|data| Isa::available().into_iter().map(move |isa| (data, isa)))
+        {
+            let mut sieve = Sieve::new(1024).on(isa).expect("available");
+            let whole = sieve.candidates(data, 0..data.len());
+            let mut cuts = vec![];
+            sieve.cuts(data, true, &mut |length| cuts.push(length));
+            for most in [1, 64, STEP, 1000, 10 * STEP] {
+                sieve.scanner.scan_bytes_max = most;
+                let parts = sieve.candidates(data, 0..data.len());
+                assert!(parts == whole, "{most} on {isa:?}");
+                let mut in_parts = vec![];
+                sieve.cuts(data, true, &mut |length| in_parts.push(length));
+                assert_eq!(in_parts, cuts, "{most} on {isa:?}");
+            }
+        }
+    }
+
+    /// Strong hashes that are computed to cut `data`, and how many chunks that gives.
+    fn hashes_for(sieve: &mut Sieve, data: &[u8]) -> (usize, usize) {
+        let (mut hashes, mut chunks) = (0, 0);
+        let count = &mut |_| chunks += 1;
+        sieve.cuts_with(data, true, count, |scanner, from, to, candidates| {
+            let before = candidates.len();
+            let done = scanner.scan(data, from, to, candidates);
+            assert_eq!(scanner.hashes.len(), candidates.len() - before);
+            hashes += scanner.hashes.len();
+            done
+        });
+        (hashes, chunks)
+    }
+
+    /// See *Worst case* of the module above.
+    #[test]
+    fn crafted_data_costs_a_strong_hash_in_eight_bytes_at_a_mean_of_8_kib() {
+        let crafted = all_candidates(4 << 20);
+        let random = random(4 << 20);
+        for isa in Isa::available() {
+            for mean in [256, 1024, 8192, 65_536] {
+                let mut sieve = Sieve::new(mean).on(isa).expect("available");
+                let (hashes, chunks) = hashes_for(&mut sieve, &crafted);
+                assert!(hashes <= crafted.len(), "none twice");
+                assert!(hashes <= chunks * CANDIDATES_MAX, "{hashes}, {mean}");
+                let (few, _) = hashes_for(&mut sieve, &random);
+                assert!(
+                    few < random.len() / 200 && hashes > 5 * few,
+                    "{few}, {mean}"
+                );
+            }
+            let (hashes, _) = hashes_for(&mut Sieve::new(8192).on(isa).expect("it"), &crafted);
+            let part = crafted.len() as f64 / hashes as f64;
+            assert!((7.5..9.0).contains(&part), "one in {part} bytes");
+        }
+    }
+}
