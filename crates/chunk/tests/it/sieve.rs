@@ -67,26 +67,67 @@ fn no_run_of_one_byte_has_candidates() {
     }
 }
 
-/// The shortest period of bytes that makes one position in two a candidate, found by search.
-fn dense_period() -> Vec<u8> {
-    (0..=u16::MAX)
-        .map(|pair| pair.to_le_bytes().repeat(8))
-        .find(|run| naive_bits(run, 9) == 0 || naive_bits(run, 10) == 0)
-        .expect("16 bits of choice against 8 bits of hash")
+/// Random bytes, each changed by its linear bits as `change` says.
+fn crafted(seed: u64, len: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
+    let mut data = random(seed, len);
+    for t in 8..len {
+        data[t] ^= change(naive_bits(&data, t));
+    }
+    data
+}
+
+/// The densest there is: the lowest eight bits of the key are 1, so whatever the eight bytes before are, one value of a byte makes its linear bits zero.
+/// From the ninth on, every position is a candidate, at any mean.
+fn all_candidates(seed: u64, len: usize) -> Vec<u8> {
+    crafted(seed, len, |bits| bits)
+}
+
+/// Otherwise random, but no position is a candidate.
+fn no_candidates(seed: u64, len: usize) -> Vec<u8> {
+    crafted(seed, len, |bits| u8::from(bits == 0))
+}
+
+#[test]
+fn crafted_data_is_what_it_claims_to_be() {
+    let (all, none) = (all_candidates(1, 100_000), no_candidates(1, 100_000));
+    assert!((8..100_000).all(|t| naive_bits(&all, t) == 0));
+    assert!((8..100_000).all(|t| naive_bits(&none, t) != 0));
 }
 
 #[test]
 fn a_search_ends_at_the_largest_number_of_candidates() {
-    // At a mean of 2 KiB every candidate counts, whatever is before it.
-    let data: Vec<u8> = dense_period().into_iter().cycle().take(200_000).collect();
-    let chunker = Sieve::new(2048);
-    let min = chunker.limits().min;
-    for isa in Isa::available() {
-        let lengths = cuts(chunker.on(isa).expect("available"), &data);
+    let data = all_candidates(2, 300_000);
+    for (mean, isa) in [1024, 2048, 8192, 32_768]
+        .into_iter()
+        .flat_map(|mean| Isa::available().into_iter().map(move |isa| (mean, isa)))
+    {
+        let chunker = Sieve::new(mean).on(isa).expect("available");
+        let limits = chunker.limits();
+        let lengths = cuts(chunker, &data);
         // The end of the stream stays whole up to `max`.
         for length in &lengths[..lengths.len() - 1] {
-            assert!(*length <= min + 2 * CANDIDATES_MAX, "{length} on {isa:?}");
+            let ends = limits.min..limits.max.min(limits.min + CANDIDATES_MAX);
+            assert!(ends.contains(length), "{length} at {mean} on {isa:?}");
         }
+    }
+}
+
+#[test]
+fn data_without_candidates_is_cut_at_the_limit_whatever_it_is() {
+    let data = no_candidates(3, 300_000);
+    for (mean, isa) in [256, 2048, 8192]
+        .into_iter()
+        .flat_map(|mean| Isa::available().into_iter().map(move |isa| (mean, isa)))
+    {
+        let chunker = Sieve::new(mean).on(isa).expect("available");
+        let max = chunker.limits().max;
+        let lengths = cuts(chunker, &data);
+        assert_eq!(lengths.len(), data.len().div_ceil(max));
+        assert!(
+            lengths[..lengths.len() - 1]
+                .iter()
+                .all(|length| *length == max)
+        );
     }
 }
 
@@ -266,11 +307,12 @@ proptest! {
 
     #[test]
     fn dense_candidates_are_cut_alike(seed: u64, pieces in proptest::collection::vec((0usize..3000, 0usize..9000), 1..12), mean in 256usize..9000) {
-        let dense = dense_period();
         let mut data = Vec::new();
         for (i, (some, many)) in pieces.into_iter().enumerate() {
-            data.extend(random(seed ^ i as u64, some));
-            data.extend(dense.iter().cycle().take(many));
+            let seed = seed ^ i as u64;
+            data.extend(random(seed, some));
+            data.extend(no_candidates(seed, some));
+            data.extend(all_candidates(seed, many));
         }
         assert_all_alike(&data, mean);
     }
@@ -282,12 +324,11 @@ proptest! {
         mean in 256usize..20_000,
         kind in 0..4,
     ) {
-        let dense = dense_period();
         let (mut data, mut splits) = (Vec::new(), vec![]);
         for (i, (length, crafted, listed)) in lengths.into_iter().enumerate() {
             let begin = data.len();
             match crafted {
-                true => data.extend(dense.iter().cycle().take(length)),
+                true => data.extend(all_candidates(seed ^ i as u64, length)),
                 false => data.extend(random(seed ^ i as u64, length)),
             }
             // Pieces may lie apart: the rest is searched when cuts are made.
