@@ -32,6 +32,11 @@ const SCHEMA: &str = "message estimate {
     required boolean exact;
 }";
 
+/// Of what is more than the column can say, the most that it can.
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 type Row = (Choice, Estimate);
 type Groups<'a, W> = SerializedRowGroupWriter<'a, W>;
 
@@ -44,8 +49,8 @@ pub fn parquet(rows: &[Row], out: impl Write + Send) -> Result<()> {
     let name = |(choice, _): &Row| ByteArray::from(choice.chunker.as_str());
     column::<ByteArrayType, _>(&mut group, rows, name)?;
     column::<Int64Type, _>(&mut group, rows, |(choice, _)| choice.mean.into())?;
-    column::<Int64Type, _>(&mut group, rows, |(_, one)| one.bytes as i64)?;
-    column::<Int64Type, _>(&mut group, rows, |(_, one)| one.chunks as i64)?;
+    column::<Int64Type, _>(&mut group, rows, |(_, one)| whole(one.bytes))?;
+    column::<Int64Type, _>(&mut group, rows, |(_, one)| whole(one.chunks))?;
     let doubles: [fn(&Estimate) -> f64; 9] = [
         Estimate::chunk_bytes_mean,
         |one| one.unique_chunks,

@@ -14,7 +14,7 @@ use crate::sketch::Sketch;
 /// Chunks of one choice of chunker and mean.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Bytes of all chunks.
+    /// Bytes of all chunks. Where a merged file claims more than there can be, this and `chunks` stay at the largest number.
     pub bytes: u64,
     /// All chunks.
     pub chunks: u64,
@@ -47,15 +47,15 @@ impl Tally {
 
     /// Counts a chunk.
     pub fn add(&mut self, fingerprint: Fingerprint, bytes: usize) {
-        self.bytes += bytes as u64;
-        self.chunks += 1;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.chunks = self.chunks.saturating_add(1);
         self.note(fingerprint.prefix(), bytes as u32);
     }
 
     /// Adds what another tally of the same choice has counted.
     pub fn merge(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.chunks += other.chunks;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.chunks = self.chunks.saturating_add(other.chunks);
         self.sketch_to(other.sketched_max);
         self.sketch.merge(&other.sketch);
         for (key, bytes) in &other.seen {

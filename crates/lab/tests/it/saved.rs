@@ -63,6 +63,24 @@ fn sketches_of_hosts_merge_into_the_sketch_of_all() {
 }
 
 #[test]
+fn files_that_claim_more_than_there_can_be_are_merged_into_the_largest_number() {
+    let mut forged = Tally::new(0);
+    forged.add(Fingerprint([1; 32]), 300);
+    (forged.bytes, forged.chunks) = (1 << 63, u64::MAX);
+    let bytes = saved::encode(&[(choice("sieve", 8192), forged)]);
+    let mut merged = Vec::new();
+    for path in ["one", "other", "third"] {
+        let loaded = saved::decode(&bytes, path, 0).expect("framed as ours");
+        saved::merge(&mut merged, loaded);
+    }
+    merged[0].1.add(Fingerprint([2; 32]), 300);
+    let found = Estimate::of(&merged[0].1);
+    assert_eq!((found.bytes, found.chunks), (u64::MAX, u64::MAX));
+    assert_eq!(found.unique_bytes, 600.0);
+    assert!(found.ratio().is_finite() && found.gain_bytes().is_finite());
+}
+
+#[test]
 fn golden_tallies_are_these_bytes() {
     let mut all = Tally::new(0);
     all.add(Fingerprint([1; 32]), 300);
