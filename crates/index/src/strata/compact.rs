@@ -47,11 +47,26 @@ pub fn compact_locked(shared: &Shared) -> Result<bool> {
     let Some(place) = (0..view.logs.len()).find(due) else {
         return Ok(false);
     };
-    let log = &view.logs[place];
+    let mut sealed = Vec::new();
+    let compacted = compact_log(shared, &view, &view.logs[place], &mut sealed);
+    if !matches!(compacted, Ok(true)) {
+        let names: Vec<String> = sealed.iter().flat_map(Sealed::names).collect();
+        shared.folder.remove_unentered(&names);
+    }
+    compacted
+}
+
+/// Puts what is live of a log file in its place. `sealed` tells the new files; `false`: they were not entered.
+fn compact_log(
+    shared: &Shared,
+    view: &View,
+    log: &OpenLog,
+    sealed: &mut Vec<Sealed>,
+) -> Result<bool> {
     let met = view.manifest.runs.first().map_or(0, |run| run.end_page);
-    let Some(sealed) = seal_live(shared, &view, log, log.entry.end_page() > met)? else {
+    if !seal_live(shared, view, log, log.entry.end_page() > met, sealed)? {
         return Ok(false);
-    };
+    }
     let before = view.manifest.next_page;
     let mut entered = false;
     shared.folder.commit(|manifest| {
@@ -70,33 +85,26 @@ pub fn compact_locked(shared: &Shared) -> Result<bool> {
         entered = true;
         Ok(true)
     })?;
-    if !entered {
-        shared
-            .folder
-            .remove(&sealed.iter().flat_map(Sealed::names).collect::<Vec<_>>())?;
-        return Ok(false);
+    if entered {
+        shared.let_go(std::slice::from_ref(&log.path))?;
     }
-    shared.refresh()?;
-    shared.folder.remove(std::slice::from_ref(&log.path))?;
-    Ok(true)
+    Ok(entered)
 }
 
 /// Seals the newest records of a log file whose container is not retired, and its removals where older records may still need them, a tail's
-/// worth at once. `None` where the index is being closed.
+/// worth at once, into `sealed`. `false` where the index is being closed.
 fn seal_live(
     shared: &Shared,
     view: &View,
     log: &OpenLog,
     keep_removals: bool,
-) -> Result<Option<Vec<Sealed>>> {
+    sealed: &mut Vec<Sealed>,
+) -> Result<bool> {
     let mut lookups = Lookups::new(CACHE_BYTES, shared.plan.batch_pages);
-    let (mut sealed, mut live, mut buf, mut first) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let (mut live, mut buf, mut first) = (Vec::new(), Vec::new(), 0);
     while first < log.entry.pages {
         if shared.folder.stop.load(Ordering::Relaxed) {
-            shared
-                .folder
-                .remove(&sealed.iter().flat_map(Sealed::names).collect::<Vec<_>>())?;
-            return Ok(None);
+            return Ok(false);
         }
         let pages = READ_PAGES.min(log.entry.pages - first);
         log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
@@ -134,7 +142,7 @@ fn seal_live(
             live.clear();
         }
     }
-    Ok(Some(sealed))
+    Ok(true)
 }
 
 /// Which of `records`, all of log page `number`, are the newest of their fingerprints.

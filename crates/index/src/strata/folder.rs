@@ -1,7 +1,8 @@
 //! The index's folder: names, locks, the manifest's replacement, and what to do with files that nobody names.
 //!
 //! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a file that the manifest
-//! names is durable, content and name, before the manifest is; a file is removed only after a durable manifest no longer names it.
+//! names is durable, content and name, before the manifest is; a file is removed only after a durable manifest no longer names it,
+//! or, where it was made in vain, after a look that none does.
 //! Each opener holds `owner-<unique>` while it lives: files that carry its number and stand in no manifest are its work in
 //! progress, and orphans once that lock can be had. Who deletes the index does it under `lock` too, the manifest first ([`delete`]): whoever has it open reads on in
 //! what is gone, and what he enters then begins an empty index.
@@ -115,14 +116,21 @@ impl Folder {
         }
         manifest.generation += 1;
         let name = format!("tmp-{:016x}", self.unique);
-        remove_if_there(&*self.dir, &name)?;
-        let disk = self.dir.create(&name)?;
+        let replaced = self.replace(&name, &manifest);
+        if replaced.is_err() {
+            remove_if_there(&*self.dir, &name).ok();
+        }
+        replaced.map(|()| manifest)
+    }
+
+    fn replace(&self, name: &str, manifest: &Manifest) -> Result<()> {
+        remove_if_there(&*self.dir, name)?;
+        let disk = self.dir.create(name)?;
         disk.write_at(&manifest.encode(), 0)?;
         disk.sync()?;
         self.dir.sync()?;
-        self.dir.rename(&name, MANIFEST)?;
-        self.dir.sync()?;
-        Ok(manifest)
+        self.dir.rename(name, MANIFEST)?;
+        Ok(self.dir.sync()?)
     }
 
     /// Removes files that the durable manifest does not name. Who has them open reads on.
@@ -130,6 +138,18 @@ impl Folder {
         names
             .iter()
             .try_for_each(|name| remove_if_there(&*self.dir, name))
+    }
+
+    /// Removes those of the new files `names` that the newest manifest does not name, after they were made in vain: a commit that failed may have failed after
+    /// the manifest was replaced. What cannot be removed now goes with the next who opens.
+    pub fn remove_unentered(&self, names: &[String]) {
+        if let Ok(manifest) = self.manifest() {
+            let entered: HashSet<String> = manifest.file_names().collect();
+            names
+                .iter()
+                .filter(|name| !entered.contains(*name))
+                .for_each(|name| drop(remove_if_there(&*self.dir, name)));
+        }
     }
 
     /// The right to merge, if nobody else has it.
@@ -166,9 +186,8 @@ pub fn delete(dir: &dyn Dir) -> Result<()> {
     let manifest = read_manifest(dir).unwrap_or_default();
     remove_if_there(dir, MANIFEST)?;
     dir.sync()?;
-    let logs = manifest.logs.iter().map(|log| log.id.log_name());
-    let runs = manifest.runs.iter().map(|run| run.id.run_name());
-    logs.chain(runs)
+    manifest
+        .file_names()
         .try_for_each(|name| remove_if_there(dir, &name))?;
     remove_orphans(dir, &Manifest::default(), None)?;
     Ok(dir.sync()?)
@@ -244,10 +263,7 @@ fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
 
 /// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, `own`, who have just begun.
 fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Result<()> {
-    let logs = manifest.logs.iter().map(|log| log.id.log_name());
-    let named: HashSet<String> = logs
-        .chain(manifest.runs.iter().map(|run| run.id.run_name()))
-        .collect();
+    let named: HashSet<String> = manifest.file_names().collect();
     let mut by_owner: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for entry in dir
         .list()?

@@ -172,6 +172,12 @@ impl Manifest {
         }
     }
 
+    /// The names of all its files.
+    pub fn file_names(&self) -> impl Iterator<Item = String> + '_ {
+        let logs = self.logs.iter().map(|log| log.id.log_name());
+        logs.chain(self.runs.iter().map(|run| run.id.run_name()))
+    }
+
     /// Records in all runs: superseded and retired ones count.
     pub fn records(&self) -> u64 {
         self.runs.iter().map(|run| run.records).sum()

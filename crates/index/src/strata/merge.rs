@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::choose::choose;
 use super::compact;
-use super::gone::gone_pages;
+use super::gone::{Gone, gone_pages};
 use super::log::PAGE_RECORDS_MAX as LOG_RECORDS_MAX;
 use super::manifest::{FileId, LogEntry, Manifest, RunEntry};
 use super::merged_run::write_merged;
@@ -32,6 +32,12 @@ pub fn merge_once(shared: &Shared) -> Result<bool> {
     }
 }
 
+/// Does all that is due, until somebody else merges.
+pub fn merge_all(shared: &Shared) -> Result<()> {
+    while merge_once(shared)? {}
+    Ok(())
+}
+
 /// As [`merge_once`], after whoever merges now.
 pub fn merge_waiting(shared: &Shared) -> Result<bool> {
     let _merging = shared.folder.merge_lock()?;
@@ -52,7 +58,25 @@ fn merge_runs(shared: &Shared) -> Result<bool> {
     let Some(group) = choose(&view.manifest, &gone.pages, tail_records) else {
         return Ok(false);
     };
-    let Some(merged) = write_merged(shared, &view, group.clone(), &gone)? else {
+    let mut made = Vec::new();
+    let merged = merge_group(shared, &view, &gone, group, &mut made);
+    if !matches!(merged, Ok(true)) {
+        shared.folder.remove_unentered(&made);
+    }
+    merged
+}
+
+/// Puts one run in the place of a group, and one log file in that of small ones. `made` tells the new files; `false`: they were not entered.
+fn merge_group(
+    shared: &Shared,
+    view: &View,
+    gone: &Gone,
+    group: Range<usize>,
+    made: &mut Vec<String>,
+) -> Result<bool> {
+    let file = shared.folder.create_run()?;
+    made.push(file.name.clone());
+    let Some(merged) = write_merged(shared, view, group.clone(), gone, file)? else {
         return Ok(false);
     };
     let tail_pages = (shared.plan.tail_records / LOG_RECORDS_MAX + 1) as u32;
@@ -63,7 +87,7 @@ fn merge_runs(shared: &Shared) -> Result<bool> {
     );
     let joined = small
         .clone()
-        .map(|logs| join_logs(shared, &view, logs))
+        .map(|logs| join_logs(shared, view, logs, made))
         .transpose()?;
     let inputs: Vec<FileId> = view.manifest.runs[group].iter().map(|run| run.id).collect();
     let old_logs: Vec<FileId> = small
@@ -85,17 +109,13 @@ fn merge_runs(shared: &Shared) -> Result<bool> {
     })?;
     if !manifest.runs.iter().any(|run| run.id == merged.id) {
         // somebody deleted the index meanwhile
-        let names =
-            std::iter::once(merged.id.run_name()).chain(joined.map(|log| log.id.log_name()));
-        shared.folder.remove(&names.collect::<Vec<_>>())?;
         return Ok(false);
     }
-    shared.refresh()?;
     let names = inputs
         .iter()
         .map(|id| id.run_name())
         .chain(old_logs.iter().map(|id| id.log_name()));
-    shared.folder.remove(&names.collect::<Vec<_>>())?;
+    shared.let_go(&names.collect::<Vec<_>>())?;
     Ok(true)
 }
 
@@ -136,10 +156,7 @@ fn drop_retired(shared: &Shared) -> Result<bool> {
         Ok(dropped)
     })?;
     if dropped {
-        shared.refresh()?;
-        shared
-            .folder
-            .remove(&logs.iter().map(|id| id.log_name()).collect::<Vec<_>>())?;
+        shared.let_go(&logs.iter().map(|id| id.log_name()).collect::<Vec<_>>())?;
     }
     Ok(dropped)
 }
@@ -166,10 +183,17 @@ fn small_logs(manifest: &Manifest, runs: &[RunEntry], tail_pages: u32) -> Option
     neighbours(tail_pages * 2, TAIL_LOGS).or_else(|| neighbours(SMALL_LOG_PAGES, SMALL_LOGS))
 }
 
-fn join_logs(shared: &Shared, view: &View, logs: Range<usize>) -> Result<LogEntry> {
+fn join_logs(
+    shared: &Shared,
+    view: &View,
+    logs: Range<usize>,
+    made: &mut Vec<String>,
+) -> Result<LogEntry> {
     let first_page = view.manifest.logs[logs.start].first_page;
     let at_once = shared.plan.merge_pages / 2;
-    let mut writer = LogWriter::new(shared.folder.create_log()?, at_once);
+    let file = shared.folder.create_log()?;
+    made.push(file.name.clone());
+    let mut writer = LogWriter::new(file, at_once);
     let mut buf = Vec::new();
     for log in &view.logs[logs] {
         for first in (0..log.entry.pages).step_by(at_once) {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::folder::NewFile;
 use super::gone::Gone;
 use super::manifest::RunEntry;
 use super::run::RunReader;
@@ -18,18 +19,18 @@ use super::shared::Shared;
 use super::view::View;
 use crate::Result;
 
-/// Writes the merged run; `None` where the index is being closed.
+/// Writes the merged run into `file`, which is empty; `None` where the index is being closed.
 pub fn write_merged(
     shared: &Shared,
     view: &View,
     group: Range<usize>,
     gone: &Gone,
+    file: NewFile,
 ) -> Result<Option<RunEntry>> {
     let entries = &view.manifest.runs[group.clone()];
     let (first_page, end_page) = (entries[0].first_page, entries[entries.len() - 1].end_page);
     let oldest = group.start == 0;
     let upper: u64 = entries.iter().map(|run| run.records).sum();
-    let file = shared.folder.create_run()?;
     let bits = shared.plan.filter_bits(view.manifest.records(), upper);
     let mut writer = RunWriter::new(
         Arc::clone(&file.disk),
@@ -60,7 +61,6 @@ pub fn write_merged(
             writer.push(record)?;
         }
         if sources.taken % 65_536 == 0 && shared.folder.stop.load(Ordering::Relaxed) {
-            shared.folder.remove(&[file.name])?;
             return Ok(None);
         }
     }

@@ -169,7 +169,7 @@ impl Strata {
         };
         if let Err(error) = self.enter(sealed.as_ref(), retires) {
             if let Some(sealed) = sealed {
-                self.remove_unless_entered(&sealed);
+                self.shared.folder.remove_unentered(&sealed.names());
             }
             return Err(error);
         }
@@ -211,18 +211,6 @@ impl Strata {
         Ok(())
     }
 
-    /// After a commit that failed: it may have failed after the manifest was replaced.
-    fn remove_unless_entered(&self, sealed: &Sealed) {
-        let folder = &self.shared.folder;
-        if folder
-            .manifest()
-            .is_ok_and(|manifest| !sealed.is_named_in(&manifest))
-        {
-            // what is left goes with the next who opens
-            folder.remove(&sealed.names()).ok();
-        }
-    }
-
     /// Looks at the newest manifest, and whose it is.
     fn look(&mut self) -> Result<()> {
         let born = self.shared.refresh()?.manifest.born;
@@ -234,17 +222,19 @@ impl Strata {
         Ok(())
     }
 
-    /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs become too many.
+    /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs become too many. What was told is durable
+    /// by now, so a merge that finds no room is no failure of it.
     fn maintain(&mut self) -> Result<()> {
         let runs = self.shared.view().runs.len();
-        match &self.merger {
-            Some(merger) if runs < RUNS_MAX / 2 => merger.tell(),
-            _ if runs < RUNS_MAX / 4 * 3 => {
-                while merge::merge_once(&self.shared)? {}
-                Ok(())
-            }
-            _ => self.merge_all(),
+        if self.shared.is_full.load(Ordering::Relaxed) && runs < RUNS_MAX / 4 * 3 {
+            return Ok(());
         }
+        let merged = match &self.merger {
+            Some(merger) if runs < RUNS_MAX / 2 => return merger.tell(),
+            _ if runs < RUNS_MAX / 4 * 3 => merge::merge_all(&self.shared),
+            _ => self.merge_all(),
+        };
+        self.shared.unless_full(merged)
     }
 
     fn is_retired(&self, view: &View, container: ContainerId) -> bool {

@@ -26,6 +26,8 @@ pub struct Sealed {
 }
 
 /// Writes `records`, each fingerprint once, in their order. Where that fails, it leaves no files.
+///
+/// Who cannot enter what this gives removes it.
 pub fn seal<'a>(
     folder: &Folder,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
@@ -104,12 +106,6 @@ impl Sealed {
     /// The names of both files.
     pub fn names(&self) -> Vec<String> {
         vec![self.log.id.log_name(), self.run.id.run_name()]
-    }
-
-    /// Whether a manifest names either of them.
-    pub fn is_named_in(&self, manifest: &Manifest) -> bool {
-        manifest.logs.iter().any(|log| log.id == self.log.id)
-            || manifest.runs.iter().any(|run| run.id == self.run.id)
     }
 
     /// Gives the log its page numbers and names both in the manifest.

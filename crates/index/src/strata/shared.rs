@@ -1,11 +1,12 @@
 //! What a [`Strata`](super::Strata) shares with its merging thread: the folder and the newest view.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use onefold_io::ErrorKind;
 use parking_lot::Mutex;
 
 use super::folder::Folder;
@@ -26,6 +27,8 @@ pub struct Shared {
     pub plan: Plan,
     /// Bytes written to logs and runs.
     pub written: AtomicU64,
+    /// A merge found no room on the device: this opener tries none again that need not be.
+    pub is_full: AtomicBool,
     view: Mutex<Arc<View>>,
     /// One refresh at a time, so that an older view never replaces a newer one.
     refreshing: Mutex<()>,
@@ -40,6 +43,7 @@ impl Shared {
             folder,
             plan,
             written: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
             view: Mutex::new(Arc::new(view)),
             refreshing: Mutex::new(()),
         })
@@ -48,6 +52,25 @@ impl Shared {
     /// The view of now.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
+    }
+
+    /// What a merge came to that nobody needs to be done: that it found no room is no failure.
+    pub fn unless_full(&self, merged: Result<()>) -> Result<()> {
+        match merged {
+            Err(Error::Io(error)) if error.kind == ErrorKind::NoSpace => {
+                tracing::warn!(%error, "no room to merge the index");
+                self.is_full.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Looks at the newest manifest, which no longer names the files `names`, and removes them even where it cannot be read.
+    pub fn let_go(&self, names: &[String]) -> Result<()> {
+        let looked = self.refresh();
+        self.folder.remove(names)?;
+        looked.map(|_| ())
     }
 
     /// Looks at the newest manifest.
@@ -105,7 +128,7 @@ impl Merger {
             .spawn(move || run(&of_thread, &told, &errors));
         let thread = started.map_err(|source| {
             let what = "no thread for merging the index".to_string();
-            let kind = onefold_io::ErrorKind::Device;
+            let kind = ErrorKind::Device;
             Error::Io(onefold_io::Error {
                 op: "start",
                 path: "index".to_string(),
@@ -135,10 +158,7 @@ impl Merger {
 
 impl Drop for Merger {
     fn drop(&mut self) {
-        self.shared
-            .folder
-            .stop
-            .store(true, std::sync::atomic::Ordering::Relaxed);
+        self.shared.folder.stop.store(true, Ordering::Relaxed);
         self.due = None;
         if let Some(thread) = self.thread.take() {
             // a panic in it was reported by it
@@ -149,16 +169,9 @@ impl Drop for Merger {
 
 fn run(shared: &Shared, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
     while told.recv().is_ok() {
-        loop {
-            match merge::merge_once(shared) {
-                Ok(true) => continue,
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "index merge failed");
-                    *failed.lock() = Some(error);
-                    break;
-                }
-            }
+        if let Err(error) = shared.unless_full(merge::merge_all(shared)) {
+            tracing::warn!(%error, "index merge failed");
+            *failed.lock() = Some(error);
         }
     }
 }

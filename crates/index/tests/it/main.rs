@@ -8,6 +8,8 @@ mod conformance;
 mod costs;
 mod crash;
 mod filters;
+mod folder;
+mod full;
 mod golden;
 mod history;
 mod openers;

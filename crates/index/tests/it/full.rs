@@ -1,0 +1,139 @@
+//! An index `strata` on a device that has room for what is said, but not for merging it, and on one that fails meanwhile.
+
+use std::sync::Arc;
+
+use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
+use onefold_io::sim::{Faults, SimDir, When};
+use onefold_io::{Dir, LockKind};
+
+use crate::conformance::options;
+use crate::folder::{check_no_leftovers, files_in};
+use crate::history::key;
+
+fn open(dir: &SimDir, unique: u64) -> Strata {
+    Strata::open(Arc::new(dir.clone()), options(unique, 1 << 20)).expect("open")
+}
+
+/// Says of `count` keys from `first` on that they are in `container`.
+fn tell(index: &mut Strata, first: u64, count: u64, container: u64) {
+    let location = Location {
+        container: ContainerId(container),
+    };
+    let entries: Vec<_> = (first..first + count).map(|i| (key(i), location)).collect();
+    index.insert(&entries).expect("insert");
+}
+
+fn find(index: &mut Strata, number: u64) -> Option<u64> {
+    let mut found = [None];
+    index.lookup(&[key(number)], &mut found).expect("lookup");
+    found[0].map(|location| location.container.0)
+}
+
+/// Ten runs that are due to be merged, since another had the right to.
+fn unmerged() -> SimDir {
+    let dir = SimDir::new(1);
+    let merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
+    let mut index = open(&dir, 1);
+    for round in 0..10 {
+        tell(&mut index, round * 200, 200, round);
+        index.checkpoint().expect("checkpoint");
+    }
+    drop(merging);
+    dir
+}
+
+/// A log file of two containers.
+fn of_two_containers() -> SimDir {
+    let dir = SimDir::new(1);
+    let mut index = open(&dir, 1);
+    tell(&mut index, 0, 700, 0);
+    tell(&mut index, 700, 300, 1);
+    index.checkpoint().expect("checkpoint");
+    dir
+}
+
+/// Says a little more of another container, and of the first that it is gone; from then on merging or compacting is due.
+fn go_on(index: &mut Strata) {
+    tell(index, 5000, 10, 99);
+    index.retire(&[ContainerId(0)]).expect("retire");
+}
+
+fn length_of(dir: &dyn Dir) -> u64 {
+    let list = dir.list().expect("list");
+    list.iter().map(|entry| entry.len).sum()
+}
+
+#[test]
+fn a_device_that_has_no_room_for_a_merge_fails_no_checkpoint_and_keeps_no_piece_of_it() {
+    for made in [unmerged, of_two_containers] {
+        let (mut fits, mut without_merge) = (false, 0);
+        let (dir, wide) = (made(), made());
+        let mut index = open(&wide, 2);
+        go_on(&mut index);
+        index.checkpoint().expect("checkpoint");
+        let merged = files_in(&wide);
+        for room in (0..).step_by(1024) {
+            let dir = dir.fork();
+            let mut index = open(&dir, 2);
+            go_on(&mut index);
+            dir.inject(Faults {
+                capacity_bytes: Some(length_of(&dir) + room),
+                ..Faults::default()
+            });
+            let done = index.checkpoint().is_ok();
+            check_no_leftovers(&dir, &format!("room for {room} bytes"));
+            assert!(done || !fits, "room for {room} bytes");
+            fits |= done;
+            let own = if done { Some(99) } else { None };
+            assert!(!done || find(&mut open(&dir, 3), 5003) == own);
+            if done && files_in(&dir) == merged {
+                break;
+            }
+            without_merge += u64::from(done);
+        }
+        assert!(without_merge > 0);
+    }
+}
+
+#[test]
+fn a_merge_that_fails_leaves_no_files_and_what_it_was_to_replace() {
+    for made in [unmerged, of_two_containers] {
+        let mut failed = 0;
+        let dir = made();
+        for number in 0.. {
+            let mut ok = 0;
+            for kind in 0..3 {
+                let dir = dir.fork();
+                let mut index = open(&dir, 2);
+                go_on(&mut index);
+                let [read_error, write_error, sync_error] = [0, 1, 2].map(|other| {
+                    if other == kind {
+                        When::Once(number)
+                    } else {
+                        When::Never
+                    }
+                });
+                dir.inject(Faults {
+                    read_error,
+                    write_error,
+                    sync_error,
+                    ..Faults::default()
+                });
+                let done = index.checkpoint().is_ok();
+                dir.inject(Faults::default());
+                ok += u64::from(done);
+                failed += u64::from(!done);
+                check_no_leftovers(&dir, &format!("kind {kind}, number {number}"));
+                assert_eq!(find(&mut index, 5003), Some(99));
+                assert_eq!(
+                    find(&mut index, 750).is_some(),
+                    find(&mut open(&dir, 3), 750).is_some()
+                );
+            }
+            if ok == 3 {
+                break;
+            }
+        }
+        assert!(failed > 10, "{failed}");
+    }
+}
