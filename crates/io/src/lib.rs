@@ -40,7 +40,7 @@ pub use file::{FileDir, FileDisk};
 pub use file_window::FileWindow;
 pub use flash::{FlashCounts, FlashDir, FlashModel};
 pub use huge_pages::HUGE_PAGE_BYTES;
-pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes};
+pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes, mapped_peak, reset_mapped_peak};
 pub use mem::{MemDir, MemDisk};
 pub use modelled::{Account, ModelledDir};
 pub use page_cache::cached_bytes;

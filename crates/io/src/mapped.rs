@@ -20,10 +20,26 @@ use crate::huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 pub const MAPPED_MIN: usize = 64 << 10;
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
+static MAPPED_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes that all mappings of the process hold now: what an allocator that counts does not see.
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
+}
+
+/// The most that [`mapped_bytes`] has been since [`reset_mapped_peak`].
+pub fn mapped_peak() -> usize {
+    MAPPED_PEAK.load(Ordering::Relaxed)
+}
+
+/// From here on the peak counts anew.
+pub fn reset_mapped_peak() {
+    MAPPED_PEAK.store(mapped_bytes(), Ordering::Relaxed);
+}
+
+fn note_mapped(len: usize) {
+    let before = MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
+    MAPPED_PEAK.fetch_max(before + len, Ordering::Relaxed);
 }
 
 /// See the module.
@@ -46,7 +62,7 @@ impl Mapped {
         let mapping = if len < MAPPED_MIN { None } else { map(len) };
         Mapped(match mapping {
             Some(start) => {
-                MAPPED_BYTES.fetch_add(len, Ordering::Relaxed);
+                note_mapped(len);
                 Inner::Mapping(start, len, len)
             }
             None => Inner::Heap(vec![0; len].into_boxed_slice()),
@@ -70,7 +86,7 @@ impl Mapped {
             unmap(start.add(head + kept), HUGE_PAGE_BYTES - head);
             start.add(head)
         };
-        MAPPED_BYTES.fetch_add(before + len, Ordering::Relaxed);
+        note_mapped(before + len);
         let mut memory = Mapped(Inner::Mapping(start, before + len, kept));
         prefer_huge_pages(&mut memory[before..]);
         memory
@@ -208,6 +224,18 @@ mod tests {
         let mut elsewhere = Mapped::huge(1000, 5000);
         elsewhere.fill(1);
         assert_eq!(elsewhere.len(), 6000);
+    }
+
+    #[test]
+    fn the_peak_outlives_what_was_mapped() {
+        // Other tests map meanwhile, but nothing as large as this.
+        const LARGE: usize = 256 << 20;
+        drop(Mapped::zeroed(LARGE));
+        assert!(mapped_peak() >= LARGE && mapped_bytes() < LARGE);
+        reset_mapped_peak();
+        assert!(mapped_peak() < LARGE);
+        drop(Mapped::huge(0, LARGE));
+        assert!(mapped_peak() >= LARGE);
     }
 
     #[test]

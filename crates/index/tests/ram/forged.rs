@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use onefold_index::workload::key_of;
 use onefold_index::{ContainerId, IndexName, Location};
 use onefold_io::frame::{FrameKind, encode_frame};
-use onefold_io::{Dir, ErrorKind, FileDir};
+use onefold_io::{Dir, ErrorKind, FileDir, mapped_bytes, mapped_peak, reset_mapped_peak};
 
 use crate::{ALLOCATOR, ALONE};
 
@@ -31,12 +31,14 @@ fn forge(dir: &dyn Dir, name: &str, magic: &[u8; 8], bytes: u64) {
     disk.set_len(bytes).expect("a file with a hole");
 }
 
-/// Runs `open` and says how much more than before was held at once.
+/// Runs `open` and says how much more than before was held at once, on the heap and in mappings.
 fn taken(open: impl FnOnce()) -> usize {
-    let before = ALLOCATOR.current_usage();
+    let (heap, mapped) = (ALLOCATOR.current_usage(), mapped_bytes());
     ALLOCATOR.reset_peak_usage();
+    reset_mapped_peak();
     open();
-    ALLOCATOR.peak_usage().saturating_sub(before)
+    let heap = ALLOCATOR.peak_usage().saturating_sub(heap);
+    heap + mapped_peak().saturating_sub(mapped)
 }
 
 fn filled(path: &Path, name: IndexName) {
