@@ -1,6 +1,6 @@
 //! One fuzz target per decoder: seeded mutations of real bytes, on the stable toolchain. `cargo xtask fuzz` runs it.
 //!
-//! An input fails when the decoder panics, allocates far more than the input's length bears out, or takes long. The failing input is
+//! An input fails when the decoder panics, allocates far more than the input's length bears out, on the heap or in mappings, or takes long. The failing input is
 //! written to a file and its seed printed; the same seed repeats it. Frames are mutated within their checksum half of the time, since
 //! a checksum would stop all other mutations at the door.
 #![forbid(unsafe_code)]
@@ -11,10 +11,11 @@ mod targets;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
 use mutate::Mutator;
+use onefold_io::{mapped_bytes, mapped_peak, reset_mapped_peak};
 use peak_alloc::PeakAlloc;
 use targets::Target;
 
@@ -30,8 +31,8 @@ struct Args {
     /// Seconds for each target.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Seed of the mutations.
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the mutations. By default the number of the day, so that each day tries other inputs.
+    #[arg(long, env = "ONEFOLD_FUZZ_SEED", default_value_t = day())]
     seed: u64,
     /// Targets whose names hold this.
     #[arg(long, default_value = "")]
@@ -41,8 +42,18 @@ struct Args {
     input: Option<PathBuf>,
 }
 
+/// Days since 1970.
+fn day() -> u64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed();
+    since.map_or(0, |since| since.as_secs() / (24 * 60 * 60))
+}
+
 fn main() {
     let args = Args::parse();
+    println!(
+        "seed {0}: `cargo xtask fuzz --seed {0}` tries the same",
+        args.seed
+    );
     let mut failed = 0;
     for target in targets::all() {
         if !target.name.contains(&args.only) {
@@ -75,9 +86,11 @@ fn fuzz(target: &Target, args: &Args) -> Result<(), String> {
             let path = std::env::temp_dir().join(format!("fuzz-{}", target.name.replace('/', "-")));
             let kept = std::fs::write(&path, &input);
             format!(
-                "seed {}, input {inputs}, kept in {} ({kept:?}): {error}",
+                "input {inputs}, kept in {} ({kept:?}): {error}\n\
+                 `cargo xtask fuzz --seed {} --only {} --seconds 60` comes to it again",
+                path.display(),
                 args.seed,
-                path.display()
+                target.name
             )
         })?;
         inputs += 1;
@@ -94,9 +107,11 @@ fn fuzz(target: &Target, args: &Args) -> Result<(), String> {
 fn try_one(target: &Target, input: &[u8]) -> Result<(), String> {
     let start = Instant::now();
     ALLOCATOR.reset_peak_usage();
-    let before = ALLOCATOR.current_usage();
+    reset_mapped_peak();
+    let (heap, mapped) = (ALLOCATOR.current_usage(), mapped_bytes());
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
-    let allocated = ALLOCATOR.peak_usage().saturating_sub(before);
+    let heap = ALLOCATOR.peak_usage().saturating_sub(heap);
+    let allocated = heap + mapped_peak().saturating_sub(mapped);
     let allowed = target.base_bytes + input.len() * 512;
     if let Err(panic) = ended {
         let text = panic.downcast_ref::<String>().cloned();

@@ -31,7 +31,7 @@ enum Task {
     Ci,
     /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs.
     Test,
-    /// Mutates what every decoder reads, seeded: --seconds for each target, --seed, --only, --input FILE.
+    /// Mutates what every decoder reads, seeded: --seconds for each target, --seed (by default the day), --only, --input FILE.
     #[command(disable_help_flag = true)]
     Fuzz {
         /// Passed on.
