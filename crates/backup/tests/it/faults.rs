@@ -14,6 +14,7 @@ use onefold_io::sim::{Faults, SimCounts, SimDir, When};
 use onefold_store::{RootId, SweepOptions};
 
 use crate::crash::{Kept, NoWait, back_up, init, open, recovers};
+use crate::scale::apart;
 use crate::scene::{Log, bytes, look, noise, options};
 
 /// Operations that a quick run lets fail, a kind of fault.
@@ -120,12 +121,7 @@ fn fail_everywhere(
 
 /// How far apart operations fail.
 fn step(operations: u64) -> usize {
-    let scale = std::env::var("ONEFOLD_TEST_SCALE").ok();
-    let scale: u64 = scale.and_then(|text| text.parse().ok()).unwrap_or(1);
-    if scale >= 10 {
-        return 1;
-    }
-    (operations / (QUICK_CASES * scale.max(1))).max(1) as usize
+    apart(operations / QUICK_CASES) as usize
 }
 
 #[test]

@@ -19,6 +19,8 @@ mod passing;
 mod patterns;
 mod restore;
 mod roundtrip;
+#[path = "../../../io/tests/it/scale.rs"]
+mod scale;
 mod scene;
 mod sketch;
 mod small_files;

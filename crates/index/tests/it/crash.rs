@@ -9,6 +9,7 @@ use onefold_io::sim::{Faults, SimDir, When};
 use crate::conformance::options;
 use crate::folder::check_no_leftovers;
 use crate::history::{History, Random, key};
+use crate::scale::scale;
 
 const KEYS: u64 = 400;
 /// Checkpoints: enough for many merges, which take four runs.
@@ -78,11 +79,7 @@ fn check_tidy(dir: &SimDir, index: &mut Strata) {
 
 #[test]
 fn a_crash_at_any_point_keeps_the_last_checkpoint() {
-    let scale: u64 = std::env::var("ONEFOLD_TEST_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1);
-    for seed in 0..scale {
+    for seed in 0..scale() {
         let dir = SimDir::new(seed);
         dir.keep_history();
         // (points so far, what is said): pairs around each checkpoint

@@ -16,6 +16,8 @@ mod openers;
 mod paper_costs;
 mod papers;
 mod saved_filters;
+#[path = "../../../io/tests/it/scale.rs"]
+mod scale;
 mod sharing;
 mod sparse;
 mod streams;

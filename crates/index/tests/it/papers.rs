@@ -14,6 +14,7 @@ use onefold_io::{Dir, MemDir, SimDir};
 
 use crate::conformance::conforms;
 use crate::history::{History, Random, key};
+use crate::scale::scale;
 
 type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
@@ -126,11 +127,6 @@ fn bloomstore(keys_expected: u64, pool_bytes: usize) -> BloomStoreOptions {
         prefilter_bytes: 0,
         ..BloomStoreOptions::new(keys_expected, 0)
     }
-}
-
-fn scale() -> u64 {
-    let scale = std::env::var("ONEFOLD_TEST_SCALE").ok();
-    scale.and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
 #[test]

@@ -5,5 +5,6 @@ mod count;
 mod files;
 mod frame;
 mod implementations;
+mod scale;
 mod sim;
 mod ways;

@@ -465,7 +465,7 @@ impl Possible {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40 * scale()))]
+    #![proptest_config(ProptestConfig::with_cases(40 * crate::scale::scale() as u32))]
     /// Each step writes `len` bytes of `byte` at `at` of one of three disks, and may sync it.
     #[test]
     fn a_crash_leaves_each_byte_as_it_was_or_as_it_was_written(
@@ -491,12 +491,4 @@ proptest! {
             prop_assert_eq!(read(&dir.crash_image(1), name).unwrap(), twin.live());
         }
     }
-}
-
-/// How many times more cases than by default: `ONEFOLD_TEST_SCALE`.
-fn scale() -> u32 {
-    std::env::var("ONEFOLD_TEST_SCALE")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1)
 }

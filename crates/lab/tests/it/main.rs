@@ -3,6 +3,8 @@
 mod figures;
 mod idle;
 mod saved;
+#[path = "../../../io/tests/it/scale.rs"]
+mod scale;
 mod sketch;
 mod tars;
 

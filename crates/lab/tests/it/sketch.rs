@@ -73,13 +73,12 @@ fn deviation(seed: u64, count: usize, length: fn(u64) -> usize) -> [f64; 3] {
 /// is a fault and not chance; and together they are as far off as the error bar says: the mean of 20 squares is within 0.3 and 2.2 of its own but for one time of 1,000.
 #[test]
 fn with_the_least_memory_every_seed_is_within_2_percent_and_the_error_bar_is_true() {
-    let scale = std::env::var("ONEFOLD_TEST_SCALE").map_or(1, |s| s.parse().expect("a number"));
     for (length, bytes_are_even) in [
         (even as fn(u64) -> usize, true),
         (equal, true),
         (skewed, false),
     ] {
-        for count in [20_000, 64_000 * scale] {
+        for count in [20_000, 64_000 * crate::scale::scale() as usize] {
             let all: Vec<_> = (1..=20)
                 .map(|seed| deviation(seed, count, length))
                 .collect();

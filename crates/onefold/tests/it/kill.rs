@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::rig::{Files, Ran, Random, Rig, change, files, id_of, scale};
+use crate::rig::{Files, Ran, Random, Rig, change, files, id_of};
+use crate::scale::scale;
 
 /// What `forget` keeps.
 const KEPT: usize = 3;
@@ -22,7 +23,8 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
     // Kills fall between the start and somewhat after the usual end.
     let mut usual = started.elapsed();
     let mut killed = 0;
-    for round in 0..scale() {
+    let rounds = 10 * scale();
+    for round in 0..rounds {
         change(&source, &mut random);
         let args: &[&str] = match round % 3 {
             0 | 1 => &["backup", "s", "--json"],
@@ -56,7 +58,7 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
         };
         verify(&rig, &acknowledged, &before[before.len() - kept..]);
     }
-    println!("{killed} of {} were killed before they ended", scale());
+    println!("{killed} of {rounds} were killed before they ended");
     rig.run(["prune"]).ends(0);
     rig.run(["check", "--read-data"]).ends(0);
     let left: Vec<_> = files(&rig.repo()).into_keys().collect();

@@ -1,6 +1,6 @@
 //! The real program, run as users run it.
 //!
-//! `ONEFOLD_TEST_SCALE` (default 10) says how often the loops repeat: kills, and seconds of many processes at once. Seeds are printed.
+//! `ONEFOLD_TEST_SCALE` (default 1) says how often the loops repeat: kills, and seconds of many processes at once. Seeds are printed.
 #![forbid(unsafe_code)]
 
 mod archives;
@@ -25,6 +25,8 @@ mod restic_objects;
 mod restoring;
 mod retention;
 mod rig;
+#[path = "../../../io/tests/it/scale.rs"]
+mod scale;
 mod signals;
 mod sketch;
 mod story;

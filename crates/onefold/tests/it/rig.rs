@@ -11,12 +11,6 @@ use tempfile::TempDir;
 
 pub const PASSWORD: &str = "correct horse battery";
 
-/// How often loops repeat.
-pub fn scale() -> u64 {
-    let text = std::env::var("ONEFOLD_TEST_SCALE").unwrap_or_default();
-    text.parse().unwrap_or(10)
-}
-
 /// The program, without anything of the caller's environment that it listens to.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));

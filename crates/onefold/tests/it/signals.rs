@@ -159,7 +159,7 @@ fn a_signal_ends_what_works_on_the_repository_at_once() {
         &["forget", "--keep-last", "2", "--prune"],
     ];
     let mut interrupted = 0;
-    for round in 0..2 * crate::rig::scale() {
+    for round in 0..20 * crate::scale::scale() {
         let args = verbs[round as usize % verbs.len()];
         crate::rig::change(&rig.path("s"), &mut random);
         rig.backup("s");

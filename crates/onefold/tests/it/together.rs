@@ -1,11 +1,12 @@
-//! Two writers, a reader and a sweep at once on one repository, for some seconds.
+//! Two writers, a reader and a sweep at once on one repository, for some seconds, or minutes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Files, Random, Rig, change, files, id_of, scale};
+use crate::rig::{Files, Random, Rig, change, files, id_of};
+use crate::scale::scale;
 
 #[test]
 fn two_writers_a_reader_and_a_sweep_at_once() {
@@ -60,7 +61,8 @@ fn two_writers_a_reader_and_a_sweep_at_once() {
                 rig.run(["find", "f1", "-q"]).ends(0);
             }
         });
-        let until = Instant::now() + Duration::from_secs(scale().div_ceil(2));
+        // CI gets some seconds, who asks for ten times as much some minutes.
+        let until = Instant::now() + Duration::from_secs(5 + 15 * (scale().max(1) - 1));
         while Instant::now() < until {
             std::thread::sleep(Duration::from_millis(50));
         }

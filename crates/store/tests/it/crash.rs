@@ -7,6 +7,7 @@ use onefold_io::sim::{Faults, SimDir, When};
 use onefold_store::{Encryption, Error, IndexName, Result, RootId};
 
 use crate::fixture::{assert_sound, back_up, chunks, init, init_with, open, sweep};
+use crate::scale::{apart, scale};
 
 type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
 
@@ -74,15 +75,12 @@ fn assert_recovers(image: &SimDir, roots: &Roots, context: &str) {
 
 /// Rounds of backups; `ONEFOLD_TEST_SCALE` multiplies them.
 fn rounds() -> u64 {
-    let scale: u64 = std::env::var("ONEFOLD_TEST_SCALE")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1);
-    4 * scale.max(1)
+    4 * scale().max(1)
 }
 
-/// A crash at every `step`th point.
+/// A crash at every `step`th point, or at more of them by the scale.
 fn crash_everywhere(encryption: Encryption, index: &str, step: u64) {
+    let step = apart(step);
     let device = SimDir::new(1);
     device.keep_history();
     let told = work(&device, encryption, index).expect("no fault was asked for");
@@ -107,12 +105,11 @@ fn crash_everywhere(encryption: Encryption, index: &str, step: u64) {
     }
 }
 
-/// Beside the default: tails, journals and tables that are half written. `ONEFOLD_TEST_SCALE` of 24 and more tries every point.
+/// Beside the default: tails, journals and tables that are half written. `ONEFOLD_TEST_SCALE` of 10 and more tries every point.
 #[test]
 fn nothing_acknowledged_is_lost_with_any_index() {
     for (index, _) in IndexName::ALL {
-        let work_scale = rounds() / 4;
-        crash_everywhere(Encryption::None, index, (23 / work_scale).max(1));
+        crash_everywhere(Encryption::None, index, 23);
     }
     crash_everywhere(Encryption::None, "ram", 41);
 }

@@ -7,6 +7,7 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::{Encryption, Error, SessionKind, StreamKind};
 
 use crate::fixture::{back_up, chunks, decode_root, init, open};
+use crate::scale::scale;
 
 /// Removes every second container; gives how many stay.
 fn remove_every_second(dir: &Arc<dyn Dir>) -> u64 {
@@ -28,11 +29,9 @@ fn remove_every_second(dir: &Arc<dyn Dir>) -> u64 {
 /// `ONEFOLD_TEST_SCALE` multiplies the chunks.
 #[test]
 fn lost_chunks_cost_one_look_at_all_containers() {
-    let scale = std::env::var("ONEFOLD_TEST_SCALE").ok();
-    let scale: usize = scale.and_then(|text| text.parse().ok()).unwrap_or(2);
     let memory: Arc<dyn Dir> = Arc::new(MemDir::new());
     init(&memory, Encryption::None).unwrap();
-    let data = chunks(1, 400 * scale);
+    let data = chunks(1, 800 * scale() as usize);
     let (root, _) = back_up(&open(&memory, 1, 1).unwrap(), &data).unwrap();
     let stay = remove_every_second(&memory);
 

@@ -13,6 +13,8 @@ mod index_shared;
 mod keys;
 mod lost;
 mod round_trip;
+#[path = "../../../io/tests/it/scale.rs"]
+mod scale;
 mod sweep;
 mod sweep_astray;
 mod unpinned;
