@@ -1,6 +1,9 @@
-//! What CI runs, in the order in which failures are cheapest to hear of.
+//! What CI runs, in the order in which failures are cheapest to hear of. What could not be run is told at the end: green does not hide it.
 
+use std::ffi::OsString;
 use std::process::Command;
+
+use tempfile::NamedTempFile;
 
 /// Debian packages that the tests use, and a program of each by which it is known to be there.
 const PACKAGES: &[(&str, &str)] = &[
@@ -8,18 +11,28 @@ const PACKAGES: &[(&str, &str)] = &[
     ("tar", "tar"),
     ("bsdutils", "script"),
     ("util-linux", "setpriv"),
+    ("util-linux", "unshare"),
+    ("mount", "mount"),
+    ("e2fsprogs", "mkfs.ext4"),
+    ("python3", "python3"),
 ];
 
 /// For each fuzz target: some ten thousand inputs.
 const FUZZ_SECONDS: &str = "0.5";
 
-/// Installs the packages that are missing.
-pub fn install() -> Result<(), String> {
-    let missing: Vec<_> = PACKAGES
+/// Installs the packages that are missing, and runs all with the variable `CI` set: a test fails then where a program is missing.
+pub fn test() -> Result<(), String> {
+    install()?;
+    run(true)
+}
+
+fn install() -> Result<(), String> {
+    let mut missing: Vec<_> = PACKAGES
         .iter()
         .filter(|(_, program)| !on_path(program))
         .map(|(package, _)| *package)
         .collect();
+    missing.dedup();
     if missing.is_empty() {
         return Ok(());
     }
@@ -40,8 +53,9 @@ pub fn install() -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests, a short fuzz, documentation, licences.
-pub fn run() -> Result<(), String> {
+/// Format, clippy, tidy, tests, a short fuzz, documentation, licences. `all_is_there`: programs that tests use must be.
+pub fn run(all_is_there: bool) -> Result<(), String> {
+    let mut not_run = Vec::new();
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&[
         "clippy",
@@ -52,8 +66,8 @@ pub fn run() -> Result<(), String> {
         "warnings",
     ])?;
     crate::tidy::run()?;
-    bare_chunkers()?;
-    cargo(&["test", "--workspace"])?;
+    not_run.extend(bare_chunkers()?);
+    not_run.extend(tests(all_is_there)?);
     fuzz(&["--seconds".into(), FUZZ_SECONDS.into()])?;
     step(
         "cargo doc",
@@ -64,26 +78,41 @@ pub fn run() -> Result<(), String> {
     if on_path("cargo-deny") {
         cargo(&["deny", "check", "bans", "licenses", "sources"])?;
     } else {
-        println!(
-            "cargo-deny is not installed: licences were not checked (cargo install cargo-deny)"
-        );
+        let deny = "licences, banned crates and sources: cargo-deny is not installed (cargo install --locked cargo-deny)";
+        not_run.push(deny.to_string());
+    }
+    if !not_run.is_empty() {
+        println!("\n── NOT RUN, though all that ran is well:");
+        not_run.iter().for_each(|what| println!("   {what}"));
     }
     Ok(())
 }
 
-/// The chunkers without the standard library, and, where the target is installed, for a machine that has none.
-fn bare_chunkers() -> Result<(), String> {
+/// All tests; gives what they told that they could not test.
+fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
+    let untested = NamedTempFile::new().map_err(|error| error.to_string())?;
+    let args = ["test", "--workspace"];
+    let mut command = Command::new("cargo");
+    command.args(args).env("ONEFOLD_UNTESTED", untested.path());
+    if all_is_there {
+        command.env("CI", "true");
+    }
+    step(&format!("cargo {}", args.join(" ")), &mut command)?;
+    let told = std::fs::read_to_string(untested.path()).map_err(|error| error.to_string())?;
+    Ok(told.lines().map(|line| format!("test {line}")).collect())
+}
+
+/// The chunkers without the standard library, and, where the target is installed, for a machine that has none; gives what was not looked for.
+fn bare_chunkers() -> Result<Option<String>, String> {
     let bare = ["clippy", "-p", "onefold-chunk", "--no-default-features"];
     let lint = |target: &[&str]| cargo(&[&bare, target, &["--", "-D", "warnings"]].concat());
     lint(&[])?;
     if rust_target_is_there(BARE) {
-        lint(&["--target", BARE])
-    } else {
-        println!(
-            "no Rust target {BARE}: a dependency's use of the standard library was not looked for (rustup target add {BARE})"
-        );
-        Ok(())
+        return lint(&["--target", BARE]).map(|()| None);
     }
+    Ok(Some(format!(
+        "a dependency's use of the standard library: there is no Rust target {BARE} (rustup target add {BARE})"
+    )))
 }
 
 /// A machine without an operating system.
@@ -116,7 +145,7 @@ pub fn cargo(args: &[&str]) -> Result<(), String> {
 
 fn step(what: &str, command: &mut Command) -> Result<(), String> {
     println!("── {what}");
-    match command.status() {
+    match command.env("PATH", path()).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{what}: {status}")),
         Err(error) => Err(format!("{what}: {error}")),
@@ -124,6 +153,12 @@ fn step(what: &str, command: &mut Command) -> Result<(), String> {
 }
 
 fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    std::env::split_paths(&path()).any(|dir| dir.join(program).is_file())
+}
+
+/// PATH, and at its end where `mkfs.ext4` is, which not everybody's PATH has.
+fn path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
 }

@@ -10,8 +10,10 @@ use onefold_backup::{Error, Progress, Result, Silent, path, restore, snapshots};
 use onefold_store::SessionKind;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
+use crate::mount::Mount;
 use crate::restore::{Scene, options, scene};
-use crate::scene::{self, Log, Mount, bytes, restore_with};
+use crate::scene::{self, Log, bytes, restore_with};
+use crate::untested::not_tested;
 
 /// Restores into `target`, deleting, and says what was told.
 fn delete(scene: &Scene, target: &Path, options: Options) -> (Result<Summary>, Log) {
@@ -188,7 +190,7 @@ fn what_cannot_be_removed_is_told_and_the_rest_goes() {
         .map(|path| Immutable::new(path))
         .collect::<Option<Vec<_>>>()
     else {
-        println!("no file can be made immutable here: not tested");
+        not_tested("no file can be made immutable here");
         return;
     };
     let (result, log) = delete(&scene, &scene.target, options(&scene));

@@ -7,8 +7,9 @@ use onefold_backup::restore::{self, Options, Overwrite, Summary};
 use onefold_backup::{Progress, snapshots};
 use onefold_store::SessionKind;
 
+use crate::mount::Mount;
 use crate::restore::{Scene, options, scene};
-use crate::scene::{Log, Mount, back_up, bytes, noise, restore_with};
+use crate::scene::{Log, back_up, bytes, noise, restore_with};
 
 /// Restores; some of it may fail.
 fn restore_some(scene: &Scene) -> (Summary, Log) {

@@ -31,7 +31,7 @@ fn a_file_that_is_leased_is_read_when_it_is_given_back() {
     // Asked to give it back, this process hears of it by a signal that it ignores.
     lease(&held, F_SETSIG, libc::SIGURG).expect("a signal");
     if lease(&held, libc::F_SETLEASE, libc::F_WRLCK).is_none() {
-        println!("no leases here");
+        crate::untested::not_tested("there are no leases here");
         return;
     }
     let log = Log::default();

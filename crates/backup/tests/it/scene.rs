@@ -200,58 +200,6 @@ fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, 
     }
 }
 
-/// A mount, here a small file system in RAM; ended when dropped. Only root can have one.
-pub struct Mount(std::path::PathBuf);
-
-impl Mount {
-    pub fn new(at: &Path, mib: u64) -> Option<Self> {
-        std::fs::create_dir_all(at).expect("a folder");
-        let size = format!("size={mib}m");
-        Self::with(&["-t", "tmpfs", "-o", &size, "none"].map(Path::new), at)
-    }
-
-    /// What is at `from` is seen at `at` too.
-    pub fn bind(from: &Path, at: &Path) -> Option<Self> {
-        Self::with(&[Path::new("--bind"), from], at)
-    }
-
-    /// A new ext4 in the file `image`, of so many MiB, made as `how` says.
-    pub fn ext4(image: &Path, mib: u64, how: &[&str], at: &Path) -> Option<Self> {
-        std::fs::create_dir_all(at).expect("a folder");
-        let file = std::fs::File::create(image).expect("create");
-        file.set_len(mib << 20).expect("set_len");
-        let made = std::process::Command::new("mkfs.ext4")
-            .args([&["-q", "-F", "-m", "0"], how].concat())
-            .arg(image)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        if !made {
-            println!("there is no mkfs.ext4 here: not tested");
-            return None;
-        }
-        Self::with(&[Path::new("-o"), Path::new("loop"), image], at)
-    }
-
-    fn with(args: &[&Path], at: &Path) -> Option<Self> {
-        let mounted = std::process::Command::new("mount")
-            .args(args)
-            .arg(at)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        if !mounted {
-            println!("no file system can be mounted here: not tested");
-        }
-        mounted.then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let mut umount = std::process::Command::new("umount");
-        let _ = umount.arg("-l").arg(&self.0).output();
-    }
-}
-
 /// Bytes that look random and repeat for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

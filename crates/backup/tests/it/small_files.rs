@@ -31,7 +31,7 @@ fn a_file_that_says_it_is_empty_is_read_to_its_end() {
     let source = Path::new("/proc/kallsyms");
     let read = || fs::read(source).unwrap_or_default();
     if read().len() < 1 << 20 {
-        println!("/proc has no such file here");
+        crate::untested::not_tested("/proc has no such file here");
         return;
     }
     // What the kernel loads shows there: it may change while it is compared.

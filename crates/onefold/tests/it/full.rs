@@ -1,37 +1,15 @@
 //! A full disk: exit code 14, and everything acknowledged before is intact.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::Command;
 
+use crate::mount::Mount;
 use crate::rig::{Ran, Random, Rig, files};
-
-/// A small file system, unmounted when dropped. Only root can have one.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(at: PathBuf, options: &str) -> Option<Self> {
-        std::fs::create_dir_all(&at).ok()?;
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "none"])
-            .arg(&at)
-            .output()
-            .ok()?;
-        mounted.status.success().then_some(Self(at))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
 
 #[test]
 fn a_full_disk_ends_with_14_and_loses_nothing() {
     let rig = Rig::empty();
-    let Some(_mount) = Mount::new(rig.path("disk"), "size=12m") else {
-        println!("no file system can be mounted here: only the size limit is tested");
+    let Some(_mount) = Mount::new(&rig.path("disk"), 12) else {
         return;
     };
     let run = |args: &[&str]| -> Ran { rig.run([&["-r", "disk/repo"], args].concat()) };
@@ -77,7 +55,7 @@ fn a_full_target_ends_a_restore_with_an_error() {
     let rig = Rig::open();
     rig.write("s/f", &Random(6).bytes(4 << 20));
     rig.backup("s");
-    let Some(_mount) = Mount::new(rig.path("disk"), "size=1m") else {
+    let Some(_mount) = Mount::new(&rig.path("disk"), 1) else {
         return;
     };
     let ran = rig.run(["restore", "latest", "--target", "disk/t"]);

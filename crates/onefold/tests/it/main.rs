@@ -17,6 +17,8 @@ mod json;
 mod kill;
 mod latest;
 mod messages;
+#[path = "../../../backup/tests/it/mount.rs"]
+mod mount;
 mod others_repositories;
 mod owners;
 mod restic_fields;
@@ -34,3 +36,5 @@ mod tar;
 mod terminal;
 mod together;
 mod unreadable;
+#[path = "../../../backup/tests/it/untested.rs"]
+mod untested;

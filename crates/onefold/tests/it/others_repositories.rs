@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use crate::rig::{Ran, Rig};
+use crate::untested::is_root;
 
 /// Whom every Linux has, and who owns nothing.
 const NOBODY: u32 = 65_534;
@@ -41,7 +42,7 @@ fn each_below(folder: &Path, visit: &mut dyn FnMut(&Path)) {
 
 #[test]
 fn what_root_does_in_anothers_repository_stays_the_owners() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let rig = rig_of_nobody();
@@ -68,7 +69,7 @@ fn what_root_does_in_anothers_repository_stays_the_owners() {
 
 #[test]
 fn what_others_put_into_their_repository_leads_root_nowhere() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let rig = rig_of_nobody();

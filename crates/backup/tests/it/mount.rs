@@ -1,0 +1,61 @@
+//! File systems of a test's own. Only root can have them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::untested::{has, is_root, not_tested};
+
+/// Unmounted when dropped.
+pub struct Mount(PathBuf);
+
+impl Mount {
+    /// A new one in RAM, of so many MiB. `None`, here and below, where it cannot be had, which is told.
+    pub fn new(at: &Path, mib: u64) -> Option<Self> {
+        std::fs::create_dir_all(at).expect("a folder");
+        let size = format!("size={mib}m");
+        Self::with(&["-t", "tmpfs", "-o", &size, "none"].map(Path::new), at)
+    }
+
+    fn with(args: &[&Path], at: &Path) -> Option<Self> {
+        if !is_root() || !has("mount") {
+            return None;
+        }
+        let mounted = Command::new("mount").args(args).arg(at).output();
+        let is_mounted = mounted.is_ok_and(|output| output.status.success());
+        if !is_mounted {
+            not_tested("no file system can be mounted here");
+        }
+        is_mounted.then(|| Self(at.to_owned()))
+    }
+}
+
+#[allow(dead_code, reason = "not every crate needs them")]
+impl Mount {
+    /// What is at `from` is seen at `at` too.
+    pub fn bind(from: &Path, at: &Path) -> Option<Self> {
+        Self::with(&[Path::new("--bind"), from], at)
+    }
+
+    /// A new ext4 in the file `image`, of so many MiB, made as `how` says.
+    pub fn ext4(image: &Path, mib: u64, how: &[&str], at: &Path) -> Option<Self> {
+        std::fs::create_dir_all(at).expect("a folder");
+        if !is_root() || !has("mkfs.ext4") {
+            return None;
+        }
+        let file = std::fs::File::create(image).expect("create");
+        file.set_len(mib << 20).expect("set_len");
+        let made = Command::new("mkfs.ext4")
+            .args([&["-q", "-F", "-m", "0"], how].concat())
+            .arg(image)
+            .output()
+            .expect("it is there");
+        assert!(made.status.success(), "mkfs.ext4: {made:?}");
+        Self::with(&[Path::new("-o"), Path::new("loop"), image], at)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}

@@ -1,0 +1,46 @@
+//! What a test needs that may not be there.
+//!
+//! Where CI runs – the variable `CI` is set – programs that can be installed must be there; what cannot be had by installing (root's rights, a mount within a
+//! container, a feature of the file system) is told, and the test passes. `cargo xtask ci` tells it again at its end.
+
+use std::io::Write;
+
+/// Says that something was not tested, on standard error, which a test run shows though the test passes, and in the file that `ONEFOLD_UNTESTED` names.
+pub fn not_tested(what: &str) {
+    let mut said = String::from(what);
+    if let Some(test) = std::thread::current().name() {
+        said = format!("{test}: {what}");
+    }
+    // Not `eprintln`, which is kept back.
+    let _ = writeln!(std::io::stderr(), "NOT TESTED: {said}");
+    if let Some(path) = std::env::var_os("ONEFOLD_UNTESTED") {
+        let file = std::fs::File::options().append(true).open(path);
+        let line = format!("{said}\n");
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the file that ONEFOLD_UNTESTED names");
+    }
+}
+
+/// Whether a program is there. Where CI runs it must be.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    assert!(
+        is_there || !is_ci,
+        "{program} is not on PATH, and CI is set: `cargo xtask test` installs it"
+    );
+    if !is_there {
+        not_tested(&format!("{program} is not installed"));
+    }
+    is_there
+}
+
+/// Whether this is root.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        not_tested("only root can");
+    }
+    is_root
+}
