@@ -28,6 +28,7 @@ mod small_files;
 mod sources;
 mod stream;
 mod tags;
+#[path = "../../../io/tests/it/untested.rs"]
 mod untested;
 mod vanished;
 mod windows;

@@ -7,4 +7,5 @@ mod frame;
 mod implementations;
 mod scale;
 mod sim;
+mod untested;
 mod ways;

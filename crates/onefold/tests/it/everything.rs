@@ -218,7 +218,9 @@ fn attributes(plain: &Path) {
         value,
         XattrFlags::empty(),
     ) {
-        Err(rustix::io::Errno::NOTSUP) => println!("no {attribute} here: not tested"),
+        Err(rustix::io::Errno::NOTSUP) => {
+            crate::untested::not_tested(&format!("no {attribute} here"))
+        }
         other => other.expect("an attribute"),
     };
     set("large", "user.colour", b"blue\0green\n=");

@@ -36,5 +36,5 @@ mod tar;
 mod terminal;
 mod together;
 mod unreadable;
-#[path = "../../../backup/tests/it/untested.rs"]
+#[path = "../../../io/tests/it/untested.rs"]
 mod untested;

@@ -22,6 +22,7 @@ pub fn not_tested(what: &str) {
 }
 
 /// Whether a program is there. Where CI runs it must be.
+#[allow(dead_code, reason = "not every crate needs programs")]
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -37,6 +38,7 @@ pub fn has(program: &str) -> bool {
 }
 
 /// Whether this is root.
+#[allow(dead_code, reason = "not every crate asks")]
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
