@@ -17,6 +17,7 @@ mod plan;
 mod remove;
 mod target;
 mod verify;
+mod way;
 mod window;
 mod write;
 

@@ -8,7 +8,8 @@
 //! Why threads although one reads in order: a cold scan waits for the disk at each folder and each inode; eight at a time take a third of the time.
 
 mod folder;
-mod names;
+pub(crate) mod names;
+mod put_off;
 mod schedule;
 
 use std::collections::BTreeMap;

@@ -23,6 +23,9 @@ use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
 use crate::{Change, Content, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
+/// Entries without content that go together to the store. Many steps wait for it.
+const STEP_ENTRIES: usize = 64;
+
 /// An entry on its way to the store.
 pub struct Planned {
     pub entry: Entry,
@@ -216,7 +219,7 @@ impl Planner<'_> {
         }
         if planned.content != ContentFrom::Job {
             batch.entries.push(planned);
-            return if batch.entries.len() >= 1024 {
+            return if batch.entries.len() >= STEP_ENTRIES {
                 self.submit(dir, folder, batch)
             } else {
                 Ok(())

@@ -2,20 +2,23 @@
 //!
 //! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
 //! never removed; nothing is removed where the backup could not list, nor from other file systems, nor from folders that the caller keeps.
+//! Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.
 
-use std::collections::BTreeSet;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use onefold_store::ChunkReader;
 use rustix::io::Errno;
 
 use super::Options;
 use super::remove::Remover;
-use super::target::{Target, names};
+use super::target::Target;
+use super::way::{Step, Way};
 use crate::meta::Stat;
+use crate::path::{self, join};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
-use crate::{Events, Flags, Progress, Result, path};
+use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
+use crate::{Entry, Events, Flags, Progress, Result};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
 /// was removed, and how many paths failed; failures are told.
@@ -29,120 +32,212 @@ pub fn delete_others(
     events: &dyn Events,
 ) -> Result<(u64, u64)> {
     let from = &options.path[..];
-    let mut remover = Remover::new(options, progress, events);
-    let mut unlisted = unlisted_above(tree, from, reader)?;
-    // Folders of the snapshot that stay as they are in the target, with all below: so much was said of each.
-    let mut left = BTreeSet::new();
-    let mut clear = |folder: &[u8], known: &[Vec<u8>], unlisted: &BTreeSet<Vec<u8>>| {
-        let place = &folder[from.len()..];
-        // A listing that broke off after the folder's entry was written left no flag: it looks like an empty folder of a backup with errors.
-        let is_doubtful = known.is_empty() && snapshot.summary.errors > 0;
-        if is_within_any(folder, unlisted) {
-            let what = "nothing is deleted here: the backup could not list this folder";
-            return events.warning(place, what);
-        }
-        if is_doubtful {
-            let what = "nothing is deleted here: it is empty in a backup that had errors, and may not have been listed";
-            return events.warning(place, what);
-        }
-        if !is_within_any(folder, &left) && clear_folder(target, place, known, &mut remover) {
-            left.insert(folder.to_vec());
-        }
+    let top = Folder {
+        is_unlisted: is_unlisted(tree, from, reader)?,
+        is_left: false,
+    };
+    let mut deleting = Deleting {
+        has_errors: snapshot.summary.errors > 0,
+        from,
+        target,
+        remover: Remover::new(options, progress, events),
+        events,
+        way: Way::new(tree, from.to_vec(), top),
+        current: None,
     };
     let mut cursor = tree.cursor_at(from, b"");
-    let mut folder = from.to_vec();
-    let mut known: Vec<Vec<u8>> = Vec::new();
-    // Folders without entries have no run of their own: they are cleared as soon as they are known to be passed.
-    let mut empty: BTreeSet<Vec<u8>> = BTreeSet::new();
-    while let Some((at, entry)) = cursor.next(reader)? {
+    let mut is_at_top = true;
+    loop {
         progress.check()?;
-        if !path::within(&at, from) {
-            break;
+        let next = match cursor.next(reader) {
+            Ok(next) => next.filter(|(folder, _)| path::within(folder, from)),
+            // Which names are lost is not known, so neither is what else the snapshot does not have. The restore tells which entries those are.
+            Err(error) if error.is_loss() => {
+                let what =
+                    "nothing more is deleted: what the snapshot has from here on cannot be read";
+                let here = &deleting.way.innermost().path[from.len()..];
+                events.warning(here, what);
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        let folder = next.as_ref().map(|(folder, _)| &folder[..]);
+        if std::mem::take(&mut is_at_top) {
+            match folder {
+                None => deleting.clear_empty(from),
+                Some(first) if first == from => deleting.open(from),
+                Some(_) => {}
+            }
         }
-        if at != folder {
-            clear(&folder, &known, &unlisted);
-            folder = at;
-            known.clear();
-            empty.remove(&folder);
+        deleting.lead(folder, reader)?;
+        match next {
+            Some((_, entry)) => deleting.known(entry),
+            None => break,
         }
-        if entry.flags.has(Flags::UNLISTED) {
-            unlisted.insert(path::join(&folder, &entry.name));
-        }
-        if entry.is_dir() {
-            empty.insert(path::join(&folder, &entry.name));
-        }
-        known.push(entry.name);
     }
-    clear(&folder, &known, &unlisted);
-    empty
-        .iter()
-        .for_each(|folder| clear(folder, &[], &unlisted));
-    Ok((remover.removed, remover.errors))
+    Ok((deleting.remover.removed, deleting.remover.errors))
 }
 
-/// The folders from the top down to `from` that could not be listed.
-fn unlisted_above(tree: &Tree, from: &[u8], reader: &mut ChunkReader) -> Result<BTreeSet<Vec<u8>>> {
-    let mut unlisted = BTreeSet::new();
-    let mut at = from;
+/// Whether `folder`, or one above, could not be listed.
+fn is_unlisted(tree: &Tree, folder: &[u8], reader: &mut ChunkReader) -> Result<bool> {
+    let mut at = folder;
     while !at.is_empty() {
         let entry = tree.entry(at, reader)?;
         if entry.is_some_and(|entry| entry.flags.has(Flags::UNLISTED)) {
-            unlisted.insert(at.to_vec());
+            return Ok(true);
         }
         at = path::split(at).0;
     }
-    Ok(unlisted)
+    Ok(false)
 }
 
-fn is_within_any(mut folder: &[u8], folders: &BTreeSet<Vec<u8>>) -> bool {
-    if folders.is_empty() {
-        return false;
-    }
-    while !folder.is_empty() {
-        if folders.contains(folder) {
-            return true;
-        }
-        folder = path::split(folder).0;
-    }
-    false
+/// A folder of the snapshot, of which more is to come.
+#[derive(Clone, Copy)]
+struct Folder {
+    /// It could not be listed, or one above it.
+    is_unlisted: bool,
+    /// It stays as it is in the target, with all below: so much was said of it, or of one above.
+    is_left: bool,
 }
 
-/// Removes the names that are not in `known`, which is sorted, as a snapshot's names are. Whether the folder stays as it is, with all below it.
-fn clear_folder(
-    target: &Target,
-    folder: &[u8],
-    known: &[Vec<u8>],
-    remover: &mut Remover<'_>,
-) -> bool {
-    let opened = target.open_unmounted(folder).and_then(|dir| {
-        let stat = Stat::of(&dir)?;
-        Ok((dir, stat))
-    });
-    let (dir, stat) = match opened {
-        Ok((_, stat)) if remover.keeps(&stat, folder) => return true,
-        Ok(opened) => opened,
-        // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return false,
-        Err(Errno::XDEV) => {
-            remover.leave_mounted(folder);
-            return true;
+struct Deleting<'a> {
+    has_errors: bool,
+    from: &'a [u8],
+    target: &'a Target,
+    remover: Remover<'a>,
+    events: &'a dyn Events,
+    way: Way<'a, Folder>,
+    /// The innermost folder in the target, where something may be deleted.
+    current: Option<Open>,
+}
+
+/// A folder of the target.
+struct Open {
+    dir: OwnedFd,
+    device: u64,
+    place: Vec<u8>,
+    names: SortedNames,
+}
+
+impl Deleting<'_> {
+    /// Goes on to the folder `to`, or to the end. What lies on the way and has nothing in it is cleared.
+    fn lead(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
+        if to == Some(&self.way.innermost().path[..]) {
+            return Ok(());
         }
-        Err(e) => {
-            remover.failed("open the folder", folder, e);
-            return false;
+        // All names that the snapshot has in this one were told.
+        self.remove_up_to(None);
+        self.current = None;
+        loop {
+            match self.way.step(to, reader)? {
+                Step::There => break,
+                Step::Left(_) => {}
+                Step::Past(entry) => {
+                    let folder = self.below(&entry);
+                    let path = join(&self.way.innermost().path, &entry.name);
+                    self.way.enter(path.clone(), folder);
+                    self.clear_empty(&path);
+                }
+                Step::Into(path, entry) => {
+                    let folder = match entry {
+                        Some(entry) => self.below(&entry),
+                        None => self.way.innermost().state,
+                    };
+                    self.way.enter(path, folder);
+                }
+            }
         }
-    };
-    let names = match names(&dir) {
-        Ok(names) => names,
-        Err(e) => {
-            remover.failed("list", folder, e);
-            return false;
+        if let Some(to) = to {
+            self.open(to);
         }
-    };
-    for name in names {
-        if known.binary_search(&name).is_err() {
-            remover.remove(dir.as_fd(), stat.device, &name, &path::join(folder, &name));
+        Ok(())
+    }
+
+    /// What is known of a folder in the innermost one.
+    fn below(&self, entry: &Entry) -> Folder {
+        let above = self.way.innermost().state;
+        Folder {
+            is_unlisted: above.is_unlisted || entry.flags.has(Flags::UNLISTED),
+            is_left: above.is_left,
         }
     }
-    false
+
+    /// The innermost folder has nothing in it. A listing that broke off after the folder's entry was written left no flag: it looks like an empty folder of
+    /// a backup with errors.
+    fn clear_empty(&mut self, path: &[u8]) {
+        let state = self.way.innermost().state;
+        if self.has_errors && !state.is_unlisted {
+            let what = "nothing is deleted here: it is empty in a backup that had errors, and may not have been listed";
+            return self.events.warning(&path[self.from.len()..], what);
+        }
+        self.open(path);
+        self.remove_up_to(None);
+        self.current = None;
+    }
+
+    /// Opens the innermost folder in the target, if anything may be deleted there.
+    fn open(&mut self, path: &[u8]) {
+        let place = &path[self.from.len()..];
+        let state = &mut self.way.innermost_mut().state;
+        if state.is_unlisted {
+            let what = "nothing is deleted here: the backup could not list this folder";
+            return self.events.warning(place, what);
+        }
+        if state.is_left {
+            return;
+        }
+        let opened = self.target.open_unmounted(place).and_then(|dir| {
+            let stat = Stat::of(&dir)?;
+            Ok((dir, stat))
+        });
+        match opened {
+            Ok((_, stat)) if self.remover.keeps(&stat, place) => state.is_left = true,
+            Ok((dir, stat)) => {
+                self.current = Some(Open {
+                    dir,
+                    device: stat.device,
+                    place: place.to_vec(),
+                    names: SortedNames::new(PASS_BYTES_MAX),
+                });
+            }
+            // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(Errno::XDEV) => {
+                self.remover.leave_mounted(place);
+                state.is_left = true;
+            }
+            Err(e) => self.remover.failed("open the folder", place, e),
+        }
+    }
+
+    /// The innermost folder has this entry.
+    fn known(&mut self, entry: Entry) {
+        self.remove_up_to(Some(&entry.name));
+        if entry.is_dir() {
+            self.way.met(entry);
+        }
+    }
+
+    /// Removes the names before `known`, which stays, or all that are left.
+    fn remove_up_to(&mut self, known: Option<&[u8]>) {
+        let Some(open) = &mut self.current else {
+            return;
+        };
+        loop {
+            let name = match open.names.next_up_to(&open.dir, known) {
+                Ok(Some(name)) => name,
+                Ok(None) => return,
+                Err(e) => {
+                    self.remover.failed("list", &open.place, e);
+                    self.current = None;
+                    return;
+                }
+            };
+            if known != Some(&name[..]) {
+                let place = join(&open.place, &name);
+                let dir = open.dir.as_fd();
+                self.remover.remove(dir, open.device, &name, &place);
+            }
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_store::ChunkReader;
 
 use super::apply::Meta;
 use super::links::Links;
+use super::way::{Step, Way};
 use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
@@ -14,18 +14,21 @@ use crate::tree::{Cursor, Tree, Visit, visit_items_from};
 use crate::{Entry, Events, Flags, Kind, Progress, Result};
 
 /// A folder whose content is not passed yet.
-struct Pending {
-    path: Vec<u8>,
-    meta: Meta,
+struct Folder {
+    /// `None` for the target, and where the snapshot's entry is lost.
+    meta: Option<Meta>,
     /// It is wanted for itself, or something in it was.
-    wanted: bool,
+    is_wanted: bool,
     /// Its number in the current window.
     number: Option<u32>,
+    /// The patterns of what is wanted match it or a folder above.
+    is_included: bool,
+    /// Those of what is not.
+    is_excluded: bool,
 }
 
 /// A file whose chunks did not fit into the window.
 struct Unfinished {
-    folder: Vec<u8>,
     entry: Entry,
     done: u64,
 }
@@ -36,26 +39,30 @@ pub struct Planner<'a> {
     cursor: Cursor<'a>,
     progress: &'a Progress,
     events: &'a dyn Events,
-    /// By [`order_key`].
-    pending: BTreeMap<Vec<u8>, Pending>,
-    folder: Vec<u8>,
-    folder_wanted: bool,
-    folder_excluded: bool,
+    way: Way<'a, Folder>,
+    /// The cursor's next entry, with its folder, to which the way does not lead yet.
+    ahead: Option<(Vec<u8>, Entry)>,
+    /// The cursor has given all entries.
+    is_past: bool,
     /// `None` once a temporary file for them has failed.
     links: Option<Links>,
     unfinished: Option<Unfinished>,
-    started: bool,
     /// The folder that is asked for could not be listed; that is still to be told.
     is_unlisted: bool,
-    /// One file is asked for, and this is its folder.
-    single: Option<Vec<u8>>,
+    /// One file is asked for.
+    is_single_file: bool,
 }
 
-/// Byte order of these keys is the order of folders in the walk.
-fn order_key(path: &[u8]) -> Vec<u8> {
-    path.iter()
-        .map(|&b| if b == b'/' { 0 } else { b })
-        .collect()
+impl Folder {
+    fn new(path: &[u8], meta: Option<Meta>, is_wanted: bool, options: &Options) -> Self {
+        Self {
+            meta,
+            is_wanted,
+            number: None,
+            is_included: options.include.is_empty() || options.include.covers(path, true),
+            is_excluded: options.exclude.covers(path, true),
+        }
+    }
 }
 
 impl<'a> Planner<'a> {
@@ -67,8 +74,8 @@ impl<'a> Planner<'a> {
         progress: &'a Progress,
         events: &'a dyn Events,
     ) -> Result<Self> {
-        let (mut single, mut is_unlisted) = (None, false);
-        let mut cursor = tree.cursor();
+        let (mut is_single_file, mut is_unlisted) = (false, false);
+        let (mut top, mut cursor) = (&options.path[..], tree.cursor());
         if !options.path.is_empty() {
             let (kind, flags) = match tree.entry(&options.path, reader) {
                 Ok(Some(entry)) => (entry.kind, entry.flags),
@@ -78,29 +85,29 @@ impl<'a> Planner<'a> {
                 Err(error) => return Err(error),
             };
             is_unlisted = flags.has(Flags::UNLISTED);
+            is_single_file = kind != Kind::Dir;
             let (folder, name) = path::split(&options.path);
-            match kind {
-                Kind::Dir => cursor = tree.cursor_at(&options.path, b""),
-                _ => {
-                    single = Some(folder.to_vec());
-                    cursor = tree.cursor_at(folder, name);
-                }
+            cursor = match is_single_file {
+                true => tree.cursor_at(folder, name),
+                false => tree.cursor_at(&options.path, b""),
+            };
+            if is_single_file {
+                top = folder;
             }
         }
+        let target = Folder::new(top, None, false, options);
         Ok(Self {
             options,
             cursor,
             progress,
             events,
-            pending: BTreeMap::new(),
-            folder: Vec::new(),
-            folder_wanted: false,
-            folder_excluded: false,
+            way: Way::new(tree, top.to_vec(), target),
+            ahead: None,
+            is_past: false,
             links: Some(Links::new(options.hard_links_bytes)),
             unfinished: None,
-            started: false,
             is_unlisted,
-            single,
+            is_single_file,
         })
     }
 
@@ -119,36 +126,46 @@ impl<'a> Planner<'a> {
         }
         while !window.is_full() && self.unfinished.is_none() {
             self.progress.check()?;
-            let (folder, entry) = match self.cursor.next(reader) {
-                Ok(Some(next)) => next,
-                Ok(None) => break,
-                Err(error) => {
-                    self.lost_leaf(error, summary)?;
-                    continue;
+            self.look_ahead(reader, summary)?;
+            let to = self.ahead.as_ref().map(|(folder, _)| &folder[..]);
+            match self.way.step(to, reader)? {
+                Step::Into(path, entry) => self.enter(path, entry),
+                Step::Past(entry) => self.pass(entry, &mut window),
+                Step::Left(level) => {
+                    let folder = level.state;
+                    if folder.is_wanted && folder.number.is_none() {
+                        self.plan_folder(&level.path, folder.meta, &mut window);
+                    }
                 }
-            };
-            if !self.is_below(&folder, &entry) {
-                break;
+                Step::There => match self.ahead.take() {
+                    Some((_, entry)) => self.entry(entry, &mut window, reader, summary)?,
+                    None => {
+                        self.progress.totals_known.store(true, Relaxed);
+                        break;
+                    }
+                },
             }
-            if !self.started || folder != self.folder {
-                self.enter(folder, &mut window);
-            }
-            self.entry(entry, &mut window, reader, summary)?;
         }
-        if !window.is_full() && self.unfinished.is_none() {
-            self.leave_all(&mut window);
-            self.progress.totals_known.store(true, Relaxed);
-        }
-        for pending in self.pending.values_mut() {
-            if let Some(number) = pending.number.take() {
+        for level in self.way.levels_mut() {
+            if let Some(number) = level.state.number.take() {
                 window.folders[number as usize].continues = true;
             }
         }
-        let is_empty = window.folders.len() == 1
-            && window.files.is_empty()
-            && window.specials.is_empty()
-            && window.links.is_empty();
-        Ok((!is_empty).then_some(window))
+        Ok((!window.is_empty()).then_some(window))
+    }
+
+    /// Has the next entry at hand, if there is one.
+    fn look_ahead(&mut self, reader: &mut ChunkReader, summary: &mut Summary) -> Result<()> {
+        while self.ahead.is_none() && !self.is_past {
+            match self.cursor.next(reader) {
+                Ok(Some((folder, entry))) if self.is_below(&folder, &entry) => {
+                    self.ahead = Some((folder, entry));
+                }
+                Ok(_) => self.is_past = true,
+                Err(error) => self.lost_leaf(error, summary)?,
+            }
+        }
+        Ok(())
     }
 
     /// A leaf that cannot be read costs its entries; the rest goes on.
@@ -171,82 +188,71 @@ impl<'a> Planner<'a> {
 
     /// Whether what is asked for is no folder.
     pub fn is_single_file(&self) -> bool {
-        self.single.is_some()
+        self.is_single_file
     }
 
     fn is_below(&self, folder: &[u8], entry: &Entry) -> bool {
-        match &self.single {
-            Some(only) => folder == only && entry.name == path::split(&self.options.path).1,
-            None => path::within(folder, &self.options.path),
+        let asked = &self.options.path[..];
+        match self.is_single_file {
+            true => (folder, &entry.name[..]) == path::split(asked),
+            false => path::within(folder, asked),
         }
     }
 
     /// A path of the snapshot, as it is in the target.
     fn in_target(&self, path: &[u8]) -> Vec<u8> {
-        let above = self
-            .single
-            .as_ref()
-            .map_or(self.options.path.len(), |folder| folder.len());
-        path[above..].to_vec()
+        path[self.way.levels()[0].path.len()..].to_vec()
     }
 
-    fn enter(&mut self, folder: Vec<u8>, window: &mut Window) {
-        self.started = true;
-        let below = self.pending.split_off(&order_key(&folder));
-        let before = std::mem::replace(&mut self.pending, below);
-        for (key, pending) in before {
-            if path::within(&folder, &pending.path) {
-                self.pending.insert(key, pending);
-            } else {
-                self.leave(pending, window);
-            }
-        }
-        let options = self.options;
-        self.folder_wanted = options.include.is_empty() || options.include.covers(&folder, true);
-        self.folder_excluded = options.exclude.covers(&folder, true);
-        self.folder = folder;
+    /// A folder without an entry of its own is made all the same, and looks as new folders do.
+    fn enter(&mut self, path: Vec<u8>, entry: Option<Entry>) {
+        let is_wanted = entry.is_some() && self.is_wanted(&path, true);
+        let meta = entry.as_ref().map(Meta::of);
+        let folder = Folder::new(&path, meta, is_wanted, self.options);
+        self.way.enter(path, folder);
     }
 
-    fn leave_all(&mut self, window: &mut Window) {
-        for (_, pending) in std::mem::take(&mut self.pending) {
-            self.leave(pending, window);
+    /// A folder with nothing in it.
+    fn pass(&mut self, entry: Entry, window: &mut Window) {
+        let path = join(&self.way.innermost().path, &entry.name);
+        if self.is_wanted(&path, true) {
+            self.plan_folder(&path, Some(Meta::of(&entry)), window);
         }
     }
 
-    /// Everything in a folder is planned: it gets its metadata at the end of this window.
-    fn leave(&mut self, pending: Pending, window: &mut Window) {
-        if pending.wanted && pending.number.is_none() {
-            let parent = self.number(path::split(&pending.path).0, window);
-            window.folder(self.in_target(&pending.path), parent, Some(pending.meta));
-        }
+    /// Everything in this folder, which lies in the innermost one, is planned: it gets its metadata at the end of this window.
+    fn plan_folder(&mut self, path: &[u8], meta: Option<Meta>, window: &mut Window) {
+        let parent = self.number(window);
+        window.folder(self.in_target(path), parent, meta);
     }
 
-    /// The number of a folder in the window; it and those above are wanted from now on.
-    fn number(&mut self, folder: &[u8], window: &mut Window) -> u32 {
-        if self.in_target(folder).is_empty() {
-            return 0;
-        }
-        let key = order_key(folder);
-        if let Some(number) = self.pending.get(&key).and_then(|pending| pending.number) {
+    /// The number of the innermost folder in the window; it and those above are wanted from now on.
+    fn number(&mut self, window: &mut Window) -> u32 {
+        let levels = self.way.levels_mut();
+        if let Some(number) = levels.last().and_then(|level| level.state.number) {
             return number;
         }
-        let parent = self.number(path::split(folder).0, window);
-        let path = self.in_target(folder);
-        match self.pending.get_mut(&key) {
-            Some(pending) => {
-                let number = window.folder(path, parent, Some(pending.meta.clone()));
-                (pending.wanted, pending.number) = (true, Some(number));
-                number
-            }
-            // A snapshot whose folder has no entry of its own: it is made, and looks as new folders do.
-            None => window.folder(path, parent, None),
+        // The target.
+        let mut parent = 0;
+        let above = levels[0].path.len();
+        for level in &mut levels[1..] {
+            let folder = &mut level.state;
+            folder.is_wanted = true;
+            parent = *folder.number.get_or_insert_with(|| {
+                window.folder(level.path[above..].to_vec(), parent, folder.meta.clone())
+            });
         }
+        parent
     }
 
     fn is_wanted(&self, path: &[u8], is_dir: bool) -> bool {
-        let excluded =
-            self.folder_excluded || self.options.exclude.decide(path, is_dir) == Some(true);
-        !excluded && (self.folder_wanted || self.options.include.decide(path, is_dir) == Some(true))
+        let Folder {
+            is_included,
+            is_excluded,
+            ..
+        } = self.way.innermost().state;
+        let excluded = is_excluded || self.options.exclude.decide(path, is_dir) == Some(true);
+        !excluded && (is_included || self.options.include.decide(path, is_dir) == Some(true))
     }
 
     fn entry(
@@ -256,22 +262,14 @@ impl<'a> Planner<'a> {
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) -> Result<()> {
-        let path = join(&self.folder, &entry.name);
+        let path = join(&self.way.innermost().path, &entry.name);
         let wanted = self.is_wanted(&path, entry.is_dir());
         if entry.is_dir() {
             summary.dirs += u64::from(wanted);
             if wanted && entry.flags.has(Flags::UNLISTED) {
                 self.unlisted(&path, summary);
             }
-            self.pending.insert(
-                order_key(&path),
-                Pending {
-                    meta: Meta::of(&entry),
-                    path,
-                    wanted,
-                    number: None,
-                },
-            );
+            self.way.met(entry);
             return Ok(());
         }
         if !wanted {
@@ -283,7 +281,7 @@ impl<'a> Planner<'a> {
             summary.unread += 1;
             return Ok(());
         }
-        let folder = self.number(&self.folder.clone(), window);
+        let folder = self.number(window);
         if entry.kind != Kind::File {
             summary.others += 1;
             let first = self.first_name(&entry, self.in_target(&path));
@@ -378,11 +376,7 @@ impl<'a> Planner<'a> {
         window.files[file as usize].set_size = has_holes || end < entry.size;
         if let Some(done) = stopped {
             window.file_continues(file);
-            self.unfinished = Some(Unfinished {
-                folder: self.folder.clone(),
-                entry,
-                done,
-            });
+            self.unfinished = Some(Unfinished { entry, done });
         }
     }
 
@@ -394,12 +388,7 @@ impl<'a> Planner<'a> {
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) {
-        let Some(Unfinished {
-            folder,
-            entry,
-            done,
-        }) = self.unfinished.take()
-        else {
+        let Some(Unfinished { entry, done }) = self.unfinished.take() else {
             return;
         };
         // Nothing more is done for what stays, or has failed.
@@ -409,7 +398,7 @@ impl<'a> Planner<'a> {
             Progress::add(&self.progress.bytes_done, kept * entry.size);
             return;
         }
-        let folder = self.number(&folder, window);
+        let folder = self.number(window);
         let file = window.file(folder, &entry);
         *window.files[file as usize].state.get_mut() = match last {
             Some(State::Made | State::Resumed) => State::Resumed,

@@ -9,9 +9,13 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::Options;
-use super::target::{names, open_unmounted};
+use super::target::open_unmounted;
 use crate::meta::Stat;
+use crate::walk::names::SortedNames;
 use crate::{Change, Error, Events, Kind, Progress, path};
+
+/// Names of a folder that stand in RAM while it is removed; those of the folders that it lies in do, too.
+const NAMES_BYTES: usize = 4 << 20;
 
 /// Removes, or counts in a dry run.
 pub struct Remover<'a> {
@@ -99,19 +103,21 @@ impl<'a> Remover<'a> {
                 return false;
             }
         };
-        let names = match names(&folder) {
-            Ok(names) => names,
-            Err(e) => {
-                self.failed("list", place, e);
-                return false;
-            }
-        };
+        let mut names = SortedNames::new(NAMES_BYTES);
         let mut is_empty = true;
-        for below in names {
-            let place = path::join(place, &below);
-            is_empty &= self.remove_all(folder.as_fd(), device, &below, &place);
+        loop {
+            match names.next_up_to(&folder, None) {
+                Ok(None) => return is_empty,
+                Ok(Some(below)) => {
+                    let place = path::join(place, &below);
+                    is_empty &= self.remove_all(folder.as_fd(), device, &below, &place);
+                }
+                Err(e) => {
+                    self.failed("list", place, e);
+                    return false;
+                }
+            }
         }
-        is_empty
     }
 
     fn remove_one(

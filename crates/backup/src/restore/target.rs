@@ -175,18 +175,6 @@ pub fn clear(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The names in a folder, in no order.
-pub fn names(folder: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(folder)? {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if !matches!(&name[..], b"." | b"..") {
-            names.push(name);
-        }
-    }
-    Ok(names)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt;

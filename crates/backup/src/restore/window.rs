@@ -187,9 +187,17 @@ impl Window {
         *self.files[file as usize].to_come.get_mut() += 1;
     }
 
-    /// Whether nothing more should be added.
+    /// Whether nothing more should be added. One thing fits in any case.
     pub fn is_full(&self) -> bool {
-        self.bytes >= self.bytes_max
+        self.bytes >= self.bytes_max && !self.is_empty()
+    }
+
+    /// Whether it holds nothing but the target itself.
+    pub fn is_empty(&self) -> bool {
+        self.folders.len() <= 1
+            && self.files.is_empty()
+            && self.specials.is_empty()
+            && self.links.is_empty()
     }
 
     /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.

@@ -7,6 +7,7 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::names::{Listing, NAME_OVERHEAD_BYTES, Names, PASS_BYTES_MAX, sorted_names};
+use super::put_off::{Kept, PutOff, Subfolder};
 use super::schedule::{Done, Key};
 use super::{Found, Options, Piece, Select};
 use crate::exclude::{CACHEDIR_SIGNATURE, Ignore};
@@ -38,6 +39,8 @@ enum Step {
     List(Arc<OwnedFd>, Vec<u8>),
     /// Stat these names, given with their inode numbers.
     Stat(Arc<OwnedFd>, Vec<(Vec<u8>, u64)>),
+    /// Look into these subfolders, of which the task's key names the first.
+    Descend(Arc<OwnedFd>, Kept),
 }
 
 impl Task {
@@ -57,7 +60,7 @@ impl Task {
         )
     }
 
-    pub fn run(self, key: &Key, options: &Options) -> Done {
+    pub fn run(self, key: &Key, options: &Options, put_off: &PutOff) -> Done {
         let mut look = Look {
             key,
             options,
@@ -65,21 +68,28 @@ impl Task {
             ignore: self.ignore,
             device: self.device,
             is_flagged: self.is_flagged,
-            piece: empty(key),
+            piece: empty(&key.folder),
+            subfolders: Vec::new(),
             next: Vec::new(),
         };
         let result = match self.step {
             Step::Open(place) => look.open(place),
             Step::List(dir, after) => look.list(&dir, Some(after)),
             Step::Stat(dir, names) => {
-                look.stat_all(dir, names);
+                look.stat_all(dir.clone(), names);
+                look.put_off(dir, put_off);
                 Ok(())
             }
+            Step::Descend(dir, kept) => return look.descend_later(dir, put_off.take(kept)),
         };
         match result {
             Err(Errno::NOENT) if look.may_be_gone() => {}
             Err(e) => look.cut_off(e),
             Ok(()) => {}
+        }
+        if let Some(dir) = look.piece.dir.clone() {
+            let subfolders = std::mem::take(&mut look.subfolders);
+            look.look_into(&key.folder, &dir, subfolders);
         }
         Done {
             piece: Some(look.piece),
@@ -88,9 +98,9 @@ impl Task {
     }
 }
 
-fn empty(key: &Key) -> Piece {
+fn empty(folder: &Arc<[u8]>) -> Piece {
     Piece {
-        folder: key.folder.clone(),
+        folder: folder.clone(),
         dir: None,
         found: Vec::new(),
         errors: Vec::new(),
@@ -108,6 +118,8 @@ struct Look<'a> {
     device: Option<u64>,
     is_flagged: bool,
     piece: Piece,
+    /// Subfolders to look into with what is said here.
+    subfolders: Vec<Subfolder>,
     next: Vec<(Key, Task)>,
 }
 
@@ -188,7 +200,7 @@ impl Look<'_> {
             mut names,
             more,
             failed,
-        } = sorted_names(dir, after.as_deref(), fails_after)?;
+        } = sorted_names(dir, after.as_deref(), PASS_BYTES_MAX, fails_after)?;
         // What was listed before is kept.
         match failed {
             Some(Errno::NOENT) if self.may_be_gone() => {}
@@ -391,7 +403,10 @@ impl Look<'_> {
             }
             Some(named) => Arc::new(Select::and_everything(named)),
             None if is_elsewhere => return,
-            None if self.select.children.is_empty() => Arc::clone(&self.select),
+            None if self.select.children.is_empty() => {
+                let subfolder = (name.to_vec(), flags.has(Flags::UNLISTED));
+                return self.subfolders.push(subfolder);
+            }
             None => Arc::new(Select::everything()),
         };
         // A source's own is known when it is opened.
@@ -411,6 +426,62 @@ impl Look<'_> {
             },
             task,
         ));
+    }
+}
+
+impl Look<'_> {
+    /// Makes a task of each subfolder in `folder`.
+    fn look_into(&mut self, folder: &[u8], dir: &Arc<OwnedFd>, subfolders: Vec<Subfolder>) {
+        for (name, is_flagged) in subfolders {
+            let key = Key {
+                folder: path::join(folder, &name).into(),
+                piece: 0,
+            };
+            let step = Step::Open(Some((dir.clone(), name)));
+            let task = Task {
+                is_flagged,
+                ..self.task(step)
+            };
+            self.next.push((key, task));
+        }
+    }
+
+    /// Makes one task of all subfolders: their turn comes when all names of the folder have been looked at, and of these there may be millions.
+    fn put_off(&mut self, dir: Arc<OwnedFd>, put_off: &PutOff) {
+        let Some((first, _)) = self.subfolders.first() else {
+            return;
+        };
+        let key = Key {
+            folder: path::join(&self.key.folder, first).into(),
+            piece: 0,
+        };
+        let kept = put_off.put(&std::mem::take(&mut self.subfolders));
+        self.next.push((key, self.task(Step::Descend(dir, kept))));
+    }
+
+    /// Their turn has come.
+    fn descend_later(
+        mut self,
+        dir: Arc<OwnedFd>,
+        subfolders: onefold_io::Result<Vec<Subfolder>>,
+    ) -> Done {
+        let folder = path::split(&self.key.folder).0;
+        let piece = match subfolders {
+            Ok(subfolders) => {
+                self.look_into(folder, &dir, subfolders);
+                None
+            }
+            Err(e) => {
+                let mut piece = empty(&folder.into());
+                piece.errors.push((folder.to_vec(), Error::Temporary(e)));
+                piece.is_cut_off = !self.is_flagged;
+                Some(piece)
+            }
+        };
+        Done {
+            piece,
+            next: self.next,
+        }
     }
 }
 

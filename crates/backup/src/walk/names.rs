@@ -1,7 +1,9 @@
 //! The names of a folder, in order, in bounded RAM: of a folder with more names than a pass keeps, one pass gives the first, the next those behind them.
 
+use std::iter::Peekable;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::vec::IntoIter;
 
 use rustix::fs::RawDir;
 use rustix::io::Errno;
@@ -23,14 +25,15 @@ pub struct Listing {
     pub failed: Option<Errno>,
 }
 
-/// The names after `after`; with `fails_after` the listing fails after so many.
+/// The names after `after`, as many as `bytes_max` bytes hold; with `fails_after` the listing fails after so many.
 pub fn sorted_names(
     dir: &OwnedFd,
     after: Option<&[u8]>,
+    bytes_max: usize,
     fails_after: Option<usize>,
 ) -> Result<Listing, Errno> {
     rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
-    let mut pass = Pass::new(after, PASS_BYTES_MAX);
+    let mut pass = Pass::new(after, bytes_max);
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut listing = RawDir::new(dir, &mut buf);
     let mut failed = None;
@@ -48,6 +51,47 @@ pub fn sorted_names(
         }
     }
     Ok(pass.end(failed))
+}
+
+/// All names of a folder, one after the other, in order.
+pub struct SortedNames {
+    bytes_max: usize,
+    names: Peekable<IntoIter<(Vec<u8>, u64)>>,
+    /// The last name of the pass before.
+    last: Option<Vec<u8>>,
+    /// Others follow this pass.
+    more: bool,
+}
+
+impl SortedNames {
+    /// Before the first name; a pass keeps `bytes_max` bytes of names.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            names: Vec::new().into_iter().peekable(),
+            last: None,
+            more: true,
+        }
+    }
+
+    /// The next name in `dir`, unless it comes after `last`; without `last`, any.
+    pub fn next_up_to(
+        &mut self,
+        dir: &OwnedFd,
+        last: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, Errno> {
+        while self.names.peek().is_none() && self.more {
+            let listing = sorted_names(dir, self.last.as_deref(), self.bytes_max, None)?;
+            if let Some(e) = listing.failed {
+                return Err(e);
+            }
+            self.more = listing.more;
+            self.last = listing.names.last().map(|(name, _)| name.clone());
+            self.names = listing.names.into_iter().peekable();
+        }
+        let is_due = |(name, _): &(Vec<u8>, u64)| last.is_none_or(|last| &name[..] <= last);
+        Ok(self.names.next_if(is_due).map(|(name, _)| name))
+    }
 }
 
 /// What one pass keeps of the names that it is given in any order: the first ones, each once.

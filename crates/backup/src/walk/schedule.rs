@@ -1,8 +1,8 @@
 //! Who looks at what next: tasks in the order of their results, the foremost first, results handed out in order.
 //!
-//! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result becomes ready. So the smallest
-//! key is always the next result, be it ready, running or waiting. Workers take the smallest waiting task, and stop looking ahead when
-//! enough results wait for the consumer; the task that the consumer itself waits for is always allowed.
+//! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result becomes ready (one without a result
+//! may make one with its own key). So the smallest key is always the next result, be it ready, running or waiting. Workers take the smallest waiting
+//! task, and stop looking ahead when enough results wait for the consumer; the task that the consumer itself waits for is always allowed.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use super::folder::Task;
+use super::put_off::PutOff;
 use super::{Options, Piece};
 use crate::path;
 
@@ -59,6 +60,7 @@ struct State {
 
 pub(super) struct Schedule {
     state: Mutex<State>,
+    put_off: PutOff,
     work: Condvar,
     ready: Condvar,
 }
@@ -73,6 +75,7 @@ impl Schedule {
         };
         Self {
             state: Mutex::new(state),
+            put_off: PutOff::default(),
             work: Condvar::new(),
             ready: Condvar::new(),
         }
@@ -113,7 +116,7 @@ impl Schedule {
     /// Works until the walk is over.
     pub fn work(&self, options: &Options) {
         while let Some((key, task)) = self.take() {
-            let done = task.run(&key, options);
+            let done = task.run(&key, options, &self.put_off);
             self.finish(key, done);
         }
     }

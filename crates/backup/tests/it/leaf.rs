@@ -191,6 +191,25 @@ proptest! {
     }
 }
 
+/// Whoever can write to a repository without encryption can write such a leaf.
+#[test]
+fn names_and_folders_that_lead_elsewhere_are_damage() {
+    let names = ["..", ".", "", "a/b", "/etc/passwd", "a\0b"];
+    let folders = ["/..", "/a/../b", "/a/.", "/a//b", "a", "/", "../a", "/a/"];
+    let in_root = names.iter().map(|name| ("", *name));
+    let as_folder = folders.iter().map(|folder| (*folder, "name"));
+    let leaf = |folder: &str, name: &str| {
+        let mut leaf = Leaf::default();
+        leaf.push(folder.as_bytes(), Entry::new(name.into(), Kind::Dir));
+        leaf::encode(&leaf)
+    };
+    for (folder, name) in in_root.chain(as_folder) {
+        let error = leaf::decode_bare(&leaf(folder, name)).expect_err("a leaf");
+        assert!(error.is_damage(), "{folder:?} {name:?}: {error}");
+    }
+    assert!(leaf::decode_bare(&leaf("/a", "...")).is_ok());
+}
+
 #[test]
 fn recipes_of_large_files_are_built_in_layers_and_come_back() {
     let mut chunks = Chunks::default();

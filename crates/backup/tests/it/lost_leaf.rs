@@ -10,7 +10,7 @@ use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::{Hurt, SnapshotRoots};
 use onefold_backup::snapshots::{self, Named};
 use onefold_backup::tree::Tree;
-use onefold_backup::{Flags, path, restore};
+use onefold_backup::{Flags, Progress, path, restore};
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
@@ -18,7 +18,7 @@ use onefold_store::{
     SessionKind,
 };
 
-use crate::scene::{back_up, restore_with};
+use crate::scene::{self, Log, back_up, bytes, restore_with};
 
 /// With a new repository, not encrypted.
 pub fn device() -> SimDir {
@@ -212,6 +212,55 @@ fn of_a_snapshot_without_a_leaf_all_else_is_left() {
         if number == 0 {
             assert_restored(&repository, &new, &kept);
         }
+    }
+}
+
+/// With a leaf lost, what the snapshot has besides is not known.
+#[test]
+fn a_restore_that_deletes_stops_deleting_where_a_leaf_is_lost_and_restores_the_rest() {
+    let place = tempfile::tempdir().expect("tempdir");
+    let source = place.path().join("source");
+    write_source(&source);
+    let device = device();
+    let repository = open(&device);
+    let outcome = back_up(&repository, &source, 1);
+    let named = load(&repository, &outcome);
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+    let leaves = tree.leaves().to_vec();
+    for number in BTreeSet::from([1, leaves.len() / 2, leaves.len() - 1]) {
+        let (hurt, target) = (device.fork(), place.path().join(number.to_string()));
+        let lost = &leaves[number];
+        hurt.lose(&object(lost.chunk.container)).expect("lose");
+        scene::restore_folder(&repository, &outcome, &source, &target);
+        let repository = open(&hurt);
+        let others = [b"/0/0/other", b"/1/5/other"];
+        let place_of = |other: &[u8]| target.join(path::show(&other[1..]));
+        for other in others {
+            fs::write(place_of(other), "").expect("write");
+        }
+        let session = repository.session(SessionKind::Read).expect("session");
+        let options = restore::Options {
+            path: path::clean(&bytes(&source)),
+            delete: true,
+            ..restore::Options::default()
+        };
+        let (log, progress) = (Log::default(), Progress::default());
+        let (snapshot, to) = (&named.snapshot, bytes(&target));
+        let summary = restore::run(&session, snapshot, &to, &options, &progress, &log);
+        let summary = summary.expect("the rest is restored");
+        assert_eq!((summary.lost, summary.errors), (1, 1));
+        assert!(summary.files > 0);
+        for other in others {
+            let full = [&bytes(&source)[..], other].concat();
+            let from = path::join(&lost.folder, &lost.name);
+            let is_after = order(&from, &full).is_lt();
+            assert_eq!(place_of(other).exists(), is_after, "{}", path::show(other));
+        }
+        let files = |root: &Path| scene::look(root).len();
+        let left = others.map(|other| usize::from(place_of(other).exists()));
+        assert_eq!(files(&target), files(&source) + left[0] + left[1]);
     }
 }
 

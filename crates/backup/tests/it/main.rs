@@ -31,4 +31,5 @@ mod tags;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
 mod vanished;
+mod wide;
 mod windows;

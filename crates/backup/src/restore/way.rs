@@ -1,0 +1,163 @@
+//! The way through a snapshot's folders: which ones lead to where a cursor is, and which were met and are still to come.
+//!
+//! A folder's own entry stands among its siblings, what is in it follows when all of them have passed, and where nothing is in it nothing follows.
+//!
+//! What always holds: every folder that is met is entered once and left once, or passed over once, in the order of the walk. RAM is bounded by the
+//! depth of the tree: of each folder on the way some subfolders to come are kept, and the snapshot gives the others when it is their turn.
+
+use std::collections::VecDeque;
+
+use onefold_store::ChunkReader;
+
+use crate::tree::Tree;
+use crate::{Entry, Result, path};
+
+/// Subfolders to come that are kept of a folder.
+const KEPT_MAX: usize = 1024;
+
+/// A folder on the way, with what the caller knows of it.
+pub struct Level<T> {
+    /// Its path in the snapshot.
+    pub path: Vec<u8>,
+    /// The caller's.
+    pub state: T,
+    to_come: VecDeque<Entry>,
+    /// The name of the last that was kept, where others follow it.
+    others_after: Option<Vec<u8>>,
+}
+
+/// What comes next on the way.
+pub enum Step<T> {
+    /// It has led where it was to lead.
+    There,
+    /// This folder, in the innermost one, is to be [entered](Way::enter). Without an entry: that is lost.
+    Into(Vec<u8>, Option<Entry>),
+    /// This folder, in the innermost one, has nothing in it.
+    Past(Entry),
+    /// All that is in this folder has passed.
+    Left(Level<T>),
+}
+
+/// The folders from the top to the innermost.
+pub struct Way<'a, T> {
+    tree: &'a Tree,
+    levels: Vec<Level<T>>,
+}
+
+impl<'a, T> Way<'a, T> {
+    /// At `top`, which is never left.
+    pub fn new(tree: &'a Tree, top: Vec<u8>, state: T) -> Self {
+        let mut way = Self {
+            tree,
+            levels: Vec::new(),
+        };
+        way.enter(top, state);
+        way
+    }
+
+    /// All of them, the innermost last.
+    pub fn levels(&self) -> &[Level<T>] {
+        &self.levels
+    }
+
+    /// All of them, the innermost last.
+    pub fn levels_mut(&mut self) -> &mut [Level<T>] {
+        &mut self.levels
+    }
+
+    /// Where the cursor is.
+    pub fn innermost(&self) -> &Level<T> {
+        self.levels.last().expect("the top is never left")
+    }
+
+    /// Where the cursor is.
+    pub fn innermost_mut(&mut self) -> &mut Level<T> {
+        self.levels.last_mut().expect("the top is never left")
+    }
+
+    /// A folder's entry was met in the innermost folder. They come in order.
+    pub fn met(&mut self, folder: Entry) {
+        let level = self.innermost_mut();
+        if level.others_after.is_some() {
+            return;
+        }
+        match level.to_come.back() {
+            Some(last) if level.to_come.len() >= KEPT_MAX => {
+                level.others_after = Some(last.name.clone());
+            }
+            _ => level.to_come.push_back(folder),
+        }
+    }
+
+    /// One step on the way to the folder `to`, or to the end of the top; to be asked again until it is there.
+    pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<Step<T>> {
+        let level = self.levels.last_mut().expect("the top is never left");
+        let to = to.filter(|to| path::within(to, &level.path));
+        if to.is_some_and(|to| to.len() == level.path.len()) {
+            return Ok(Step::There);
+        }
+        level.fetch(self.tree, reader)?;
+        let Some(to) = to else {
+            return Ok(match level.to_come.pop_front() {
+                Some(entry) => Step::Past(entry),
+                None if self.levels.len() == 1 => Step::There,
+                None => Step::Left(self.levels.pop().expect("it is not the top")),
+            });
+        };
+        let name = &to[level.path.len() + 1..];
+        let name = name.split(|&b| b == b'/').next().unwrap_or(name);
+        let first = level.to_come.front().map(|entry| entry.name[..].cmp(name));
+        Ok(match first {
+            Some(std::cmp::Ordering::Less) => {
+                Step::Past(level.to_come.pop_front().expect("it is there"))
+            }
+            Some(std::cmp::Ordering::Equal) => {
+                Step::Into(path::join(&level.path, name), level.to_come.pop_front())
+            }
+            Some(std::cmp::Ordering::Greater) | None => {
+                Step::Into(path::join(&level.path, name), None)
+            }
+        })
+    }
+
+    /// Goes into the folder that [`step`](Self::step) named.
+    pub fn enter(&mut self, path: Vec<u8>, state: T) {
+        self.levels.push(Level {
+            path,
+            state,
+            to_come: VecDeque::new(),
+            others_after: None,
+        });
+    }
+}
+
+impl<T> Level<T> {
+    /// Has the next subfolder to come at hand, if there is one. What cannot be read now could not be read when it was passed either, and was told then.
+    fn fetch(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
+        if !self.to_come.is_empty() {
+            return Ok(());
+        }
+        let Some(after) = self.others_after.take() else {
+            return Ok(());
+        };
+        let mut cursor = tree.cursor_at(&self.path, &after);
+        loop {
+            let entry = match cursor.next(reader) {
+                Ok(Some((folder, entry))) if folder == self.path => entry,
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_loss() && cursor.pass_over().is_some() => continue,
+                Err(error) => return Err(error),
+            };
+            if !entry.is_dir() || entry.name <= after {
+                continue;
+            }
+            if let Some(last) = self.to_come.back()
+                && self.to_come.len() >= KEPT_MAX
+            {
+                self.others_after = Some(last.name.clone());
+                return Ok(());
+            }
+            self.to_come.push_back(entry);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Names of subfolders whose turn comes much later: a folder may have millions. The first ones stand in RAM, the others in a nameless file.
+//!
+//! Without room for a temporary file they stay in RAM: a backup that takes more RAM than it should is better than none.
+
+use onefold_io::Scratch;
+use parking_lot::Mutex;
+
+/// Names that stand in RAM, in bytes.
+const RAM_BYTES_MAX: usize = 4 << 20;
+
+/// A subfolder's name, and whether its own entry says that it cannot be listed.
+pub(super) type Subfolder = (Vec<u8>, bool);
+
+/// Where they stand.
+#[derive(Default)]
+pub(super) struct PutOff(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    ram_bytes: usize,
+    file: Option<Scratch>,
+    /// Bytes of the file that are in use, and in how many pieces.
+    end: u64,
+    pieces: usize,
+}
+
+/// Some names that were put off.
+pub(super) enum Kept {
+    Ram(Vec<u8>),
+    File { start: u64, bytes: usize },
+}
+
+impl PutOff {
+    /// Keeps `names` for later.
+    pub fn put(&self, names: &[Subfolder]) -> Kept {
+        let bytes = encode(names);
+        let mut state = self.0.lock();
+        if state.ram_bytes + bytes.len() > RAM_BYTES_MAX
+            && let Some(kept) = state.write(&bytes)
+        {
+            return kept;
+        }
+        state.ram_bytes += bytes.len();
+        Kept::Ram(bytes)
+    }
+
+    /// Gives them back. Errors: the temporary file does not.
+    pub fn take(&self, kept: Kept) -> onefold_io::Result<Vec<Subfolder>> {
+        let mut state = self.0.lock();
+        let bytes = match kept {
+            Kept::Ram(bytes) => {
+                state.ram_bytes -= bytes.len();
+                bytes
+            }
+            Kept::File { start, bytes } => state.read(start, bytes)?,
+        };
+        Ok(decode(&bytes))
+    }
+}
+
+impl State {
+    /// `None`: there is no room for it.
+    fn write(&mut self, bytes: &[u8]) -> Option<Kept> {
+        if self.file.is_none() {
+            self.file = Some(Scratch::create().ok()?);
+        }
+        let start = self.end;
+        self.file.as_ref()?.write_at(bytes, start).ok()?;
+        self.end += bytes.len() as u64;
+        self.pieces += 1;
+        Some(Kept::File {
+            start,
+            bytes: bytes.len(),
+        })
+    }
+
+    fn read(&mut self, start: u64, len: usize) -> onefold_io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        if let Some(file) = &self.file {
+            file.read_at(&mut bytes, start)?;
+        }
+        self.pieces -= 1;
+        if self.pieces == 0 {
+            self.end = 0;
+        }
+        Ok(bytes)
+    }
+}
+
+/// A flag, the name, and a zero byte, which no name has.
+fn encode(names: &[Subfolder]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(names.iter().map(|(name, _)| name.len() + 2).sum());
+    for (name, is_flagged) in names {
+        bytes.push(u8::from(*is_flagged));
+        bytes.extend_from_slice(name);
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn decode(mut bytes: &[u8]) -> Vec<Subfolder> {
+    let mut names = Vec::new();
+    while let Some((&flag, rest)) = bytes.split_first() {
+        let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
+        names.push((rest[..end].to_vec(), flag != 0));
+        bytes = rest.get(end + 1..).unwrap_or_default();
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_from_ram_and_from_the_file() {
+        let put_off = PutOff::default();
+        let names = |piece: usize| -> Vec<Subfolder> {
+            let name = |n: usize| {
+                (
+                    format!("{piece}-{n}\n\u{1}").into_bytes(),
+                    n.is_multiple_of(3),
+                )
+            };
+            (0..50_000).map(name).collect()
+        };
+        // Twice: what was read makes room.
+        for _ in 0..2 {
+            let kept: Vec<_> = (0..20).map(|piece| put_off.put(&names(piece))).collect();
+            let in_ram = |kept: &&Kept| matches!(kept, Kept::Ram(_));
+            assert!((1..20).contains(&kept.iter().filter(in_ram).count()));
+            for (piece, kept) in kept.into_iter().enumerate() {
+                assert_eq!(put_off.take(kept).unwrap(), names(piece));
+            }
+            let state = put_off.0.lock();
+            assert_eq!((state.ram_bytes, state.end), (0, 0));
+        }
+    }
+}

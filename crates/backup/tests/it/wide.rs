@@ -1,0 +1,128 @@
+//! A folder with more subfolders than stand in RAM at once.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use onefold_backup::backup::Outcome;
+use onefold_backup::exclude::Patterns;
+use onefold_backup::path;
+use onefold_backup::restore::{Options, Summary};
+use onefold_store::Repository;
+
+use crate::scene::{back_up, bytes, look, repository, restore_with};
+
+const FOLDERS: usize = 2600;
+
+struct Scene {
+    _dir: tempfile::TempDir,
+    source: PathBuf,
+    target: PathBuf,
+    repository: Repository,
+    outcome: Outcome,
+}
+
+fn folder(n: usize) -> String {
+    format!("wide/folder {n:04}")
+}
+
+impl Scene {
+    /// Every third folder has something in it, now and then a folder with something in it.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+        for n in 0..FOLDERS {
+            let folder = source.join(folder(n));
+            fs::create_dir_all(&folder).expect("dirs");
+            if n % 3 == 0 {
+                fs::write(folder.join("file"), n.to_string()).expect("write");
+            }
+            if n % 100 == 0 {
+                fs::create_dir_all(folder.join("more/empty")).expect("dirs");
+                fs::write(folder.join("more/file"), n.to_string()).expect("write");
+            }
+            let mode = fs::Permissions::from_mode(0o700 + (n % 8) as u32);
+            fs::set_permissions(&folder, mode).expect("chmod");
+        }
+        fs::write(source.join("zz"), "after them").expect("write");
+        let repository = repository();
+        let outcome = back_up(&repository, &source, 1);
+        Self {
+            _dir: dir,
+            source,
+            target,
+            repository,
+            outcome,
+        }
+    }
+
+    fn restore(&self, options: Options) -> Summary {
+        let options = Options {
+            path: path::clean(&bytes(&self.source)),
+            window_bytes: 16 << 10,
+            ..options
+        };
+        restore_with(&self.repository, &self.outcome, &self.target, &options)
+    }
+}
+
+#[test]
+fn all_its_subfolders_come_back_with_what_is_in_them() {
+    let scene = Scene::new();
+    let summary = scene.restore(Options::default());
+    assert_eq!(look(&scene.source), look(&scene.target));
+    assert_eq!(summary.dirs as usize, 1 + FOLDERS + 2 * FOLDERS / 100);
+    // A window that one thing fills.
+    fs::remove_dir_all(&scene.target).expect("remove");
+    scene.restore(Options {
+        window_bytes: 1,
+        include: Patterns::new(["folder 21??"]).expect("pattern"),
+        ..Options::default()
+    });
+    let restored = fs::read_dir(scene.target.join("wide")).expect("list");
+    assert_eq!(restored.count(), 100);
+}
+
+#[test]
+fn what_is_wanted_in_a_late_one_brings_no_other() {
+    let scene = Scene::new();
+    scene.restore(Options {
+        include: Patterns::new(["folder 2400/more"]).expect("pattern"),
+        ..Options::default()
+    });
+    let names = |folder: &Path| -> Vec<_> {
+        let names = fs::read_dir(folder).expect("list");
+        names.map(|name| name.expect("name").file_name()).collect()
+    };
+    assert_eq!(names(&scene.target), ["wide"]);
+    assert_eq!(names(&scene.target.join("wide")), ["folder 2400"]);
+    let wanted = folder(2400) + "/more";
+    assert_eq!(
+        look(&scene.source.join(&wanted)),
+        look(&scene.target.join(&wanted))
+    );
+}
+
+#[test]
+fn what_the_snapshot_does_not_have_is_deleted_in_each_of_them() {
+    let scene = Scene::new();
+    scene.restore(Options::default());
+    let mut others = vec!["0 first".into(), "wide/0 first".into(), "zzz".into()];
+    others.extend([folder(1300) + " and", folder(FOLDERS)]);
+    // With something in them, with nothing, and with a folder.
+    others.extend([2400, 2401, 2300].map(|n| folder(n) + "/other"));
+    others.extend(["/more/other", "/more/empty/other"].map(|other| folder(2300) + other));
+    for other in &others {
+        fs::create_dir(scene.target.join(other)).expect("mkdir");
+        fs::write(scene.target.join(other).join("file"), "").expect("write");
+    }
+    let count = 2 * others.len() as u64;
+    let delete = |dry_run| Options {
+        delete: true,
+        dry_run,
+        ..Options::default()
+    };
+    assert_eq!(scene.restore(delete(true)).deleted, count);
+    assert_eq!(scene.restore(delete(false)).deleted, count);
+    assert_eq!(look(&scene.source), look(&scene.target));
+}
