@@ -108,7 +108,8 @@ pub fn run_if(
     summary.duration_ns = nanos((options.clock)()).saturating_sub(summary.started_ns);
     let unchanged = parent
         .as_ref()
-        .is_some_and(|parent| parent.snapshot.table == table);
+        .filter(|parent| parent.snapshot.table == table)
+        .map(|parent| parent.id);
     let mut snapshot = new_snapshot(
         paths,
         parent.map(|parent| parent.id),
@@ -116,11 +117,14 @@ pub fn run_if(
         table,
         options,
     );
-    let is_superfluous = unchanged && options.skip_if_unchanged;
-    let id = if is_superfluous || repository.options().dry_run {
-        None
-    } else {
-        Some(repository.put_root(&snapshot.encode())?)
+    let id = match unchanged {
+        _ if repository.options().dry_run => None,
+        // What stands for this backup must outlive a power cut as the backup would.
+        Some(same) if options.skip_if_unchanged => {
+            repository.keep_root(&same)?;
+            None
+        }
+        _ => Some(repository.put_root(&snapshot.encode())?),
     };
     cutting.keep(events);
     session.finish()?;

@@ -130,6 +130,15 @@ pub struct GroupBy {
     pub tags: bool,
 }
 
+impl GroupBy {
+    /// All snapshots are one series.
+    pub const ALL: Self = Self {
+        host: false,
+        paths: false,
+        tags: false,
+    };
+}
+
 impl Default for GroupBy {
     fn default() -> Self {
         Self {

@@ -72,13 +72,18 @@ impl Repository {
             // Without encryption the very same bytes can be there already, or what damage left of them.
             Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
                 match self.root(&id) {
-                    Ok(_) => shared.objects.keep(&[id.object()])?,
+                    Ok(_) => self.keep_root(&id)?,
                     Err(_) => shared.objects.put(&id.object(), &[&stored])?,
                 }
                 Ok(id)
             }
             other => other.map(|()| id),
         }
+    }
+
+    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that.
+    pub fn keep_root(&self, id: &RootId) -> Result<()> {
+        self.shared.objects.keep(&[id.object()])
     }
 
     /// A root's bytes.

@@ -213,9 +213,7 @@ fn options(
         .as_deref()
         .map_or_else(|| Ok(when::now()), when::parse)?;
     let parent = match &args.parent {
-        Some(name) => Parent::This(
-            select::one(repository, &Spec::parse(name)?.snapshot, &Filter::default())?.id,
-        ),
+        Some(name) => parent(repository, &Spec::parse(name)?.snapshot)?,
         None => Parent::Newest(args.group_by),
     };
     let defaults = Options::default();
@@ -246,6 +244,15 @@ fn options(
         clock: when::now,
         ..defaults
     })
+}
+
+/// The parent that is asked for. A snapshot that cannot be read may be the latest; here an older one does as well.
+fn parent(repository: &Repository, name: &str) -> Result<Parent> {
+    if name == "latest" {
+        return Ok(Parent::Newest(GroupBy::ALL));
+    }
+    let named = select::one(repository, name, &Filter::default())?;
+    Ok(Parent::This(named.id))
 }
 
 fn chunk_rules(file: &OsString) -> Result<Arc<Rules>> {

@@ -24,13 +24,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         &mut |_| {},
         &mut |_| {},
     )?;
-    // The next try, or the next cable, may bring it: nothing is dropped for that.
-    if args.forget
-        && !args.dry_run
+    // The next try, or the next cable, may bring it: nothing is given up for that.
+    if !args.dry_run
         && let Some(error) = report.damage.iter().find(|error| error.is_unreadable())
     {
         return Err(Error::Failed(format!(
-            "no snapshot was dropped, and none made, since the device does not give all now ({}): `onefold repair` sets aside what it never gives",
+            "no snapshot was made, and none dropped, since the device does not give all now ({}): `onefold repair` sets aside what it never gives",
             chain_of(error)
         )));
     }
