@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod fixture;
 mod forged;
+mod forged_blocks;
 mod golden;
 mod guarded;
 mod index_deleted;
