@@ -22,6 +22,7 @@ mod pipeline;
 mod plan;
 mod read;
 mod segment;
+mod sizeless;
 mod source;
 mod stream;
 mod unchanged;

@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod remove;
 mod target;
+mod times;
 mod verify;
 mod way;
 mod window;
@@ -33,6 +34,7 @@ use apply::Applier;
 pub use apply::Attributes;
 use plan::Planner;
 use target::Target;
+use times::TimeSteps;
 use write::{Tally, Writer};
 
 /// What to do with what is already there.
@@ -49,29 +51,21 @@ pub enum Overwrite {
 }
 
 impl Overwrite {
-    /// Whether what is there stays where a thing of `size` and `mtime` is wanted.
-    fn keeps(self, there: &Stat, size: u64, mtime: Time) -> bool {
+    /// Whether what is there stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has that time, as far as its file system can tell.
+    fn keeps(
+        self,
+        there: &Stat,
+        size: u64,
+        mtime: Time,
+        has_same_time: impl FnOnce() -> bool,
+    ) -> bool {
         match self {
             Self::Always => false,
             Self::Never => true,
-            Self::IfNewer => there.mtime >= mtime || is_same_time(mtime, there.mtime),
-            Self::IfChanged => {
-                let is_same = there.size == size && is_same_time(mtime, there.mtime);
-                there.kind == Kind::File && is_same
-            }
+            Self::IfNewer => there.mtime >= mtime || has_same_time(),
+            Self::IfChanged => there.kind == Kind::File && there.size == size && has_same_time(),
         }
     }
-}
-
-/// What file systems keep times to, in nanoseconds: NTFS and SMB, exFAT, ext4 with small inodes, FAT.
-const TIME_STEPS: [i128; 4] = [100, 10_000_000, 1_000_000_000, 2_000_000_000];
-
-/// Whether `there` is what a file system makes of `wanted`: some cut times off.
-fn is_same_time(wanted: Time, there: Time) -> bool {
-    let nanos = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
-    let (wanted, there) = (nanos(wanted), nanos(there));
-    let is_cut_to = |step: &i128| there == wanted - wanted.rem_euclid(*step);
-    there == wanted || TIME_STEPS.iter().any(is_cut_to)
 }
 
 /// What to restore, and how.
@@ -213,7 +207,7 @@ pub fn run(
         )?;
     }
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
-    let mut last = None;
+    let (mut last, times) = (None, TimeSteps::default());
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         if options.dry_run {
             let (kept, kept_bytes) = dry::kept(&window, target.as_ref(), options, events);
@@ -226,6 +220,7 @@ pub fn run(
             target,
             session,
             options,
+            times: &times,
             applier: Applier {
                 owners: options.owners,
                 names: names.as_ref(),
@@ -267,34 +262,5 @@ fn settle(
         summary.is_full |= error.is_full();
         Progress::add(&progress.errors, 1);
         events.error(b"", &error);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_that_a_file_system_has_cut_off_is_the_same() {
-        let time = |secs, nanos| Time { secs, nanos };
-        let wanted = time(1_000_001, 123_456_789);
-        for there in [
-            wanted,
-            time(1_000_001, 123_456_700),
-            time(1_000_001, 120_000_000),
-            time(1_000_001, 0),
-            time(1_000_000, 0),
-        ] {
-            assert!(is_same_time(wanted, there), "{there:?}");
-        }
-        for there in [
-            time(1_000_001, 123_456_788),
-            time(1_000_001, 123_456_800),
-            time(1_000_002, 0),
-            time(999_999, 0),
-        ] {
-            assert!(!is_same_time(wanted, there), "{there:?}");
-        }
-        assert!(is_same_time(time(-3, 500_000_000), time(-4, 0)));
     }
 }

@@ -1,6 +1,6 @@
 //! What snapshots keep alive, and what is hurt when chunks are lost.
 
-use onefold_store::{ChunkReader, ChunkRef, RootId, Roots};
+use onefold_store::{ChunkReader, ChunkRef, RootId, Roots, Seen};
 
 use crate::leaf::{Leaf, RecipeRef, decode_bare, recipe};
 use crate::snapshot::{LeafRef, Snapshot, Table};
@@ -19,7 +19,7 @@ impl Roots for SnapshotRoots {
         _id: &RootId,
         root: &[u8],
         reader: &mut ChunkReader,
-        seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        seen: &mut Seen,
         visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
     ) -> onefold_store::Result<()> {
         for_each_ref(root, reader, seen, visit).map_err(into_store)
@@ -29,7 +29,7 @@ impl Roots for SnapshotRoots {
 fn for_each_ref(
     root: &[u8],
     reader: &mut ChunkReader,
-    seen: &mut dyn FnMut(&ChunkRef) -> bool,
+    seen: &mut Seen,
     visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
 ) -> Result<()> {
     let snapshot = Snapshot::decode(root)?;
@@ -39,31 +39,70 @@ fn for_each_ref(
         }
     }
     let tree = Tree::open(&snapshot, reader)?;
+    let mut lost = None;
     for leaf in tree.leaves() {
         visit(&leaf.chunk)?;
-        if seen(&leaf.chunk) {
+        if seen.before(&leaf.chunk) {
             continue;
         }
-        let (decoded, _) = decode_bare(&reader.read(&leaf.chunk)?)?;
-        for recipe in &decoded.recipes {
-            visit(&recipe.chunk)?;
-            if !seen(&recipe.chunk) {
-                let items = recipe::decode(&reader.read(&recipe.chunk)?, 0)?;
-                items
-                    .iter()
-                    .filter_map(Item::chunk)
-                    .try_for_each(&mut *visit)?;
+        let mut gone_into = vec![leaf.chunk];
+        match refs_of_leaf(leaf, reader, (seen, &mut gone_into), visit) {
+            Ok(()) => {}
+            Err(error) if error.is_loss() => {
+                // Another snapshot that has them must hear of it, too.
+                gone_into.iter().for_each(|chunk| seen.forget(chunk));
+                lost.get_or_insert(error);
             }
-        }
-        for entry in &decoded.entries {
-            visit_items(&entry.content, reader, &mut |met, _| match met {
-                Visit::Hole(..) => Ok(true),
-                Visit::Data(chunk, _) => Ok(visit(&chunk).map(|()| true)?),
-                Visit::Recipe(chunk) => Ok(visit(&chunk).map(|()| !seen(&chunk))?),
-            })?;
+            Err(error) => return Err(error),
         }
     }
-    Ok(())
+    lost.map_or(Ok(()), Err)
+}
+
+/// All references of one leaf, and where something of it is lost, as many as can be had.
+fn refs_of_leaf(
+    leaf: &LeafRef,
+    reader: &mut ChunkReader,
+    (seen, gone_into): (&mut Seen, &mut Vec<ChunkRef>),
+    visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
+) -> Result<()> {
+    let (decoded, _) = read_bare(leaf, reader)?;
+    let mut is_new = |chunk: &ChunkRef| {
+        let is_new = !seen.before(chunk);
+        gone_into.extend(is_new.then_some(*chunk));
+        is_new
+    };
+    let mut lost = None;
+    for recipe in &decoded.recipes {
+        visit(&recipe.chunk)?;
+        if !is_new(&recipe.chunk) {
+            continue;
+        }
+        match reader
+            .read(&recipe.chunk)
+            .map_err(Error::from)
+            .and_then(|bytes| recipe::decode(&bytes, 0))
+        {
+            Ok(items) => items
+                .iter()
+                .filter_map(Item::chunk)
+                .try_for_each(&mut *visit)?,
+            Err(error) if error.is_loss() => drop(lost.get_or_insert(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    for entry in &decoded.entries {
+        let visited = visit_items(&entry.content, reader, &mut |met, _| match met {
+            Visit::Hole(..) => Ok(true),
+            Visit::Data(chunk, _) => Ok(visit(&chunk).map(|()| true)?),
+            Visit::Recipe(chunk) => Ok(visit(&chunk).map(|()| is_new(&chunk))?),
+        });
+        match visited {
+            Err(error) if error.is_loss() => drop(lost.get_or_insert(error)),
+            other => other?,
+        }
+    }
+    lost.map_or(Ok(()), Err)
 }
 
 fn into_store(error: Error) -> onefold_store::Error {

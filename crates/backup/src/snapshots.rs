@@ -94,6 +94,14 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
     if name == "latest" {
         return latest(repository, filter);
     }
+    load(repository, resolve_id(repository, name)?)
+}
+
+/// The id that begins so, if only one does. Whether the snapshot can be read does not matter.
+///
+/// # Errors
+/// [`Error::NoSnapshot`].
+pub fn resolve_id(repository: &Repository, name: &str) -> Result<RootId> {
     let missing = |what: String| Err(Error::NoSnapshot(what));
     let ids: Vec<RootId> = repository
         .roots()?
@@ -101,7 +109,7 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
         .filter(|id| id.to_string().starts_with(name))
         .collect();
     match ids[..] {
-        [id] if !name.is_empty() => load(repository, id),
+        [id] if !name.is_empty() => Ok(id),
         [] => missing(format!("no snapshot's id begins with {name}")),
         _ => missing(format!(
             "the ids of {} snapshots begin with {name}: give more digits",

@@ -131,7 +131,7 @@ impl Error {
             }
             Self::Backup(BackupError::NoSnapshot(_)) => "`onefold snapshots` lists what there is",
             Self::Backup(BackupError::NotRead { .. }) => {
-                "give the id of a snapshot in place of \"latest\": `onefold snapshots` lists those that can be read"
+                "give the id of a snapshot in place of \"latest\": `onefold snapshots` lists those that can be read; `onefold forget` drops by its id one that cannot"
             }
             Self::Backup(BackupError::NotInSnapshot(_)) => "`onefold ls` lists what is in it",
             _ => match self.exit() {

@@ -139,18 +139,9 @@ pub fn many_or_not(
     out: &Out,
 ) -> Result<(Vec<Named>, Vec<Error>)> {
     if !names.is_empty() {
-        let one = |name| {
-            let spec = Spec::parse(name)?;
-            match spec.path.is_empty() {
-                true => one(repository, &spec.snapshot, filter),
-                false => Err(Error::Usage(
-                    "a path within a snapshot makes no sense here".into(),
-                )),
-            }
-        };
         let mut chosen: Vec<Named> = Vec::with_capacity(names.len());
         for name in names {
-            let named = one(name)?;
+            let named = one(repository, &alone(name)?, filter)?;
             if chosen.iter().all(|other| other.id != named.id) {
                 chosen.push(named);
             }
@@ -160,6 +151,32 @@ pub fn many_or_not(
     let (mut all, unread) = list_or_not(repository, out)?;
     all.retain(|named| filter.matches(&named.snapshot));
     Ok((all, unread))
+}
+
+/// The ids that `names` mean, each once. Of those that are named by their id it does not matter whether they can be read.
+pub fn ids(repository: &Repository, names: &[OsString], filter: &Filter) -> Result<Vec<RootId>> {
+    let mut chosen = Vec::with_capacity(names.len());
+    for name in names {
+        let id = match &alone(name)?[..] {
+            "latest" => one(repository, "latest", filter)?.id,
+            name => snapshots::resolve_id(repository, name)?,
+        };
+        if !chosen.contains(&id) {
+            chosen.push(id);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The name of a snapshot, without a path in it.
+fn alone(name: &OsString) -> Result<String> {
+    let spec = Spec::parse(name)?;
+    match spec.path.is_empty() {
+        true => Ok(spec.snapshot),
+        false => Err(Error::Usage(
+            "a path within a snapshot makes no sense here".into(),
+        )),
+    }
 }
 
 /// All snapshots, oldest first. Damaged ones are reported and left out.

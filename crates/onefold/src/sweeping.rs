@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{
-    ChunkReader, ChunkRef, PinInfo, Progress, RootId, Roots, SweepObserver, SweepReport,
+    ChunkReader, ChunkRef, PinInfo, Progress, RootId, Roots, Seen, SweepObserver, SweepReport,
 };
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ impl Roots for Without<'_> {
         id: &RootId,
         root: &[u8],
         reader: &mut ChunkReader,
-        seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        seen: &mut Seen,
         visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
     ) -> onefold_store::Result<()> {
         if self.0.contains(id) {

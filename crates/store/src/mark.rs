@@ -4,7 +4,7 @@
 //! fixed size, are sorted and spilled to a file, and are merged in order of container. What is deleted hangs on them, so each piece of the file has a checksum.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use onefold_io::{Dir, Disk, Scratch, frame};
 
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
-use crate::roots::{RootId, Roots};
+use crate::roots::{RootId, Roots, Seen};
 use crate::{ChunkRef, Error, Result};
 
 /// Marks in RAM before they are spilled: 17 bytes each.
@@ -270,7 +270,7 @@ pub struct Marker<'a> {
     repository: &'a Repository,
     listed: &'a [ContainerId],
     doubtful: &'a [ContainerId],
-    seen: HashSet<Fingerprint>,
+    seen: Seen,
     /// References whose chunk is in none of the listed containers, as far as the index knows.
     pub unresolved: HashMap<Fingerprint, ContainerId>,
     /// Roots that could not be read, and why.
@@ -288,7 +288,7 @@ impl<'a> Marker<'a> {
             repository,
             listed,
             doubtful,
-            seen: HashSet::new(),
+            seen: Seen::default(),
             unresolved: HashMap::new(),
             damaged: Vec::new(),
         }
@@ -313,9 +313,8 @@ impl<'a> Marker<'a> {
             Err(error) => return Err(error),
         };
         let mut seen = std::mem::take(&mut self.seen);
-        let mut unseen = |chunk: &ChunkRef| !seen.insert(chunk.fingerprint);
         let mut wandering = Vec::new();
-        let outcome = roots.for_each_ref(id, &root, reader, &mut unseen, &mut |chunk| {
+        let outcome = roots.for_each_ref(id, &root, reader, &mut seen, &mut |chunk| {
             if self.listed.binary_search(&chunk.container).is_ok()
                 && self.doubtful.binary_search(&chunk.container).is_err()
             {

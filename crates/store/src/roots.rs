@@ -1,5 +1,8 @@
 //! Roots: sealed objects that keep chunks alive. To the store a snapshot is a root and some bytes; what they say is its user's affair.
 
+use std::collections::HashSet;
+
+use onefold_chunk::Fingerprint;
 use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
 
@@ -42,16 +45,32 @@ impl std::fmt::Display for RootId {
     }
 }
 
+/// Metadata chunks whose references were given, by this root or an earlier one.
+#[derive(Default)]
+pub struct Seen(HashSet<Fingerprint>);
+
+impl Seen {
+    /// Whether the chunk was seen before; from now on it was.
+    pub fn before(&mut self, chunk: &ChunkRef) -> bool {
+        !self.0.insert(chunk.fingerprint)
+    }
+
+    /// What it refers to could not be given after all.
+    pub fn forget(&mut self, chunk: &ChunkRef) {
+        self.0.remove(&chunk.fingerprint);
+    }
+}
+
 /// What keeps chunks alive: its user tells the store what a root refers to.
 pub trait Roots {
-    /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of contents. `seen` says of a
-    /// metadata chunk whether what it refers to was given before, by an earlier root, and need not be again.
+    /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of contents. What was `seen` refers to
+    /// need not be given again. Errors: where a part of the metadata is lost ([`Error::is_loss`]), all else is given before that is said.
     fn for_each_ref(
         &self,
         id: &RootId,
         root: &[u8],
         reader: &mut ChunkReader,
-        seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        seen: &mut Seen,
         visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
     ) -> Result<()>;
 }

@@ -16,6 +16,7 @@ use super::outlook::Outlook;
 use super::parts::BYTES_AHEAD;
 use super::plan::{Planner, Step};
 use super::segment::{Cutter, Queues, Task, Turns, Worker};
+use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
 use super::{Input, Options, stream};
 use crate::linked::Linked;
@@ -162,6 +163,7 @@ impl<'a> Pipeline<'a> {
             reader: self.session.reader()?,
             parent_started_ns: 0,
             links: Linked::new(self.options.hard_links_bytes / 3),
+            sizeless: Sizeless::default(),
         })
     }
 

@@ -15,6 +15,7 @@ use super::buffers::Buffers;
 use super::names::{Looks, Names};
 use super::parts::{PartReceiver, large_channel};
 use super::segment::slot;
+use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
 use super::unchanged::{is_settled, looks_unchanged};
 use crate::linked::Linked;
@@ -96,6 +97,8 @@ pub struct Planner<'a> {
     pub parent_started_ns: u64,
     /// Files with several names of which some are still to come.
     pub links: Linked<Looks>,
+    /// Which file systems hide sizes.
+    pub sizeless: Sizeless,
 }
 
 /// A path and why it failed, and its entry if it is still there.
@@ -162,10 +165,11 @@ impl Planner<'_> {
                 Ok(planned) => planned,
                 Err(failed) => {
                     let Failed { path, error, entry } = *failed;
+                    // Deleted since it was listed: as if it had never been there.
+                    let Some(entry) = entry else { continue };
                     if self.steps.send(Step::Failed(path, error)).is_err() {
                         return Ok(Err(Gone));
                     }
-                    let Some(entry) = entry else { continue };
                     Planned {
                         entry,
                         change: Change::Modified,
@@ -225,7 +229,7 @@ impl Planner<'_> {
                 Ok(())
             };
         }
-        if stat.size >= LARGE_BYTES {
+        if stat.size >= LARGE_BYTES || self.may_hide_its_size(dir, &planned.entry.name, stat) {
             self.submit(dir, folder, batch)?;
             let (parts, receiver, budget_bytes) = large_channel(stat.size, self.buffers);
             if !self.large_budget.take(budget_bytes) {
@@ -256,6 +260,12 @@ impl Planner<'_> {
         batch.names.push(planned.entry.name.clone());
         batch.entries.push(planned);
         Ok(())
+    }
+
+    /// Whether the file says that it is empty on a file system that says so of others: those of the kernel (/proc) and those of programs. What is in it is
+    /// of any length.
+    fn may_hide_its_size(&self, dir: &OwnedFd, name: &[u8], stat: Stat) -> bool {
+        stat.size == 0 && self.sizeless.may_hide(dir, name, stat.device)
     }
 
     fn submit(

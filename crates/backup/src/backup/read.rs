@@ -130,9 +130,9 @@ impl<'a> Source<'a> {
         let _ = rustix::fs::fadvise(&self.handle.fd, 0, None, Advice::Sequential);
     }
 
-    /// Whether it can only be read on, not at a place.
+    /// Whether it is to be read on until it ends, not at places: where that is, is not known.
     pub fn is_stream(&self) -> bool {
-        self.cancel.is_some()
+        self.cancel.is_some() || self.stat.size == 0
     }
 
     /// Reads on until `buf` is full or the end is there.

@@ -319,7 +319,11 @@ impl Reader<'_> {
         parts: &PartSender,
         maps: bool,
     ) -> Result<Result<(), Errno>, Abandoned> {
-        let size = source.stat.size;
+        let size = match source.stat.size {
+            // So says one that is not, too.
+            0 => u64::MAX,
+            size => size,
+        };
         if !source.may_have_holes() {
             let end = self.segments(parts, maps).send(source, 0..size)?;
             return Ok(end.map(drop));

@@ -1,7 +1,7 @@
 //! Removing what is in restored folders of the target and not in the snapshot.
 //!
 //! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
-//! never removed; nothing is removed where the backup could not list, nor from other file systems, nor from folders that the caller keeps.
+//! never removed; nothing is removed where the backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller keeps.
 //! Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,6 +38,7 @@ pub fn delete_others(
     };
     let mut deleting = Deleting {
         has_errors: snapshot.summary.errors > 0,
+        sources: &snapshot.paths,
         from,
         target,
         remover: Remover::new(options, progress, events),
@@ -102,6 +103,7 @@ struct Folder {
 
 struct Deleting<'a> {
     has_errors: bool,
+    sources: &'a [Vec<u8>],
     from: &'a [u8],
     target: &'a Target,
     remover: Remover<'a>,
@@ -178,6 +180,9 @@ impl Deleting<'_> {
     /// Opens the innermost folder in the target, if anything may be deleted there.
     fn open(&mut self, path: &[u8]) {
         let place = &path[self.from.len()..];
+        if self.only_leads_to_sources(path) {
+            return;
+        }
         let state = &mut self.way.innermost_mut().state;
         if state.is_unlisted {
             let what = "nothing is deleted here: the backup could not list this folder";
@@ -208,6 +213,13 @@ impl Deleting<'_> {
             }
             Err(e) => self.remover.failed("open the folder", place, e),
         }
+    }
+
+    /// Whether the backup took of this folder only what leads to its sources: nothing else in it was looked at.
+    fn only_leads_to_sources(&self, path: &[u8]) -> bool {
+        let mut sources = self.sources.iter();
+        !sources.clone().any(|source| path::within(path, source))
+            && sources.any(|source| path::within(source, path))
     }
 
     /// The innermost folder has this entry.

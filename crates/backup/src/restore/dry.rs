@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::target::Target;
+use super::times::may_be_same;
 use super::window::Window;
 use crate::meta::Stat;
 use crate::path::join;
@@ -23,7 +24,13 @@ pub fn kept(
             Stat::at(&dir, name, false).ok()
         });
         let change = match there {
-            Some(there) if options.overwrite.keeps(&there, size, mtime) => Change::Unchanged,
+            Some(there)
+                if options
+                    .overwrite
+                    .keeps(&there, size, mtime, || may_be_same(mtime, there.mtime)) =>
+            {
+                Change::Unchanged
+            }
             Some(_) => Change::Modified,
             None => Change::New,
         };

@@ -46,6 +46,8 @@ pub struct File {
     /// Its size must be set, as writing alone does not reach its end or may not reach it last.
     pub set_size: bool,
     pub state: Mutex<State>,
+    /// What is there was made by this restore.
+    pub is_ours: AtomicBool,
     to_come: AtomicU32,
 }
 
@@ -140,6 +142,7 @@ impl Window {
             meta: Meta::of(entry),
             set_size: false,
             state: Mutex::new(State::Planned),
+            is_ours: AtomicBool::new(false),
             to_come: AtomicU32::new(0),
         });
         self.files.len() as u32 - 1

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use self::folder::OpenFolders;
@@ -19,6 +19,7 @@ use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
+use super::times::{TimeSteps, mark_unfinished};
 use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
@@ -33,6 +34,7 @@ pub struct Writer<'a> {
     pub target: &'a Target,
     pub session: &'a Session,
     pub options: &'a Options,
+    pub times: &'a TimeSteps,
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
@@ -116,6 +118,11 @@ impl Writer<'_> {
                 .into_iter()
                 .try_for_each(|reader| reader.join().expect("a reader's own mistakes are ours"))
         });
+        if result.is_err() {
+            let is_unfinished = |file: &&File| file.to_come() > 0;
+            let unfinished = window.files.iter().filter(is_unfinished);
+            unfinished.for_each(|file| run.mark_unfinished(file));
+        }
         result?;
         window
             .specials
@@ -316,6 +323,9 @@ impl Run<'_> {
             Progress::add(&self.all.progress.files_done, 1);
             Progress::add(&self.all.progress.bytes_done, file.size);
         }
+        if state == State::Failed {
+            self.mark_unfinished(file);
+        }
         if state == State::Made {
             let Some(output) = output else { return };
             let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
@@ -325,6 +335,15 @@ impl Run<'_> {
                 .current
                 .lock()
                 .clone_from(&self.window.folders[file.folder as usize].path);
+        }
+    }
+
+    /// A file that this restore has made and cannot complete looks like no file of the snapshot, nor like one that is newer.
+    fn mark_unfinished(&self, file: &File) {
+        if file.is_ours.load(Relaxed)
+            && let Ok(dir) = self.folder(file.folder)
+        {
+            mark_unfinished(&dir, &file.name);
         }
     }
 
@@ -349,6 +368,7 @@ impl Run<'_> {
         if *state == State::Resumed {
             let output = self.large.made(number, reopen()?, file.size, false)?;
             *state = State::Made;
+            file.is_ours.store(true, Relaxed);
             return Ok(Some(output));
         }
         let place = (file.folder, &*dir);
@@ -361,12 +381,19 @@ impl Run<'_> {
             *state = State::Skipped;
             return Ok(None);
         };
-        if file.set_size {
-            rustix::fs::ftruncate(&fd, file.size)?;
-        }
-        let output = self.large.made(number, fd, file.size, !file.set_size)?;
+        // From here on it is no file of before that could stay as it was.
         *state = State::Made;
-        Ok(Some(output))
+        file.is_ours.store(true, Relaxed);
+        let sized = match file.set_size {
+            true => rustix::fs::ftruncate(&fd, file.size),
+            false => Ok(()),
+        };
+        let made = sized.and_then(|()| self.large.made(number, fd, file.size, !file.set_size));
+        if made.is_err() {
+            // Nothing is in it, and nothing will be.
+            let _ = rustix::fs::unlinkat(&*dir, &file.name[..], AtFlags::empty());
+        }
+        made.map(Some)
     }
 
     /// Makes something under a name in a folder, and tells; what is in the way stays (`None`) or goes, as the user asked.
@@ -399,7 +426,9 @@ impl Run<'_> {
         meta: &Meta,
     ) -> Result<bool, Errno> {
         let there = Stat::at(dir, name, false)?;
-        let stays = self.all.options.overwrite.keeps(&there, size, meta.mtime);
+        let has_same_time = || self.all.times.is_same(dir.as_fd(), meta.mtime, &there);
+        let overwrite = self.all.options.overwrite;
+        let stays = overwrite.keeps(&there, size, meta.mtime, has_same_time);
         if stays {
             self.all.tally.skipped.fetch_add(1, Relaxed);
             self.all.tally.left_bytes.fetch_add(size, Relaxed);

@@ -207,18 +207,17 @@ impl Look<'_> {
             Some(e) => self.cut_off(e),
             None => {}
         }
+        // Of all names: where the next pass begins does not depend on which of them are wanted.
+        let last = names.last().map(|(name, _)| name.clone());
         if let Some(marker) = self.marker(dir) {
             let named = &self.select.children;
             let is_kept = |name: &Vec<u8>| *name == marker || named.contains_key(name);
             self.piece.excluded += names.iter().filter(|(name, _)| !is_kept(name)).count() as u64;
             names.retain(|(name, _)| is_kept(name));
         }
-        self.add_named(&mut names, after.as_deref(), more);
-        if more {
-            let last = names
-                .last()
-                .map(|(name, _)| name.clone())
-                .unwrap_or_default();
+        let last = last.filter(|_| more);
+        self.add_named(&mut names, after.as_deref(), last.as_deref());
+        if let Some(last) = last {
             let pass = self.key.piece / PASS_STRIDE + 1;
             let task = self.task(Step::List(dir.clone(), last));
             self.next.push((
@@ -252,13 +251,11 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are those behind `after`, and
-    /// all of them unless there are more.
-    fn add_named(&self, names: &mut Names, after: Option<&[u8]>, more: bool) {
-        let last = names.last().map(|(name, _)| name.clone());
+    /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are of those behind `after`, and up
+    /// to `last`, unless they are all.
+    fn add_named(&self, names: &mut Names, after: Option<&[u8]>, last: Option<&[u8]>) {
         let is_here = |name: &[u8]| {
-            after.is_none_or(|after| name > after)
-                && !(more && last.as_deref().is_some_and(|last| name > last))
+            after.is_none_or(|after| name > after) && last.is_none_or(|last| name <= last)
         };
         for name in self.select.children.keys().filter(|name| is_here(name)) {
             if let Err(place) = names.binary_search_by(|(there, _)| there.cmp(name)) {

@@ -9,7 +9,7 @@ use rustix::fs::RawDir;
 use rustix::io::Errno;
 
 /// Names that one pass over a folder keeps, in bytes with overhead.
-pub const PASS_BYTES_MAX: usize = 16 << 20;
+pub const PASS_BYTES_MAX: usize = 8 << 20;
 pub const NAME_OVERHEAD_BYTES: usize = 32;
 
 /// Names with inode numbers.

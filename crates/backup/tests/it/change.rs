@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::exclude::{CACHEDIR_SIGNATURE, Excludes, Patterns};
 use onefold_backup::{Progress, Time, diff, list, roots, snapshots, tree::Tree};
-use onefold_store::{Repository, Roots, SessionKind};
+use onefold_store::{Repository, Roots, Seen, SessionKind};
 
 use crate::scene::{self, Log, back_up, bytes, every_kind, options};
 
@@ -143,7 +143,7 @@ fn roots_give_every_chunk_that_a_snapshot_needs_and_seen_ones_once() {
     ];
     let session = repository.session(SessionKind::Read).expect("session");
     let mut reader = session.reader().expect("reader");
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = Seen::default();
     let mut counts = Vec::new();
     for outcome in &outcomes {
         let id = outcome.id.expect("id");
@@ -154,13 +154,7 @@ fn roots_give_every_chunk_that_a_snapshot_needs_and_seen_ones_once() {
             Ok(())
         };
         roots::SnapshotRoots
-            .for_each_ref(
-                &id,
-                &root,
-                &mut reader,
-                &mut |chunk| !seen.insert(*chunk),
-                visit,
-            )
+            .for_each_ref(&id, &root, &mut reader, &mut seen, visit)
             .expect("refs");
         counts.push(refs.len());
     }

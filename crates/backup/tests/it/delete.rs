@@ -221,3 +221,24 @@ impl Drop for Immutable {
         ioctl_setflags(&self.0, flags - IFlags::IMMUTABLE).expect("flags");
     }
 }
+
+/// Of the folders above its sources a backup takes only what leads there.
+#[test]
+fn nothing_is_deleted_above_what_was_backed_up() {
+    let mut scene = scene();
+    scene.outcome = scene::back_up(&scene.repository, &scene.source.join("sub"), 2);
+    let above = scene.source.parent().expect("a folder");
+    fs::create_dir_all(scene.target.join("source/sub/gone")).expect("dirs");
+    fs::create_dir_all(scene.target.join("source/precious")).expect("dirs");
+    fs::write(scene.target.join("source/precious/file"), "x").expect("write");
+    fs::write(scene.target.join("precious"), "x").expect("write");
+    let from_above = Options {
+        path: path::clean(&bytes(above)),
+        ..Options::default()
+    };
+    let target = scene.target.clone();
+    let (summary, _) = delete(&scene, &target, from_above);
+    assert_eq!(summary.expect("restore").deleted, 1);
+    assert!(target.join("precious").exists() && target.join("source/precious/file").exists());
+    assert!(target.join("source/sub/inner").exists() && !target.join("source/sub/gone").exists());
+}

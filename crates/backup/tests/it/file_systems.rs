@@ -13,6 +13,10 @@ use crate::scene::{Log, back_up, bytes, noise, restore_with};
 
 /// Restores; some of it may fail.
 fn restore_some(scene: &Scene) -> (Summary, Log) {
+    restore_some_with(scene, Overwrite::Always)
+}
+
+fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (Summary, Log) {
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let log = Log::default();
@@ -20,7 +24,10 @@ fn restore_some(scene: &Scene) -> (Summary, Log) {
         &session.expect("session"),
         &named.snapshot,
         &bytes(&scene.target),
-        &options(scene),
+        &Options {
+            overwrite,
+            ..options(scene)
+        },
         &Progress::default(),
         &log,
     );
@@ -94,6 +101,27 @@ fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
     for name in ["keep", "sub/inner", "sub/more"] {
         let content = fs::read_to_string(scene.target.join(name)).expect("read");
         assert_eq!(content, format!("snapshot's {name}"));
+    }
+}
+
+/// What was made and could not be filled is nothing that was there before.
+#[test]
+fn a_file_that_does_not_fit_stays_for_no_rule_about_what_is_there() {
+    let mut scene = scene();
+    fs::write(scene.source.join("a-large"), noise(1, 40 << 20)).expect("write");
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    let image = scene.target.with_file_name("image");
+    let Some(_mount) = Mount::ext4(&image, 16, &[], &scene.target) else {
+        return;
+    };
+    // Each twice: the first leaves nothing that the second takes for whole.
+    for overwrite in [Overwrite::IfNewer, Overwrite::Never, Overwrite::IfChanged] {
+        for _ in 0..2 {
+            let (summary, log) = restore_some_with(&scene, overwrite);
+            let failed: Vec<_> = log.errors.lock().iter().map(|it| it.0.clone()).collect();
+            assert_eq!(failed, ["/a-large"], "{overwrite:?}");
+            assert!(summary.is_full && summary.failed == 1);
+        }
     }
 }
 

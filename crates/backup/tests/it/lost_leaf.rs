@@ -215,6 +215,49 @@ fn of_a_snapshot_without_a_leaf_all_else_is_left() {
     }
 }
 
+/// Two snapshots have the lost leaf, and data behind it is lost, too.
+#[test]
+fn a_check_goes_on_behind_a_lost_leaf_in_every_snapshot_that_has_it() {
+    let source = tempfile::tempdir().expect("tempdir");
+    write_source(source.path());
+    let last = source.path().join("zz");
+    fs::create_dir(&last).expect("mkdir");
+    let last = last.join("zz");
+    fs::write(&last, scene::noise(1, 40_000)).expect("write");
+    let device = device();
+    let repository = open(&device);
+    let outcomes = [1, 2].map(|secs| back_up(&repository, source.path(), secs));
+    let named = load(&repository, &outcomes[0]);
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+    let lost = &tree.leaves()[1];
+    let last = scene::entry(&repository, &outcomes[0], &last);
+    let data = last.content.items.iter().find_map(|item| item.chunk());
+    let data = data.expect("a chunk").container;
+    drop(session);
+    device.lose(&object(lost.chunk.container)).expect("lose");
+    device.lose(&object(data)).expect("lose");
+    let report = check(&open(&device));
+    let mut roots = outcomes.map(|outcome| outcome.id.expect("id")).to_vec();
+    roots.sort();
+    let mut damaged = report.damaged_roots.clone();
+    damaged.sort();
+    assert_eq!(damaged, roots);
+    let is_named = report.hurt.containers.contains(&data) || !report.hurt.chunks.is_empty();
+    assert!(is_named, "what is lost behind the leaf");
+    let repository = open(&device);
+    let is_lost = |chunk: &_| report.hurt.hurts(chunk);
+    for root in roots {
+        let named = snapshots::load(&repository, root).expect("load");
+        let repaired = repair(&repository, &named, &is_lost, false).expect("repair");
+        assert!(matches!(repaired, Repaired::Anew(..)), "{repaired:?}");
+        repository.remove_root(&root).expect("remove");
+    }
+    let left = check(&repository).damage;
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// With a leaf lost, what the snapshot has besides is not known.
 #[test]
 fn a_restore_that_deletes_stops_deleting_where_a_leaf_is_lost_and_restores_the_rest() {

@@ -189,3 +189,33 @@ fn the_root_does_not_lead_to_other_file_systems() {
         "{folders:?}"
     );
 }
+
+/// More names than one pass over a folder keeps, of which none is wanted.
+#[test]
+fn a_marked_folder_of_any_number_of_names_is_passed_over() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    write_tree(dir.path(), &["many/.skip", "many/named/file", "other"]);
+    for n in 0..72_000 {
+        let name = format!("{n:0220}");
+        std::fs::File::create(dir.path().join("many").join(name)).expect("create");
+    }
+    let options = walk::Options {
+        threads: 2,
+        excludes: Arc::new(Excludes {
+            if_present: vec![(b".skip".to_vec(), None)],
+            ..Excludes::default()
+        }),
+        one_file_system: false,
+        failing: walk::SOUND,
+    };
+    let sources = [bytes(dir.path()), bytes(&dir.path().join("many/named"))];
+    let (mut names, mut excluded) = (Vec::new(), 0);
+    for piece in Walk::start(&sources, &options).expect("start") {
+        excluded += piece.excluded;
+        names.extend(piece.found.into_iter().map(|found| found.name));
+    }
+    for name in [&b".skip"[..], b"named", b"file", b"other"] {
+        assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+    assert_eq!(excluded, 72_000);
+}

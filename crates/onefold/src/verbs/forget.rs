@@ -162,16 +162,19 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, ids of snapshots to drop, or --unsafe-allow-remove-all with --host, --tag or --path".into()));
     }
     let repository = repository::open(global, "forgetting")?;
-    let chosen = select::many(&repository, &args.snapshots, &filter, out)?;
-    let gone: Vec<RootId> = if args.snapshots.is_empty() && !policy.is_empty() {
-        let judged = judge(chosen, &policy, args)?;
+    let all = || select::many(&repository, &[], &filter, out);
+    let ids = |named: &[Named]| -> Vec<RootId> { named.iter().map(|named| named.id).collect() };
+    let gone: Vec<RootId> = if !args.snapshots.is_empty() {
+        select::ids(&repository, &args.snapshots, &filter)?
+    } else if policy.is_empty() {
+        ids(&all()?)
+    } else {
+        let judged = judge(all()?, &policy, args)?;
         show(&judged, args, out)?;
         judged
             .iter()
-            .flat_map(|series| series.remove.iter().map(|named| named.id))
+            .flat_map(|series| ids(&series.remove))
             .collect()
-    } else {
-        chosen.iter().map(|named| named.id).collect()
     };
     if !args.dry_run {
         gone.iter().try_for_each(|id| repository.remove_root(id))?;

@@ -184,3 +184,41 @@ fn a_container_of_zeros_hurts_the_files_that_are_named() {
         fs::write(container, vec![0; len as usize]).expect("write");
     });
 }
+
+/// With a flipped bit in it, nobody knows what it kept: nothing is swept, and no other is the latest, until it is dropped.
+#[test]
+fn a_snapshot_that_cannot_be_read_can_be_dropped() {
+    for drop_it in [
+        &["forget", "ID"][..],
+        &["repair", "snapshots", "--forget"],
+        &["repair", "snapshots", "--forget", "ID"],
+    ] {
+        let rig = Rig::open();
+        rig.write("s/a", &Random(1).bytes(50_000));
+        let hurt = rig.backup("s");
+        rig.write("s/b", &Random(2).bytes(50_000));
+        let whole = rig.backup("s");
+        let object = rig.repo().join("snapshots").join(&hurt);
+        let mut bytes = fs::read(&object).expect("read");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&object, bytes).expect("write");
+        for refused in [
+            &["prune"][..],
+            &["ls", "latest"],
+            &["repair", "snapshots"],
+            &["repair", "snapshots", "--dry-run"],
+        ] {
+            rig.run(refused).ends(13);
+        }
+        let args = drop_it.iter().map(|arg| match *arg {
+            "ID" => &hurt[..8],
+            other => other,
+        });
+        rig.run(args).ends(0);
+        assert_eq!(rig.snapshots(), std::slice::from_ref(&whole));
+        rig.run(["prune"]).ends(0);
+        rig.run(["check", "--read-data"]).ends(0);
+        assert_eq!(rig.restored("latest", "s"), files(&rig.path("s")));
+    }
+}

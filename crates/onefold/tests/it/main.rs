@@ -21,6 +21,7 @@ mod messages;
 mod mount;
 mod others_repositories;
 mod owners;
+mod promises;
 mod restic_fields;
 mod restic_flags;
 mod restic_objects;

@@ -104,3 +104,29 @@ fn what_a_look_at_the_space_meets_does_not_undo_what_was_dropped() {
     assert_eq!(rig.snapshots(), ids[2..]);
     rig.run(["forget", &ids[2], "--dry-run"]).ends(13);
 }
+
+#[test]
+fn so_many_hours_days_weeks_months_and_years_are_kept() {
+    let rig = Rig::open();
+    let times = [
+        "2024-12-31T23:30:00",
+        "2025-06-01T10:00:00",
+        "2026-02-01T10:00:00",
+        "2026-02-10T10:00:00",
+        "2026-02-10T10:30:00",
+        "2026-02-10T11:00:00",
+    ];
+    let ids = snapshots_of(&rig, &times);
+    for (rule, count, kept_ones) in [
+        ("--keep-hourly", "2", &[5, 4][..]),
+        ("--keep-daily", "2", &[5, 2]),
+        ("--keep-weekly", "3", &[5, 2, 1]),
+        ("--keep-monthly", "2", &[5, 1]),
+        ("--keep-yearly", "3", &[5, 1, 0]),
+        ("--keep-last", "2", &[5, 4]),
+    ] {
+        let (kept, _) = judged(&rig, &[rule, count]);
+        let expected: Vec<_> = kept_ones.iter().map(|at| ids[*at].clone()).collect();
+        assert_eq!(kept, expected, "{rule}");
+    }
+}

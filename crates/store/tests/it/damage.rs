@@ -182,11 +182,32 @@ fn try_everything(
         all_came || is_forgotten || !report.damage.is_empty(),
         "{context}: a restore failed, the check saw nothing"
     );
+    assert_backs_up_beside(&image, stored, &context);
     let repaired = repository
         .repair(&Lists, &mut Hasty)
         .unwrap_or_else(|error| panic!("{context}: repair: {error}"));
     assert_hurt_is_exact(&repository, stored, &repaired.left.hurt, &context);
     assert_works_on(&repository, stored, &context);
+}
+
+/// A backup before any repair ends with an error, or with a root that gives its chunks or an error; chunks that were never stored come back.
+fn assert_backs_up_beside(image: &SimDir, stored: &Stored, context: &str) {
+    let dir: Arc<dyn Dir> = Arc::new(image.crash_image(1));
+    let new = chunks(7, 10);
+    let known = &stored.roots[0].1;
+    let data: Vec<_> = known.iter().chain(&new).cloned().collect();
+    for data in [data, new] {
+        let Ok(repository) = open(&dir, 1, 6) else {
+            return;
+        };
+        match back_up(&repository, &data) {
+            Ok((root, _)) => {
+                let whole = restores(&repository, &root, &data, context);
+                assert!(whole || data.len() > 10, "{context}: new chunks are lost");
+            }
+            Err(error) => assert!(error.is_loss(), "{context}: backup: {error}"),
+        }
+    }
 }
 
 /// A root can be restored if and only if none of its references is said to be hurt.

@@ -7,7 +7,7 @@ use onefold_io::Dir;
 use onefold_store::{
     CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, Given, InitOptions,
     KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
-    SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats, Written,
+    Seen, SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats, Written,
 };
 
 pub fn secret() -> Secret {
@@ -120,7 +120,7 @@ impl Roots for Lists {
         _id: &RootId,
         root: &[u8],
         _reader: &mut ChunkReader,
-        _seen: &mut dyn FnMut(&ChunkRef) -> bool,
+        _seen: &mut Seen,
         visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
     ) -> Result<()> {
         decode_root(root).iter().try_for_each(visit)

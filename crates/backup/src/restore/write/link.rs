@@ -14,7 +14,7 @@ use super::Run;
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
-use crate::restore::is_same_time;
+use crate::restore::times::may_be_same;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
 
@@ -113,7 +113,7 @@ impl Run<'_> {
 
 /// Whether what is there is what the snapshot says of `entry`.
 fn looks_as(entry: &Entry, there: &Stat, dir: &OwnedFd, name: &[u8]) -> bool {
-    if there.kind != entry.kind || !is_same_time(entry.mtime, there.mtime) {
+    if there.kind != entry.kind || !may_be_same(entry.mtime, there.mtime) {
         return false;
     }
     match entry.kind {

@@ -2,8 +2,8 @@
 
 use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::SnapshotRoots;
-use onefold_backup::snapshots;
-use onefold_store::CheckDepth;
+use onefold_backup::snapshots::{self, Filter};
+use onefold_store::{CheckDepth, Repository, RootId};
 use serde_json::json;
 
 use super::Args;
@@ -34,9 +34,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         )));
     }
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
+    let filter = args.filter.filter()?;
     let (mut changed, mut gone) = (0, 0);
-    for named in select::many(&repository, &args.snapshots, &args.filter.filter()?, out)? {
-        let Some(named) = snapshots::load_if_there(&repository, named.id)? else {
+    for id in readable(&repository, args, &filter, out)? {
+        let Some(named) = snapshots::load_if_there(&repository, id)? else {
             continue;
         };
         let (id, at) = (named.id.to_string(), when::local(named.snapshot.time));
@@ -65,19 +66,15 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 new
             }
         };
-        let forgets = args.forget && !args.dry_run;
-        if forgets {
-            repository.remove_root(&named.id)?;
-            out.say(format_args!("dropped snapshot {}", short(&named.id)))?;
-        }
-        if out.json {
-            out.json(&json!({
-                "message_type": "changed",
-                "old_snapshot_id": id,
-                "new_snapshot_id": new.map(|new| new.to_string()),
-                "forgotten": forgets,
-            }))?;
-        }
+        replaced(&repository, &named.id, new, args, out)?;
+    }
+    for id in unreadable(&repository, args, &filter)? {
+        gone += 1;
+        out.say(format_args!(
+            "nothing of snapshot {} can be read any more",
+            short(&id)
+        ))?;
+        replaced(&repository, &id, None, args, out)?;
     }
     if out.json {
         out.json(
@@ -90,5 +87,65 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         "repaired"
     };
     out.say(format_args!("{verb} {}", many(changed, "snapshot")))?;
+    if gone > 0 && !args.forget {
+        out.note("what cannot be read stands in the way of sweeps and of \"latest\": `onefold repair snapshots --forget` drops it");
+        return Ok(Exit::Damaged);
+    }
     Ok(Exit::Ok)
+}
+
+/// Those that are meant and can be read.
+fn readable(
+    repository: &Repository,
+    args: &Args,
+    filter: &Filter,
+    out: &Out,
+) -> Result<Vec<RootId>> {
+    if args.snapshots.is_empty() {
+        let all = select::many(repository, &[], filter, out)?;
+        return Ok(all.iter().map(|named| named.id).collect());
+    }
+    let mut ids = select::ids(repository, &args.snapshots, filter)?;
+    ids.retain(|id| !is_damaged(repository, id));
+    Ok(ids)
+}
+
+/// Those that are meant and damaged so that nothing of them can be read. A filter passes over them: what they were is not known.
+fn unreadable(repository: &Repository, args: &Args, filter: &Filter) -> Result<Vec<RootId>> {
+    let mut ids = match args.snapshots.is_empty() {
+        true if !filter.is_empty() => return Ok(Vec::new()),
+        true => repository.roots()?,
+        false => select::ids(repository, &args.snapshots, filter)?,
+    };
+    ids.retain(|id| is_damaged(repository, id));
+    Ok(ids)
+}
+
+fn is_damaged(repository: &Repository, id: &RootId) -> bool {
+    let loaded = snapshots::load_if_there(repository, *id);
+    matches!(loaded, Err(error) if error.is_damage())
+}
+
+/// Drops the old one, if that is wanted, and tells.
+fn replaced(
+    repository: &Repository,
+    old: &RootId,
+    new: Option<RootId>,
+    args: &Args,
+    out: &Out,
+) -> Result<()> {
+    let forgets = args.forget && !args.dry_run;
+    if forgets {
+        repository.remove_root(old)?;
+        out.say(format_args!("dropped snapshot {}", short(old)))?;
+    }
+    if out.json {
+        out.json(&json!({
+            "message_type": "changed",
+            "old_snapshot_id": old.to_string(),
+            "new_snapshot_id": new.map(|new| new.to_string()),
+            "forgotten": forgets,
+        }))?;
+    }
+    Ok(())
 }

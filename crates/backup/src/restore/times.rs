@@ -1,0 +1,151 @@
+//! Whether a file has the time that a snapshot says, where file systems keep times more coarsely than others.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::Time;
+use crate::meta::Stat;
+
+/// What file systems keep times to, in nanoseconds: most; NTFS and SMB; exFAT; ext4 with small inodes; FAT.
+const STEPS: [i128; 5] = [1, 100, 10_000_000, 1_000_000_000, 2_000_000_000];
+/// A time that each of them keeps otherwise.
+const TELLING: Time = Time {
+    secs: 1_000_000_001,
+    nanos: 123_456_789,
+};
+
+/// What the file systems that are restored into keep times to, by device; each is asked once, and only if that matters.
+#[derive(Default)]
+pub struct TimeSteps(Mutex<HashMap<u64, i128>>);
+
+fn nanos(time: Time) -> i128 {
+    i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
+}
+
+/// Whether a file system that keeps times to `step` nanoseconds makes `there` of `wanted`.
+fn is_cut_to(step: i128, wanted: Time, there: Time) -> bool {
+    nanos(there) == nanos(wanted) - nanos(wanted).rem_euclid(step)
+}
+
+/// Whether any file system makes `there` of `wanted`.
+pub fn may_be_same(wanted: Time, there: Time) -> bool {
+    STEPS.iter().any(|step| is_cut_to(*step, wanted, there))
+}
+
+impl TimeSteps {
+    /// Whether `there`, in `dir`, has the time `wanted` as far as its file system can tell.
+    pub fn is_same(&self, dir: BorrowedFd<'_>, wanted: Time, there: &Stat) -> bool {
+        if there.mtime == wanted {
+            return true;
+        }
+        may_be_same(wanted, there.mtime)
+            && is_cut_to(self.step(dir, there.device), wanted, there.mtime)
+    }
+
+    /// Where that cannot be found out, times are taken for exact: a file is rather written again than left as it was.
+    fn step(&self, dir: BorrowedFd<'_>, device: u64) -> i128 {
+        *self.0.lock().entry(device).or_insert_with(|| {
+            let kept = try_out(dir);
+            let of = |kept| {
+                STEPS
+                    .into_iter()
+                    .find(|step| is_cut_to(*step, TELLING, kept))
+            };
+            kept.ok().and_then(of).unwrap_or(1)
+        })
+    }
+}
+
+/// What becomes of [`TELLING`] in this folder.
+fn try_out(dir: BorrowedFd<'_>) -> Result<Time, Errno> {
+    let file = nameless(dir)?;
+    let time = Timespec {
+        tv_sec: TELLING.secs,
+        tv_nsec: TELLING.nanos.into(),
+    };
+    let both = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::futimens(&file, &both)?;
+    Ok(Stat::of(&file)?.mtime)
+}
+
+fn nameless(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        other => return other,
+    }
+    let name = format!(".onefold-{}.tmp", std::process::id());
+    let fresh = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(dir, &name[..], fresh, mode)?;
+    rustix::fs::unlinkat(dir, &name[..], AtFlags::empty())?;
+    Ok(file)
+}
+
+/// Gives what is unfinished a time that no file has, so that it passes for none that is whole or newer. What cannot be had is left.
+pub fn mark_unfinished(dir: &OwnedFd, name: &[u8]) {
+    let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let times = Timestamps {
+        last_access: time(rustix::fs::UTIME_OMIT),
+        last_modification: time(0),
+    };
+    let _ = rustix::fs::utimensat(dir.as_fd(), name, &times, AtFlags::SYMLINK_NOFOLLOW);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_a_file_system_has_cut_off_is_the_same() {
+        let time = |secs, nanos| Time { secs, nanos };
+        let wanted = time(1_000_001, 123_456_789);
+        for there in [
+            wanted,
+            time(1_000_001, 123_456_700),
+            time(1_000_001, 120_000_000),
+            time(1_000_001, 0),
+            time(1_000_000, 0),
+        ] {
+            assert!(may_be_same(wanted, there), "{there:?}");
+        }
+        for there in [
+            time(1_000_001, 123_456_788),
+            time(1_000_001, 123_000_000),
+            time(1_000_002, 0),
+            time(999_999, 0),
+        ] {
+            assert!(!may_be_same(wanted, there), "{there:?}");
+        }
+        assert!(may_be_same(time(-3, 500_000_000), time(-4, 0)));
+    }
+
+    /// Here, as on most, times are kept whole: a round one is another.
+    #[test]
+    fn a_round_time_is_the_same_only_where_times_are_cut_off() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("file");
+        let file = std::fs::File::create(&path).expect("create");
+        let at = |nanos| std::time::UNIX_EPOCH + std::time::Duration::new(1_000_001, nanos);
+        file.set_modified(at(0)).expect("set");
+        let folder = std::fs::File::open(dir.path()).expect("open");
+        let there = Stat::at(&folder, b"file", false).expect("stat");
+        let (steps, wanted) = (TimeSteps::default(), |nanos| Time {
+            secs: 1_000_001,
+            nanos,
+        });
+        assert!(steps.is_same(folder.as_fd(), wanted(0), &there));
+        assert!(!steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
+        // As of one that keeps whole seconds.
+        steps.0.lock().insert(there.device, 1_000_000_000);
+        assert!(steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
+        let names = std::fs::read_dir(dir.path()).expect("list").count();
+        assert_eq!(names, 1, "nothing is left of trying out");
+    }
+}
