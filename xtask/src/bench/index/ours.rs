@@ -50,18 +50,13 @@ pub fn run(
     // merges run here; what comes after has buffers of its own
     let most = peak.most().saturating_sub(before) as u64;
     drop(peak);
-    let rate = disk::random_reads(path, args)?;
-    println!(
-        "{:<34}{rate:>14.0}{:>38}plain reads of 4 KiB at random, {} at once{}",
-        "the disk itself",
-        "",
-        disk::DEPTH,
-        if args.cached { ", page cache" } else { "" }
-    );
     bench.lookups("absent", "≥ 2,000,000", Order::Absent)?;
     bench.lookups("stream", "≥ 1,000,000", Order::Stream)?;
+    let before_it = disk_rate(path, args, 11)?;
     bench.lookups("random", "≥ 0.8 × the disk", Order::Random)?;
     let random = bench.figures.last().map_or(0.0, |figure| figure.rate);
+    let after_it = disk_rate(path, args, 12)?;
+    let rate = f64::midpoint(before_it, after_it);
     println!("present at random / disk: {:.2}", random / rate);
     let held = bench.index.as_dyn().ram_bytes() as u64;
     let counted = peak::held().saturating_sub(before) as u64;
@@ -88,6 +83,19 @@ pub fn run(
         peak_kib,
         figures,
     })
+}
+
+/// The disk's rate, printed.
+fn disk_rate(path: &Path, args: &IndexArgs, seed: u64) -> Result<f64, Error> {
+    let rate = disk::random_reads(path, args, seed)?;
+    println!(
+        "{:<34}{rate:>14.0}{:>38}plain reads of 4 KiB at random, {} at once{}",
+        "the disk itself",
+        "",
+        disk::DEPTH,
+        if args.cached { ", page cache" } else { "" }
+    );
+    Ok(rate)
 }
 
 /// Merges of `strata` can be waited for.
