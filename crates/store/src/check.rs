@@ -14,7 +14,7 @@ use crate::opened::Opened;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
-use crate::slots::{SLOT_FOLDER, Slot};
+use crate::slots::{self, Slot};
 use crate::sweep::Progress;
 use crate::{ChunkRef, Error, Result, condemned};
 
@@ -149,7 +149,7 @@ impl Check<'_> {
                 }
             }
         }
-        for (name, _) in objects.list(SLOT_FOLDER)? {
+        for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)
                 .and_then(|bytes| Ok(Slot::decode(&bytes, &name)?.1));

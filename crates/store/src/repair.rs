@@ -15,7 +15,7 @@ use crate::roots::Roots;
 use crate::salvage::Salvage;
 use crate::session::{Session, SessionKind};
 use crate::sketch::SKETCH_OBJECT;
-use crate::slots::{SLOT_FOLDER, Slot};
+use crate::slots::{self, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
 use crate::{Error, Result, condemned, container};
 
@@ -84,7 +84,7 @@ impl Repository {
             }
         }
         let keys = self.lock_keys()?;
-        for (name, _) in objects.list(SLOT_FOLDER)? {
+        for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)
                 .and_then(|stored| Slot::decode(&stored, &name));

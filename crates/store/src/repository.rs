@@ -1,5 +1,6 @@
 //! A repository: made, opened, and what it is asked for first.
 
+mod beginning;
 mod options;
 mod shared;
 mod unlock;
@@ -36,16 +37,11 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Makes a repository in `root`, which must be empty.
+    /// Makes a repository in `root`, which must be empty, but for what one left that was interrupted while it was made.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`]; [`Error::Option`] for a missing password or an unknown name.
+    /// [`Error::NotEmpty`]; [`Error::Locked`]; [`Error::Option`] for a missing password or an unknown name.
     pub fn init(root: Arc<dyn Dir>, options: &InitOptions, secret: Option<&Secret>) -> Result<()> {
-        if let Some(entry) = root.list()?.first() {
-            return Err(Error::NotEmpty {
-                what: format!("the folder holds \"{}\"", entry.name),
-            });
-        }
         let config = Config {
             repository: options.entropy.bytes(),
             encryption: options.encryption,
@@ -55,6 +51,7 @@ impl Repository {
         };
         config.check_chunker()?;
         index::check_name(&config.index)?;
+        let _lock = beginning::begin(&*root)?;
         let objects = LocalObjects::new(Arc::clone(&root), options.entropy.clone());
         if options.encryption != Encryption::None {
             let secret = secret
@@ -71,7 +68,7 @@ impl Repository {
             )?;
             objects.put_if_absent(&slot_object(&options.entropy), &[&slot.encode()])?;
         }
-        for folder in ["containers", "snapshots", "sessions", "locks", INDEX_FOLDER] {
+        for folder in beginning::FOLDERS {
             root.subdir(folder)?;
         }
         root.sync()?;

@@ -6,7 +6,7 @@ use crate::entropy::Entropy;
 use crate::keys::Secret;
 use crate::repository::{Repository, read_slot, slot_object};
 use crate::session::SessionKind;
-use crate::slots::{KdfCost, SLOT_FOLDER, Slot};
+use crate::slots::{self, KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
 /// Of whoever removes a key.
@@ -28,7 +28,7 @@ impl Repository {
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let objects = &*self.shared.objects;
         let mut keys = Vec::new();
-        for (name, _) in objects.list(SLOT_FOLDER)? {
+        for name in slots::listed(objects)? {
             let slot = match read_slot(objects, &name) {
                 // Removed since it was listed.
                 Err(error) if error.is_not_found() => continue,
@@ -46,6 +46,13 @@ impl Repository {
             });
         }
         Ok(keys)
+    }
+
+    /// The names of all key slots, whether they can be read or not.
+    pub fn key_names(&self) -> Result<Vec<String>> {
+        let slots = slots::listed(&*self.shared.objects)?;
+        let ids = slots.iter().filter_map(|slot| slots::id_of(slot));
+        Ok(ids.map(str::to_owned).collect())
     }
 
     /// The name of the slot that this repository was opened with; none without encryption.
@@ -93,9 +100,8 @@ impl Repository {
     /// [`Error::Locked`] while another removes one: of two that each saw two slots, both could go.
     pub fn remove_key(&self, id: &str) -> Result<()> {
         let _lock = self.lock_keys()?;
-        let slots = self.shared.objects.list(SLOT_FOLDER)?;
         let object = format!("{SLOT_FOLDER}/{id}");
-        if !slots.iter().any(|(name, _)| *name == object) {
+        if !slots::listed(&*self.shared.objects)?.contains(&object) {
             return Err(Error::Option(format!("no key is named \"{id}\"")));
         }
         let others = self.keys()?.into_iter().filter(|key| key.id != id);

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use crate::config::{Config, decode_twice, encode_twice};
 use crate::entropy::Entropy;
 use crate::keys::{SALT_BYTES, Secret, slot_sealer};
+use crate::objects::ObjectStore;
 use crate::{Error, Result};
 
 /// The frame of a slot.
@@ -20,6 +21,20 @@ pub const SLOT: FrameKind = FrameKind {
 };
 /// The folder of all slots.
 pub const SLOT_FOLDER: &str = "keys";
+
+/// The objects of all slots. What else lies in their folder is somebody else's.
+pub(crate) fn listed(objects: &dyn ObjectStore) -> Result<Vec<String>> {
+    let names = objects.list(SLOT_FOLDER)?.into_iter();
+    let names = names.map(|(name, _)| name);
+    Ok(names.filter(|name| id_of(name).is_some()).collect())
+}
+
+/// The 16 hexadecimal digits in a slot's object name.
+pub(crate) fn id_of(object: &str) -> Option<&str> {
+    let id = object.strip_prefix(SLOT_FOLDER)?.strip_prefix('/')?;
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    (id.len() == 16 && id.bytes().all(is_hex)).then_some(id)
+}
 
 /// What deriving a key from a password costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,8 +25,12 @@ use crate::{Error, Result, condemned};
 use judge::{Verdict, is_proved, search_unresolved};
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
+/// Of containers that are rewritten at once where there is little room, in bytes: one, and a little.
+const ROUND_BYTES_MIN: u64 = 20 << 20;
+
 impl Repository {
-    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew by the next who writes.
+    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew by the next who writes; then
+    /// a little is rewritten at a time.
     ///
     /// # Errors
     /// [`Error::Locked`] while another sweep runs, unless this is a dry run; damage of a root: what it kept alive cannot be known then.
@@ -49,9 +53,46 @@ impl Repository {
                     ..options.clone()
                 };
                 // It writes nothing, so its session need not tell the index what it missed, which is all.
-                self.sweep_once(SessionKind::Read, roots, &whole_only, observer)
+                let report = self.sweep_once(SessionKind::Read, roots, &whole_only, observer)?;
+                self.rewrite_in_rounds(roots, options, report, observer)
+                    .and_then(|report| {
+                        if report.freed_bytes > 0 {
+                            Ok(report)
+                        } else {
+                            Err(error)
+                        }
+                    })
             }
             other => other,
+        }
+    }
+
+    /// Rewrites a little, which makes room to rewrite more, until nothing is left to rewrite or there is no room even for that.
+    fn rewrite_in_rounds(
+        &self,
+        roots: &dyn Roots,
+        options: &SweepOptions,
+        mut report: SweepReport,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<SweepReport> {
+        let mut left = options.rewrite_bytes_max.unwrap_or(u64::MAX);
+        loop {
+            let round = SweepOptions {
+                rewrite_bytes_max: Some(left.min(ROUND_BYTES_MIN.max(report.freed_bytes))),
+                ..options.clone()
+            };
+            match self.sweep_once(SessionKind::Backup, roots, &round, observer) {
+                Err(error) if error.is_no_space() => return Ok(report),
+                Err(error) => return Err(error),
+                Ok(more) => {
+                    left = left.saturating_sub(more.compacted_bytes);
+                    report.add(&more);
+                    // What is left has little to give, or a session holds it.
+                    if more.compacted_containers == 0 || more.freed_bytes == 0 {
+                        return Ok(report);
+                    }
+                }
+            }
         }
     }
 

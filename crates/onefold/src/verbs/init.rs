@@ -26,21 +26,21 @@ pub struct Args {
 /// What is chosen once, when a repository is made, and holds for all of its life.
 #[derive(clap::Args, Debug)]
 pub struct Choices {
-    /// How contents are cut into chunks
-    #[arg(long, value_name = "NAME", default_value = "sieve")]
-    pub chunker: String,
+    /// How contents are cut into chunks [default: sieve]
+    #[arg(long, value_name = "NAME")]
+    pub chunker: Option<String>,
 
     /// Mean size of a chunk; smaller finds more duplicates and needs more index; the longest chunk may be 4 MiB [default: the chunker's measured best]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub chunk_size: Option<u64>,
 
-    /// What protects the repository: aes256gcm, or none for disks that are encrypted already
-    #[arg(long, value_name = "NAME", default_value = "aes256gcm")]
-    pub encryption: String,
+    /// What protects the repository: aes256gcm, or none for disks that are encrypted already [default: aes256gcm]
+    #[arg(long, value_name = "NAME")]
+    pub encryption: Option<String>,
 
-    /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore, skimpystash, bufferhash, …); ram keeps nothing on disk
-    #[arg(long, value_name = "NAME", default_value = "strata")]
-    pub index: String,
+    /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore, skimpystash, bufferhash, …); ram keeps nothing on disk [default: strata]
+    #[arg(long, value_name = "NAME")]
+    pub index: Option<String>,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -88,41 +88,36 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
     Ok(secret)
 }
 
-/// What was chosen otherwise when the repository was made, in words; a default that nobody need have asked for is left out.
-pub fn differing(choices: &Choices, repository: &Repository) -> Vec<String> {
+/// What was chosen otherwise when the repository was made, in words.
+///
+/// # Errors
+/// Where that is the encryption: who asks for one must not take what is in the clear for encrypted.
+pub fn differing(choices: &Choices, repository: &Repository) -> Result<Vec<String>> {
     let config = repository.config();
-    let mean = choices
-        .chunk_size
-        .map_or(config.chunk_bytes_mean.into(), |n| n);
+    let is = config.encryption.name();
+    if let Some(asked) = choices.encryption.as_ref().filter(|asked| *asked != is) {
+        return Err(Error::Usage(format!(
+            "--encryption {asked} is asked for, and the repository was made with {is}: that holds for all of its life"
+        )));
+    }
+    let size = |bytes: u64| human::bytes(bytes);
     let asked = [
-        (
-            "--chunker",
-            &choices.chunker[..],
-            &config.chunker[..],
-            "sieve",
-        ),
-        ("--index", &choices.index, &config.index, "strata"),
-        (
-            "--encryption",
-            &choices.encryption,
-            config.encryption.name(),
-            "aes256gcm",
-        ),
+        ("--chunker", choices.chunker.clone(), config.chunker.clone()),
+        ("--index", choices.index.clone(), config.index.clone()),
         (
             "--chunk-size",
-            &human::bytes(mean),
-            &human::bytes(config.chunk_bytes_mean.into()),
-            "",
+            choices.chunk_size.map(size),
+            size(config.chunk_bytes_mean.into()),
         ),
     ];
-    let differs = asked
+    let asked = asked
         .into_iter()
-        .filter(|(_, asked, is, default)| asked != is && asked != default);
-    differs
-        .map(|(flag, asked, is, _)| {
-            format!("{flag} {asked} changes nothing: the repository was made with {is}")
-        })
-        .collect()
+        .filter_map(|(flag, asked, is)| Some((flag, asked?, is)));
+    let differs = asked.filter(|(_, asked, is)| asked != is);
+    let words = differs.map(|(flag, asked, is)| {
+        format!("{flag} {asked} changes nothing: the repository was made with {is}")
+    });
+    Ok(words.collect())
 }
 
 /// A folder that cannot be made is no damage, whatever the reason.
@@ -146,11 +141,16 @@ fn options(choices: &Choices) -> Result<InitOptions> {
             ))
         })?,
     };
+    let defaults = InitOptions::new(machine::label(), when::now().secs.max(0) as u64);
+    let encryption = match &choices.encryption {
+        Some(name) => Encryption::by_name(name)?,
+        None => defaults.encryption,
+    };
     Ok(InitOptions {
-        chunker: choices.chunker.clone(),
+        chunker: choices.chunker.clone().unwrap_or(defaults.chunker),
         chunk_bytes_mean,
-        encryption: Encryption::by_name(&choices.encryption)?,
-        index: choices.index.clone(),
-        ..InitOptions::new(machine::label(), when::now().secs.max(0) as u64)
+        encryption,
+        index: choices.index.clone().unwrap_or(defaults.index),
+        ..defaults
     })
 }

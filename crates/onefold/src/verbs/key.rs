@@ -155,14 +155,12 @@ fn list(repository: &Repository, out: &Out) -> Result<()> {
     out.bytes(human::table(&rows, &[]).as_bytes())
 }
 
+/// One that cannot be read can be removed, too.
 fn resolve(repository: &Repository, beginning: &str) -> Result<String> {
-    let keys = repository.keys()?;
-    let fits: Vec<_> = keys
-        .iter()
-        .filter(|key| !beginning.is_empty() && key.id.starts_with(beginning))
-        .collect();
-    match fits[..] {
-        [key] => Ok(key.id.clone()),
+    let mut fits = repository.key_names()?;
+    fits.retain(|id| !beginning.is_empty() && id.starts_with(beginning));
+    match &fits[..] {
+        [id] => Ok(id.clone()),
         [] => Err(Error::Failed(format!("no key begins with {beginning:?}"))),
         _ => Err(Error::Failed(format!(
             "{} keys begin with {beginning:?}",

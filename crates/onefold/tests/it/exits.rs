@@ -307,3 +307,23 @@ fn help_and_version_are_0() {
         assert!(!ran.ends(0).out.is_empty());
     }
 }
+
+/// Nobody may take for encrypted what is not.
+#[test]
+fn an_encryption_that_the_repository_does_not_have_is_refused() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    for args in [
+        &["backup", "s", "--encryption", "aes256gcm"][..],
+        &["backup", "s", "--init", "--encryption", "aes256gcm", "-q"],
+    ] {
+        let ran = rig.run(args).ends(2);
+        assert!(ran.err.contains("made with none"), "{}", ran.err);
+    }
+    assert!(rig.snapshots().is_empty());
+    rig.run(["backup", "s", "--encryption", "none"]).ends(0);
+    let told = rig.run(["backup", "s", "--chunker", "fixed"]).ends(0).err;
+    assert!(told.contains("--chunker fixed changes nothing"), "{told}");
+    let told = rig.run(["backup", "s", "--chunker", "sieve"]).ends(0).err;
+    assert!(!told.contains("changes nothing"), "{told}");
+}

@@ -88,3 +88,52 @@ fn a_size_limit_ends_with_14() {
     rig.backup("s");
     assert_eq!(rig.restored("latest", "s"), files(&rig.path("s")));
 }
+
+/// Half of each container is needed no more, and there is room to rewrite one at a time.
+#[test]
+fn a_prune_of_a_disk_that_is_nearly_full_makes_its_own_room() {
+    let rig = Rig::empty();
+    let Some(_mount) = Mount::new(&rig.path("disk"), 150) else {
+        return;
+    };
+    let run = |args: &[&str]| -> Ran { rig.run([&["-r", "disk/repo"], args].concat()) };
+    run(&["init", "--encryption", "none"]).ends(0);
+    let mut random = Random(8);
+    for n in 0..96 {
+        let file = random.bytes(1 << 20);
+        let name = if n % 3 == 0 { "kept" } else { "goes" };
+        rig.write(&format!("s/{n:02}-{name}"), &file);
+    }
+    run(&["backup", "s"]).ends(0);
+    let all = run(&["snapshots", "--json"]).ends(0).last();
+    let first = all[0]["id"].as_str().expect("an id").to_owned();
+    for file in std::fs::read_dir(rig.path("s")).expect("list") {
+        let path = file.expect("a file").path();
+        if path.to_string_lossy().ends_with("goes") {
+            std::fs::remove_file(path).expect("remove");
+        }
+    }
+    run(&["backup", "s"]).ends(0);
+    run(&["forget", &first]).ends(0);
+    // Room for one container, not for a third of them all.
+    let filler = std::fs::File::create(rig.path("disk/filler")).expect("create");
+    let about = rustix::fs::statvfs(rig.path("disk")).expect("statvfs");
+    let free = about.f_bavail * about.f_frsize;
+    assert!(free > 20 << 20, "{free}");
+    let room = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&filler, room, 0, free - (20 << 20)).expect("allocate");
+    let ran = run(&["prune"]).ends(0);
+    let about = rustix::fs::statvfs(rig.path("disk")).expect("statvfs");
+    let now = about.f_bavail * about.f_frsize;
+    assert!(
+        now > 70 << 20,
+        "{now} of 20 and 64 MiB: {} {}",
+        ran.out,
+        ran.err
+    );
+    run(&["check", "--read-data"]).ends(0);
+    let target = rig.path("t");
+    let spec = format!("latest:{}", rig.path("s").display());
+    run(&["restore", &spec, "--target", &target.to_string_lossy()]).ends(0);
+    assert_eq!(files(&target), files(&rig.path("s")));
+}

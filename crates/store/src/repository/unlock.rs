@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::keys::Secret;
 use crate::objects::ObjectStore;
-use crate::slots::{SLOT_FOLDER, Slot};
+use crate::slots::{self, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
 /// The configuration, from whichever of its copies can be read.
@@ -53,9 +53,9 @@ pub(crate) fn unlock(
     let (mut tried, mut damage) = (HashSet::new(), None);
     let mut listed_again = 0;
     loop {
-        let names = objects.list(SLOT_FOLDER)?;
+        let names = slots::listed(objects)?;
         let mut gone = None;
-        for (name, _) in &names {
+        for name in &names {
             if tried.contains(name) {
                 continue;
             }
@@ -82,7 +82,11 @@ pub(crate) fn unlock(
         }
         return Err(match damage.or(gone) {
             Some(error) => error,
-            None if names.is_empty() => Error::damaged(SLOT_FOLDER, None, "no key slot is left"),
+            None if names.is_empty() => Error::damaged(
+                SLOT_FOLDER,
+                None,
+                "no key slot is left: nobody can open the repository without a copy of this folder",
+            ),
             None => Error::WrongPassword { slots: names.len() },
         });
     }

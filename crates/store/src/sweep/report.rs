@@ -96,3 +96,22 @@ pub struct SweepReport {
     /// Condemned containers that were left to a later sweep, because sessions were running.
     pub pending_containers: u64,
 }
+
+impl SweepReport {
+    /// Adds what a further round found and did.
+    pub(super) fn add(&mut self, more: &Self) {
+        *self = Self {
+            containers: self.containers,
+            stored_bytes: self.stored_bytes,
+            dead_containers: self.dead_containers + more.dead_containers,
+            dead_bytes: self.dead_bytes + more.dead_bytes,
+            compacted_containers: self.compacted_containers + more.compacted_containers,
+            compacted_bytes: self.compacted_bytes + more.compacted_bytes,
+            compacted_dead_bytes: self.compacted_dead_bytes + more.compacted_dead_bytes,
+            unused_bytes_left: more.unused_bytes_left,
+            deleted_containers: self.deleted_containers + more.deleted_containers,
+            freed_bytes: self.freed_bytes + more.freed_bytes,
+            pending_containers: more.pending_containers,
+        };
+    }
+}

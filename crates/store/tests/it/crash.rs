@@ -6,7 +6,7 @@ use onefold_io::Dir;
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_store::{Encryption, Error, IndexName, Result, RootId};
 
-use crate::fixture::{assert_sound, back_up, chunks, init, init_with, open, sweep};
+use crate::fixture::{assert_sound, back_up, check, chunks, init, init_with, open, sweep};
 use crate::scale::{apart, scale};
 
 type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
@@ -244,4 +244,62 @@ fn what_a_killed_backup_left_is_durable_before_another_counts_on_it() {
         }
     }
     assert!(counted_on > 10, "{counted_on}");
+}
+
+/// Killed at every point, with or without the power failing: either there is a repository, or one can be made in the same place.
+#[test]
+fn an_init_that_was_interrupted_anywhere_can_be_begun_anew() {
+    let mut begun_anew = 0;
+    for point in 0.. {
+        let device = SimDir::new(3);
+        device.inject(Faults {
+            crash_at: Some(point),
+            ..Faults::default()
+        });
+        let done = init(
+            &(Arc::new(device.clone()) as Arc<dyn Dir>),
+            Encryption::Aes256Gcm,
+        );
+        let has_crashed = device.crashed();
+        assert!(has_crashed || done.is_ok(), "{point}: {done:?}");
+        for left in [device.fork(), device.crash_image(point)] {
+            let dir: Arc<dyn Dir> = Arc::new(left);
+            if onefold_store::Repository::config_at(&dir).is_err() {
+                assert!(has_crashed, "what was acknowledged is there");
+                init(&dir, Encryption::Aes256Gcm).unwrap_or_else(|e| panic!("{point}: {e}"));
+                begun_anew += 1;
+            }
+            let repository = open(&dir, 1, 4).unwrap_or_else(|e| panic!("{point}: {e}"));
+            back_up(&repository, &chunks(1, 5)).unwrap();
+            assert_eq!(repository.key_names().unwrap().len(), 1);
+            let report = check(&repository).unwrap();
+            assert!(report.damage.is_empty(), "{point}: {:?}", report.damage);
+        }
+        if !has_crashed {
+            break;
+        }
+    }
+    assert!(begun_anew > 20, "{begun_anew}");
+}
+
+#[test]
+fn what_is_somebody_elses_stays_where_a_repository_was_to_be_made() {
+    for (folder, name) in [
+        ("", "notes"),
+        ("keys", "id_rsa"),
+        ("containers", "tmp-0123"),
+        ("index", "html"),
+        ("locks", "other"),
+    ] {
+        let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
+        let inside = match folder {
+            "" => Arc::clone(&dir),
+            folder => dir.subdir(folder).unwrap(),
+        };
+        inside.create(name).unwrap();
+        let refused = init(&dir, Encryption::None);
+        assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{name}");
+        assert_eq!(dir.list().unwrap().len(), 1);
+        assert_eq!(inside.list().unwrap().len(), 1);
+    }
 }

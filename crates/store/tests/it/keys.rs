@@ -8,7 +8,7 @@ use onefold_store::config::{decode_twice, encode_twice};
 use onefold_store::slots::SLOT;
 use onefold_store::{Encryption, Error, KdfCost};
 
-use crate::fixture::{Hasty, Lists, init, open, secret};
+use crate::fixture::{Hasty, Lists, check, init, open, secret};
 
 #[test]
 fn a_damaged_key_hides_no_others_and_the_last_good_one_stays() {
@@ -66,4 +66,33 @@ fn a_repair_restores_no_key_that_is_just_being_removed() {
     assert!(matches!(refused, Some(Error::Locked { .. })), "{refused:?}");
     drop(removing);
     repository.repair(&Lists, &mut Hasty).unwrap();
+}
+
+/// What a desktop or a synchronizing program leaves there.
+#[test]
+fn a_file_that_is_no_key_is_nobodys_damage_and_a_damaged_key_can_be_removed() {
+    let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let keys = dir.open_subdir("keys").unwrap();
+    for name in [
+        ".DS_Store",
+        "0123456789abcdef~",
+        "backup",
+        "0123456789ABCDEF",
+    ] {
+        keys.create(name).unwrap();
+    }
+    let repository = open(&dir, 1, 1).unwrap();
+    assert_eq!(repository.key_names().unwrap().len(), 1);
+    assert!(check(&repository).unwrap().damage.is_empty());
+    let torn = "0123456789abcdef";
+    keys.create(torn).unwrap().write_at(b"1FKEYSLT", 0).unwrap();
+    let damage = check(&repository).unwrap().damage;
+    assert!(
+        damage.len() == 1 && damage[0].to_string().contains(torn),
+        "{damage:?}"
+    );
+    repository.remove_key(torn).unwrap();
+    assert!(check(&repository).unwrap().damage.is_empty());
+    assert!(repository.remove_key(".DS_Store").is_err());
 }
