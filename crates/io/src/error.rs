@@ -15,6 +15,8 @@ pub enum ErrorKind {
     Short,
     /// No space left on the device, or over quota.
     NoSpace,
+    /// This process has as many files open as it may.
+    TooManyOpen,
     /// Not permitted, or the file system is read-only.
     Denied,
     /// The bytes read are not what was written: wrong magic, length or checksum.
@@ -119,6 +121,7 @@ impl ErrorKind {
             Some(Errno::NOENT) => Self::NotFound,
             Some(Errno::EXIST) => Self::Exists,
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace,
+            Some(Errno::MFILE) => Self::TooManyOpen,
             // BADF: a write through a handle that was opened for reading.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
             // What block layer, file systems and dm-integrity say of a sector that is lost.
@@ -142,6 +145,7 @@ impl ErrorKind {
             Self::Exists => "the name is taken",
             Self::Short => "the disk ends too early",
             Self::NoSpace => "no space left",
+            Self::TooManyOpen => "too many files are open",
             Self::Denied => "not permitted",
             Self::Damaged => "damaged",
             Self::Medium | Self::Device => "the device failed",
@@ -158,6 +162,7 @@ mod tests {
         for (errno, kind) in [
             (Errno::NOENT, ErrorKind::NotFound),
             (Errno::EXIST, ErrorKind::Exists),
+            (Errno::MFILE, ErrorKind::TooManyOpen),
             (Errno::NOSPC, ErrorKind::NoSpace),
             (Errno::DQUOT, ErrorKind::NoSpace),
             (Errno::FBIG, ErrorKind::NoSpace),
@@ -165,7 +170,7 @@ mod tests {
             (Errno::PERM, ErrorKind::Denied),
             (Errno::ROFS, ErrorKind::Denied),
             (Errno::IO, ErrorKind::Medium),
-            (Errno::MFILE, ErrorKind::Device),
+            (Errno::NFILE, ErrorKind::Device),
         ] {
             assert_eq!(Error::from_io("write", "x", errno).kind, kind, "{errno:?}");
         }

@@ -21,6 +21,7 @@ mod json;
 mod leave_out;
 mod machine;
 mod named_file;
+mod open_files;
 mod out;
 mod password;
 mod paths;
@@ -46,6 +47,7 @@ use crate::out::Out;
 
 fn main() -> ExitCode {
     signal::install();
+    open_files::allow_many();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),

@@ -114,6 +114,11 @@ impl Error {
         self.is_damage() || self.is_unreadable()
     }
 
+    /// Whether the index has more files than this process may open.
+    pub(crate) fn is_crowded_index(&self) -> bool {
+        matches!(self, Self::Index(onefold_index::Error::Io(error)) if error.kind == onefold_io::ErrorKind::TooManyOpen)
+    }
+
     /// Whether the device has no room left.
     pub fn is_no_space(&self) -> bool {
         match self {

@@ -7,11 +7,17 @@ use onefold_io::ReadAt;
 
 use super::{ChunkStash, LOG};
 use crate::strata::log::LogPage;
+use crate::strata::manifest::FileId;
 use crate::strata::page::PAGE_BYTES;
 use crate::{Error, Result};
 
 /// Pages that a hit prefetches: 64 KiB.
 const WINDOW_PAGES: u32 = 16;
+/// What all cached pages were read from: there is one log.
+const ITS_FILE: FileId = FileId {
+    unique: 0,
+    number: 0,
+};
 
 impl ChunkStash {
     /// Brings log page `page`, and those around it, into the cache.
@@ -67,7 +73,7 @@ impl ChunkStash {
                 .chain(last)
             {
                 LogPage::check(page_of(number), LOG, number)?;
-                self.cache.insert(number, page_of(number));
+                self.cache.insert(number, ITS_FILE, page_of(number));
             }
         }
         Ok(())

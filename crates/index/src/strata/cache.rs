@@ -12,6 +12,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::prefetch;
 
 use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
+use super::manifest::FileId;
 use super::page::PAGE_BYTES;
 
 /// Words a bucket: one cache line.
@@ -20,14 +21,18 @@ const BUCKET: usize = 8;
 const WORDS_A_PAGE: usize = PAGE_RECORDS_MAX * 3 / 2;
 /// Pages by which it grows until it is full.
 const GROW_PAGES: usize = 64;
-/// RAM a page: itself, its words, its number and its line in the map.
-pub const CACHE_PAGE_BYTES: usize = PAGE_BYTES + WORDS_A_PAGE * 8 + 32;
+/// RAM a page: itself, its words, its number, its file and its line in the map.
+pub const CACHE_PAGE_BYTES: usize = PAGE_BYTES + WORDS_A_PAGE * 8 + 48;
+/// The number of a page that was forgotten: of none.
+const FORGOTTEN: u32 = u32::MAX;
 
 /// See the module.
 pub struct PageCache {
     capacity: usize,
     bytes: Vec<u8>,
     numbers: Vec<u32>,
+    /// What each was read from.
+    files: Vec<FileId>,
     used: Vec<bool>,
     slots: HashMap<u32, u32>,
     buckets: Vec<Bucket>,
@@ -52,6 +57,7 @@ impl PageCache {
             capacity,
             bytes: Vec::new(),
             numbers: Vec::new(),
+            files: Vec::new(),
             used: Vec::new(),
             slots: HashMap::new(),
             buckets: vec![Bucket::default(); buckets],
@@ -101,14 +107,15 @@ impl PageCache {
             .map(|slot| self.page(*slot as usize))
     }
 
-    /// Takes in log page `number`, whose `bytes` were checked.
-    pub fn insert(&mut self, number: u32, bytes: &[u8]) {
+    /// Takes in log page `number`, whose `bytes` were read from `file` and checked.
+    pub fn insert(&mut self, number: u32, file: FileId, bytes: &[u8]) {
         if self.holds(number) {
             return;
         }
-        let slot = self.free_slot();
+        let slot = self.free_slot(file);
         self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES].copy_from_slice(bytes);
         self.numbers[slot] = number;
+        self.files[slot] = file;
         self.used[slot] = true;
         self.slots.insert(number, slot as u32);
         let page = LogPage::checked(bytes);
@@ -126,10 +133,24 @@ impl PageCache {
         }
     }
 
+    /// Forgets the pages of whose number and file `stays` does not say so.
+    pub fn retain(&mut self, stays: impl Fn(u32, FileId) -> bool) {
+        for slot in 0..self.numbers.len() {
+            let number = self.numbers[slot];
+            if number != FORGOTTEN && !stays(number, self.files[slot]) {
+                self.slots.remove(&number);
+                self.numbers[slot] = FORGOTTEN;
+                self.used[slot] = false;
+                self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES].fill(0);
+            }
+        }
+    }
+
     /// Forgets all pages.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.numbers.clear();
+        self.files.clear();
         self.used.clear();
         self.slots.clear();
         self.buckets.fill(Bucket::default());
@@ -145,6 +166,7 @@ impl PageCache {
     pub fn ram_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.numbers.capacity() * 4
+            + self.files.capacity() * size_of::<FileId>()
             + self.used.capacity()
             + self.slots.capacity() * 9
             + self.buckets.len() * size_of::<Bucket>()
@@ -159,14 +181,15 @@ impl PageCache {
         ((u64::from(hash as u32) * self.buckets.len() as u64) >> 32) as usize
     }
 
-    fn free_slot(&mut self) -> usize {
+    fn free_slot(&mut self, file: FileId) -> usize {
         if self.numbers.len() < self.capacity {
             if self.bytes.len() == self.bytes.capacity() {
                 self.bytes
                     .reserve_exact(GROW_PAGES.min(self.capacity - self.numbers.len()) * PAGE_BYTES);
             }
             self.bytes.resize(self.bytes.len() + PAGE_BYTES, 0);
-            self.numbers.push(0);
+            self.numbers.push(FORGOTTEN);
+            self.files.push(file);
             self.used.push(false);
             return self.numbers.len() - 1;
         }

@@ -1,18 +1,21 @@
-//! Compacting the log: a log file that mostly speaks of retired containers gives its live records to a new one and goes.
+//! Compacting the log: a log file that mostly speaks of retired containers gives its live records to a new one and goes. So do many small ones that cannot be joined ([`scattered`]).
 //!
 //! The new log and its run are entered as a sealed tail is, so records become newer than they were. That is right because only the newest
 //! record of a fingerprint is taken, and because nothing is entered if anybody sealed meanwhile; then it is tried again later. Always holds:
 //! before and after, a lookup gives the same answers. Runs keep records of the old pages until they are merged, and those
 //! count for nothing.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use onefold_chunk::Fingerprint;
 
 use super::gone::gone_pages;
+use super::join::scattered;
 use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
-use super::manifest::RUNS_MAX;
+use super::manifest::{LogEntry, RUNS_MAX};
+use super::options::Plan;
 use super::page::PAGE_BYTES;
 use super::run::hash_of;
 use super::seal::{self, Sealed};
@@ -27,28 +30,18 @@ const CACHE_BYTES: usize = 1 << 18;
 /// Log pages that are looked at together.
 const READ_PAGES: u32 = 16;
 
-/// Compacts one log file where it is due. The caller holds the merge lock.
+/// Compacts what is due. The caller holds the merge lock.
 pub fn compact_locked(shared: &Shared) -> Result<bool> {
     let view = shared.refresh()?;
-    if view.retired.is_empty() {
+    let logs: Vec<Arc<OpenLog>> = due(&view, &shared.plan)?
+        .into_iter()
+        .map(|place| Arc::clone(&view.logs[place]))
+        .collect();
+    if logs.is_empty() {
         return Ok(false);
     }
-    let gone = gone_pages(&view)?;
-    let share = |log: &OpenLog| {
-        let (first, end) = (log.entry.first_page, log.entry.end_page());
-        let within = gone
-            .pages
-            .iter()
-            .map(|pages| u64::from(pages.end.min(end).saturating_sub(pages.start.max(first))));
-        within.sum::<u64>() * 100 / u64::from(log.entry.pages.max(1))
-    };
-    let due =
-        |place: &usize| !gone.logs.contains(place) && share(&view.logs[*place]) >= GONE_PERCENT;
-    let Some(place) = (0..view.logs.len()).find(due) else {
-        return Ok(false);
-    };
     let mut sealed = Vec::new();
-    let compacted = compact_log(shared, &view, &view.logs[place], &mut sealed);
+    let compacted = compact(shared, &view, &logs, &mut sealed);
     if !matches!(compacted, Ok(true)) {
         let names: Vec<String> = sealed.iter().flat_map(Sealed::names).collect();
         shared.folder.remove_unentered(&names);
@@ -56,15 +49,38 @@ pub fn compact_locked(shared: &Shared) -> Result<bool> {
     compacted
 }
 
-/// Puts what is live of a log file in its place. `sealed` tells the new files; `false`: they were not entered.
-fn compact_log(
+/// The places of the log files to compact: one that is mostly gone, or small ones that nothing can be joined with.
+fn due(view: &View, plan: &Plan) -> Result<Vec<usize>> {
+    if !view.retired.is_empty() {
+        let gone = gone_pages(view)?;
+        let is_due = |place: &usize| {
+            let log = view.logs[*place].entry;
+            let (first, end) = (log.first_page, log.end_page());
+            let within = gone
+                .pages
+                .iter()
+                .map(|pages| u64::from(pages.end.min(end).saturating_sub(pages.start.max(first))));
+            let percent = within.sum::<u64>() * 100 / u64::from(log.pages.max(1));
+            let live = log.records / 100 * 100u64.saturating_sub(percent);
+            // what is sealed of it needs places among the runs
+            let runs = view.runs.len() as u64 + live / plan.tail_records as u64;
+            percent >= GONE_PERCENT && runs < RUNS_MAX as u64 / 4 * 3 && !gone.logs.contains(place)
+        };
+        if let Some(place) = (0..view.logs.len()).find(is_due) {
+            return Ok(vec![place]);
+        }
+    }
+    Ok(scattered(&view.manifest.logs, plan.tail_records))
+}
+
+/// Puts what is live of log files in their place. `sealed` tells the new files; `false`: they were not entered.
+fn compact(
     shared: &Shared,
     view: &View,
-    log: &OpenLog,
+    logs: &[Arc<OpenLog>],
     sealed: &mut Vec<Sealed>,
 ) -> Result<bool> {
-    let met = view.manifest.runs.first().map_or(0, |run| run.end_page);
-    if !seal_live(shared, view, log, log.entry.end_page() > met, sealed)? {
+    if !seal_live(shared, view, logs, sealed)? {
         return Ok(false);
     }
     let before = view.manifest.next_page;
@@ -74,11 +90,12 @@ fn compact_log(
         if !room
             || manifest.born != view.manifest.born
             || manifest.next_page != before
-            || !manifest.logs.iter().any(|other| other.id == log.entry.id)
+            || !logs.iter().all(|log| manifest.logs.contains(&log.entry))
         {
             return Ok(false);
         }
-        manifest.logs.retain(|other| other.id != log.entry.id);
+        let is_old = |entry: &LogEntry| logs.iter().any(|log| log.entry.id == entry.id);
+        manifest.logs.retain(|entry| !is_old(entry));
         sealed
             .iter()
             .try_for_each(|sealed| sealed.enter(manifest))?;
@@ -86,63 +103,80 @@ fn compact_log(
         Ok(true)
     })?;
     if entered {
-        shared.let_go(std::slice::from_ref(&log.path))?;
+        let names: Vec<String> = logs.iter().map(|log| log.path.clone()).collect();
+        shared.let_go(&names)?;
     }
     Ok(entered)
 }
 
-/// Seals the newest records of a log file whose container is not retired, and its removals where older records may still need them, a tail's
-/// worth at once, into `sealed`. `false` where the index is being closed.
+/// Seals what [`live_records`] tells of all pages of log files, a tail's worth at once, into `sealed`. `false` where the index is being closed.
 fn seal_live(
     shared: &Shared,
     view: &View,
-    log: &OpenLog,
-    keep_removals: bool,
+    logs: &[Arc<OpenLog>],
     sealed: &mut Vec<Sealed>,
 ) -> Result<bool> {
     let mut lookups = Lookups::new(CACHE_BYTES, shared.plan.batch_pages);
-    let (mut live, mut buf, mut first) = (Vec::new(), Vec::new(), 0);
-    while first < log.entry.pages {
-        if shared.folder.stop.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        let pages = READ_PAGES.min(log.entry.pages - first);
-        log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
-        for (number, bytes) in (log.entry.first_page + first..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            let counts = |said: &Said| {
-                said.map_or(keep_removals, |container| {
-                    !view.retired.contains(&container)
-                })
-            };
-            let records: Vec<_> = LogPage::checked(bytes)
-                .records()
-                .filter(|(_, said)| counts(said))
-                .collect();
-            let newest = are_newest(view, &mut lookups, number, &records)?;
-            live.extend(
-                records
-                    .into_iter()
-                    .zip(newest)
-                    .filter(|(_, newest)| *newest)
-                    .map(|(record, _)| record),
-            );
-        }
-        first += pages;
-        if live.len() >= shared.plan.tail_records || first == log.entry.pages && !live.is_empty() {
-            let bits = shared
-                .plan
-                .filter_bits(view.manifest.records(), live.len() as u64);
+    let mut live = Vec::new();
+    let mut seal = |live: &mut Vec<(Fingerprint, Said)>| -> Result<()> {
+        if !live.is_empty() {
+            let (folder, plan) = (&shared.folder, &shared.plan);
+            let bits = plan.filter_bits(view.manifest.records(), live.len() as u64);
             sealed.push(seal::seal(
-                &shared.folder,
+                folder,
                 live.iter(),
-                &shared.plan,
+                plan,
                 bits,
                 &shared.written,
             )?);
             live.clear();
         }
+        Ok(())
+    };
+    for log in logs {
+        for first in (0..log.entry.pages).step_by(READ_PAGES as usize) {
+            if shared.folder.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            live_records(view, &mut lookups, log, first, &mut live)?;
+            if live.len() >= shared.plan.tail_records {
+                seal(&mut live)?;
+            }
+        }
     }
+    seal(&mut live)?;
     Ok(true)
+}
+
+/// Adds to `live` the newest records of some pages of a log file, from page `first` of it on, whose container is not retired, and its removals where older records may still
+/// need them.
+fn live_records(
+    view: &View,
+    lookups: &mut Lookups,
+    log: &OpenLog,
+    first: u32,
+    live: &mut Vec<(Fingerprint, Said)>,
+) -> Result<()> {
+    let met = view.manifest.runs.first().map_or(0, |run| run.end_page);
+    let keep_removals = log.entry.end_page() > met;
+    let pages = READ_PAGES.min(log.entry.pages - first);
+    let mut buf = Vec::new();
+    log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
+    for (number, bytes) in (log.entry.first_page + first..).zip(buf.chunks_exact(PAGE_BYTES)) {
+        let counts = |said: &Said| {
+            said.map_or(keep_removals, |container| {
+                !view.retired.contains(&container)
+            })
+        };
+        let records: Vec<_> = LogPage::checked(bytes)
+            .records()
+            .filter(|(_, said)| counts(said))
+            .collect();
+        let newest = are_newest(view, lookups, number, &records)?;
+        let kept = records.into_iter().zip(newest);
+        live.extend(kept.filter(|(_, newest)| *newest).map(|(record, _)| record));
+    }
+    Ok(())
 }
 
 /// Which of `records`, all of log page `number`, are the newest of their fingerprints.

@@ -11,7 +11,7 @@ use crate::{ContainerId, Result};
 
 /// What of the log nobody can ask for any more.
 pub struct Gone {
-    /// Ranges of log pages: retired as a whole, or their file was dropped.
+    /// Ranges of log pages, rising: retired as a whole, or their file was dropped.
     pub pages: Vec<Range<u32>>,
     /// Log files all of whose pages are such, as places in the manifest.
     pub logs: Vec<usize>,
@@ -34,6 +34,11 @@ pub fn gone_pages(view: &View) -> Result<Gone> {
             .extend((end < log.entry.first_page).then_some(end..log.entry.first_page));
         end = log.entry.end_page();
         if view.retired.is_empty() {
+            let first = log.entry.first_page;
+            let holes = log.spans.holes().iter();
+            let holes =
+                holes.map(|hole| first.saturating_add(hole.start)..first.saturating_add(hole.end));
+            gone.pages.extend(holes);
             continue;
         }
         let spans = read_spans(&log.entry, &log.path, &*log.disk)?;

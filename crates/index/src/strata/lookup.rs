@@ -23,7 +23,7 @@ use follow::tell_all;
 
 use super::cache::PageCache;
 use super::log::Said;
-use super::manifest::Manifest;
+use super::manifest::FileId;
 use super::run::hash_of;
 use super::view::View;
 use crate::{ContainerId, IndexStats, Result};
@@ -107,11 +107,16 @@ impl Lookups {
         self.cache.ram_bytes() + self.buf.capacity()
     }
 
-    /// Forgets all pages where `manifest` is of another index than before: somebody deleted that.
-    pub fn follow(&mut self, manifest: &Manifest) {
+    /// Forgets pages of files that `view` has not: they were dropped, joined or compacted. Forgets all where it is of another index than before: somebody deleted that.
+    pub fn follow(&mut self, view: &View) {
+        let manifest = &view.manifest;
         if self.born != manifest.born || self.generation > manifest.generation {
             self.cache.clear();
             self.reached = None;
+        } else if self.generation != manifest.generation {
+            let is_of =
+                |page: u32, file: FileId| view.log_of(page).is_some_and(|log| log.entry.id == file);
+            self.cache.retain(is_of);
         }
         (self.born, self.generation) = (manifest.born, manifest.generation);
     }

@@ -44,9 +44,10 @@ mod choose;
 mod compact;
 mod folder;
 mod gone;
+mod join;
 pub(crate) mod log;
 mod lookup;
-mod manifest;
+pub(crate) mod manifest;
 mod merge;
 mod merged_run;
 mod options;
@@ -260,7 +261,7 @@ impl Strata {
             }
         }
         let mut answers = vec![None; keys.len()];
-        self.lookups.follow(&view.manifest);
+        self.lookups.follow(view);
         self.lookups
             .resolve(view, &wanted, &mut answers, &mut self.stats)?;
         for (slot, answer) in found.iter_mut().zip(answers) {
@@ -383,7 +384,7 @@ impl ChunkIndex for Strata {
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let view = self.shared.view();
-        self.lookups.follow(&view.manifest);
+        self.lookups.follow(&view);
         for (key, said) in self.tail.records() {
             if let Some(container) = said.filter(|container| !self.is_retired(&view, *container)) {
                 visit(*key, Location { container })?;

@@ -196,6 +196,15 @@ impl LogWriter {
         self.write()
     }
 
+    /// Adds `pages` pages without records.
+    pub fn skip(&mut self, pages: u32) -> Result<()> {
+        for first in (0..pages).step_by(self.write_pages) {
+            let some = (pages - first).min(self.write_pages as u32);
+            self.copy(&vec![0; some as usize * PAGE_BYTES])?;
+        }
+        Ok(())
+    }
+
     /// Writes what is left and the footer, and syncs.
     pub fn finish(mut self) -> Result<LogEntry> {
         self.packer.close_page();

@@ -2,7 +2,9 @@
 //!
 //! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them in RAM, 16 bytes each. There
 //! they turn what a run says of a fingerprint into its container, without a read of the log. Always holds: the spans of
-//! a page stand in the order of its records, and no two neighbours say the same.
+//! a page stand in the order of its records, and no two neighbours say the same but where pages without records lie between: a hole, see [`join`](super::join).
+
+use std::ops::Range;
 
 use onefold_io::Disk;
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};
@@ -31,11 +33,11 @@ pub struct LogSpan {
     pub last: u32,
 }
 
-/// Adds the spans of a page to those of the pages before.
+/// Adds the spans of a page to those of the pages before. None goes over a page without records.
 pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
     for (said, _) in page.spans() {
         match spans.last_mut() {
-            Some(last) if last.said == said => last.last = number,
+            Some(last) if last.said == said && last.last + 1 >= number => last.last = number,
             _ => spans.push(LogSpan {
                 said,
                 first: number,
@@ -96,6 +98,8 @@ pub struct SpanTable {
     last: Box<[u32]>,
     /// What each says; 0 for removals, which no run asks for.
     containers: Box<[ContainerId]>,
+    /// Pages without records, rising.
+    holes: Box<[Range<u32>]>,
 }
 
 impl SpanTable {
@@ -112,7 +116,19 @@ impl SpanTable {
                 .iter()
                 .map(|span| span.said.unwrap_or(ContainerId(0)))
                 .collect(),
+            holes: holes(spans),
         }
+    }
+
+    /// The pages without records, as far as it is known.
+    pub fn holes(&self) -> &[Range<u32>] {
+        &self.holes
+    }
+
+    /// Whether page `page` is known to have no records.
+    pub fn is_hole(&self, page: u32) -> bool {
+        let behind = self.holes.partition_point(|hole| hole.start <= page);
+        behind > 0 && page < self.holes[behind - 1].end
     }
 
     /// The container of the records in span `span` of page `page`, which is counted within the file; `None` where only the page can tell.
@@ -126,13 +142,45 @@ impl SpanTable {
 
     /// RAM, in bytes.
     pub fn ram_bytes(&self) -> usize {
-        SpanTable::ram(self.last.len())
+        SpanTable::ram(self.last.len()) + self.holes.len() * size_of::<Range<u32>>()
     }
+}
+
+/// The pages between spans. A file begins and ends with records.
+fn holes(spans: &[LogSpan]) -> Box<[Range<u32>]> {
+    let pairs = spans.windows(2);
+    pairs
+        .filter(|pair| pair[1].first > pair[0].last.saturating_add(1))
+        .map(|pair| pair[0].last + 1..pair[1].first)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use onefold_chunk::Fingerprint;
+
+    use super::super::log::LogPacker;
     use super::*;
+
+    #[test]
+    fn pages_without_records_are_holes() {
+        let said = Some(ContainerId(5));
+        let mut spans = Vec::new();
+        let mut packer = LogPacker::default();
+        packer.push(&Fingerprint([1; 32]), said);
+        packer.close_page();
+        let (full, empty) = (packer.pages, vec![0; PAGE_BYTES]);
+        for (number, page) in [&full, &full, &empty, &empty, &full]
+            .into_iter()
+            .enumerate()
+        {
+            extend_spans(&mut spans, LogPage::checked(page), number as u32);
+        }
+        let table = SpanTable::new(&spans);
+        assert_eq!((table.holes().len(), &table.holes()[0]), (1, &(2..4)));
+        let holes = [0, 1, 2, 3, 4, 5].map(|page| table.is_hole(page));
+        assert_eq!(holes, [false, false, true, true, false, false]);
+    }
 
     #[test]
     fn a_page_and_a_place_in_it_give_the_container() {

@@ -225,7 +225,7 @@ impl View {
         (self.runs.iter().map(|run| run.ram_bytes()).sum(), missing)
     }
 
-    /// The log file that holds `page`; none where it was dropped.
+    /// The log file that holds `page`; none where it was dropped, or is known to have been when others were joined over it.
     pub fn log_of(&self, page: u32) -> Option<&Arc<OpenLog>> {
         let behind = self
             .logs
@@ -233,6 +233,7 @@ impl View {
         self.logs[..behind]
             .last()
             .filter(|log| page < log.entry.end_page())
+            .filter(|log| !log.spans.is_hole(page - log.entry.first_page))
     }
 
     /// The run that speaks of `page`.

@@ -12,6 +12,7 @@ mod folder;
 mod full;
 mod golden;
 mod history;
+mod long_run;
 mod openers;
 mod paper_costs;
 mod papers;

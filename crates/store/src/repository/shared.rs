@@ -41,7 +41,7 @@ impl Shared {
         Ok(ids)
     }
 
-    /// Asks or tells the index. One whose files turn out to be damaged, or gone, is begun anew from the containers, then asked again: damage to it costs
+    /// Asks or tells the index. One whose files turn out to be damaged, or gone, or more than this process may open, is begun anew from the containers, then asked again: damage to it costs
     /// time only, in the middle of a session too. So `ask` may run several times, but for the first upon an index that knows every stored container.
     pub(crate) fn with_index<T>(
         &self,
@@ -49,9 +49,12 @@ impl Shared {
     ) -> Result<T> {
         let mut index = self.index.lock();
         let mut asked = ask(&mut index);
-        for _ in 0..REBUILDS_MAX {
+        for times in 0..REBUILDS_MAX {
             match &asked {
-                Err(error @ Error::Index(_)) if error.is_loss() => {
+                // a new index has few files; if they are too many still, they always will be
+                Err(error @ Error::Index(_))
+                    if error.is_loss() || times == 0 && error.is_crowded_index() =>
+                {
                     tracing::warn!("{error}: the index is rebuilt from the containers");
                 }
                 _ => break,

@@ -113,6 +113,39 @@ fn a_list_of_what_the_index_was_told_that_cannot_be_opened_costs_a_rebuild() {
     assert_sound(&repository, &[(root, data)], &"rebuilt");
 }
 
+/// Readers do without, and leave it to others who can open it; who writes makes one of few files.
+#[test]
+fn an_index_of_more_files_than_can_be_opened_fails_nobody() {
+    let dir = fresh();
+    let data = chunks(1, 60);
+    let (root, _) = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap();
+    let logs = || -> Vec<String> {
+        let names = dir.subdir("index").unwrap().list().unwrap().into_iter();
+        names
+            .map(|entry| entry.name)
+            .filter(|name| name.starts_with("log-"))
+            .collect()
+    };
+    let before = logs();
+    let failing = Failing::default();
+    failing.set(&format!("/index/{}", before[0]), ErrorKind::TooManyOpen);
+    let repository = open(&Guarded::writable(&dir, &failing), 1, 2).unwrap();
+    repository
+        .session(SessionKind::Read)
+        .unwrap()
+        .finish()
+        .unwrap();
+    assert_eq!(logs(), before);
+    let (again, stats) = back_up(&repository, &data).unwrap();
+    assert_eq!(stats.new_chunks, 0);
+    assert!(!logs().contains(&before[0]));
+    assert_sound(
+        &repository,
+        &[(root, data.clone()), (again, data)],
+        &"rebuilt",
+    );
+}
+
 /// Of the index nothing is there, and there is no room for one.
 #[test]
 fn a_sweep_on_a_full_disk_needs_no_index() {

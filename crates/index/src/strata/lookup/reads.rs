@@ -197,7 +197,7 @@ impl Lookups {
             .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
         for ((log, page), bytes) in numbers.zip(pages.chunks_exact(PAGE_BYTES)) {
             LogPage::check(bytes, &log.path, page - log.entry.first_page)?;
-            self.cache.insert(page, bytes);
+            self.cache.insert(page, log.entry.id, bytes);
         }
         Ok(())
     }
