@@ -154,6 +154,8 @@ pub struct Summary {
     pub errors: u64,
     /// Of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
     pub lost: u64,
+    /// Also of the errors: parts of the snapshot's listing that are lost so, each with some thousand paths, whichever they were.
+    pub lost_parts: u64,
     /// Files that could not be read when they were backed up, and folders that could not be listed: what the snapshot lacks.
     pub unread: u64,
 }

@@ -1,38 +1,84 @@
 //! Which files of which snapshots are hurt by damage: what a check and a repair report at their end.
 
 use onefold_backup::roots::{self, Hurt};
-use onefold_store::{CheckReport, Repository, SessionKind};
+use onefold_backup::snapshots::{self, Named};
+use onefold_backup::tree::Tree;
+use onefold_store::{CheckReport, ChunkReader, Repository, SessionKind};
 use serde_json::json;
 
 use crate::error::Result;
+use crate::human::many;
 use crate::out::Out;
-use crate::select::{self, short};
+use crate::select::short;
 use crate::{paths, when};
 
-/// Prints every file that is hurt; gives how many there are (a lost part of a listing counts one).
-pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result<u64> {
-    let mut count = 0;
-    for id in &report.damaged_roots {
-        count += 1;
-        if out.json {
-            out.json(&json!({"message_type": "hurt", "snapshot": id.to_string(), "what": "all"}))?;
-        }
-        out.say(format_args!("snapshot {} cannot be read whole", short(id)))?;
+/// How much is hurt.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Hurts {
+    /// Snapshots of which nothing can be found any more.
+    pub snapshots: u64,
+    /// Lost parts of other snapshots' listings, each with some thousand paths.
+    pub parts: u64,
+    /// Files that have lost a part of their contents.
+    pub files: u64,
+}
+
+impl Hurts {
+    /// All of them.
+    pub fn count(&self) -> u64 {
+        self.snapshots + self.parts + self.files
     }
-    if report.hurt.is_empty() {
+
+    /// `2 whole snapshots, 1 file`; none: `no file`.
+    pub fn words(&self) -> String {
+        let counts = [
+            (self.snapshots, "whole snapshot"),
+            (self.parts, "part of a listing"),
+            (self.files, "file"),
+        ];
+        let words: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, noun)| match (*count, *noun) {
+                (2.., "part of a listing") => format!("{} of listings", many(*count, "part")),
+                (count, noun) => many(count, noun),
+            })
+            .collect();
+        match words.is_empty() {
+            true => "no file".into(),
+            false => words.join(", "),
+        }
+    }
+
+    fn add(&mut self, hurt: &Hurt) {
+        *match hurt {
+            Hurt::All => &mut self.snapshots,
+            Hurt::Entries(..) => &mut self.parts,
+            Hurt::File(_) => &mut self.files,
+        } += 1;
+    }
+}
+
+/// Prints everything that is hurt, and counts it.
+pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result<Hurts> {
+    let mut count = Hurts::default();
+    if report.hurt.is_empty() && report.damaged_roots.is_empty() {
         return Ok(count);
     }
     let session = repository.session(SessionKind::Read)?;
     let mut reader = session.reader()?;
-    for named in select::list(repository, out)? {
-        let Some(named) = onefold_backup::snapshots::load_if_there(repository, named.id)? else {
+    let mut unread = Vec::new();
+    let readable = snapshots::list(repository, &mut |id, _| unread.push(id))?;
+    for id in unread {
+        out.say(format_args!("snapshot {} cannot be read", short(&id)))?;
+        count.add(&Hurt::All);
+        tell(&id.to_string(), &Hurt::All, out)?;
+    }
+    for named in readable {
+        let Some(named) = snapshots::load_if_there(repository, named.id)? else {
             continue;
         };
-        let mut hurts = Vec::new();
-        let mut is_lost = |chunk: &_| report.hurt.hurts(chunk);
-        roots::hurt(&named.snapshot, &mut reader, &mut is_lost, &mut |hurt| {
-            hurts.push(hurt)
-        })?;
+        let hurts = of_snapshot(&named, report, &mut reader)?;
         if !hurts.is_empty() {
             out.say(format_args!(
                 "hurt in snapshot {} of {}:",
@@ -40,13 +86,30 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
                 when::local(named.snapshot.time)
             ))?;
         }
-        count += hurts.len() as u64;
         for hurt in hurts {
+            count.add(&hurt);
             tell(&named.id.to_string(), &hurt, out)?;
         }
     }
     session.finish()?;
     Ok(count)
+}
+
+/// What of a snapshot is hurt; where no part of its listing is left, all of it.
+fn of_snapshot(named: &Named, report: &CheckReport, reader: &mut ChunkReader) -> Result<Vec<Hurt>> {
+    let mut hurts = Vec::new();
+    let mut is_lost = |chunk: &_| report.hurt.hurts(chunk);
+    roots::hurt(&named.snapshot, reader, &mut is_lost, &mut |hurt| {
+        hurts.push(hurt)
+    })?;
+    if hurts.contains(&Hurt::All) || !hurts.iter().all(|hurt| matches!(hurt, Hurt::Entries(..))) {
+        return Ok(hurts);
+    }
+    let is_whole = match hurts.len() {
+        0 => false,
+        parts => Tree::open(&named.snapshot, reader)?.leaves().len() == parts,
+    };
+    Ok(if is_whole { vec![Hurt::All] } else { hurts })
 }
 
 /// Prints one loss.
@@ -74,6 +137,6 @@ pub fn tell(snapshot: &str, hurt: &Hurt, out: &Out) -> Result<()> {
         Hurt::Entries(from, None) => {
             out.report(format_args!("  everything from {} on", paths::shown(from)))
         }
-        Hurt::All => out.report("  everything: its table of contents is lost"),
+        Hurt::All => out.report("  everything: its listing is lost"),
     }
 }

@@ -8,8 +8,9 @@ use onefold_backup::snapshots::{self, Filter, Named};
 use onefold_store::{Repository, RootId};
 
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::out::Out;
-use crate::paths;
+use crate::{human, json, paths};
 
 /// Digits of an id that are shown.
 pub const SHORT_ID: usize = 8;
@@ -131,13 +132,13 @@ pub fn many(
     Ok(many_or_not(repository, names, filter, out)?.0)
 }
 
-/// The same, and why others cannot be read.
+/// The same, and those that cannot be read.
 pub fn many_or_not(
     repository: &Repository,
     names: &[OsString],
     filter: &Filter,
     out: &Out,
-) -> Result<(Vec<Named>, Vec<Error>)> {
+) -> Result<(Vec<Named>, Unread)> {
     if !names.is_empty() {
         let mut chosen: Vec<Named> = Vec::with_capacity(names.len());
         for name in names {
@@ -146,7 +147,7 @@ pub fn many_or_not(
                 chosen.push(named);
             }
         }
-        return Ok((chosen, Vec::new()));
+        return Ok((chosen, Unread::default()));
     }
     let (mut all, unread) = list_or_not(repository, out)?;
     all.retain(|named| filter.matches(&named.snapshot));
@@ -179,24 +180,61 @@ fn alone(name: &OsString) -> Result<String> {
     }
 }
 
-/// All snapshots, oldest first. Damaged ones are reported and left out.
-pub fn list(repository: &Repository, out: &Out) -> Result<Vec<Named>> {
-    Ok(list_or_not(repository, out)?.0)
-}
-
-fn list_or_not(repository: &Repository, out: &Out) -> Result<(Vec<Named>, Vec<Error>)> {
-    let mut unread = Vec::new();
-    let mut damaged = |id, error: onefold_backup::Error| {
-        let error = Error::from(error);
-        out.note(format_args!(
-            "snapshot {} cannot be read: {}",
-            short(&id),
-            error.chain()
-        ));
-        unread.push(error);
-    };
+/// All snapshots, oldest first, and those that cannot be read, which are told of.
+fn list_or_not(repository: &Repository, out: &Out) -> Result<(Vec<Named>, Unread)> {
+    let mut unread = Unread::default();
+    let mut damaged = |id, error: onefold_backup::Error| unread.add(id, error.into(), out);
     let all = snapshots::list(repository, &mut damaged)?;
     Ok((all, unread))
+}
+
+/// Snapshots that cannot be read, or not whole: a verb that reads many tells of them, goes on, and fails at its end.
+#[derive(Default)]
+pub struct Unread(Vec<(RootId, Error)>);
+
+impl Unread {
+    /// Tells why one cannot be read; once is enough.
+    pub fn add(&mut self, id: RootId, error: Error, out: &Out) {
+        if self.0.iter().any(|(known, _)| *known == id) {
+            return;
+        }
+        let (name, message) = (short(&id), error.chain());
+        match out.json {
+            true => out.note(json::line(&json::PathError::new(
+                "read",
+                &id.to_string(),
+                &message,
+            ))),
+            false => out.note(format_args!("snapshot {name} cannot be read: {message}")),
+        }
+        self.0.push((id, error));
+    }
+
+    /// Adds one whose stored bytes cannot be had.
+    ///
+    /// # Errors
+    /// What else failed, and would again with the next one.
+    pub fn add_lost(&mut self, id: RootId, error: onefold_backup::Error, out: &Out) -> Result<()> {
+        if !error.is_loss() {
+            return Err(error.into());
+        }
+        self.add(id, error.into(), out);
+        Ok(())
+    }
+
+    /// Fails if there is any.
+    pub fn end(self) -> Result<Exit> {
+        let what = || {
+            let count = human::many(self.0.len() as u64, "snapshot");
+            format!("{count} cannot be read, or not whole")
+        };
+        let is_damage = |(_, error): &(RootId, Error)| error.exit() == Exit::Damaged;
+        match &self.0[..] {
+            [] => Ok(Exit::Ok),
+            unread if unread.iter().any(is_damage) => Err(Error::Damaged(what())),
+            _ => Err(Error::Failed(what())),
+        }
+    }
 }
 
 #[cfg(test)]

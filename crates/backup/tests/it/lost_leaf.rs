@@ -293,7 +293,7 @@ fn a_restore_that_deletes_stops_deleting_where_a_leaf_is_lost_and_restores_the_r
         let (snapshot, to) = (&named.snapshot, bytes(&target));
         let summary = restore::run(&session, snapshot, &to, &options, &progress, &log);
         let summary = summary.expect("the rest is restored");
-        assert_eq!((summary.lost, summary.errors), (1, 1));
+        assert_eq!((summary.lost_parts, summary.errors), (1, 1));
         assert!(summary.files > 0);
         for other in others {
             let full = [&bytes(&source)[..], other].concat();

@@ -10,9 +10,10 @@ use crate::cli::Global;
 use crate::error::{self, Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, many};
+use crate::hurt::{self, Hurts};
 use crate::out::Out;
+use crate::repository;
 use crate::sweeping::Watch;
-use crate::{hurt, repository};
 
 /// Check that everything is as it was written
 ///
@@ -106,7 +107,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 
 fn print(
     report: &CheckReport,
-    hurts: u64,
+    hurts: Hurts,
     depth: CheckDepth,
     elapsed: Duration,
     out: &Out,
@@ -119,7 +120,10 @@ fn print(
             "snapshots": report.roots,
             "containers": report.containers,
             "chunks_read": report.chunks_read,
-            "hurt": hurts,
+            "hurt": hurts.count(),
+            "hurt_snapshots": hurts.snapshots,
+            "hurt_listing_parts": hurts.parts,
+            "hurt_files": hurts.files,
             "broken_packs": report.hurt.containers.iter().map(|id| format!("{:016x}", id.0)).collect::<Vec<_>>(),
             "suggest_repair_index": false,
             "suggest_prune": false,
@@ -146,16 +150,9 @@ fn print(
         out.say("no damage was found")?;
         return Ok(Exit::Ok);
     }
-    Err(Error::Damaged(match hurts {
-        0 => format!("found {}; no file is hurt", many(damages, "damaged place")),
-        hurts => format!(
-            "found {}; {} hurt",
-            many(damages, "damaged place"),
-            if hurts == 1 {
-                "1 file is".into()
-            } else {
-                format!("{} files are", human::count(hurts))
-            }
-        ),
-    }))
+    Err(Error::Damaged(format!(
+        "found {}; hurt: {}",
+        many(damages, "damaged place"),
+        hurts.words()
+    )))
 }

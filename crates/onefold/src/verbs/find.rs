@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::json::NodeJson;
 use crate::out::Out;
-use crate::select::{self, FilterArgs, short};
+use crate::select::{self, FilterArgs, Unread, short};
 use crate::verbs::ls;
 use crate::{paths, repository, when};
 
@@ -110,21 +110,39 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a search")?;
     let objects = Objects::wanted(args, &repository)?;
     let session = repository.session(SessionKind::Read)?;
-    let mut found = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let filter = args.filter.filter()?;
+    let (mut found, mut unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
     if args.snapshots.is_empty() && !args.reverse {
         found.reverse();
     }
     let mut reader = session.reader()?;
     let (mut results, mut met) = (Vec::new(), Vec::new());
     for named in &found {
-        let Some(named) = onefold_backup::snapshots::load_if_there(&repository, named.id)? else {
-            continue;
+        let named = match onefold_backup::snapshots::load_if_there(&repository, named.id) {
+            Ok(Some(named)) => named,
+            Ok(None) => continue,
+            Err(error) => {
+                unread.add_lost(named.id, error, out)?;
+                continue;
+            }
         };
         if let Some(objects) = &objects {
-            met.extend(objects.search(&named, args, &mut reader, out)?);
+            match objects.search(&named, args, &mut reader, out) {
+                Ok(found) => met.extend(found),
+                Err(Error::Backup(error)) => unread.add_lost(named.id, error, out)?,
+                Err(error) => return Err(error),
+            }
             continue;
         }
-        let hits = search(&named, &wanted, args, &mut reader, out)?;
+        let mut hits = Vec::new();
+        search(
+            &named,
+            &wanted,
+            args,
+            (&mut reader, &mut unread),
+            &mut hits,
+            out,
+        )?;
         if out.json && !hits.is_empty() {
             results.push(
                 json!({"hits": hits.len(), "snapshot": named.id.to_string(), "matches": hits}),
@@ -137,21 +155,36 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         false => {}
     }
     session.finish()?;
-    Ok(Exit::Ok)
+    unread.end()
 }
 
-/// Prints what is found, or collects it for JSON.
+/// Prints what is found, or collects it for JSON. What cannot be read is told, and the rest searched.
 fn search(
     named: &Named,
     wanted: &Find,
     args: &Args,
-    reader: &mut ChunkReader,
+    (reader, unread): (&mut ChunkReader, &mut Unread),
+    hits: &mut Vec<NodeJson>,
     out: &Out,
-) -> Result<Vec<NodeJson>> {
-    let tree = Tree::open(&named.snapshot, reader)?;
+) -> Result<()> {
+    let tree = match Tree::open(&named.snapshot, reader) {
+        Ok(tree) => tree,
+        Err(error) => return unread.add_lost(named.id, error, out),
+    };
     let mut cursor = tree.cursor();
-    let (mut first, mut hits) = (true, Vec::new());
-    while let Some((folder, entry)) = cursor.next(reader)? {
+    let mut first = true;
+    loop {
+        let (folder, entry) = match cursor.next(reader) {
+            Ok(Some(next)) => next,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                unread.add_lost(named.id, error, out)?;
+                match cursor.pass_over() {
+                    Some(_) => continue,
+                    None => return Ok(()),
+                }
+            }
+        };
         let path = path::join(&folder, &entry.name);
         if !wanted.matches(&path, &entry) {
             continue;
@@ -173,5 +206,4 @@ fn search(
             format!("{}{}", paths::shown(&path), ls::missing(&entry))
         })?;
     }
-    Ok(hits)
 }

@@ -140,20 +140,23 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             "replaced_containers": replaced.len(),
             "set_aside": aside.iter().map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
             "saved_chunks": report.saved_chunks,
-            "hurt": hurts,
+            "hurt": hurts.count(),
+            "hurt_snapshots": hurts.snapshots,
+            "hurt_listing_parts": hurts.parts,
+            "hurt_files": hurts.files,
         }))?;
     }
-    if damages == 0 && hurts == 0 {
+    if damages == 0 && hurts.count() == 0 {
         out.say("everything is whole")?;
         return Ok(Exit::Ok);
     }
     Err(Error::BeyondRepair(format!(
-        "{} beyond repair, hurting {}",
+        "{} beyond repair; hurt: {}",
         if damages == 1 {
             "1 damaged place is".into()
         } else {
             format!("{} damaged places are", human::count(damages))
         },
-        many(hurts, "file")
+        hurts.words()
     )))
 }

@@ -185,14 +185,29 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(match summary.errors + summary.unread {
         0 => Exit::Ok,
         _ if summary.is_full => Exit::NoSpace,
-        _ if summary.lost > 0 => {
-            let lost = many(summary.lost, "path");
-            return Err(Error::Damaged(format!(
-                "the repository has no good copy of {lost}; everything else is restored"
-            )));
+        _ if summary.lost + summary.lost_parts > 0 => {
+            return Err(Error::Damaged(lost(&summary)));
         }
         _ => Exit::Incomplete,
     })
+}
+
+/// What the repository has no good copy of. How much a lost part of the listing named nobody knows.
+fn lost(summary: &Summary) -> String {
+    let paths = many(summary.lost, "path");
+    if summary.lost_parts == 0 {
+        return format!("the repository has no good copy of {paths}; everything else is restored");
+    }
+    let also = match summary.lost {
+        0 => String::new(),
+        _ => format!(" and of {paths}"),
+    };
+    let rest = match summary.files + summary.dirs + summary.others {
+        0 => "nothing is restored",
+        _ => "what they named is not restored, and cannot be counted",
+    };
+    let parts = many(summary.lost_parts, "part");
+    format!("the repository has no good copy of {parts} of the snapshot's listing{also}: {rest}")
 }
 
 fn options(args: &Args, spec: &Spec) -> Result<Options> {
@@ -284,6 +299,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "files_verified": summary.verified,
             "error_count": summary.errors,
             "unread_count": summary.unread,
+            "lost_listing_parts": summary.lost_parts,
         }));
     }
     print_restored(args, summary, (restored, restored_bytes), elapsed, out)?;
@@ -311,7 +327,8 @@ fn print_restored(
         human::count(summary.others),
         bytes(restored_bytes)
     ))?;
-    let is_part = !(args.include.is_empty() && args.iinclude.is_empty());
+    let given = args.include.len() + args.iinclude.len();
+    let is_part = given + args.include_file.len() + args.iinclude_file.len() > 0;
     if is_part && summary.files + summary.dirs + summary.others == 0 {
         out.note("nothing in the snapshot matches the patterns");
     }
@@ -349,10 +366,11 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
             many(summary.deleted, "entry")
         ))?;
     }
-    if summary.errors > 0 {
+    let errors = summary.errors - summary.lost_parts;
+    if errors > 0 {
         out.note(format_args!(
             "{} could not be restored",
-            many(summary.errors, "path")
+            many(errors, "path")
         ));
     }
     if summary.unread > 0 {

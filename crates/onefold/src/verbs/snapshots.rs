@@ -8,7 +8,7 @@ use onefold_backup::snapshots::Named;
 use serde_json::{Value, json};
 
 use crate::cli::Global;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exit::Exit;
 use crate::json::SnapshotJson;
 use crate::out::Out;
@@ -50,7 +50,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     groups.values_mut().for_each(|group| group.reverse());
     if out.json {
         as_json(by, &groups, out)?;
-        return all_read(&unread);
+        return unread.end();
     }
     let mut count = 0;
     for (key, group) in &groups {
@@ -61,20 +61,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         count += group.len();
     }
     out.say(human::many(count as u64, "snapshot"))?;
-    all_read(&unread)
-}
-
-/// Fails if the list is not complete.
-fn all_read(unread: &[Error]) -> Result<Exit> {
-    let what = || {
-        let count = human::many(unread.len() as u64, "snapshot");
-        format!("{count} cannot be read")
-    };
-    match unread {
-        [] => Ok(Exit::Ok),
-        errors if errors.iter().any(|e| e.exit() == Exit::Damaged) => Err(Error::Damaged(what())),
-        _ => Err(Error::Failed(what())),
-    }
+    unread.end()
 }
 
 /// The newest `n` of each host and paths, oldest first.

@@ -53,17 +53,21 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let session = repository.session(SessionKind::Read)?;
     let filter = args.filter.filter()?;
     let is_of_all = args.snapshots.is_empty() && filter.is_empty();
-    let chosen = select::many(&repository, &args.snapshots, &filter, out)?;
+    let (chosen, mut unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
     let mut reader = session.reader()?;
     let mut adder = match args.mode {
         Mode::RestoreSize | Mode::RawData => Adder::default(),
         Mode::FilesByContents | Mode::BlobsPerFile => Adder::of_versions(),
     };
     for named in &chosen {
-        let Some(named) = snapshots::load_if_there(&repository, named.id)? else {
-            continue;
+        let mut add = || match snapshots::load_if_there(&repository, named.id)? {
+            Some(named) => adder.add(&Tree::open(&named.snapshot, &mut reader)?, &mut reader),
+            None => Ok(()),
         };
-        adder.add(&Tree::open(&named.snapshot, &mut reader)?, &mut reader)?;
+        // What was counted of it until then stays in the sums.
+        if let Err(error) = add() {
+            unread.add_lost(named.id, error, out)?;
+        }
     }
     session.finish()?;
     match args.mode {
@@ -73,7 +77,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         Mode::FilesByContents => by_contents(&adder.sizes(), out)?,
         Mode::BlobsPerFile => per_file(&adder.sizes(), out)?,
     }
-    Ok(Exit::Ok)
+    unread.end()
 }
 
 fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {

@@ -5,6 +5,7 @@
 
 mod archives;
 mod context;
+mod damage;
 mod environment;
 mod estimate;
 mod everything;
