@@ -3,6 +3,8 @@
 //! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file system. `*` and `?` stay
 //! within a component, `**` spans them, braces stand for themselves, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
 //! pattern that matches decides. What is left out takes everything below it along.
+//!
+//! Paths and patterns are bytes. The globs' compiler takes text: see [`text`] for how bytes that are none come through it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -50,7 +52,9 @@ impl Excludes {
 #[derive(Clone, Default, Debug)]
 pub struct Patterns {
     exact: Globs,
-    /// Of paths and patterns in small letters.
+    /// Of paths and patterns as [`text`]: patterns that are not UTF-8.
+    escaped: Globs,
+    /// Of paths and patterns as [`text`] in small letters.
     folded: Globs,
     rules: Vec<Rule>,
 }
@@ -92,24 +96,26 @@ struct Rule {
 #[derive(Default)]
 pub struct PatternsBuilder {
     exact: Vec<(Glob, usize)>,
+    escaped: Vec<(Glob, usize)>,
     folded: Vec<(Glob, usize)>,
     rules: Vec<Rule>,
 }
 
 impl PatternsBuilder {
     /// Adds a pattern as the user or an ignore file gives it; an empty one means nothing. Errors: it is no valid glob.
-    pub fn add(&mut self, pattern: &str, ignore_case: bool) -> Result<()> {
-        self.add_as(pattern, ignore_case, false)
+    pub fn add(&mut self, pattern: &[u8], ignore_case: bool) -> Result<()> {
+        self.add_as(&text(pattern), ignore_case, false)
     }
 
     /// Adds the lines of a file of patterns: empty lines and those beginning with `#` mean nothing.
-    pub fn add_lines(&mut self, text: &[u8], ignore_case: bool) -> Result<()> {
-        let lines = lines(text);
+    pub fn add_lines(&mut self, bytes: &[u8], ignore_case: bool) -> Result<()> {
+        let lines = lines(bytes);
         let lines = lines.iter().map(|line| line.trim_start());
         let mut patterns = lines.filter(|line| !line.starts_with('#'));
-        patterns.try_for_each(|line| self.add(line, ignore_case))
+        patterns.try_for_each(|line| self.add_as(line, ignore_case, false))
     }
 
+    /// The pattern as [`text`].
     fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
         let (keeps, body) = match pattern.strip_prefix('!') {
             Some(body) => (true, body),
@@ -140,6 +146,7 @@ impl PatternsBuilder {
             .map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?;
         let globs = match ignore_case {
             true => &mut self.folded,
+            false if pattern.chars().any(stands_for_byte) => &mut self.escaped,
             false => &mut self.exact,
         };
         globs.push((glob, self.rules.len()));
@@ -154,6 +161,7 @@ impl PatternsBuilder {
     pub fn build(self) -> Result<Patterns> {
         Ok(Patterns {
             exact: Globs::new(&self.exact)?,
+            escaped: Globs::new(&self.escaped)?,
             folded: Globs::new(&self.folded)?,
             rules: self.rules,
         })
@@ -201,9 +209,36 @@ fn cleaned(pattern: &str) -> Cow<'_, str> {
     kept.join("/").into()
 }
 
-/// The lines that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.
-fn lines(text: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(text);
+/// Bytes as text, different ones as different texts: what is not UTF-8 as one of the last 256 characters a byte, and so each byte of those
+/// characters themselves, which stand for nothing. Taken for U+FFFD, a pattern would match another file.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    let needs_none = |text: &&str| !text.contains(stands_for_byte);
+    if let Some(text) = std::str::from_utf8(bytes).ok().filter(needs_none) {
+        return text.into();
+    }
+    let stand_in = |b: &u8| char::from_u32(FIRST_STAND_IN + u32::from(*b)).expect("a character");
+    let mut text = String::with_capacity(bytes.len() + 16);
+    for piece in bytes.utf8_chunks() {
+        for c in piece.valid().chars() {
+            match stands_for_byte(c) {
+                true => text.extend(c.encode_utf8(&mut [0; 4]).as_bytes().iter().map(stand_in)),
+                false => text.push(c),
+            }
+        }
+        text.extend(piece.invalid().iter().map(stand_in));
+    }
+    text.into()
+}
+
+const FIRST_STAND_IN: u32 = 0x10_ff00;
+
+fn stands_for_byte(c: char) -> bool {
+    u32::from(c) >= FIRST_STAND_IN
+}
+
+/// The lines, as [`text`], that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let text = text(bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     text.lines()
         .map(|line| line.trim_end().to_owned())
@@ -213,7 +248,7 @@ fn lines(text: &[u8]) -> Vec<String> {
 
 impl Patterns {
     /// From patterns, case mattering.
-    pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self> {
+    pub fn new<S: AsRef<[u8]>>(patterns: impl IntoIterator<Item = S>) -> Result<Self> {
         let mut builder = PatternsBuilder::default();
         patterns
             .into_iter()
@@ -233,8 +268,11 @@ impl Patterns {
         }
         let counts = |rule: usize| is_dir || !self.rules[rule].folders_only;
         let mut last = self.exact.last(path, counts);
+        if !self.escaped.rules.is_empty() {
+            last = last.max(self.escaped.last(text(path).as_bytes(), counts));
+        }
         if !self.folded.rules.is_empty() {
-            let small = String::from_utf8_lossy(path).to_lowercase();
+            let small = text(path).to_lowercase();
             last = last.max(self.folded.last(small.as_bytes(), counts));
         }
         let last = last?;
@@ -266,10 +304,10 @@ impl Ignore {
     pub fn new(
         above: Option<Arc<Ignore>>,
         folder: &[u8],
-        text: &[u8],
+        bytes: &[u8],
     ) -> Result<(Arc<Self>, Vec<Error>)> {
         let mut builder = PatternsBuilder::default();
-        let lines = lines(text);
+        let lines = lines(bytes);
         let added = lines.iter().map(|line| builder.add_as(line, false, true));
         let passed_over = added.filter_map(Result::err).collect();
         let ignore = Self {

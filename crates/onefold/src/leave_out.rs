@@ -17,11 +17,11 @@ use crate::named_file::{self, LIST_BYTES_MAX};
 pub struct LeaveOut {
     /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back). A path that is given itself is read whatever the patterns say of it
     #[arg(short, long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
+    pub exclude: Vec<OsString>,
 
     /// The same, case does not matter
     #[arg(long, value_name = "PATTERN")]
-    pub iexclude: Vec<String>,
+    pub iexclude: Vec<OsString>,
 
     /// Patterns from a file, one a line
     #[arg(long, value_name = "FILE")]
@@ -59,8 +59,8 @@ impl LeaveOut {
         let mut words = Vec::new();
         for (patterns, ignore_case) in [(&self.exclude, false), (&self.iexclude, true)] {
             for pattern in patterns {
-                builder.add(pattern, ignore_case)?;
-                words.push(pattern.clone().into_bytes());
+                builder.add(pattern.as_bytes(), ignore_case)?;
+                words.push(pattern.as_bytes().to_vec());
             }
         }
         for (files, ignore_case) in [(&self.exclude_file, false), (&self.iexclude_file, true)] {

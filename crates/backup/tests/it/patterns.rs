@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use onefold_backup::backup::{self, Input};
-use onefold_backup::exclude::{Excludes, Patterns, PatternsBuilder};
+use onefold_backup::exclude::{Excludes, Ignore, Patterns, PatternsBuilder};
 use onefold_backup::{Progress, list, snapshots, tree::Tree};
 use onefold_store::SessionKind;
 
@@ -28,14 +28,52 @@ fn braces_stand_for_themselves() {
 #[test]
 fn letters_of_any_alphabet_match_in_either_case_where_that_is_asked_for() {
     let mut builder = PatternsBuilder::default();
-    builder.add("*.log", false).expect("pattern");
-    builder.add("!ÄPFEL*", true).expect("pattern");
-    builder.add("äpfel.tmp", true).expect("pattern");
+    builder.add(b"*.log", false).expect("pattern");
+    builder.add("!ÄPFEL*".as_bytes(), true).expect("pattern");
+    builder.add("äpfel.tmp".as_bytes(), true).expect("pattern");
     let patterns = builder.build().expect("patterns");
     assert_eq!(patterns.decide("/Äpfel.log".as_bytes(), false), Some(false));
     assert_eq!(patterns.decide("/ÄPFEL.tmp".as_bytes(), false), Some(true));
     assert_eq!(patterns.decide(b"/a.log", false), Some(true));
     assert_eq!(patterns.decide(b"/a.LOG", false), None);
+}
+
+/// What is not UTF-8 stands for itself alone: neither for U+FFFD, nor for what stands in for it on the way.
+#[test]
+fn bytes_of_any_encoding_match_themselves_and_nothing_else() {
+    let lost = "/a\u{fffd}".as_bytes();
+    let stand_in = "/a\u{10ffff}".as_bytes();
+    let paths: [&[u8]; 5] = [b"/a\xff", b"/a\xfe", lost, stand_in, b"/A\xff"];
+    for (ignore_case, expected) in [
+        (false, [true, false, false, false, false]),
+        (true, [true, false, false, false, true]),
+    ] {
+        let mut builder = PatternsBuilder::default();
+        builder.add_lines(b"a\xff\n", ignore_case).expect("line");
+        let patterns = builder.build().expect("patterns");
+        let out = paths.map(|path| patterns.covers(path, false));
+        assert_eq!(out, expected);
+    }
+    for pattern in [&lost[1..], &stand_in[1..]] {
+        let patterns = Patterns::new([pattern]).expect("patterns");
+        let out = paths.map(|path| patterns.covers(path, false));
+        let expected = paths.map(|path| &path[1..] == pattern);
+        assert_eq!(out, expected);
+    }
+    let patterns = Patterns::new([b"*\xff*", &b"!x\xffy*"[..]]).expect("patterns");
+    let decide = |path: &[u8]| patterns.decide(path, false);
+    assert_eq!(decide(b"/d/ab\xffcd"), Some(true));
+    assert_eq!(decide(b"/d/x\xffy\xfe"), Some(false));
+    assert_eq!(decide(b"/d/ab\xfecd"), None);
+    let (ignore, _) = Ignore::new(None, b"/d\xff", b"\xe4\n/b\n").expect("lines");
+    let ignored = [
+        &b"/d\xff/\xe4"[..],
+        b"/d\xff/\xe5",
+        b"/d\xff/b",
+        b"/d\xff/b/b",
+    ];
+    let out = ignored.map(|path| ignore.excludes(path, false));
+    assert_eq!(out, [true, false, true, false]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod objects;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use objects::Objects;
 use onefold_backup::exclude::PatternsBuilder;
@@ -29,7 +30,7 @@ use crate::{paths, repository, when};
 pub struct Args {
     /// What to find
     #[arg(value_name = "PATTERN", required = true)]
-    pub patterns: Vec<String>,
+    pub patterns: Vec<OsString>,
 
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -86,15 +87,15 @@ fn wanted(args: &Args) -> Result<Find> {
     let mut builder = PatternsBuilder::default();
     for pattern in &args.patterns {
         let mut alone = PatternsBuilder::default();
-        alone.add(pattern, args.ignore_case)?;
+        alone.add(pattern.as_bytes(), args.ignore_case)?;
         // Such as ".": of no patterns everything would be found.
         let names_nothing = alone.build()?.is_empty();
-        if names_nothing || pattern.starts_with('!') {
+        if names_nothing || pattern.as_bytes().starts_with(b"!") {
             return Err(Error::Usage(format!(
                 "the pattern {pattern:?} finds nothing"
             )));
         }
-        builder.add(pattern, args.ignore_case)?;
+        builder.add(pattern.as_bytes(), args.ignore_case)?;
     }
     let time = |text: &Option<String>| text.as_deref().map(when::parse).transpose();
     Ok(Find {

@@ -37,11 +37,11 @@ pub struct Args {
 
     /// Only what matches (repeatable): a name or glob, or a path with a leading /
     #[arg(short, long, value_name = "PATTERN")]
-    pub include: Vec<String>,
+    pub include: Vec<OsString>,
 
     /// The same, case does not matter
     #[arg(long, value_name = "PATTERN")]
-    pub iinclude: Vec<String>,
+    pub iinclude: Vec<OsString>,
 
     /// Such patterns from a file, one a line (repeatable)
     #[arg(long, value_name = "FILE")]
@@ -53,11 +53,11 @@ pub struct Args {
 
     /// Not what matches (repeatable)
     #[arg(short, long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
+    pub exclude: Vec<OsString>,
 
     /// The same, case does not matter
     #[arg(long, value_name = "PATTERN")]
-    pub iexclude: Vec<String>,
+    pub iexclude: Vec<OsString>,
 
     /// Such patterns from a file, one a line (repeatable)
     #[arg(long, value_name = "FILE")]
@@ -148,7 +148,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         .include
         .iter()
         .chain(&args.iinclude)
-        .any(String::is_empty)
+        .any(|pattern| pattern.is_empty())
     {
         return Err(Error::Usage("an empty pattern includes nothing".into()));
     }
@@ -267,11 +267,11 @@ fn attributes(args: &Args) -> Result<Attributes> {
 }
 
 /// From the command line and from files; of either, first those for which case matters.
-fn patterns(given: [&[String]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
+fn patterns(given: [&[OsString]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
     let mut builder = PatternsBuilder::default();
     for ((list, files), ignore_case) in given.into_iter().zip(files).zip([false, true]) {
         for pattern in list {
-            builder.add(pattern, ignore_case)?;
+            builder.add(pattern.as_bytes(), ignore_case)?;
         }
         for file in files {
             builder.add_lines(&leave_out::read(file)?, ignore_case)?;

@@ -169,3 +169,53 @@ fn the_repository_is_left_out_behind_links_and_under_odd_names() {
         fs::remove_dir_all(&place).expect("remove");
     }
 }
+
+/// Linux knows bytes, not letters: what is typed or stands in a file of patterns matches them as they are.
+#[test]
+fn patterns_that_are_not_utf8_match_the_names_that_they_say() {
+    let rig = Rig::open();
+    let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let names = [name(b"a\xff"), name(b"a\xfe"), name("a\u{fffd}".as_bytes())];
+    fs::create_dir(rig.path("s")).expect("make");
+    for name in &names {
+        fs::write(rig.path("s").join(name), b"x").expect("write");
+    }
+    fs::write(rig.path("lines"), b"a\xff\n").expect("write");
+    let rest = [&names[1], &names[2]].map(std::path::PathBuf::from);
+    let [pattern, ..] = &names;
+    let typed = [name(b"-e"), pattern.clone()];
+    let listed = [name(b"--exclude-file"), name(b"lines")];
+    for args in [&typed, &listed] {
+        rig.run([name(b"backup"), name(b"s")].iter().chain(args))
+            .ends(0);
+        let kept: Vec<std::path::PathBuf> = rig.restored("latest", "s").into_keys().collect();
+        let mut expected = rest.clone().to_vec();
+        expected.sort();
+        assert_eq!(kept, expected);
+    }
+    rig.backup("s");
+    for args in [
+        [name(b"-i"), pattern.clone()],
+        [name(b"--include-file"), name(b"lines")],
+    ] {
+        let head = ["restore", "latest", "-t", "t"].map(|word| name(word.as_bytes()));
+        rig.run(head.iter().chain(&args)).ends(0);
+        let restored: Vec<_> = crate::rig::files(&rig.path("t")).into_keys().collect();
+        assert!(
+            restored.len() == 1 && restored[0].ends_with(pattern),
+            "{restored:?}"
+        );
+        fs::remove_dir_all(rig.path("t")).expect("ours");
+    }
+    let found = rig
+        .run([name(b"find"), pattern.clone(), name(b"--json")])
+        .ends(0);
+    assert_eq!(found.last()[0]["hits"], 1);
+    let ran = rig.run(["restore", "latest", "-t", "t", "--include-file", "none"]);
+    assert_ne!(ran.code, Some(0));
+    fs::write(rig.path("none"), b"b\xff\n").expect("write");
+    let ran = rig
+        .run(["restore", "latest", "-t", "t", "--include-file", "none"])
+        .ends(0);
+    assert!(ran.err.contains("matches the patterns"), "{}", ran.err);
+}

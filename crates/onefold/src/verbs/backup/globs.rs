@@ -36,8 +36,7 @@ fn expand(glob: &[u8]) -> Result<Vec<OsString>> {
             found.iter_mut().for_each(|path| path.push(name));
             continue;
         }
-        let pattern = format!("/{}", String::from_utf8_lossy(component));
-        let patterns = Patterns::new([pattern])?;
+        let patterns = Patterns::new([[b"/", component].concat()])?;
         found = found
             .iter()
             .flat_map(|folder| matching(folder, &patterns))

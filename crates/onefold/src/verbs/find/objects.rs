@@ -56,7 +56,7 @@ impl Objects {
             wants_leaves: args.tree || args.pack,
         };
         for id in &args.patterns {
-            let digits = id.to_ascii_lowercase();
+            let digits = id.to_string_lossy().to_ascii_lowercase();
             if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                 return Err(Error::Usage(format!("{id:?} is no beginning of an id")));
             }
