@@ -39,11 +39,14 @@ pub fn write_merged(
         shared.plan.partition_records,
         bits,
     );
-    let mut dead = inherited_dead(view, group.clone(), first_page);
     let is_gone = |page: u32| {
         let behind = gone.pages.partition_point(|pages| pages.start <= page);
         behind > 0 && gone.pages[behind - 1].contains(&page)
     };
+    let mut dead = DeadPages::default();
+    inherited_dead(view, group.clone(), first_page)
+        .filter(|page| !is_gone(first_page.saturating_add(*page)))
+        .for_each(|page| dead.push(page));
     let mut sources = Sources::new(view, group, first_page, shared.plan.merge_pages)?;
     while sources.next()? {
         let stays = sources
@@ -53,7 +56,10 @@ pub fn write_merged(
         let others = (0..)
             .zip(&sources.same)
             .filter(|(place, _)| Some(*place) != stays);
-        dead.extend(others.map(|(_, record)| record.page));
+        others
+            .map(|(_, record)| record.page)
+            .filter(|page| !is_gone(first_page.saturating_add(*page)))
+            .for_each(|page| dead.push(page));
         if let Some(record) = stays
             .map(|place| sources.same[place])
             .filter(|record| !(record.removed && oldest))
@@ -64,10 +70,7 @@ pub fn write_merged(
             return Ok(None);
         }
     }
-    dead.sort_unstable();
-    dead.dedup();
-    dead.retain(|page| !is_gone(first_page.saturating_add(*page)));
-    let written = writer.finish(&dead)?;
+    let written = writer.finish(dead.sorted())?;
     shared
         .written
         .fetch_add(written.file_bytes, Ordering::Relaxed);
@@ -81,17 +84,43 @@ pub fn write_merged(
     }))
 }
 
-fn inherited_dead(view: &View, group: Range<usize>, first_page: u32) -> Vec<u32> {
+/// Pages, each once. Records are many times as many as pages: RAM for twice as many as there are, and some KiB.
+#[derive(Default)]
+struct DeadPages {
+    pages: Vec<u32>,
+    /// Of how many each is known to be there once.
+    different: usize,
+}
+
+impl DeadPages {
+    fn push(&mut self, page: u32) {
+        if self.pages.len() >= self.different * 2 + 1024 {
+            self.sorted();
+        }
+        self.pages.push(page);
+    }
+
+    fn sorted(&mut self) -> &[u32] {
+        self.pages.sort_unstable();
+        self.pages.dedup();
+        self.different = self.pages.len();
+        &self.pages
+    }
+}
+
+fn inherited_dead(
+    view: &View,
+    group: Range<usize>,
+    first_page: u32,
+) -> impl Iterator<Item = u32> + '_ {
     let entries = view.manifest.runs[group.clone()]
         .iter()
         .zip(&view.runs[group]);
-    entries
-        .flat_map(|(entry, run)| {
-            run.dead_pages
-                .iter()
-                .map(move |page| (entry.first_page - first_page).saturating_add(*page))
-        })
-        .collect()
+    entries.flat_map(move |(entry, run)| {
+        run.dead_pages
+            .iter()
+            .map(move |page| (entry.first_page - first_page).saturating_add(*page))
+    })
 }
 
 /// The runs of a group, read side by side.
@@ -167,5 +196,18 @@ impl Sources {
             }));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DeadPages;
+
+    #[test]
+    fn dead_pages_take_room_for_themselves_not_for_the_records_on_them() {
+        let mut dead = DeadPages::default();
+        (0..1_000_000).for_each(|record| dead.push(record * 7 % 1000));
+        assert!(dead.pages.capacity() < 8192, "{}", dead.pages.capacity());
+        assert!(dead.sorted().iter().copied().eq(0..1000));
     }
 }

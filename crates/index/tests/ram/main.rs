@@ -4,6 +4,7 @@
 //! -p onefold-index --test ram -- --nocapture` prints the table.
 
 mod forged;
+mod merging;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
