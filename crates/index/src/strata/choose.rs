@@ -6,6 +6,10 @@
 //! 4.2 times at most to a run, 4.75 up to 2200 tails. That is what bounds write amplification: `(2 × 32.5 + 20.6 × 4.2) / 52 = 2.9`, the log being written twice, because tail-sized log
 //! files are put together once. Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index and 9.5 up to 400 tails, 11 and a quarter fewer false reads up to 1500, and
 //! writes 4.35 times (3.04 in all, measured at 200 million keys).
+//!
+//! That holds where whoever says so much also stays so long, or merges in `checkpoint`. In sessions that say little, in which a merging thread ends with its session, merges beyond
+//! what [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) says wait for a longer session, or until runs are twice as many as are merged at least ([`are_many`]); then who has said
+//! something sees it through. So runs are up to 8 while the index is no larger than 100 tails, 16 up to 520, 26 up to 1000, and some more where small runs are between them.
 
 use std::ops::Range;
 
@@ -23,11 +27,15 @@ const RUN_RECORDS_MIN: u64 = 2048;
 /// A run is written anew when this share of what it speaks of is gone, in percent.
 const GONE_PERCENT: u64 = 30;
 
-/// The runs to merge: the newest ones, as many as the module says, or one of whose pages too many are gone.
-pub fn choose(manifest: &Manifest, gone: &[Range<u32>], tail_records: u64) -> Option<Range<usize>> {
+/// The runs to merge, of `most` records at most: the newest ones, as many as the module says, or one of whose pages too many are gone.
+pub fn choose(
+    manifest: &Manifest,
+    gone: &[Range<u32>],
+    tail_records: u64,
+    most: u64,
+) -> Option<Range<usize>> {
     let runs = &manifest.runs;
-    let sizes: Vec<u64> = runs.iter().map(|run| run.records).collect();
-    if let Some(from) = due(&sizes, tail_records) {
+    if let Some(from) = due(&sizes(manifest), tail_records, most) {
         return Some(from..runs.len());
     }
     let too_much = |run: &RunEntry| {
@@ -39,25 +47,43 @@ pub fn choose(manifest: &Manifest, gone: &[Range<u32>], tail_records: u64) -> Op
                     .saturating_sub(pages.start.max(run.first_page)),
             )
         });
-        run.records > 0
+        (1..=most).contains(&run.records)
             && within.sum::<u64>() * 100 > u64::from(run.end_page - run.first_page) * GONE_PERCENT
             && may_shrink(run)
     };
     runs.iter().position(too_much).map(|run| run..run + 1)
 }
 
-/// Where the runs begin that are to become one, by the records of all runs from the oldest on.
-fn due(runs: &[u64], tail_records: u64) -> Option<usize> {
+/// Whether there are so many runs that whoever says anything merges all that is due: twice as many as are merged at least.
+pub fn are_many(manifest: &Manifest, tail_records: u64) -> bool {
+    let (_, fan_in, _) = fan_in(&sizes(manifest), tail_records);
+    manifest.runs.len() >= fan_in * 2
+}
+
+fn sizes(manifest: &Manifest) -> Vec<u64> {
+    manifest.runs.iter().map(|run| run.records).collect()
+}
+
+fn fan_in(runs: &[u64], tail_records: u64) -> (u64, usize, u64) {
     let all: u64 = runs.iter().sum();
     let fits = |(tails, ..): &&(u64, usize, u64)| all <= tail_records.saturating_mul(*tails);
-    let (_, fan_in, oldest_percent) = FAN_IN
+    *FAN_IN
         .iter()
         .find(fits)
-        .unwrap_or(&FAN_IN[FAN_IN.len() - 1]);
-    let (mut from, mut newer) = (None, 0);
-    for (place, records) in runs.iter().enumerate().rev() {
-        let records = *records.max(&RUN_RECORDS_MIN);
-        if runs.len() - place >= *fan_in && records * 100 <= newer * oldest_percent {
+        .unwrap_or(&FAN_IN[FAN_IN.len() - 1])
+}
+
+/// Where the runs begin that are to become one of `most` records at most, by the records of all runs from the oldest on.
+fn due(runs: &[u64], tail_records: u64, most: u64) -> Option<usize> {
+    let (_, fan_in, oldest_percent) = fan_in(runs, tail_records);
+    let (mut from, mut newer, mut all) = (None, 0, 0);
+    for (place, own) in runs.iter().enumerate().rev() {
+        let records = *own.max(&RUN_RECORDS_MIN);
+        all += own;
+        if all > most {
+            break;
+        }
+        if runs.len() - place >= fan_in && records * 100 <= newer * oldest_percent {
             from = Some(place);
         }
         newer += records;
@@ -80,7 +106,7 @@ mod tests {
         for _ in 0..tails {
             runs.push(10_000);
             written += 10_000;
-            while let Some(from) = due(&runs, 10_000) {
+            while let Some(from) = due(&runs, 10_000, u64::MAX) {
                 let merged = runs.drain(from..).sum();
                 written += merged;
                 runs.push(merged);
@@ -114,7 +140,7 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             runs.push(1 << (random >> 60));
-            while let Some(from) = due(&runs, 1000) {
+            while let Some(from) = due(&runs, 1000, u64::MAX) {
                 let merged = runs.drain(from..).sum();
                 runs.push(merged);
             }

@@ -6,7 +6,6 @@
 //! count for nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use onefold_chunk::Fingerprint;
 
@@ -31,13 +30,14 @@ const CACHE_BYTES: usize = 1 << 18;
 const READ_PAGES: u32 = 16;
 
 /// Compacts what is due. The caller holds the merge lock.
-pub fn compact_locked(shared: &Shared) -> Result<bool> {
+pub fn compact_locked(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?;
     let logs: Vec<Arc<OpenLog>> = due(&view, &shared.plan)?
         .into_iter()
         .map(|place| Arc::clone(&view.logs[place]))
         .collect();
-    if logs.is_empty() {
+    let records: u64 = logs.iter().map(|log| log.entry.records).sum();
+    if logs.is_empty() || records > most {
         return Ok(false);
     }
     let mut sealed = Vec::new();
@@ -133,9 +133,10 @@ fn seal_live(
         }
         Ok(())
     };
+    let records = logs.iter().map(|log| log.entry.records).sum();
     for log in logs {
         for first in (0..log.entry.pages).step_by(READ_PAGES as usize) {
-            if shared.folder.stop.load(Ordering::Relaxed) {
+            if shared.gives_up(records) {
                 return Ok(false);
             }
             live_records(view, &mut lookups, log, first, &mut live)?;

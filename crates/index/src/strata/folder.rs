@@ -23,6 +23,8 @@ const LOCK: &str = "lock";
 const MERGE_LOCK: &str = "merge";
 /// Between two tries for a lock.
 const LOCK_PAUSE_MS: u64 = 2;
+/// Who closes the index waits for it no longer.
+const CLOSING_WAIT_MS: u64 = 1000;
 /// Who waits says so once a minute.
 const TOLD_EACH_MS: u64 = 60_000;
 
@@ -33,7 +35,7 @@ pub struct Folder {
     next_number: AtomicU32,
     /// Indexes that were begun here by this opener.
     births: AtomicU32,
-    /// Set when the index is closed: a merge gives up, and waits for no lock.
+    /// Set when the index is closed: a large merge gives up, and none waits for long for a lock.
     pub stop: AtomicBool,
     _owner: Box<dyn LockGuard>,
 }
@@ -104,7 +106,8 @@ impl Folder {
     /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is replaced. New files must be
     /// synced before; their names are made durable here.
     pub fn commit(&self, change: impl FnOnce(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
-        let _lock = lock(&*self.dir, &|_| self.stop.load(Ordering::Relaxed))?;
+        let is_late = |ms| ms >= CLOSING_WAIT_MS && self.stop.load(Ordering::Relaxed);
+        let _lock = lock(&*self.dir, &is_late)?;
         let mut manifest = read_manifest(&*self.dir)?;
         if !change(&mut manifest)? {
             return Ok(manifest);

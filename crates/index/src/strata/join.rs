@@ -32,14 +32,22 @@ const HOLES_PERCENT_MAX: u64 = 200;
 const LARGE_LOG_PAGES: u32 = 4096;
 /// Nor one that holds less than this part of all pages.
 const LARGE_LOGS: u64 = 512;
+/// Where there are so many files in all, who has said something joins some, whatever it takes.
+const LOGS_MANY: usize = 400;
 /// Small files that nothing can be joined with are moved if so many at least have no more records than [`SCATTERED_TAILS`] tails.
 const SCATTERED_LOGS: usize = 16;
 const SCATTERED_TAILS: u64 = 4;
 
 /// Joins some log files, if it is due. The caller holds the merge lock.
-pub fn join_locked(shared: &Shared) -> Result<bool> {
+pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
-    let Some(chosen) = choose(&view.manifest.logs, shared.plan.tail_records) else {
+    let logs = &view.manifest.logs;
+    let fits = |chosen: &Range<usize>| {
+        // copying costs a fraction of merging; too many files go before
+        let records: u64 = logs[chosen.clone()].iter().map(|log| log.records).sum();
+        records / 4 <= most || logs.len() >= LOGS_MANY
+    };
+    let Some(chosen) = choose(logs, shared.plan.tail_records).filter(fits) else {
         return Ok(false);
     };
     let mut made = Vec::new();
@@ -57,11 +65,13 @@ fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String
     let at_once = (shared.plan.merge_pages / 2).max(1) as u32;
     let mut writer = LogWriter::new(file, at_once as usize);
     let (mut buf, mut end) = (Vec::new(), logs[0].entry.first_page);
+    let records: u64 = logs.iter().map(|log| log.entry.records).sum();
+    let gives_up = || shared.gives_up(records / 4) && shared.view().logs.len() < LOGS_MANY;
     for log in logs {
         writer.skip(log.entry.first_page - end)?;
         end = log.entry.end_page();
         for first in (0..log.entry.pages).step_by(at_once as usize) {
-            if shared.folder.stop.load(Ordering::Relaxed) {
+            if gives_up() {
                 return Ok(false);
             }
             let pages = at_once.min(log.entry.pages - first);

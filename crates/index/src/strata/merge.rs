@@ -18,38 +18,47 @@ use super::view::View;
 use crate::Result;
 
 /// Does what is due, one thing at once: drops what retired containers leave, merges runs, joins log files, compacts them. `false`: nothing was due, or somebody else merges.
-pub fn merge_once(shared: &Shared) -> Result<bool> {
+///
+/// In the merging thread nothing is begun that is larger than [`Shared::merges_at_most`].
+pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
     match shared.folder.try_merge_lock()? {
-        Some(_merging) => merge_locked(shared),
+        Some(_merging) => {
+            let most = if in_thread {
+                shared.merges_at_most()
+            } else {
+                u64::MAX
+            };
+            merge_locked(shared, most)
+        }
         None => Ok(false),
     }
 }
 
 /// Does all that is due, until somebody else merges.
-pub fn merge_all(shared: &Shared) -> Result<()> {
-    while merge_once(shared)? {}
+pub fn merge_all(shared: &Shared, in_thread: bool) -> Result<()> {
+    while merge_once(shared, in_thread)? {}
     Ok(())
 }
 
 /// As [`merge_once`], after whoever merges now.
 pub fn merge_waiting(shared: &Shared) -> Result<bool> {
     let _merging = shared.folder.merge_lock()?;
-    merge_locked(shared)
+    merge_locked(shared, u64::MAX)
 }
 
-fn merge_locked(shared: &Shared) -> Result<bool> {
+fn merge_locked(shared: &Shared, most: u64) -> Result<bool> {
     let retires = !shared.view().retired.is_empty();
     Ok(retires && drop_retired(shared)?
-        || merge_runs(shared)?
-        || join::join_locked(shared)?
-        || compact::compact_locked(shared)?)
+        || merge_runs(shared, most)?
+        || join::join_locked(shared, most)?
+        || compact::compact_locked(shared, most)?)
 }
 
-fn merge_runs(shared: &Shared) -> Result<bool> {
+fn merge_runs(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let gone = gone_pages(&view)?;
     let tail_records = shared.plan.tail_records as u64;
-    let Some(group) = choose(&view.manifest, &gone.pages, tail_records) else {
+    let Some(group) = choose(&view.manifest, &gone.pages, tail_records, most) else {
         return Ok(false);
     };
     let mut made = Vec::new();

@@ -66,7 +66,7 @@ pub fn write_merged(
         {
             writer.push(record)?;
         }
-        if sources.taken % 65_536 == 0 && shared.folder.stop.load(Ordering::Relaxed) {
+        if sources.taken % 65_536 == 0 && shared.gives_up(upper) {
             return Ok(None);
         }
     }

@@ -114,10 +114,6 @@ impl Strata {
             .background_merges
             .then(|| Merger::start(Arc::clone(&shared)))
             .transpose()?;
-        if let Some(merger) = &merger {
-            // what an earlier opener had no time for
-            merger.tell()?;
-        }
         let born = shared.view().manifest.born;
         Ok(Strata {
             shared,
@@ -175,6 +171,13 @@ impl Strata {
             return Err(error);
         }
         self.look()?;
+        if sealed.is_none() && !retires {
+            // who has said nothing merges nothing
+            return Ok(());
+        }
+        let said = self.tail.records().len() as u64;
+        self.shared.sealed.fetch_add(said, Ordering::Relaxed);
+        self.shared.retires.fetch_or(retires, Ordering::Relaxed);
         self.tail.clear();
         self.retired.clear();
         self.maintain()
@@ -231,8 +234,8 @@ impl Strata {
             return Ok(());
         }
         let merged = match &self.merger {
-            Some(merger) if runs < RUNS_MAX / 2 => return merger.tell(),
-            _ if runs < RUNS_MAX / 4 * 3 => merge::merge_all(&self.shared),
+            Some(merger) if runs < RUNS_MAX / 4 * 3 => return merger.tell(),
+            None if runs < RUNS_MAX / 4 * 3 => merge::merge_all(&self.shared, false),
             _ => self.merge_all(),
         };
         self.shared.unless_full(merged)

@@ -9,12 +9,17 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_io::ErrorKind;
 use parking_lot::Mutex;
 
+use super::choose::are_many;
 use super::folder::Folder;
 use super::merge;
 use super::options::Plan;
 use super::view::View;
 use crate::{Error, Result};
 
+/// Records that are merged for each that was sealed, at most at once: some 330 bytes, of chunks of thousands.
+const MERGED_OF_SEALED: u64 = 16;
+/// Records that are merged at once while the index is being closed: some 80 MB.
+const CLOSING_RECORDS_MAX: u64 = 4 << 20;
 /// How long a replaced view is waited for, in pauses: 100 ms.
 const OLD_VIEW_PAUSES: u32 = 500;
 const OLD_VIEW_PAUSE: Duration = Duration::from_micros(200);
@@ -27,6 +32,10 @@ pub struct Shared {
     pub plan: Plan,
     /// Bytes written to logs and runs.
     pub written: AtomicU64,
+    /// Records that this opener has sealed.
+    pub sealed: AtomicU64,
+    /// This opener has retired containers.
+    pub retires: AtomicBool,
     /// A merge found no room on the device: this opener tries none again that need not be.
     pub is_full: AtomicBool,
     view: Mutex<Arc<View>>,
@@ -43,6 +52,8 @@ impl Shared {
             folder,
             plan,
             written: AtomicU64::new(0),
+            sealed: AtomicU64::new(0),
+            retires: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             view: Mutex::new(Arc::new(view)),
             refreshing: Mutex::new(()),
@@ -52,6 +63,29 @@ impl Shared {
     /// The view of now.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
+    }
+
+    /// Of how many records the merging thread begins a merge. Who says little does not stay for a great merge, which would be begun, and thrown away, in each such session;
+    /// so that waits for who says much or retires containers, until there are too many runs: then it is seen through.
+    pub fn merges_at_most(&self) -> u64 {
+        let (view, tail) = (self.view(), self.plan.tail_records as u64);
+        if are_many(&view.manifest, tail) {
+            return u64::MAX;
+        }
+        let sealed = self.sealed.load(Ordering::Relaxed);
+        let most = match self.retires.load(Ordering::Relaxed) {
+            true => u64::MAX,
+            false => tail.saturating_add(sealed.saturating_mul(MERGED_OF_SEALED)),
+        };
+        match self.folder.stop.load(Ordering::Relaxed) {
+            true => most.min(tail.max(CLOSING_RECORDS_MAX)),
+            false => most,
+        }
+    }
+
+    /// Whether a merge of `records` records is to be thrown away, because the index is being closed.
+    pub fn gives_up(&self, records: u64) -> bool {
+        self.folder.stop.load(Ordering::Relaxed) && records > self.merges_at_most()
     }
 
     /// What a merge came to that nobody needs to be done: that it found no room is no failure.
@@ -109,7 +143,7 @@ fn wait_until_alone(old: &Arc<View>) {
     }
 }
 
-/// The merging thread. It merges when told, until nothing is due.
+/// The merging thread. It merges when told, until nothing is due, and what is small to its end when the index is closed.
 pub struct Merger {
     due: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -169,7 +203,7 @@ impl Drop for Merger {
 
 fn run(shared: &Shared, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
     while told.recv().is_ok() {
-        if let Err(error) = shared.unless_full(merge::merge_all(shared)) {
+        if let Err(error) = shared.unless_full(merge::merge_all(shared, true)) {
             tracing::warn!(%error, "index merge failed");
             *failed.lock() = Some(error);
         }

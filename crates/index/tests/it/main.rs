@@ -20,6 +20,7 @@ mod saved_filters;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
 mod sharing;
+mod short_sessions;
 mod sparse;
 mod streams;
 mod tablets;

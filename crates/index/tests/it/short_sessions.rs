@@ -1,0 +1,90 @@
+//! What short sessions write to an index `strata` that merges in a thread of its own: their own tail, and what is merged, to its end.
+
+use std::sync::Arc;
+
+use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
+use onefold_io::{CountedDir, Counters, Dir, LockKind, MemDir};
+
+use crate::conformance::options;
+use crate::folder::{check_no_leftovers, files_in};
+use crate::history::key;
+
+/// Records of a tail where the budget is the least, nearly.
+const TAIL: u64 = 1000;
+
+/// A session that says of `count` keys where they are; tells the bytes that it wrote.
+fn session(dir: &Arc<dyn Dir>, number: u64, count: u64) -> u64 {
+    let counters = Counters::new();
+    let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(Arc::clone(dir), Arc::clone(&counters)));
+    let options = StrataOptions {
+        background_merges: true,
+        ..options(number, 1 << 20)
+    };
+    let mut index = Strata::open(counted, options).expect("open");
+    let container = ContainerId(number);
+    let entries: Vec<_> = (0..count)
+        .map(|i| (key(number << 20 | i), Location { container }))
+        .collect();
+    index.insert(&entries).expect("insert");
+    let mut found = [None];
+    index.lookup(&[key(0)], &mut found).expect("lookup");
+    assert!(count > 0 || found[0].is_some());
+    if count > 0 {
+        index.checkpoint().expect("checkpoint");
+    }
+    drop(index);
+    counters.counts().write_bytes
+}
+
+/// An index with so many runs of a tail each, since another had the right to merge.
+fn with_runs(runs: u64) -> Arc<dyn Dir> {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    let _merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
+    (0..runs).for_each(|number| assert!(session(&dir, number, TAIL) > 0));
+    dir
+}
+
+#[test]
+fn who_only_reads_writes_nothing() {
+    assert_eq!(session(&with_runs(20), 100, 0), 0);
+}
+
+#[test]
+fn who_says_little_writes_little_until_runs_are_many_and_then_all_is_merged_at_once() {
+    let dir = with_runs(5);
+    let own: Vec<u64> = (0..2)
+        .map(|number| session(&dir, 100 + number, 10))
+        .collect();
+    assert!(own.iter().all(|bytes| *bytes < 24 << 10), "{own:?}");
+    assert_eq!(files_in(&*dir).runs, 7);
+    let all = session(&dir, 200, 10);
+    assert!(all > 5 * TAIL * 20, "{all}");
+    assert_eq!(files_in(&*dir).runs, 1);
+    check_no_leftovers(&*dir, "merged");
+    let again = session(&dir, 201, 10);
+    assert!(again < 24 << 10, "{again}");
+}
+
+#[test]
+fn who_says_much_merges_as_it_goes() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    for number in 0..40 {
+        session(&dir, number, TAIL);
+        let files = files_in(&*dir);
+        assert!(files.runs <= 8, "{files:?}");
+    }
+}
+
+#[test]
+fn hundreds_of_short_sessions_keep_runs_few_and_write_little_on_the_whole() {
+    let dir = with_runs(7);
+    let mut written = 0;
+    for number in 0..300 {
+        written += session(&dir, 100 + number, 10);
+        let files = files_in(&*dir);
+        assert!(files.runs <= 8, "{files:?}");
+        check_no_leftovers(&*dir, "closed");
+    }
+    // a session's own log page, two pages of run, and its share of what is merged
+    assert!(written / 300 < 60 << 10, "{}", written / 300);
+}
