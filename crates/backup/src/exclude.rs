@@ -99,9 +99,18 @@ pub struct PatternsBuilder {
     escaped: Vec<(Glob, usize)>,
     folded: Vec<(Glob, usize)>,
     rules: Vec<Rule>,
+    base: String,
 }
 
 impl PatternsBuilder {
+    /// Of paths that begin at `folder` (clean): a pattern that says a whole path, `folder` included, means what it would without.
+    pub fn below(folder: &[u8]) -> Self {
+        Self {
+            base: text(folder).into_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Adds a pattern as the user or an ignore file gives it; an empty one means nothing. Errors: it is no valid glob.
     pub fn add(&mut self, pattern: &[u8], ignore_case: bool) -> Result<()> {
         self.add_as(&text(pattern), ignore_case, false)
@@ -131,13 +140,37 @@ impl PatternsBuilder {
             return Ok(());
         }
         let anchored = body.starts_with('/') || slash_anchors && body.contains('/');
-        let glob = match anchored {
-            true => format!("/{}", body.trim_start_matches('/')),
-            false => format!("**/{body}"),
+        let rule = Rule {
+            keeps,
+            folders_only,
         };
+        let globs = match anchored {
+            true => {
+                let body = format!("/{}", body.trim_start_matches('/'));
+                let below = self.below_base(&body, ignore_case).map(str::to_owned);
+                [Some(body), below]
+            }
+            false => [Some(format!("**/{body}")), None],
+        };
+        let mut globs = globs.into_iter().flatten();
+        globs.try_for_each(|glob| self.add_glob(pattern, &glob, ignore_case, rule))
+    }
+
+    /// What is left of an anchored pattern that begins with the base.
+    fn below_base<'a>(&self, body: &'a str, ignore_case: bool) -> Option<&'a str> {
+        let head = body.get(..self.base.len())?;
+        let is_same = match ignore_case {
+            true => head.to_lowercase() == self.base.to_lowercase(),
+            false => head == self.base,
+        };
+        let rest = &body[head.len()..];
+        (is_same && !head.is_empty() && rest.starts_with('/')).then_some(rest)
+    }
+
+    fn add_glob(&mut self, pattern: &str, glob: &str, ignore_case: bool, rule: Rule) -> Result<()> {
         let glob = match ignore_case {
             true => glob.to_lowercase(),
-            false => glob,
+            false => glob.to_owned(),
         };
         let glob = GlobBuilder::new(&without_alternatives(&glob))
             .literal_separator(true)
@@ -150,10 +183,7 @@ impl PatternsBuilder {
             false => &mut self.exact,
         };
         globs.push((glob, self.rules.len()));
-        self.rules.push(Rule {
-            keeps,
-            folders_only,
-        });
+        self.rules.push(rule);
         Ok(())
     }
 

@@ -73,7 +73,7 @@ impl Overwrite {
 pub struct Options {
     /// The folder or file of the snapshot that is restored, clean; a folder's content goes into the target itself. Empty: everything.
     pub path: Vec<u8>,
-    /// Only what these match, with everything below; none: everything.
+    /// Only what these match, with everything below; none: everything. For patterns, paths begin at `path`.
     pub include: Patterns,
     /// Not what these match.
     pub exclude: Patterns,

@@ -54,6 +54,7 @@ pub struct Planner<'a> {
 }
 
 impl Folder {
+    /// `path`: below the target, as patterns have it.
     fn new(path: &[u8], meta: Option<Meta>, is_wanted: bool, options: &Options) -> Self {
         Self {
             meta,
@@ -95,7 +96,7 @@ impl<'a> Planner<'a> {
                 top = folder;
             }
         }
-        let target = Folder::new(top, None, false, options);
+        let target = Folder::new(b"", None, false, options);
         Ok(Self {
             options,
             cursor,
@@ -208,7 +209,7 @@ impl<'a> Planner<'a> {
     fn enter(&mut self, path: Vec<u8>, entry: Option<Entry>) {
         let is_wanted = entry.is_some() && self.is_wanted(&path, true);
         let meta = entry.as_ref().map(Meta::of);
-        let folder = Folder::new(&path, meta, is_wanted, self.options);
+        let folder = Folder::new(&self.in_target(&path), meta, is_wanted, self.options);
         self.way.enter(path, folder);
     }
 
@@ -251,8 +252,9 @@ impl<'a> Planner<'a> {
             is_excluded,
             ..
         } = self.way.innermost().state;
-        let excluded = is_excluded || self.options.exclude.decide(path, is_dir) == Some(true);
-        !excluded && (is_included || self.options.include.decide(path, is_dir) == Some(true))
+        let path = self.in_target(path);
+        let excluded = is_excluded || self.options.exclude.decide(&path, is_dir) == Some(true);
+        !excluded && (is_included || self.options.include.decide(&path, is_dir) == Some(true))
     }
 
     fn entry(

@@ -100,7 +100,11 @@ fn a_bad_sector_costs_the_files_that_it_holds() {
             let (summary, whole) = restore(&repository, &outcome, source.path());
             let gone = FILES - whole.len() as u64;
             assert!(summary.errors >= u64::from(gone > 0), "{context}");
-            assert_eq!(summary.errors, summary.lost + summary.lost_parts, "{context}");
+            assert_eq!(
+                summary.errors,
+                summary.lost + summary.lost_parts,
+                "{context}"
+            );
 
             let found = check(&repository);
             assert!(!found.damage.is_empty(), "{context}");

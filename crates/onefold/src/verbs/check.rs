@@ -39,7 +39,7 @@ pub struct Args {
 pub enum Subset {
     /// This one of so many.
     Part(u32, u32),
-    /// A random one that is at least this share.
+    /// A random one of about this share.
     Share(f64),
     /// A random one of about so many bytes.
     Bytes(u64),
@@ -66,20 +66,21 @@ impl Args {
             _ if self.read_data => CheckDepth::Data { part: 1, of: 1 },
             None => CheckDepth::Structure,
             Some(Subset::Part(part, of)) => CheckDepth::Data { part, of },
-            Some(Subset::Share(share)) => at_random(1.0 / share),
+            Some(Subset::Share(share)) => at_random(share),
             Some(Subset::Bytes(bytes)) => {
                 let stored: u64 = repository.containers()?.iter().map(|(_, len)| len).sum();
-                at_random(stored as f64 / bytes as f64)
+                at_random(bytes as f64 / stored.max(1) as f64)
             }
         })
     }
 }
 
-/// One of so many parts, whichever.
-fn at_random(parts: f64) -> CheckDepth {
-    let of = parts.floor().clamp(1.0, f64::from(u32::MAX)) as u32;
-    let part = (Entropy::system().u64() % u64::from(of)) as u32 + 1;
-    CheckDepth::Data { part, of }
+/// So much of all, whichever.
+fn at_random(share: f64) -> CheckDepth {
+    CheckDepth::Sample {
+        per_million: (share * 1e6).ceil().clamp(1.0, 1e6) as u32,
+        seed: Entropy::system().u64(),
+    }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -144,6 +145,12 @@ fn print(
         CheckDepth::Data { .. } => out.say(format_args!(
             "contents   {} verified",
             many(report.chunks_read, "chunk")
+        ))?,
+        CheckDepth::Sample { .. } => out.say(format_args!(
+            "contents   {} verified, in {} of {}",
+            many(report.chunks_read, "chunk"),
+            human::count(report.containers_read),
+            many(report.containers, "container")
         ))?,
     }
     if damages == 0 && report.damaged_roots.is_empty() {

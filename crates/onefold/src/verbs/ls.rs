@@ -24,7 +24,7 @@ use order::{Order, Sorted};
 /// List the files of a snapshot
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Beginning of an id, or "latest"; with ":PATH" only what is below
+    /// Beginning of an id, or "latest"; with ":PATH" only what is below, and all paths begin there
     #[arg(value_name = "SNAPSHOT[:PATH]")]
     pub snapshot: OsString,
 
@@ -77,25 +77,39 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
+    let nothing = || {
+        let id = short(&named.id);
+        Error::Failed(format!("nothing of that path is in snapshot {id}"))
+    };
+    let mut wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();
+    let mut top = &spec.path[..];
+    if !top.is_empty() {
+        let entry = tree.entry(top, &mut reader)?.ok_or_else(nothing)?;
+        if !entry.is_dir() {
+            // A file is what its folder has of that name.
+            let (folder, name) = path::split(top);
+            (top, wanted) = (folder, vec![path::join(b"", name)]);
+        }
+    }
     let mut lister = Lister::begin(args, &named, out)?;
-    let wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();
-    let mut cursor = tree.cursor();
-    // `/` is in every snapshot, and no entry.
-    let mut is_found = spec.path.is_empty() && (wanted.is_empty() || wanted.contains(&Vec::new()));
+    // `/` is everywhere, and no entry.
+    let mut is_found = wanted.is_empty() || wanted.contains(&Vec::new());
+    let mut cursor = tree.cursor_at(top, b"");
     while let Some((folder, entry)) = cursor.next(&mut reader)? {
-        let path = path::join(&folder, &entry.name);
-        if path::within(&path, &spec.path) && is_wanted(args, &wanted, &path) {
-            lister.add(args, &folder, &path, &entry, out)?;
+        if !path::within(&folder, top) {
+            break;
+        }
+        let folder = &folder[top.len()..];
+        let path = path::join(folder, &entry.name);
+        if is_wanted(args, &wanted, &path) {
+            lister.add(args, folder, &path, &entry, out)?;
             is_found = true;
         }
     }
     lister.end(args.reverse, out)?;
     session.finish()?;
     if !is_found {
-        return Err(Error::Failed(format!(
-            "nothing of that path is in snapshot {}",
-            short(&named.id)
-        )));
+        return Err(nothing());
     }
     Ok(Exit::Ok)
 }

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FOLDER")]
     pub target: OsString,
 
-    /// Only what matches (repeatable): a name or glob, or a path with a leading /
+    /// Only what matches (repeatable): a name or glob, or a path with a leading /, which begins at PATH
     #[arg(short, long, value_name = "PATTERN")]
     pub include: Vec<OsString>,
 
@@ -213,6 +213,7 @@ fn lost(summary: &Summary) -> String {
 fn options(args: &Args, spec: &Spec) -> Result<Options> {
     let defaults = Options::default();
     let include = patterns(
+        &spec.path,
         [&args.include, &args.iinclude],
         [&args.include_file, &args.iinclude_file],
     )?;
@@ -223,6 +224,7 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
         ));
     }
     let exclude = patterns(
+        &spec.path,
         [&args.exclude, &args.iexclude],
         [&args.exclude_file, &args.iexclude_file],
     )?;
@@ -267,8 +269,8 @@ fn attributes(args: &Args) -> Result<Attributes> {
 }
 
 /// From the command line and from files; of either, first those for which case matters.
-fn patterns(given: [&[OsString]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
-    let mut builder = PatternsBuilder::default();
+fn patterns(below: &[u8], given: [&[OsString]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
+    let mut builder = PatternsBuilder::below(below);
     for ((list, files), ignore_case) in given.into_iter().zip(files).zip([false, true]) {
         for pattern in list {
             builder.add(pattern.as_bytes(), ignore_case)?;

@@ -9,14 +9,14 @@ pub enum Order {
     /// As the snapshot has them: folder by folder, by name
     #[default]
     Name,
-    /// Largest first
+    /// Smallest first
     Size,
-    /// Newest content first
+    /// Oldest content first
     #[value(alias = "mtime")]
     Time,
-    /// Last read first, where that was kept
+    /// Last read longest ago first, where that was kept
     Atime,
-    /// Newest change of the file's state first
+    /// Oldest change of the file's state first
     Ctime,
     /// By what follows the last dot
     Extension,
@@ -42,13 +42,13 @@ impl<T> Sorted<T> {
 
     /// Adds the line of the entry at `path`.
     pub fn add(&mut self, at: &[u8], entry: &Entry, line: T) {
-        let newest = |time: Time| -(i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos));
+        let oldest = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
         let number = match self.order {
             Order::Name | Order::Extension => 0,
-            Order::Size => -i128::from(entry.size),
-            Order::Time => newest(entry.mtime),
-            Order::Atime => newest(entry.atime.unwrap_or(entry.mtime)),
-            Order::Ctime => newest(entry.ctime),
+            Order::Size => i128::from(entry.size),
+            Order::Time => oldest(entry.mtime),
+            Order::Atime => oldest(entry.atime.unwrap_or(entry.mtime)),
+            Order::Ctime => oldest(entry.ctime),
         };
         let word = match self.order {
             Order::Extension => extension(path::split(at).1).to_vec(),
