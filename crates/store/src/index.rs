@@ -9,7 +9,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, ContainerId, IndexName, RamIndex, Strata, StrataOptions};
+use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir};
 
 use crate::ingested::Ingested;
@@ -141,12 +141,6 @@ impl RepositoryIndex {
     /// Which containers it was told of.
     pub(crate) fn ingested(&self) -> Ingested {
         Ingested::new(Arc::clone(&self.dir))
-    }
-
-    /// Makes durable what it was told, and then, that it was told of the containers `told`.
-    pub(crate) fn keep(&mut self, told: &[ContainerId]) -> Result<()> {
-        self.index.checkpoint()?;
-        Ok(self.ingested().add(told)?)
     }
 
     /// Bytes on disk.

@@ -248,8 +248,7 @@ impl Repository {
             if !gone.is_empty() {
                 index.retire(&gone)?;
             }
-            let told = shared.tell(index, &missed)?;
-            index.keep(&told)?;
+            shared.tell_durably(index, &missed)?;
             if !gone.is_empty() {
                 index.ingested().remove(&gone)?;
             }

@@ -257,7 +257,8 @@ impl Strata {
             *slot = None;
             match self.tail.get(key) {
                 Some(None) => {}
-                Some(Some(container)) if !self.is_retired(view, container) => {
+                // what is said of a container that was gone brings it back
+                Some(Some(container)) if !self.retired.contains(&container) => {
                     *slot = Some(Location { container })
                 }
                 _ => wanted.push((place, *key)),
@@ -317,7 +318,7 @@ impl Strata {
                 continue;
             };
             match self.tail.get(&key) {
-                Some(Some(newest)) if self.is_retired(view, newest) => {}
+                Some(Some(newest)) if self.retired.contains(&newest) => {}
                 Some(_) => continue,
                 None => {}
             }
@@ -389,7 +390,7 @@ impl ChunkIndex for Strata {
         let view = self.shared.view();
         self.lookups.follow(&view);
         for (key, said) in self.tail.records() {
-            if let Some(container) = said.filter(|container| !self.is_retired(&view, *container)) {
+            if let Some(container) = said.filter(|container| !self.retired.contains(container)) {
                 visit(*key, Location { container })?;
             }
         }

@@ -79,6 +79,14 @@ fn a_container_that_was_retired_and_comes_back_is_found_again() {
         }
         assert_eq!(find(&mut index, 3), None);
         tell(&mut index, 0, 100, 7);
+        assert_eq!(find(&mut index, 3), Some(7));
+        let mut seen = 0;
+        let mut count = |_, location: Location| {
+            seen += u64::from(location.container == ContainerId(7));
+            Ok(())
+        };
+        index.iterate(&mut count).unwrap();
+        assert_eq!(seen, 100);
         index.checkpoint().unwrap();
         assert_eq!(find(&mut index, 3), Some(7));
         assert_eq!(find(&mut open(&dir, 2), 3), Some(7));

@@ -87,8 +87,24 @@ impl Shared {
         let mut containers = self.containers()?;
         let condemned = condemned::read(&*self.objects)?;
         containers.retain(|id| condemned.binary_search(id).is_err());
-        let told = self.tell(index, &containers)?;
-        index.keep(&told)
+        self.tell_durably(index, &containers)
+    }
+
+    /// Tells the index of containers, makes that durable, and lists those that could be read as told: all anew where others threw the index away meanwhile, for what was durable
+    /// before that is no longer known.
+    pub(crate) fn tell_durably(
+        &self,
+        index: &mut RepositoryIndex,
+        ids: &[ContainerId],
+    ) -> Result<()> {
+        loop {
+            let seen = index.times_forgotten();
+            let told = self.tell(index, ids)?;
+            index.checkpoint()?;
+            if index.times_forgotten() == seen {
+                return Ok(index.ingested().add(&told)?);
+            }
+        }
     }
 
     /// Tells the index of containers, and returns those that could be read. All of them are durable then, whoever put them: the index names no others.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 #[derive(Clone, Default)]
 pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind, u32)>>>, Meanwhile);
 
-/// What happens once, when a folder whose path ends so has been listed.
+/// What happens once, when a folder whose path ends so has been listed, or before such a file is opened.
 type Meanwhile = Arc<Mutex<Option<(String, Box<dyn FnOnce() + Send>)>>>;
 
 impl Failing {
@@ -25,6 +25,18 @@ impl Failing {
     /// Does something, once, when the folder `path` has just been listed.
     pub fn once_listed(&self, path: &str, meanwhile: impl FnOnce() + Send + 'static) {
         *self.1.lock() = Some((path.into(), Box::new(meanwhile)));
+    }
+
+    /// Does something, once, before the file `path` is opened.
+    pub fn once_opened(&self, path: &str, meanwhile: impl FnOnce() + Send + 'static) {
+        self.once_listed(path, meanwhile);
+    }
+
+    fn happens(&self, path: &str) {
+        let mut meanwhile = self.1.lock();
+        if let Some((_, happens)) = meanwhile.take_if(|(end, _)| path.ends_with(&**end)) {
+            happens();
+        }
     }
 
     pub fn clear(&self) {
@@ -102,6 +114,7 @@ impl Guarded {
 impl Dir for Guarded {
     fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
         self.look(name)?;
+        self.failing.happens(&self.path_of(name));
         self.inner.open(name)
     }
 
@@ -138,10 +151,7 @@ impl Dir for Guarded {
 
     fn list(&self) -> Result<Vec<DirEntry>> {
         let listed = self.inner.list();
-        let mut meanwhile = self.failing.1.lock();
-        if let Some((_, happens)) = meanwhile.take_if(|(end, _)| self.path.ends_with(&**end)) {
-            happens();
-        }
+        self.failing.happens(&self.path);
         listed
     }
 

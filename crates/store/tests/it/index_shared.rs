@@ -113,6 +113,45 @@ fn a_list_of_what_the_index_was_told_that_cannot_be_opened_costs_a_rebuild() {
     assert_sound(&repository, &[(root, data)], &"rebuilt");
 }
 
+/// Whoever did it has died since, say.
+#[test]
+fn an_index_that_is_thrown_away_while_it_is_told_of_containers_is_told_of_all() {
+    let dir = fresh();
+    let data = chunks(1, 4000);
+    let (root, _) = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap();
+    let index = dir.open_subdir("index").unwrap();
+    let throw_away = |index: &dyn Dir| {
+        ["ingested", "manifest"]
+            .into_iter()
+            .for_each(|name| drop(index.remove(name)));
+    };
+    throw_away(&*index);
+    let containers = dir.open_subdir("containers").unwrap();
+    let mut names: Vec<String> = Vec::new();
+    for folder in containers.list().unwrap() {
+        let listed = containers
+            .open_subdir(&folder.name)
+            .unwrap()
+            .list()
+            .unwrap();
+        names.extend(listed.into_iter().map(|entry| entry.name));
+    }
+    names.sort();
+    assert!(names.len() > 2);
+    let failing = Failing::default();
+    failing.once_opened(names.last().unwrap(), move || throw_away(&*index));
+    let repository = open(&Guarded::writable(&dir, &failing), 1, 2).unwrap();
+    repository
+        .session(SessionKind::Backup)
+        .unwrap()
+        .finish()
+        .unwrap();
+    let repository = open(&dir, 1, 3).unwrap();
+    let (again, stats) = back_up(&repository, &data).unwrap();
+    assert_eq!(stats.new_chunks, 0);
+    assert_sound(&repository, &[(root, data.clone()), (again, data)], &"told");
+}
+
 /// Readers do without, and leave it to others who can open it; who writes makes one of few files.
 #[test]
 fn an_index_of_more_files_than_can_be_opened_fails_nobody() {
