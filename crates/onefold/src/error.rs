@@ -47,6 +47,9 @@ pub enum Error {
     /// What was found is not what was stored; the report was printed before.
     #[error("{0}")]
     Damaged(String),
+    /// The same, found by a check.
+    #[error("{0}")]
+    FoundDamage(String),
     /// What a repair could not get back; the report was printed before.
     #[error("{0}")]
     BeyondRepair(String),
@@ -84,7 +87,7 @@ impl Error {
             Self::Backup(error) => backup_exit(error),
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
-            Self::Damaged(_) | Self::BeyondRepair(_) => Exit::Damaged,
+            Self::Damaged(_) | Self::FoundDamage(_) | Self::BeyondRepair(_) => Exit::Damaged,
             Self::Unread(_) => Exit::Incomplete,
             Self::Failed(_) => Exit::Failed,
             Self::Closed => Exit::Ok,
@@ -123,6 +126,9 @@ impl Error {
             }
             Self::BeyondRepair(_) => {
                 "back up the same files again while they are there, which heals them; `onefold repair snapshots` makes snapshots without what is lost"
+            }
+            Self::FoundDamage(_) => {
+                "`onefold repair` reads everything, rebuilds what can be rebuilt, and lists what cannot"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",

@@ -3,7 +3,9 @@
 use onefold_backup::snapshot::{Snapshot, Summary};
 use onefold_backup::snapshots::Named;
 use onefold_backup::{Entry, Flags, Kind};
+use onefold_store::PinInfo;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::select::short;
@@ -31,6 +33,11 @@ impl<'a> ExitError<'a> {
             message,
         }
     }
+}
+
+/// Somebody who is at work on the repository.
+pub fn session(session: &PinInfo) -> Value {
+    json!({"process": session.process, "host": session.host, "activity": session.activity})
 }
 
 /// A path that failed while the rest went on.

@@ -31,6 +31,7 @@ mod repository;
 mod select;
 mod signal;
 mod sweeping;
+mod traces;
 mod verbs;
 mod when;
 
@@ -38,7 +39,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
 use crate::cli::Cli;
 use crate::error::Error;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     interrupted::begin(&cli.verb, cli.global.json);
-    listen_to_traces(cli.global.verbosity());
+    traces::listen(cli.global.json, cli.global.quiet, cli.global.verbosity());
     let out = Out::new(
         cli.global.json,
         cli.global.quiet,
@@ -113,7 +113,7 @@ fn tell(exit: Exit, out: &Out) {
         _ => return,
     };
     if out.json {
-        out.note(json::line(&json::ExitError::new(exit, message)));
+        out.note_json(&json::ExitError::new(exit, message));
     }
 }
 
@@ -124,7 +124,7 @@ fn fail(error: &Error, out: &Out) -> Exit {
         Error::Closed => {}
         _ if out.json => {
             let message = chain(error);
-            out.note(json::line(&json::ExitError::new(exit, &message)));
+            out.note_json(&json::ExitError::new(exit, &message));
         }
         _ => {
             out.note(format_args!("onefold: {}", out::safe(&chain(error))));
@@ -142,20 +142,4 @@ fn chain(error: &Error) -> String {
         Exit::Interrupted => interrupted::headline(),
         _ => error.chain(),
     }
-}
-
-fn listen_to_traces(verbosity: u8) {
-    let level = match verbosity {
-        0 | 1 => "warn",
-        2 => "info",
-        3 => "debug",
-        _ => "trace",
-    };
-    let filter = EnvFilter::try_from_env("ONEFOLD_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(progress::Beside)
-        .with_target(false)
-        .without_time()
-        .init();
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::json::{self, PathWarning};
 use crate::progress::{aside, line};
 
 /// How to print.
@@ -84,11 +85,17 @@ impl Out {
         self.stdout.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line on stderr about the run: what was noteworthy.
+    /// A line on stderr about the run: what was noteworthy. In JSON a `warning`.
     pub fn note(&self, line: impl Display) {
-        aside(|| {
-            let _ = writeln!(io::stderr(), "{line}");
-        });
+        match self.json {
+            true => self.note_json(&PathWarning::new("", "", &line.to_string())),
+            false => tell(line),
+        }
+    }
+
+    /// A JSON value as a line on stderr.
+    pub fn note_json(&self, value: &impl Serialize) {
+        tell(json::line(value));
     }
 
     /// Writes out what is buffered, for whoever still reads.
@@ -109,6 +116,12 @@ impl Out {
             _ => Error::io("write to standard output", e),
         })
     }
+}
+
+fn tell(line: impl Display) {
+    aside(|| {
+        let _ = writeln!(io::stderr(), "{line}");
+    });
 }
 
 fn unless_closed(written: Result<()>) -> Result<()> {

@@ -225,11 +225,8 @@ impl Events for Meter<'_> {
         let message = error::chain_of(error);
         if self.out.json {
             let item = paths::json(path);
-            self.out.note(json::line(&json::PathError::new(
-                self.during(),
-                &item,
-                &message,
-            )));
+            self.out
+                .note_json(&json::PathError::new(self.during(), &item, &message));
         } else {
             // An error of the repository does not know which file it hurts.
             let shown = paths::shown(path);
@@ -245,8 +242,8 @@ impl Events for Meter<'_> {
     fn warning(&self, path: &[u8], what: &str) {
         if self.out.json {
             let (during, item) = (self.during(), paths::json(path));
-            let line = json::line(&json::PathWarning::new(during, &item, what));
-            return self.out.note(line);
+            let warning = json::PathWarning::new(during, &item, what);
+            return self.out.note_json(&warning);
         }
         self.out
             .note(format_args!("warning: {}: {what}", paths::shown(path)));

@@ -1,8 +1,11 @@
 //! Check: is everything there that the roots refer to, and is it what was written? Changes nothing, and stops neither at damage nor where the device
 //! does not give what is stored.
 
-use std::collections::HashSet;
+mod depth;
 
+use std::collections::{BTreeSet, HashSet};
+
+pub use depth::CheckDepth;
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 
@@ -17,56 +20,6 @@ use crate::session::SessionKind;
 use crate::slots::{self, Slot};
 use crate::sweep::Progress;
 use crate::{ChunkRef, Error, Result, condemned};
-
-/// How deep a check looks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CheckDepth {
-    /// Every root, all metadata, every container's header, footer and descriptors, and that every reference leads somewhere.
-    Structure,
-    /// That, and the content of every block in part `part` of `of` parts, from 1 on.
-    Data {
-        /// Which part of the containers.
-        part: u32,
-        /// Of how many.
-        of: u32,
-    },
-    /// Structure, and the content of every block in some containers, chosen at random.
-    Sample {
-        /// How much of all containers, of a million; at least one is read.
-        per_million: u32,
-        /// Another choice for each.
-        seed: u64,
-    },
-}
-
-impl CheckDepth {
-    /// Whether each container's content is read.
-    fn chooser(self, listed: &[ContainerId]) -> impl Fn(ContainerId) -> bool {
-        // Ids are random, but those that a repository keeps need not be: mixed, neither they nor their order say anything.
-        let mixed = |id: ContainerId, seed| mix(id.0 ^ mix(seed));
-        let last = match self {
-            Self::Sample { per_million, seed } if !listed.is_empty() => {
-                let wanted = listed.len() as u128 * u128::from(per_million.min(1_000_000));
-                let wanted = wanted.div_ceil(1_000_000).max(1) as usize;
-                let mut all: Vec<u64> = listed.iter().map(|id| mixed(*id, seed)).collect();
-                *all.select_nth_unstable(wanted - 1).1
-            }
-            _ => 0,
-        };
-        move |id| match self {
-            Self::Structure => false,
-            Self::Data { part, of } => id.0 % u64::from(of.max(1)) + 1 == u64::from(part),
-            Self::Sample { seed, .. } => mixed(id, seed) <= last,
-        }
-    }
-}
-
-/// SplitMix64's finalizer.
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
 
 /// What a check found.
 #[derive(Default, Debug)]
@@ -83,6 +36,10 @@ pub struct CheckReport {
     pub damage: Vec<Error>,
     /// Roots that cannot be read whole.
     pub damaged_roots: Vec<RootId>,
+    /// The second copy of the configuration is missing: no damage, but of two safeguards one.
+    pub has_no_copy: bool,
+    /// Containers that are damaged in any place, or missing.
+    pub broken: BTreeSet<ContainerId>,
     /// What is lost by it.
     pub hurt: Hurt,
 }
@@ -179,7 +136,9 @@ impl Check<'_> {
                 .and_then(|bytes| Ok(config::decode_twice(CONFIG, &bytes, name)?.damage));
             match damage {
                 // A crash in `init` leaves no copy; `repair` makes one.
-                Err(error) if name == CONFIG_COPY_OBJECT && error.is_not_found() => {}
+                Err(error) if name == CONFIG_COPY_OBJECT && error.is_not_found() => {
+                    self.report.has_no_copy = true;
+                }
                 other => {
                     if let Some(Some(damage)) = self.tolerate(other)? {
                         self.note(damage);
@@ -244,9 +203,12 @@ impl Check<'_> {
             self.report.damaged_roots.push(id);
             self.note(error);
         }
+        let is_missing = |id: &&ContainerId| listed.binary_search(id).is_err();
+        let missing_ones = unresolved.values().filter(is_missing);
+        self.report.broken.extend(missing_ones);
         self.report.hurt.chunks.extend(unresolved.into_keys());
         for (id, error) in failed {
-            self.report.hurt.containers.insert(id);
+            self.lose(id);
             self.note(error);
         }
         Ok(missing)
@@ -274,7 +236,7 @@ impl Check<'_> {
                 other => self.tolerate(other)?,
             };
             match opened {
-                None => drop(self.report.hurt.containers.insert(*id)),
+                None => self.lose(*id),
                 Some(opened) => {
                     if is_chosen(*id) {
                         self.report.containers_read += 1;
@@ -316,8 +278,14 @@ impl Check<'_> {
         Ok(())
     }
 
+    fn lose(&mut self, id: ContainerId) {
+        self.report.broken.insert(id);
+        self.report.hurt.containers.insert(id);
+    }
+
     fn note_bad(&mut self, opened: &Opened, fingerprint: Fingerprint) {
         self.bad.insert((opened.header.id, fingerprint));
+        self.report.broken.insert(opened.header.id);
         self.report.hurt.chunks.insert(fingerprint);
     }
 
@@ -448,30 +416,5 @@ impl Repository {
             &mut stored,
         )?;
         opened.decode_block(number, &stored, zstd)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_has_the_share_that_was_asked_for_and_is_another_each_time() {
-        let listed: Vec<_> = (0..1000).map(|n| ContainerId(n * 4)).collect();
-        let sample = |per_million, seed| -> Vec<ContainerId> {
-            let is_chosen = CheckDepth::Sample { per_million, seed }.chooser(&listed);
-            listed.iter().copied().filter(|id| is_chosen(*id)).collect()
-        };
-        for (per_million, count) in [(1, 1), (25_000, 25), (600_000, 600), (1_000_000, 1000)] {
-            assert_eq!(sample(per_million, 7).len(), count);
-        }
-        assert_eq!(sample(400_000, 7), sample(400_000, 7));
-        assert_ne!(sample(400_000, 7), sample(400_000, 8));
-        let none = CheckDepth::Sample {
-            per_million: 1,
-            seed: 1,
-        }
-        .chooser(&[]);
-        assert!(!none(ContainerId(1)));
     }
 }

@@ -25,6 +25,10 @@ const READER_WAIT_MS: u64 = 2000;
 /// Of whoever has an index open that has one opener.
 const OPENER_LOCK: &str = "opener.lock";
 
+fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::Io(error) | Error::Index(onefold_index::Error::Io(error)) if error.kind == ErrorKind::Denied)
+}
+
 /// See the module.
 pub(crate) struct RepositoryIndex {
     name: String,
@@ -59,6 +63,10 @@ impl RepositoryIndex {
                 // Who asked for it must change it.
                 Err(error @ Error::Index(onefold_index::Error::Budget { .. })) => {
                     return Err(error);
+                }
+                // A place that may not be written: as it should be, and of no weight for whoever reads.
+                Err(error) if is_denied(&error) => {
+                    tracing::info!("{error}: the repository is read without its index");
                 }
                 Err(error) => tracing::warn!("{error}: the repository is read without its index"),
                 Ok(()) => {}

@@ -59,6 +59,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             json!(SnapshotJson::from(&named))
         }
     };
-    out.bytes(format!("{value:#}\n").as_bytes())?;
+    match out.json {
+        true => out.json(&value)?,
+        false => out.bytes(format!("{value:#}\n").as_bytes())?,
+    }
     Ok(Exit::Ok)
 }

@@ -90,10 +90,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let watch = std::cell::RefCell::new(Watch::new(out, Duration::ZERO));
     let mut found = |damage: &onefold_store::Error| {
         let message = error::chain_of(damage);
-        watch.borrow().note(match out.json {
-            true => crate::json::line(&json!({"message_type": "error", "message": message})),
-            false => format!("damaged: {message}"),
-        });
+        match out.json {
+            true => out.note_json(&json!({"message_type": "error", "message": message})),
+            false => watch.borrow().note(format_args!("damaged: {message}")),
+        }
     };
     let report = repository.check(
         &SnapshotRoots,
@@ -125,7 +125,7 @@ fn print(
             "hurt_snapshots": hurts.snapshots,
             "hurt_listing_parts": hurts.parts,
             "hurt_files": hurts.files,
-            "broken_packs": report.hurt.containers.iter().map(|id| format!("{:016x}", id.0)).collect::<Vec<_>>(),
+            "broken_packs": report.broken.iter().map(|id| format!("{:016x}", id.0)).collect::<Vec<_>>(),
             "suggest_repair_index": false,
             "suggest_prune": false,
         }))?;
@@ -153,11 +153,14 @@ fn print(
             many(report.containers, "container")
         ))?,
     }
+    if report.has_no_copy {
+        out.note("the second copy of the configuration, config.copy, is missing: `onefold repair` makes it");
+    }
     if damages == 0 && report.damaged_roots.is_empty() {
         out.say("no damage was found")?;
         return Ok(Exit::Ok);
     }
-    Err(Error::Damaged(format!(
+    Err(Error::FoundDamage(format!(
         "found {}; hurt: {}",
         many(damages, "damaged place"),
         hurts.words()

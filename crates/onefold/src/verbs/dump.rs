@@ -14,6 +14,7 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human::many;
+use crate::json::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
 use crate::verbs::ls;
@@ -76,12 +77,22 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             return;
         }
         missing += 1;
-        out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry)));
+        match out.json {
+            true => {
+                let what = ls::missing(entry).trim_matches([' ', '(', ')']);
+                out.note_json(&PathWarning::new("dump", &paths::json(path), what));
+            }
+            false => out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry))),
+        }
+    };
+    let to_what = match &args.target {
+        None => "standard output".into(),
+        Some(target) => target.to_string_lossy(),
     };
     let mut write = |to: &mut dyn Write| {
         write(
             &tree,
-            (&path, args.archive),
+            (&path, args.archive, &to_what),
             entry.as_ref(),
             &mut reader,
             to,
@@ -91,7 +102,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     match &args.target {
         None => write(&mut out.raw())?,
         Some(target) => {
-            let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
+            let failed = |e| Error::io(format!("write {to_what}"), e);
             // The content may be secret: nobody else reads it unless its owner says so.
             let file = File::options()
                 .write(true)
@@ -99,10 +110,17 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 .mode(0o600)
                 .open(target)
                 .map_err(failed)?;
-            let mut file = BufWriter::with_capacity(1 << 20, file);
-            write(&mut file)?;
-            let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
-            file.sync_all().map_err(failed)?;
+            let written = (|| {
+                let mut file = BufWriter::with_capacity(1 << 20, file);
+                write(&mut file)?;
+                let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
+                file.sync_all().map_err(failed)
+            })();
+            if written.is_err() {
+                // Half a file passes for a whole one, and stands in the way of the next try.
+                let _ = std::fs::remove_file(target);
+            }
+            written?;
         }
     }
     session.finish()?;
@@ -137,7 +155,7 @@ fn find(tree: &Tree, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Ent
 
 fn write(
     tree: &Tree,
-    (path, archive): (&[u8], Archive),
+    (path, archive, to_what): (&[u8], Archive, &str),
     entry: Option<&Entry>,
     reader: &mut ChunkReader,
     to: &mut dyn Write,
@@ -161,6 +179,12 @@ fn write(
         {
             Err(Error::Closed)
         }
+        // Writing has no path of the snapshot, and its disk is not the repository's.
+        Err(onefold_backup::Error::Io {
+            op: "write",
+            source,
+            ..
+        }) => Err(Error::io(format!("write to {to_what}"), source)),
         written => Ok(written?),
     }
 }

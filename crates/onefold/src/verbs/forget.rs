@@ -179,6 +179,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if !args.dry_run {
         gone.iter().try_for_each(|id| repository.remove_root(id))?;
     }
+    if out.json && (!args.snapshots.is_empty() || policy.is_empty()) {
+        let ids: Vec<_> = gone.iter().map(RootId::to_string).collect();
+        out.json(
+            &json!({"message_type": "summary", "dry_run": args.dry_run, "removed_snapshots": ids}),
+        )?;
+    }
     let did = if args.dry_run {
         "would drop"
     } else {
@@ -314,6 +320,7 @@ fn reclaim(
     };
     let reclaimable = bytes(sweeping::reclaimable(&report));
     match args.dry_run {
+        false if sweeping::reclaimable(&report) == 0 => out.say("nothing can be reclaimed by that"),
         true => out.say(format_args!("that would make {reclaimable} reclaimable")),
         false => out.say(format_args!(
             "{reclaimable} can be reclaimed now: run `onefold prune`"

@@ -90,6 +90,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         What::List => list(&repository, out)?,
         What::Add(new) => {
             let id = add(&repository, new)?;
+            changed(Some(&id), None, out)?;
             out.say(format_args!("added key {}", short(&id)))?;
         }
         What::Remove { id } => {
@@ -101,14 +102,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 ));
             }
             repository.remove_key(&id)?;
+            changed(None, Some(&id), out)?;
             out.say(format_args!("removed key {}", short(&id)))?;
         }
         What::Passwd(new) => {
             let old = repository.current_key().map(str::to_owned);
             let id = add(&repository, new)?;
-            if let Some(old) = old {
-                repository.remove_key(&old)?;
+            if let Some(old) = &old {
+                repository.remove_key(old)?;
             }
+            changed(Some(&id), old.as_deref(), out)?;
             out.say(format_args!(
                 "changed the password: key {} replaces the old one",
                 short(&id)
@@ -116,6 +119,15 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// For programs: which key came, and which went.
+fn changed(added: Option<&str>, removed: Option<&str>, out: &Out) -> Result<()> {
+    match out.json {
+        true => out
+            .json(&json!({"message_type": "summary", "added_key": added, "removed_key": removed})),
+        false => Ok(()),
+    }
 }
 
 fn add(repository: &Repository, new: &New) -> Result<String> {

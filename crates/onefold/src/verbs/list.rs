@@ -2,12 +2,13 @@
 
 use clap::ValueEnum;
 use onefold_store::{Repository, SessionKind, StreamKind};
+use serde_json::json;
 
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::{self, Out};
-use crate::repository;
+use crate::{json, repository};
 
 /// List names of what the repository holds
 #[derive(clap::Args, Debug)]
@@ -45,6 +46,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             containers.map(|(id, _)| format!("{:016x}", id.0)).collect()
         }
         What::Keys => repository.keys()?.into_iter().map(|key| key.id).collect(),
+        What::Sessions if out.json => {
+            let sessions = repository.sessions()?;
+            let sessions: Vec<_> = sessions.iter().map(json::session).collect();
+            out.json(&sessions)?;
+            return Ok(Exit::Ok);
+        }
         What::Sessions => strings(repository.sessions()?),
     };
     if out.json {
@@ -57,7 +64,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// One line each, in JSON too, as restic has it: there may be very many.
+/// One line each, in JSON too: there may be very many.
 fn chunks(repository: &Repository, out: &Out) -> Result<Exit> {
     let session = repository.session(SessionKind::Read)?;
     for (container, _) in repository.containers()? {
@@ -69,7 +76,12 @@ fn chunks(repository: &Repository, out: &Out) -> Result<Exit> {
             StreamKind::Metadata => "tree",
         };
         for (chunk, _) in chunks {
-            out.line(format_args!("{word} {chunk}"))?;
+            match out.json {
+                true => {
+                    out.json_buffered(&json!({"type": word, "id": chunk.to_string()}))?;
+                }
+                false => out.line(format_args!("{word} {chunk}"))?,
+            }
         }
     }
     session.finish()?;

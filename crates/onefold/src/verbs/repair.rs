@@ -110,7 +110,7 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
     for found in &report.found {
         let message = error::chain_of(found);
         if out.json {
-            out.json(&json!({"message_type": "error", "message": message}))?;
+            out.note_json(&json!({"message_type": "error", "message": message}));
         }
         out.say(format_args!("damaged: {message}"))?;
     }

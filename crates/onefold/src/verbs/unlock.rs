@@ -1,10 +1,12 @@
 //! `onefold unlock`: nothing to do, said where restic's scripts ask for it. What a dead process held, the kernel has freed.
 
+use serde_json::json;
+
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::{self, Out};
-use crate::repository;
+use crate::{json, repository};
 
 /// Do nothing: locks end with their process, so none is ever left to be removed
 #[derive(clap::Args, Debug)]
@@ -16,6 +18,10 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let sessions = repository::open(global, "a look at locks")?.sessions()?;
+    if out.json {
+        let sessions: Vec<_> = sessions.iter().map(json::session).collect();
+        out.json(&json!({"message_type": "summary", "sessions": sessions}))?;
+    }
     out.say(match sessions.len() {
         0 => "nothing is locked".to_owned(),
         _ => "nothing needs unlocking: what is running ends its locks itself".into(),

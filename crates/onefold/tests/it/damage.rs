@@ -49,11 +49,7 @@ fn find_and_stats_go_on_past_a_snapshot_that_cannot_be_read() {
         assert_eq!(results[0]["snapshot"], old.as_str());
         assert_eq!(results[0]["hits"], 30);
         // Standard error is JSON, too.
-        let told: Vec<serde_json::Value> = found
-            .err
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
-            .collect();
+        let told = found.errors();
         assert_eq!(told[0]["message_type"], "error");
         assert_eq!(told[0]["item"], new.as_str());
         assert_eq!(told[1]["message_type"], "exit_error");
@@ -93,4 +89,79 @@ fn a_snapshot_without_its_listing_is_lost_whole_and_counts_as_that() {
     flip_a_bit(&rig.repo().join("snapshots").join(&snapshots[0].0));
     let ran = rig.run(["check"]).ends(13);
     assert!(ran.err.contains("2 whole snapshots"), "{}", ran.err);
+}
+
+#[test]
+fn a_container_with_a_damaged_block_is_broken() {
+    let rig = Rig::open();
+    rig.write("s/f", &Random(3).bytes(300_000));
+    rig.backup("s");
+    let folder = rig.repo().join("containers");
+    let all = files(&folder);
+    let (name, _) = all
+        .iter()
+        .max_by_key(|(_, bytes)| bytes.len())
+        .expect("one");
+    let path = folder.join(name);
+    let mut bytes = fs::read(&path).expect("a container");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).expect("ours");
+    let checked = rig.run(["check", "--read-data", "--json"]).ends(13);
+    let words = rig.run(["check", "--read-data"]).ends(13).err;
+    assert!(words.contains("onefold repair"), "{words}");
+    assert!(!words.contains("check --read-data"), "{words}");
+    let id = path.file_name().expect("a name").to_string_lossy();
+    assert_eq!(checked.last()["broken_packs"], serde_json::json!([id]));
+    // Damage is told beside the results, by a repair too.
+    for args in [
+        ["check", "--read-data", "--json"],
+        ["repair", "all", "--json"],
+    ] {
+        let ran = rig.run(args).ends(13);
+        assert!(
+            ran.lines()
+                .iter()
+                .all(|line| line["message_type"] != "error")
+        );
+        assert_eq!(ran.errors()[0]["message_type"], "error", "{args:?}");
+    }
+}
+
+#[test]
+fn a_damaged_configuration_whose_copy_is_used_is_warned_of_once() {
+    let rig = Rig::open();
+    let config = rig.repo().join("config");
+    let len = fs::read(&config).expect("a configuration").len();
+    fs::write(&config, vec![0; len]).expect("ours");
+    let run = |args: &[&str], log: &str| -> crate::rig::Ran {
+        let mut command = rig.command(args);
+        command
+            .env("ONEFOLD_LOG", log)
+            .output()
+            .expect("runs")
+            .into()
+    };
+    for log in ["", "bogus"] {
+        let ran = run(&["snapshots"], log).ends(0);
+        assert_eq!(ran.err.matches("WARN").count(), 1, "{log}: {}", ran.err);
+    }
+    let told = run(&["snapshots", "--json"], "").ends(0).errors();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["message_type"], "warning");
+    assert_eq!(run(&["snapshots", "-q"], "").ends(0).err, "");
+    assert_eq!(run(&["snapshots"], "error").ends(0).err, "");
+    let wrong = run(&["snapshots"], "onefold=loud").ends(0).err;
+    assert!(wrong.contains("ONEFOLD_LOG is not understood"), "{wrong}");
+}
+
+#[test]
+fn a_check_tells_that_the_copy_of_the_configuration_is_missing() {
+    let rig = Rig::open();
+    fs::remove_file(rig.repo().join("config.copy")).expect("ours");
+    let ran = rig.run(["check"]).ends(0);
+    assert!(ran.err.contains("config.copy"), "{}", ran.err);
+    assert!(ran.out.contains("no damage was found"), "{}", ran.out);
+    rig.run(["repair"]).ends(0);
+    assert_eq!(rig.run(["check"]).ends(0).err, "");
 }

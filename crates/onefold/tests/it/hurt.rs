@@ -93,6 +93,8 @@ fn destroyed(destroy: impl Fn(&PathBuf)) {
     ]);
     let checked = rig.run(["check", "--read-data", "--json"]).ends(13);
     assert_eq!(named(&checked), expected);
+    let name = container.file_name().expect("a name").to_string_lossy();
+    assert_eq!(checked.last()["broken_packs"], serde_json::json!([name]));
     let repaired = rig.run(["repair", "--json"]).ends(13);
     assert_eq!(named(&repaired), expected);
     assert_eq!(unreadable(&rig, &snapshots), expected);

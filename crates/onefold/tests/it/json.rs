@@ -332,3 +332,31 @@ fn a_status_tells_what_is_read_and_what_is_stored() {
     let packed = summary["data_added_packed"].as_u64().expect("a number");
     assert!(stored(&status) <= packed && packed < 26 << 20, "{summary}");
 }
+
+#[test]
+fn every_small_verb_prints_lines_of_json() {
+    let rig = Rig::new();
+    rig.write("s/a", b"one");
+    let first = rig.backup("s");
+    rig.write("new", b"another password");
+    let last = |args: &[&str]| -> Value {
+        let ran = rig.run([args, &["--json"]].concat()).ends(0);
+        assert_eq!(ran.err, "", "{args:?}");
+        ran.last()
+    };
+    let chunk = last(&["list", "blobs"]);
+    assert!(
+        chunk["id"].is_string() && chunk["type"].is_string(),
+        "{chunk}"
+    );
+    assert!(last(&["list", "packs"])[0].is_string());
+    assert_eq!(last(&["list", "locks"]), serde_json::json!([]));
+    assert_eq!(last(&["cat", "config"])["chunker"], "sieve");
+    assert_eq!(last(&["cat", "snapshot", &first])["id"], first.as_str());
+    assert_eq!(last(&["unlock"])["sessions"], serde_json::json!([]));
+    let added = last(&["key", "add", "--new-password-file", "new"]);
+    let key = added["added_key"].as_str().expect("an id");
+    assert_eq!(last(&["key", "remove", key])["removed_key"], key);
+    let dropped = last(&["forget", &first]);
+    assert_eq!(dropped["removed_snapshots"], serde_json::json!([first]));
+}

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod archives;
+mod below;
 mod context;
 mod damage;
 mod environment;

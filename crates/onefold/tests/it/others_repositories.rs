@@ -116,7 +116,8 @@ fn a_repository_that_may_not_be_written_can_be_read() {
         &["check", "--read-data"],
         &["restore", "latest", "--target", "back"],
     ] {
-        as_nobody(&rig, args).ends(0);
+        let ran = as_nobody(&rig, args).ends(0);
+        assert_eq!(ran.err, "", "{args:?}");
     }
     assert_eq!(
         as_nobody(&rig, &["dump", "latest", &file]).ends(0).out,

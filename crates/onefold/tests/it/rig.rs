@@ -65,6 +65,14 @@ impl Ran {
         self.out.lines().map(parse).collect()
     }
 
+    /// Standard error as JSON lines.
+    #[track_caller]
+    pub fn errors(&self) -> Vec<Value> {
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        self.err.lines().map(parse).collect()
+    }
+
     /// The last line of standard output as JSON.
     #[track_caller]
     pub fn last(&self) -> Value {

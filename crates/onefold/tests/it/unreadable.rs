@@ -90,6 +90,11 @@ fn is_missed_where_it_is_dumped(rig: &Rig) {
         "{err}"
     );
     assert!(!rig.path("dumped").exists());
+    let json = ["dump", "latest", &at(rig, ""), "-t", "json.tar", "--json"];
+    let told = rig.run(json).ends(3).errors();
+    assert_eq!(told[0]["message_type"], "warning");
+    assert_eq!(told[0]["item"], at(rig, "secret"));
+    assert_eq!(told[0]["message"], "could not be read");
     let err = dump(&at(rig, ""), "dumped.tar").err;
     assert!(
         err.contains(&at(rig, "secret")) && err.contains(&at(rig, "shut")),
