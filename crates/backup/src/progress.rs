@@ -32,6 +32,8 @@ pub struct Progress {
     pub bytes_stored: Arc<AtomicU64>,
     /// Paths that failed.
     pub errors: AtomicU64,
+    /// All is written, and the disk is waited for.
+    pub is_settling: AtomicBool,
     /// What is being done now.
     pub current: Mutex<Vec<u8>>,
     cancelled: AtomicBool,

@@ -22,6 +22,8 @@ mod way;
 mod window;
 mod write;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use onefold_store::Session;
 
 use crate::exclude::Patterns;
@@ -142,6 +144,10 @@ pub struct Summary {
     pub skipped: u64,
     /// Files that failed, of those whose making was begun.
     pub failed: u64,
+    /// Folders that could not be made.
+    pub failed_dirs: u64,
+    /// Links, pipes and devices that could not be made.
+    pub failed_others: u64,
     /// Bytes of the files that stayed or failed.
     pub left_bytes: u64,
     /// Something failed because the target is full.
@@ -245,6 +251,7 @@ pub fn run(
         writer.tally.add_to(&mut summary);
     }
     if let Some(target) = target.filter(|_| !options.dry_run) {
+        progress.is_settling.store(true, Relaxed);
         settle(&target, named, &mut summary, progress, events);
     }
     Ok(summary)

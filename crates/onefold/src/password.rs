@@ -181,7 +181,10 @@ pub fn not_empty(password: Vec<u8>, purpose: Purpose) -> Result<Secret> {
 fn prompt_hidden(prompt: &str) -> Result<Vec<u8>> {
     signal::guard_terminal(|| rpassword::prompt_password(prompt))
         .map(String::into_bytes)
-        .map_err(|e| Error::io("read the password", e))
+        .map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => Error::NoPassword,
+            _ => Error::io("read the password", e),
+        })
 }
 
 /// Asks a question that is answered with yes or no. Errors: standard input ends.

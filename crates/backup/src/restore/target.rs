@@ -22,6 +22,8 @@ const MAKE_ROUNDS_MAX: usize = 16;
 /// An open target folder.
 pub struct Target {
     root: OwnedFd,
+    /// What the user calls it.
+    place: Vec<u8>,
 }
 
 impl Target {
@@ -37,7 +39,8 @@ impl Target {
                 OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
                 Mode::empty(),
             )?;
-            Ok(Self { root })
+            let place = target.to_vec();
+            Ok(Self { root, place })
         };
         make().map_err(|e: std::io::Error| Error::io("create the target", target, e))
     }
@@ -46,10 +49,19 @@ impl Target {
     pub fn existing(target: &[u8]) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(CWD, target, flags, Mode::empty()) {
-            Ok(root) => Ok(Some(Self { root })),
+            Ok(root) => {
+                let place = target.to_vec();
+                Ok(Some(Self { root, place }))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(Error::io("open the target", target, e)),
         }
+    }
+
+    /// What failed on `path` in the target, which the error calls as the user finds it.
+    pub fn error(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
+        let place = self.place.strip_suffix(b"/").unwrap_or(&self.place);
+        Error::io(op, &[place, path].concat(), source)
     }
 
     /// Waits until everything in its file system is on the disk. Errors: also those of what was written since the target was opened and failed

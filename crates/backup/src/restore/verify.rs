@@ -39,7 +39,7 @@ impl Writer<'_> {
                 Err(e) => {
                     *file.state.lock() = State::Failed;
                     let path = join(folder, &file.name);
-                    self.failed(&path, &Error::io("verify", &path, e));
+                    self.failed(&path, &self.target.error("verify", &path, e));
                 }
             }
         }
@@ -66,7 +66,7 @@ impl Writer<'_> {
 
     /// A further name of a file, which got the content itself.
     fn verify_copy(&self, folder: &[u8], entry: &Entry, path: &[u8]) -> Result<()> {
-        let failed = |e: io::Error| Error::io("verify", path, e);
+        let failed = |e: io::Error| self.target.error("verify", path, e);
         let opened = self
             .open_restored(folder, &entry.name, entry.size)
             .map_err(failed)?;

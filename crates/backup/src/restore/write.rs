@@ -47,6 +47,8 @@ pub struct Tally {
     pub skipped: AtomicU64,
     pub errors: AtomicU64,
     pub failed_files: AtomicU64,
+    pub failed_dirs: AtomicU64,
+    pub failed_others: AtomicU64,
     /// Paths of which the repository has no good copy.
     pub lost: AtomicU64,
     /// Of files that stayed or failed.
@@ -67,6 +69,8 @@ impl Tally {
         summary.errors += self.errors.load(Relaxed);
         summary.lost += self.lost.load(Relaxed);
         summary.failed += self.failed_files.load(Relaxed);
+        summary.failed_dirs += self.failed_dirs.load(Relaxed);
+        summary.failed_others += self.failed_others.load(Relaxed);
         summary.left_bytes += self.left_bytes.load(Relaxed);
         summary.is_full |= self.is_full.load(Relaxed);
     }
@@ -300,7 +304,7 @@ impl Run<'_> {
             Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
                 let file = &self.window.files[number as usize];
-                self.fail(file, &Error::io("write", &self.path(file), e));
+                self.fail(file, &self.io("write", &self.path(file), e));
                 self.arrived(number, chunks, None);
             }
         }
@@ -452,6 +456,10 @@ impl Run<'_> {
         self.all.failed(path, error);
     }
 
+    fn io(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
+        self.all.target.error(op, path, source)
+    }
+
     fn tell_missed(&self, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
         if missed.is_empty() {
             return;
@@ -459,6 +467,6 @@ impl Run<'_> {
         let path = path();
         missed
             .into_iter()
-            .for_each(|(op, e)| self.failed(&path, &Error::io(op, &path, e)));
+            .for_each(|(op, e)| self.failed(&path, &self.io(op, &path, e)));
     }
 }

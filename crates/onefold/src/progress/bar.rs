@@ -22,6 +22,11 @@ pub fn line(state: &State, progress: &Progress, width: usize) -> String {
     if progress.is_cancelled() {
         return fit(vec![(0, "stopping…".into())], "", width);
     }
+    if progress.is_settling.load(Relaxed) {
+        let files = human::many(progress.files_done.load(Relaxed), "file");
+        let parts = vec![(0, "waiting for the disk".into()), (1, files)];
+        return fit(parts, "", width);
+    }
     let path = paths::shown(&progress.current.lock());
     fit(parts(state, progress), &path, width)
 }
@@ -156,6 +161,21 @@ mod tests {
             fit(vec![(0, "0".into())], "/some/where/deep/file", 20),
             "0  …where/deep/file"
         );
+    }
+
+    #[test]
+    fn what_is_written_is_not_yet_on_the_disk() {
+        let progress = Progress::default();
+        progress.is_settling.store(true, Relaxed);
+        let state = State {
+            doing: Doing::Restore,
+            elapsed: Duration::from_secs(9),
+            totals: Some((1, 10)),
+            moved_per_s: 1,
+            stored_per_s: 0,
+        };
+        let line = line(&state, &progress, 60);
+        assert!(line.starts_with("waiting for the disk"), "{line}");
     }
 
     #[test]

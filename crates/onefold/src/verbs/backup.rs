@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::builder::BoolishValueParser;
-use onefold_backup::backup::{self, Input, Options, Parent, Rules, Tars};
+use onefold_backup::backup::{self, Input, Options, Outcome, Parent, Rules, Tars};
 use onefold_backup::exclude::Excludes;
 use onefold_backup::forget::GroupBy;
 use onefold_backup::snapshots::Filter;
@@ -26,7 +26,7 @@ use crate::leave_out::LeaveOut;
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::out::Out;
 use crate::progress::{Doing, Expected, Meter};
-use crate::select::{self, Spec, tag_list};
+use crate::select::{self, Spec, short, tag_list};
 use crate::verbs::init::{self, Choices};
 use crate::{group, machine, repository, when};
 
@@ -170,12 +170,28 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         })
     });
     let outcome = done?;
-    summary::print(&outcome, meter.elapsed(), args.dry_run, global, out)?;
+    summary::print(&outcome, meter.elapsed(), args.dry_run, global, out)
+        .and_then(|()| out.flush())
+        .map_err(|error| saved_all_the_same(error, &outcome))?;
     Ok(if outcome.snapshot.summary.errors > 0 {
         Exit::Incomplete
     } else {
         Exit::Ok
     })
+}
+
+/// That the words could not be written takes nothing from the snapshot.
+fn saved_all_the_same(error: Error, outcome: &Outcome) -> Error {
+    match (error, &outcome.id) {
+        (Error::Io { what, source }, Some(id)) => {
+            let what = format!(
+                "snapshot {} is saved, but its summary is not: {what}",
+                short(id)
+            );
+            Error::Io { what, source }
+        }
+        (error, _) => error,
+    }
 }
 
 /// Opens the repository; where there is none, makes it if `--init` says so or the person at the terminal wants it.
@@ -236,7 +252,11 @@ fn options(
         },
         skip_if_unchanged: args.skip_if_unchanged,
         tags: args.tag.iter().flat_map(|list| tag_list(list)).collect(),
-        host: args.host.clone().unwrap_or_else(machine::host),
+        host: args
+            .host
+            .clone()
+            .filter(|host| !host.is_empty())
+            .unwrap_or_else(machine::host),
         user: machine::user(),
         uid_gid: machine::uid_gid(),
         program: machine::program(),

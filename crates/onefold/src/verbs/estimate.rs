@@ -125,7 +125,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         .map(|(choice, tally)| (choice.clone(), Estimate::of(tally)))
         .collect();
     if to_stdout.is_empty() {
-        report::print(&estimates, &meter, out)?;
+        let is_read = args.stdin || !args.paths.is_empty();
+        report::print(&estimates, is_read.then_some(&meter), out)?;
     }
     write_figures(args, &estimates, out)?;
     Ok(if failed > 0 {
@@ -180,7 +181,7 @@ fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let name = file.display().to_string();
     let bytes = leave_out::read(file.as_os_str())?;
     saved::decode(&bytes, &name, ram_bytes)
-        .map_err(|error| Error::Damaged(format!("{name} holds no estimate: {error}")))
+        .map_err(|error| Error::Failed(format!("{name} holds no estimate: {error}")))
 }
 
 /// A file that cannot be made is told before all is read, not after.

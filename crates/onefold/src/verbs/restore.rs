@@ -325,8 +325,8 @@ fn print_restored(
     out.say(format_args!(
         "{did} {}, {}, {} other: {}{speed}",
         many(restored, "file"),
-        many(summary.dirs, "folder"),
-        human::count(summary.others),
+        many(summary.dirs.saturating_sub(summary.failed_dirs), "folder"),
+        human::count(summary.others.saturating_sub(summary.failed_others)),
         bytes(restored_bytes)
     ))?;
     let given = args.include.len() + args.iinclude.len();

@@ -95,6 +95,10 @@ fn hosts_are_counted_together() {
         .last();
     let whole = rig.run(["estimate", "src", "--json"]).ends(0).last();
     assert_eq!(merged["estimates"], whole["estimates"]);
+    // How many files the hosts read is not kept.
+    assert!(merged["files"].is_null(), "{merged}");
+    let words = rig.run(["estimate", "--merge", "one", "two"]).ends(0).out;
+    assert!(!words.contains(" in "), "{words}");
     let piped = rig
         .command(["estimate", "--merge", "two", "-", "--json"])
         .stdin(fs::File::open(rig.path("one")).expect("open"))
@@ -103,7 +107,10 @@ fn hosts_are_counted_together() {
     assert_eq!(piped["estimates"], whole["estimates"]);
     rig.run(["estimate", "--stdin", "--merge", "-"]).ends(2);
     fs::write(rig.path("two"), b"something else").expect("write");
-    rig.run(["estimate", "--merge", "one", "two"]).ends(13);
+    // No repository is damaged by that.
+    let ran = rig.run(["estimate", "--merge", "one", "two"]).ends(1);
+    assert!(ran.err.contains("two holds no estimate"), "{}", ran.err);
+    assert!(!ran.err.contains("repair"), "{}", ran.err);
 }
 
 #[test]

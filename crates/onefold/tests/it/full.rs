@@ -1,5 +1,6 @@
 //! A full disk: exit code 14, and everything acknowledged before is intact.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -136,4 +137,78 @@ fn a_prune_of_a_disk_that_is_nearly_full_makes_its_own_room() {
     let spec = format!("latest:{}", rig.path("s").display());
     run(&["restore", &spec, "--target", &target.to_string_lossy()]).ends(0);
     assert_eq!(files(&target), files(&rig.path("s")));
+}
+
+/// Not the repository is full, and what is half written neither stays nor is taken for the whole.
+#[test]
+fn a_full_target_is_named_and_is_not_the_repository() {
+    let rig = Rig::open();
+    rig.write("s/d/f", &Random(8).bytes(4 << 20));
+    let full = || fs::File::create("/dev/full").expect("open");
+    let saved: Ran = rig
+        .command(["backup", "s"])
+        .stdout(full())
+        .output()
+        .expect("runs")
+        .into();
+    let saved = saved.ends(14).err;
+    let id = &rig.snapshots()[0];
+    assert!(
+        saved.contains(&format!("snapshot {} is saved", &id[..8])),
+        "{saved}"
+    );
+    let dumped: Ran = rig
+        .command(["dump", "latest", "/"])
+        .stdout(full())
+        .output()
+        .expect("runs")
+        .into();
+    let program = env!("CARGO_BIN_EXE_onefold");
+    let limited = |args: &str| -> Ran {
+        let script = format!("ulimit -f 2048; exec {program} -r repo {args}");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(rig.dir.path())
+            .output();
+        output.expect("runs").into()
+    };
+    let to_file = limited("dump latest / -t out");
+    for (ran, name) in [
+        (dumped, "write to standard output"),
+        (to_file, "write to out"),
+    ] {
+        let err = ran.ends(14).err;
+        assert!(err.contains(name), "{err}");
+        assert!(err.contains("the repository is not what is full"), "{err}");
+    }
+    assert!(!rig.path("out").exists());
+    let restored = limited("restore latest -t t").ends(14);
+    let place = rig
+        .path("t")
+        .join(rig.path("s/d/f").strip_prefix("/").expect("absolute"));
+    let place = place.display().to_string();
+    assert!(restored.err.contains(&place), "{}", restored.err);
+    assert!(
+        restored.out.contains("restored 0 files"),
+        "{}",
+        restored.out
+    );
+}
+
+#[test]
+fn what_could_not_be_made_is_not_counted_as_restored() {
+    let rig = Rig::open();
+    fs::create_dir_all(rig.path("s/d")).expect("make");
+    rig.backup("s");
+    rig.write("t/d", b"in the way");
+    let spec = format!("latest:{}", rig.path("s").display());
+    let args = ["restore", &spec, "-t", "t", "--overwrite", "never"];
+    let ran = rig.run(args).ends(3);
+    assert!(
+        ran.out.contains("restored 0 files, 0 folders"),
+        "{}",
+        ran.out
+    );
+    let place = rig.path("t/d").display().to_string();
+    assert!(ran.err.contains(&place), "{}", ran.err);
 }

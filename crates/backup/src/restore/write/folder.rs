@@ -3,12 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
 use super::Run;
 use crate::restore::Overwrite;
-use crate::{Change, Error, Progress};
+use crate::{Change, Progress};
 
 /// Folders kept open.
 const FOLDERS_OPEN_MAX: usize = 384;
@@ -64,10 +65,11 @@ impl Run<'_> {
                         self.all.events.entry(&folder.path, Change::New, 0);
                     }
                 }
-                Err(e) => self.failed(
-                    &folder.path,
-                    &Error::io("create the folder", &folder.path, e),
-                ),
+                Err(e) => {
+                    self.all.tally.failed_dirs.fetch_add(1, Relaxed);
+                    let error = self.io("create the folder", &folder.path, e);
+                    self.failed(&folder.path, &error);
+                }
             }
             Progress::add(&self.all.progress.dirs_done, 1);
         }

@@ -27,7 +27,7 @@ impl Run<'_> {
             &self.window.folders[link.folder as usize].path,
             &link.entry.name,
         );
-        let failed = |e: Errno| Error::io("link", &path, e);
+        let failed = |e: Errno| self.io("link", &path, e);
         let made = self.try_link(link.folder, &link.first, &link.entry);
         let made = made.map_err(failed).and_then(|linked| {
             if linked {
@@ -73,7 +73,7 @@ impl Run<'_> {
 
     fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
         let (entry, meta) = (&link.entry, Meta::of(&link.entry));
-        let failed = |e: Errno| Error::io("create", path, e);
+        let failed = |e: Errno| self.io("create", path, e);
         let dir = self.folder(link.folder).map_err(failed)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -91,7 +91,7 @@ impl Run<'_> {
     }
 
     fn fill(&self, fd: &OwnedFd, entry: &Entry, path: &[u8]) -> Result<()> {
-        let failed = |e: std::io::Error| Error::io("write", path, e);
+        let failed = |e: std::io::Error| self.io("write", path, e);
         let file = std::fs::File::from(fd.try_clone().map_err(failed)?);
         file.set_len(entry.size).map_err(failed)?;
         let mut reader = self.all.session.reader()?;

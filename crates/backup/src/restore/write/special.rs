@@ -1,6 +1,7 @@
 //! Links, pipes, sockets and devices: they have no content, and are made and described in one go.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
@@ -8,8 +9,8 @@ use rustix::io::Errno;
 use super::super::apply::Meta;
 use super::super::window::Special;
 use super::Run;
+use crate::Kind;
 use crate::path::join;
-use crate::{Error, Kind};
 
 impl Run<'_> {
     /// Makes it, or links it to the first of its names.
@@ -38,7 +39,10 @@ impl Run<'_> {
         let path = join(&self.window.folders[*folder as usize].path, &entry.name);
         match made {
             Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
-            Err(e) => self.failed(&path, &Error::io("create", &path, e)),
+            Err(e) => {
+                self.all.tally.failed_others.fetch_add(1, Relaxed);
+                self.failed(&path, &self.io("create", &path, e));
+            }
         }
     }
 }

@@ -10,15 +10,16 @@ use crate::human::{self, bytes, count};
 use crate::out::Out;
 use crate::progress::Meter;
 
-/// To standard output.
-pub fn print(estimates: &[(Choice, Estimate)], meter: &Meter, out: &Out) -> Result<()> {
+/// To standard output. Without a `meter` nothing was read now: how many files there were is not known.
+pub fn print(estimates: &[(Choice, Estimate)], meter: Option<&Meter>, out: &Out) -> Result<()> {
+    let files = meter.map(|meter| meter.progress.files_done.load(Relaxed));
     if out.json {
         let all: Vec<Value> = estimates.iter().map(value).collect();
         return out.json(&json!({
             "message_type": "summary",
-            "files": meter.progress.files_done.load(Relaxed),
-            "error_count": meter.progress.errors.load(Relaxed),
-            "total_duration": meter.elapsed().as_secs_f64(),
+            "files": files,
+            "error_count": meter.map_or(0, |meter| meter.progress.errors.load(Relaxed)),
+            "total_duration": meter.map_or(0.0, |meter| meter.elapsed().as_secs_f64()),
             "estimates": all,
         }));
     }
@@ -40,12 +41,15 @@ pub fn print(estimates: &[(Choice, Estimate)], meter: &Meter, out: &Out) -> Resu
     ];
     rows.extend(estimates.iter().map(row));
     out.line(human::table(&rows, &[1, 2, 3, 4, 5, 6, 7, 8]).trim_end())?;
-    out.say(format_args!(
-        "\n{} in {} and {}; ratios before compression",
-        bytes(estimates.first().map_or(0, |(_, first)| first.bytes)),
-        human::many(meter.progress.files_done.load(Relaxed), "file"),
-        human::duration(meter.elapsed())
-    ))
+    let read = match (files, meter) {
+        (Some(files), Some(meter)) => {
+            let elapsed = human::duration(meter.elapsed());
+            format!(" in {} and {elapsed}", human::many(files, "file"))
+        }
+        _ => String::new(),
+    };
+    let all = bytes(estimates.first().map_or(0, |(_, first)| first.bytes));
+    out.say(format_args!("\n{all}{read}; ratios before compression"))
 }
 
 fn row((choice, estimate): &(Choice, Estimate)) -> Vec<String> {
