@@ -3,6 +3,7 @@
 mod folder;
 mod link;
 mod special;
+mod unfinished;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,7 +20,7 @@ use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::output::{LargeFiles, Output};
 use super::target::{Target, clear};
-use super::times::{TimeSteps, mark_unfinished};
+use super::times::TimeSteps;
 use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
@@ -221,39 +222,6 @@ impl Run<'_> {
         }
     }
 
-    fn lost(&self, group: &[Use], error: &Error) {
-        for files in group.chunk_by(|a, b| a.file == b.file) {
-            let file = &self.window.files[files[0].file as usize];
-            self.fail(file, error);
-            self.arrived(files[0].file, files.len() as u32, None);
-        }
-    }
-
-    /// A file fails, once, unless what is there stays anyway.
-    fn fail(&self, file: &File, error: &Error) {
-        let mut state = file.state.lock();
-        if *state == State::Planned && self.stays_anyway(file) {
-            *state = State::Skipped;
-        }
-        if matches!(*state, State::Skipped | State::Failed) {
-            return;
-        }
-        *state = State::Failed;
-        drop(state);
-        self.failed(&self.path(file), error);
-        self.all.tally.failed_file(file.size);
-    }
-
-    /// Whether a file that nothing was done for yet has something in its place that stays.
-    fn stays_anyway(&self, file: &File) -> bool {
-        let folder = &self.window.folders[file.folder as usize].path;
-        let Ok(dir) = self.all.target.open_folder(folder) else {
-            return false;
-        };
-        self.stays((file.folder, &dir), &file.name, file.size, &file.meta)
-            .unwrap_or(false)
-    }
-
     fn files_without_chunks(&self) -> Vec<u32> {
         let files = self.window.files.iter().enumerate();
         files
@@ -339,15 +307,6 @@ impl Run<'_> {
                 .current
                 .lock()
                 .clone_from(&self.window.folders[file.folder as usize].path);
-        }
-    }
-
-    /// A file that this restore has made and cannot complete looks like no file of the snapshot, nor like one that is newer.
-    fn mark_unfinished(&self, file: &File) {
-        if file.is_ours.load(Relaxed)
-            && let Ok(dir) = self.folder(file.folder)
-        {
-            mark_unfinished(&dir, &file.name);
         }
     }
 

@@ -24,8 +24,10 @@ fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (Summary, Log) {
         &session.expect("session"),
         &named.snapshot,
         &bytes(&scene.target),
+        // One at a time: what is just being given room that it does not have may keep others out for a moment.
         &Options {
             overwrite,
+            writers: 1,
             ..options(scene)
         },
         &Progress::default(),
