@@ -13,6 +13,7 @@ mod flashlog;
 mod names;
 mod pagelog;
 mod ram;
+mod retirements;
 mod skimpystash;
 mod sparse;
 mod strata;

@@ -63,6 +63,8 @@ pub struct ChunkStash {
     buffer: HashMap<Fingerprint, Said>,
     cache: PageCache,
     retired: HashSet<ContainerId>,
+    /// Containers that were gone have come back since their file was written.
+    returns: bool,
     inserted: u64,
     stats: IndexStats,
     _alone: Box<dyn LockGuard>,
@@ -83,6 +85,7 @@ impl ChunkStash {
                     .unwrap_or(options.ram_budget_bytes / 100 * 15),
             ),
             retired: read_retired(&*dir)?,
+            returns: false,
             disk,
             dir,
             options,
@@ -221,6 +224,9 @@ impl ChunkIndex for ChunkStash {
     }
 
     fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if let Some(container) = said {
+            self.returns |= !self.retired.is_empty() && self.retired.remove(&container);
+        }
         if self.options.sample > 1 && said.is_some() && self.buffer.get(key) == Some(&None) {
             // a removal needs a record of its own: what is said now may get no slot
             self.write_buffer()?;
@@ -237,12 +243,19 @@ impl ChunkIndex for ChunkStash {
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
         self.retired.extend(containers);
-        write_retired(&*self.dir, &self.retired)
+        write_retired(&*self.dir, &self.retired)?;
+        self.returns = false;
+        Ok(())
     }
 
     fn checkpoint(&mut self) -> Result<()> {
         self.write_buffer()?;
-        Ok(self.disk.sync()?)
+        self.disk.sync()?;
+        if self.returns {
+            write_retired(&*self.dir, &self.retired)?;
+            self.returns = false;
+        }
+        Ok(())
     }
 
     fn iterate(

@@ -1,11 +1,14 @@
 //! The journal: what buffers hold at each checkpoint, written and read a piece at a time, for it may be larger than RAM to sort it.
 
+use std::collections::HashSet;
+
 use onefold_chunk::Fingerprint;
 use onefold_io::Disk;
 
 use super::page::{Kind, PageHead, RECORDS, Record, RecordPage};
 use super::shape::replace_file_with;
 use super::{FlashLog, damaged_before, pages_of, read_page};
+use crate::retirements::Retirements;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
 
@@ -21,7 +24,7 @@ impl FlashLog {
     pub(super) fn scan_journal(&mut self) -> Result<()> {
         let path = self.journal_path();
         let there = pages_of(&*self.journal)?;
-        let mut retired = Vec::new();
+        let (mut retired, mut gone) = (Vec::new(), HashSet::new());
         let (mut last, mut broken) = (PageHead::default(), None);
         for number in 0..there {
             let page = match read_page(&*self.journal, &path, number) {
@@ -33,11 +36,17 @@ impl FlashLog {
                 (Some(page), None) if page.head().owner == self.journal_pages => {
                     let head = page.head();
                     retired.extend(page.records().filter_map(|record| match record.kind {
-                        Kind::Retires(container) => Some(container),
+                        Kind::Retires(container) => Some((container, true)),
+                        Kind::Returns(container) => Some((container, false)),
                         Kind::Says(_) => None,
                     }));
                     if number + 1 - head.owner == head.batch {
-                        self.retired.extend(retired.drain(..));
+                        for (container, is_gone) in retired.drain(..) {
+                            match is_gone {
+                                true => gone.insert(container),
+                                false => gone.remove(&container),
+                            };
+                        }
                         last = head;
                         self.journal_pages = number + 1;
                     }
@@ -54,6 +63,7 @@ impl FlashLog {
                 .set_len(u64::from(self.journal_pages) * PAGE_BYTES as u64)?;
             self.journal.sync()?;
         }
+        self.retired = Retirements::of(gone);
         (self.head, self.discarded, self.seq) = (last.head, last.head, last.seq);
         self.recover_end(last.committed)
     }
@@ -80,13 +90,17 @@ impl FlashLog {
             let records = buffers.clone().flat_map(RecordPage::records);
             records.filter(|record| record.seq > since).count()
         };
-        let held = above(0) + self.retired.len();
-        let news = above(self.journaled) + self.unsaid_retirements.len();
+        let held = above(0) + self.retired.gone().len();
+        let news = above(self.journaled) + self.retired.unsaid_len();
         let (held_pages, news_pages) = (pages_for(held), pages_for(news));
         // after a collection, old journal records could speak again for what was dropped with its removal
         let is_long = self.journal_pages + news_pages > 2 * held_pages + JOURNAL_PAGES_MIN;
         if is_long || self.head > self.discarded {
-            let retired = self.retired.iter().copied();
+            let retired = self
+                .retired
+                .gone()
+                .iter()
+                .map(|container| (*container, true));
             let name = self.journal_path();
             replace_file_with(&*self.dir, &name, |disk| {
                 self.write_batch(disk, (0, held_pages), retired, (buffers, 0))
@@ -96,24 +110,24 @@ impl FlashLog {
             self.bytes_written += u64::from(held_pages) * PAGE_BYTES as u64;
         } else {
             let place = (self.journal_pages, news_pages);
-            let retired = self.unsaid_retirements.iter().copied();
+            let retired = self.retired.unsaid();
             self.write_batch(&*self.journal, place, retired, (buffers, self.journaled))?;
             self.journal.sync()?;
             self.journal_pages += news_pages;
             self.bytes_written += u64::from(news_pages) * PAGE_BYTES as u64;
         }
-        self.unsaid_retirements.clear();
+        self.retired.said();
         self.journaled = self.seq;
         self.discard_collected()
     }
 
-    /// Writes a batch of so many pages from page `first` of a journal on: retirements, then what buffers hold above a number, in the order of numbers, so
+    /// Writes a batch of so many pages from page `first` of a journal on: which containers are gone, or back, then what buffers hold above a number, in the order of numbers, so
     /// that whoever applies it fills no buffer sooner than it was filled.
     fn write_batch<'a>(
         &self,
         journal: &dyn Disk,
         (first, pages): (u32, u32),
-        retired: impl Iterator<Item = ContainerId>,
+        retired: impl Iterator<Item = (ContainerId, bool)>,
         (buffers, mut since): (impl Iterator<Item = &'a RecordPage> + Clone, u64),
     ) -> Result<()> {
         let head = PageHead {
@@ -177,11 +191,15 @@ fn lowest<'a>(
     lowest
 }
 
-/// The record that says it.
-fn retirement(container: ContainerId) -> Record {
+/// The record that says that a container is gone, or back.
+fn retirement((container, is_gone): (ContainerId, bool)) -> Record {
+    let kind = match is_gone {
+        true => Kind::Retires(container),
+        false => Kind::Returns(container),
+    };
     Record {
         key: Fingerprint([0; 32]),
-        kind: Kind::Retires(container),
+        kind,
         seq: 0,
         link: 0,
     }

@@ -16,7 +16,6 @@ mod located;
 mod page;
 mod shape;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
@@ -28,6 +27,7 @@ pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
 pub use shape::{read_or_write_shape, replace_file};
 
 use crate::alone::alone;
+use crate::retirements::Retirements;
 use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
@@ -46,8 +46,7 @@ pub struct FlashLog {
     /// Records up to this number are in the log or the journal.
     journaled: u64,
     seq: u64,
-    retired: HashSet<ContainerId>,
-    unsaid_retirements: Vec<ContainerId>,
+    retired: Retirements,
     /// Bytes written to both files.
     pub bytes_written: u64,
     _alone: Box<dyn LockGuard>,
@@ -71,8 +70,7 @@ impl FlashLog {
             journal_pages: 0,
             journaled: 0,
             seq: 0,
-            retired: HashSet::new(),
-            unsaid_retirements: Vec::new(),
+            retired: Retirements::default(),
             bytes_written: 0,
             _alone: alone,
         };
@@ -118,9 +116,12 @@ impl FlashLog {
         self.head..self.pages
     }
 
-    /// What is said now, with the next number.
+    /// What is said now, with the next number. A container that was gone is back with it.
     pub fn next_record(&mut self, key: &Fingerprint, said: Said) -> Record {
         self.seq += 1;
+        if let Some(container) = said {
+            self.retired.told(container);
+        }
         Record {
             key: *key,
             kind: Kind::Says(said),
@@ -172,11 +173,7 @@ impl FlashLog {
 
     /// Forgets a container from now on; durable after the next checkpoint.
     pub fn retire(&mut self, containers: &[ContainerId]) {
-        for container in containers {
-            if self.retired.insert(*container) {
-                self.unsaid_retirements.push(*container);
-            }
-        }
+        self.retired.retire(containers);
     }
 
     /// Gives up the pages before `page`. Their space is freed by the checkpoint that makes this durable.
@@ -203,7 +200,7 @@ impl FlashLog {
 
     /// RAM, in bytes.
     pub fn ram_bytes(&self) -> usize {
-        size_of::<FlashLog>() + self.retired.capacity() * 8 / 7 * 9
+        size_of::<FlashLog>() + self.retired.ram_bytes()
     }
 
     fn path(&self) -> String {

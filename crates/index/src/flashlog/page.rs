@@ -22,12 +22,14 @@ pub enum Kind {
     Says(Said),
     /// The container is gone; there is no key.
     Retires(ContainerId),
+    /// One that was gone is back; there is no key.
+    Returns(ContainerId),
 }
 
 /// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// The key; zeros where a container is retired.
+    /// The key; zeros where a container is retired or returns.
     pub key: Fingerprint,
     /// What is said.
     pub kind: Kind,
@@ -68,7 +70,7 @@ impl RecordPage {
     pub fn check(bytes: Vec<u8>, path: &str, page: u32) -> Result<RecordPage> {
         check_page(&bytes, path, page)?;
         let page_of = RecordPage { bytes };
-        let kinds_fit = (0..page_of.len().min(RECORDS)).all(|i| page_of.record_bytes(i)[40] <= 2);
+        let kinds_fit = (0..page_of.len().min(RECORDS)).all(|i| page_of.record_bytes(i)[40] <= 3);
         if page_of.len() > RECORDS || !kinds_fit {
             let at = u64::from(page) * PAGE_BYTES as u64;
             return Err(Error::damaged(
@@ -119,7 +121,8 @@ impl RecordPage {
             kind: match bytes[40] {
                 0 => Kind::Says(Some(container)),
                 1 => Kind::Says(None),
-                _ => Kind::Retires(container),
+                2 => Kind::Retires(container),
+                _ => Kind::Returns(container),
             },
             seq: eight(41),
             link: u32::from_le_bytes(bytes[49..53].try_into().expect("four")),
@@ -136,7 +139,7 @@ impl RecordPage {
         let place = self.place_of(key)?;
         match self.record(place).kind {
             Kind::Says(said) => Some(said),
-            Kind::Retires(_) => None,
+            Kind::Retires(_) | Kind::Returns(_) => None,
         }
     }
 
@@ -148,7 +151,7 @@ impl RecordPage {
         }
         let old = match record.kind {
             Kind::Says(_) => self.place_of(&record.key),
-            Kind::Retires(_) => None,
+            Kind::Retires(_) | Kind::Returns(_) => None,
         };
         let place = old.unwrap_or(self.len());
         self.bytes[8] += u8::from(old.is_none());
@@ -157,6 +160,7 @@ impl RecordPage {
             Kind::Says(Some(container)) => (0, container.0),
             Kind::Says(None) => (1, 0),
             Kind::Retires(container) => (2, container.0),
+            Kind::Returns(container) => (3, container.0),
         };
         bytes[..32].copy_from_slice(&record.key.0);
         bytes[32..40].copy_from_slice(&container.to_le_bytes());

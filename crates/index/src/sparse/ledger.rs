@@ -61,7 +61,10 @@ impl Ledger {
         part.removed.iter().for_each(|key| self.remove(key, number));
         for record in &part.records {
             match record.is_new {
-                true => self.hooks.moved(&record.key, number),
+                true => {
+                    self.told(&record.container);
+                    self.hooks.moved(&record.key, number);
+                }
                 false => self.hooks.seen(&record.key, number),
             }
             *self.counts.entry(record.container).or_default() += 1;
@@ -84,6 +87,13 @@ impl Ledger {
             self.retired.insert(container);
         }
         records.is_some()
+    }
+
+    /// Something is inserted into a container: if it was gone, it is back.
+    pub fn told(&mut self, container: &ContainerId) {
+        if !self.retired.is_empty() {
+            self.retired.remove(container);
+        }
     }
 
     /// Whether the container is gone.

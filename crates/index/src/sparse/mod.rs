@@ -293,6 +293,7 @@ impl ChunkIndex for Sparse {
         if self.is_full() {
             self.end_segment()?;
         }
+        self.ledger.told(&container);
         self.segment.say(key, container);
         Ok(())
     }

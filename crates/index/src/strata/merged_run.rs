@@ -44,8 +44,10 @@ pub fn write_merged(
         behind > 0 && gone.pages[behind - 1].contains(&page)
     };
     let mut dead = DeadPages::default();
+    // of what is gone, too, while it is there: its container may come back
+    let is_there = |page: &u32| view.log_of(first_page.saturating_add(*page)).is_some();
     inherited_dead(view, group.clone(), first_page)
-        .filter(|page| !is_gone(first_page.saturating_add(*page)))
+        .filter(is_there)
         .for_each(|page| dead.push(page));
     let mut sources = Sources::new(view, group, first_page, shared.plan.merge_pages)?;
     while sources.next()? {
@@ -58,7 +60,7 @@ pub fn write_merged(
             .filter(|(place, _)| Some(*place) != stays);
         others
             .map(|(_, record)| record.page)
-            .filter(|page| !is_gone(first_page.saturating_add(*page)))
+            .filter(is_there)
             .for_each(|page| dead.push(page));
         if let Some(record) = stays
             .map(|place| sources.same[place])

@@ -13,6 +13,9 @@
 //! PRUNE has one Bloom filter before the list, and each search in the list costs a lookup in a BerkeleyDB, mostly in the system's page cache.
 //! Here RAM is bounded, so each tablet has a filter of its own instead: a tablet that does not hold the key costs no read.
 //!
+//! So RAM grows with the keys, whatever the budget: a filter's bits and a page's first fingerprint, 2.3 bytes a key, and 45 bytes for each key that several tablets
+//! have. The budget bounds the current tablet and those that are held whole.
+//!
 //! Always holds: of two tablets that speak of a fingerprint the newer counts, whatever the order: `moved` names it. A sealed tablet is durable before
 //! the journal of its records goes. One opener at a time.
 
@@ -31,6 +34,7 @@ use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, TABLET_BYTES_MAX, 
 use crate::alone::alone;
 use crate::flashlog::open_or_create;
 use crate::pagelog::PageLog;
+use crate::retirements::Retirements;
 use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
@@ -90,12 +94,11 @@ pub struct Tablets {
     journal: PageLog,
     /// Changed since the last checkpoint.
     unsaid: Vec<Fingerprint>,
-    unsaid_retirements: Vec<ContainerId>,
     /// Fingerprints in several tablets: the newest of them.
     moved: HashMap<Fingerprint, u32>,
     /// Fingerprints of the last lookup that no tablet has.
     absent: HashSet<Fingerprint>,
-    retired: HashSet<ContainerId>,
+    retired: Retirements,
     bytes_written: u64,
     stats: IndexStats,
     _alone: Box<dyn LockGuard>,
@@ -154,16 +157,15 @@ impl Tablets {
             current: replay.current,
             journal,
             unsaid: Vec::new(),
-            unsaid_retirements: Vec::new(),
             moved,
             absent: HashSet::new(),
-            retired: replay.retired,
+            retired: Retirements::of(replay.retired),
             bytes_written: 0,
             stats: IndexStats::default(),
             _alone: alone,
         };
         if journals.iter().any(|old| *old < number) {
-            index.unsaid_retirements = index.retired.iter().copied().collect();
+            index.retired.unsay();
             index.checkpoint()?;
             for old in journals.iter().filter(|old| **old < number) {
                 index.dir.remove(&journal_of(*old))?;
@@ -213,7 +215,7 @@ impl Tablets {
         self.unsaid.clear();
         self.absent.clear();
         self.journal = open_journal(&*self.dir, self.number, &mut Replay::default())?;
-        self.unsaid_retirements = self.retired.iter().copied().collect();
+        self.retired.unsay();
         self.checkpoint()?;
         self.dir.sync()?;
         Ok(self.dir.remove(&journal_of(number))?)
@@ -240,7 +242,7 @@ impl Tablets {
             .values()
             .filter_map(|entry| entry.said.as_ref());
         let spoken: HashSet<ContainerId> = sealed.chain(current).copied().collect();
-        self.retired.retain(|container| spoken.contains(container));
+        self.retired.retain(&spoken);
         Ok(())
     }
 }
@@ -268,6 +270,9 @@ fn open_journal(dir: &dyn Dir, number: u32, replay: &mut Replay) -> Result<PageL
             match record {
                 Record::Retires(container) => {
                     replay.retired.insert(container);
+                }
+                Record::Returns(container) => {
+                    replay.retired.remove(&container);
                 }
                 Record::Of(
                     key,
@@ -313,6 +318,9 @@ impl ChunkIndex for Tablets {
         } else {
             self.current.remove(key);
         }
+        if let Some(container) = said {
+            self.retired.told(container);
+        }
         self.unsaid.push(*key);
         if self.current.len() >= self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS {
             self.seal()?;
@@ -321,11 +329,7 @@ impl ChunkIndex for Tablets {
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
-        for container in containers {
-            if self.retired.insert(*container) {
-                self.unsaid_retirements.push(*container);
-            }
-        }
+        self.retired.retire(containers);
         Ok(())
     }
 
@@ -342,15 +346,19 @@ impl ChunkIndex for Tablets {
             let entry = self.current.get(&key).copied().unwrap_or(gone);
             Record::Of(key, entry).write(&mut payload);
         }
-        let retirements = std::mem::take(&mut self.unsaid_retirements);
-        for container in &retirements {
-            Record::Retires(*container).write(&mut payload);
+        for (container, is_gone) in self.retired.unsaid() {
+            let record = match is_gone {
+                true => Record::Retires(container),
+                false => Record::Returns(container),
+            };
+            record.write(&mut payload);
         }
         if !payload.is_empty() {
             self.journal.append(&payload)?;
         }
         self.journal.sync()?;
-        if !retirements.is_empty() {
+        if self.retired.unsaid_len() > 0 {
+            self.retired.said();
             self.remove_retired()?;
         }
         Ok(())
@@ -392,7 +400,7 @@ impl ChunkIndex for Tablets {
             + slots(self.current.capacity(), size_of::<(Fingerprint, Entry)>())
             + slots(self.moved.capacity(), size_of::<(Fingerprint, u32)>())
             + slots(self.absent.capacity(), 32)
-            + slots(self.retired.capacity(), 8)
+            + self.retired.ram_bytes()
             + self.unsaid.capacity() * 32
             + self.list.ram_bytes()
     }

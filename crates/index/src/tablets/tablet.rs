@@ -45,6 +45,8 @@ pub enum Record {
     Of(Fingerprint, Entry),
     /// A container that is gone.
     Retires(ContainerId),
+    /// One that was gone is back.
+    Returns(ContainerId),
 }
 
 impl Record {
@@ -58,6 +60,7 @@ impl Record {
                 (key.0, container, kind)
             }
             Record::Retires(container) => ([0; 32], container.0, RETIRES),
+            Record::Returns(container) => ([0; 32], container.0, RETIRES | REMOVED),
         };
         out.extend_from_slice(&key);
         out.extend_from_slice(&container.to_le_bytes());
@@ -69,7 +72,10 @@ impl Record {
         let container = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
         let (container, kind) = (ContainerId(container), bytes[40]);
         if kind & RETIRES != 0 {
-            return Record::Retires(container);
+            return match kind & REMOVED {
+                0 => Record::Retires(container),
+                _ => Record::Returns(container),
+            };
         }
         let key = Fingerprint(bytes[..32].try_into().expect("32 bytes"));
         let entry = Entry {
@@ -289,6 +295,6 @@ fn fence(page: &[u8]) -> [u8; 32] {
 fn records(page: &[u8]) -> impl Iterator<Item = (Fingerprint, Entry)> {
     (0..count(page)).filter_map(|i| match Record::read(record(page, i)) {
         Record::Of(key, entry) => Some((key, entry)),
-        Record::Retires(_) => None,
+        Record::Retires(_) | Record::Returns(_) => None,
     })
 }

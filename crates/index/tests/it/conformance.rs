@@ -25,7 +25,13 @@ pub fn conforms(
         match random.below(20) {
             0..10 => {
                 let (start, len) = (random.below(keys), random.below(keys / 8));
-                let container = ContainerId(seed << 32 | step);
+                // now and then one that was told of before, and may be gone
+                let told = if random.below(4) == 0 {
+                    random.below(step + 1)
+                } else {
+                    step
+                };
+                let container = ContainerId(seed << 32 | told);
                 let numbers: Vec<u64> = (start..(start + len).min(keys))
                     .filter(|_| random.below(4) > 0)
                     .collect();

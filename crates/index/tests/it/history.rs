@@ -33,17 +33,25 @@ pub fn key(number: u64) -> Fingerprint {
 }
 
 /// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older location, even one from
-/// before a removal, or nothing.
+/// before a removal, or nothing. Of a container that is back, what was said of it before it was gone may be found again, or not, whatever removed it.
 #[derive(Clone, Default)]
 pub struct History {
-    said: HashMap<u64, Vec<ContainerId>>,
+    /// Each with how often its container had been retired.
+    said: HashMap<u64, Vec<(ContainerId, u64)>>,
     ever: HashMap<u64, Vec<ContainerId>>,
     retired: HashSet<ContainerId>,
+    times_retired: HashMap<ContainerId, u64>,
 }
 
 impl History {
+    /// A container that was gone is back with it.
     pub fn insert(&mut self, number: u64, container: ContainerId) {
-        self.said.entry(number).or_default().push(container);
+        self.retired.remove(&container);
+        let times = self.times_retired(container);
+        self.said
+            .entry(number)
+            .or_default()
+            .push((container, times));
         self.ever.entry(number).or_default().push(container);
     }
 
@@ -53,13 +61,22 @@ impl History {
 
     pub fn retire(&mut self, container: ContainerId) {
         self.retired.insert(container);
+        *self.times_retired.entry(container).or_default() += 1;
+    }
+
+    fn times_retired(&self, container: ContainerId) -> u64 {
+        self.times_retired.get(&container).copied().unwrap_or(0)
     }
 
     pub fn agrees(&self, number: u64, found: Option<Location>) -> bool {
         let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
         match (said.last(), found) {
-            (None, found) => found.is_none(),
-            (Some(newest), found) if !self.retired.contains(newest) => {
+            (None, found) => found.is_none_or(|Location { container }| {
+                let is_back =
+                    self.times_retired(container) > 0 && !self.retired.contains(&container);
+                is_back && self.ever[&number].contains(&container)
+            }),
+            (Some((newest, times)), found) if self.times_retired(*newest) == *times => {
                 found == Some(Location { container: *newest })
             }
             (Some(_), None) => true,
@@ -73,7 +90,7 @@ impl History {
     pub fn allows(&self, number: u64, found: Option<Location>) -> bool {
         let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
         found.is_none_or(|Location { container }| {
-            said.contains(&container) && !self.retired.contains(&container)
+            said.iter().any(|(said, _)| *said == container) && !self.retired.contains(&container)
         })
     }
 
