@@ -289,17 +289,27 @@ impl BufferHash {
     /// Writes the table that fills, all pages of it, and begins the next.
     fn close_table(&mut self, number: usize) -> Result<()> {
         let mut pages = std::mem::take(&mut self.partitions[number].pages);
-        let first = self.log.range().end;
-        for page in &mut pages {
-            self.log.append(page, number as u32)?;
+        let written = self.write_table(number, &mut pages);
+        if written.is_ok() {
+            pages.iter_mut().for_each(RecordPage::clear);
+            self.partitions[number].keys = 0;
         }
-        self.enter(number, &pages, first)?;
-        pages.iter_mut().for_each(RecordPage::clear);
-        let partition = &mut self.partitions[number];
-        partition.pages = pages;
-        partition.keys = 0;
+        self.partitions[number].pages = pages;
         self.keep_budget();
-        Ok(())
+        written
+    }
+
+    fn write_table(&mut self, number: usize, pages: &mut [RecordPage]) -> Result<()> {
+        let first = self.log.range().end;
+        let appended = pages
+            .iter_mut()
+            .try_for_each(|page| self.log.append(page, number as u32).map(|_| ()));
+        if appended.is_err() {
+            // half a table is none
+            self.log.take_back(first);
+        }
+        appended?;
+        self.enter(number, pages, first)
     }
 }
 

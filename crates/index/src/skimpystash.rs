@@ -112,8 +112,14 @@ impl SkimpyStash {
     }
 
     fn put(&mut self, record: Record) -> Result<()> {
+        // still full where it could not be written before
+        self.write_if_full()?;
         let link = self.newest[self.bucket_of(&record.key)];
         self.buffer.put(Record { link, ..record });
+        self.write_if_full()
+    }
+
+    fn write_if_full(&mut self) -> Result<()> {
         if self.buffer.is_full() {
             let number = self.log.append(&mut self.buffer, 0)?;
             let page = std::mem::replace(&mut self.buffer, RecordPage::new());

@@ -179,6 +179,10 @@ impl BloomStore {
 
     fn put_record(&mut self, record: Record) -> Result<()> {
         let number = self.partition_of(&record.key);
+        if self.partitions[number].buffer.is_full() {
+            // it could not be written before
+            self.seal(number)?;
+        }
         let partition = &mut self.partitions[number];
         let before = partition.buffer.len();
         partition.buffer.put(record);
@@ -209,18 +213,28 @@ impl BloomStore {
         Ok(())
     }
 
-    /// Appends a partition's filters in the pool to its chain.
+    /// Appends a partition's filters in the pool to its chain. Those that cannot be written stay in the pool.
     fn flush_chain(&mut self, number: usize) -> Result<()> {
         let head = self.log.range().start;
         let filter_bytes = self.shape.filter_bytes as usize;
-        let partition = &mut self.partitions[number];
-        let held = std::mem::take(&mut partition.held);
+        let held = std::mem::take(&mut self.partitions[number].held);
         self.held_bytes -= held.len();
         let live: Vec<&[u8]> = held
             .chunks_exact(filter_bytes)
             .filter(|filter| pointer_of(filter) >= head)
             .collect();
         let mut rest = &live[..];
+        let written = self.append_to_chain(number, &mut rest);
+        let partition = &mut self.partitions[number];
+        rest.iter()
+            .for_each(|filter| partition.held.extend_from_slice(filter));
+        self.held_bytes += partition.held.len();
+        written
+    }
+
+    /// Takes those off `rest` that are written.
+    fn append_to_chain(&mut self, number: usize, rest: &mut &[&[u8]]) -> Result<()> {
+        let partition = &mut self.partitions[number];
         while !rest.is_empty() {
             let is_new = partition.units.is_empty() || partition.filters == self.shape.chain_max;
             if is_new {
@@ -232,7 +246,6 @@ impl BloomStore {
             }
             let room = (self.shape.chain_max - partition.filters) as usize;
             let (now, later) = rest.split_at(room.min(rest.len()));
-            rest = later;
             let unit_head = UnitHead {
                 partition: number as u32,
                 ordinal: partition.ordinals - 1,
@@ -241,7 +254,10 @@ impl BloomStore {
                 since: partition.since.0,
             };
             let place = partition.units.last_mut().expect("a unit");
-            *place = self.units.write(*place, !is_new, unit_head, now)?;
+            // a new unit that could not be written has no filters
+            let was_there = partition.filters > 0;
+            *place = self.units.write(*place, was_there, unit_head, now)?;
+            *rest = later;
             partition.filters += now.len() as u32;
             partition.since.1 = pointer_of(now[now.len() - 1]) + 1;
         }

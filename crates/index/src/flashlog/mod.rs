@@ -152,6 +152,11 @@ impl FlashLog {
         Ok(self.disk.sync()?)
     }
 
+    /// Takes back the pages from `page` on, which were appended since the last checkpoint: the next ones come in their place.
+    pub fn take_back(&mut self, page: u32) {
+        self.pages = page;
+    }
+
     /// One page of the log.
     pub fn read(&self, page: u32) -> Result<RecordPage> {
         read_page(&*self.disk, &self.path(), page)

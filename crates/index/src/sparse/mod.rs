@@ -211,7 +211,14 @@ impl Sparse {
         if part.is_empty() {
             return Ok(());
         }
-        let extent = self.log.append(&part.encode())?;
+        let appended = self.log.append(&part.encode());
+        if appended.is_err() {
+            // for another try
+            (self.unsaid_retirements, self.unsaid_removals) = (part.retired, part.removed);
+            return appended.map(|_| ());
+        }
+        let extent = appended?;
+        self.segment.written();
         let number = self.ledger.note(extent, &part);
         self.cache.forget(number);
         let pages = self.ledger.manifests[number as usize].pages;

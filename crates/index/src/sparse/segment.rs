@@ -89,10 +89,10 @@ impl Segment {
         self.news = self.chunks.iter().filter(is_new).count();
     }
 
-    /// Takes what the log does not have yet: new chunks, which count as written from now on, and, if asked for, those that were found.
-    pub fn unwritten(&mut self, with_repeats: bool) -> Vec<Record> {
+    /// What the log does not have yet: new chunks and, if asked for, those that were found.
+    pub fn unwritten(&self, with_repeats: bool) -> Vec<Record> {
         let mut records = Vec::new();
-        for chunk in &mut self.chunks {
+        for chunk in &self.chunks {
             let is_new = chunk.state == State::New;
             if is_new || (with_repeats && chunk.state == State::Repeats) {
                 records.push(Record {
@@ -101,11 +101,15 @@ impl Segment {
                     is_new,
                 });
             }
-            if is_new {
-                chunk.state = State::Said;
-            }
         }
         records
+    }
+
+    /// The log has all new chunks.
+    pub fn written(&mut self) {
+        let news = self.chunks.iter_mut();
+        news.filter(|chunk| chunk.state == State::New)
+            .for_each(|chunk| chunk.state = State::Said);
     }
 
     /// Chunks that it has.

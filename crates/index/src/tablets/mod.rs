@@ -188,9 +188,10 @@ impl Tablets {
             .filter(|container| !self.retired.contains(container)))
     }
 
-    /// Makes the current tablet a sealed one, durably, and begins another.
+    /// Makes the current tablet a sealed one, durably, and begins another. Where that fails, it is as it was.
     fn seal(&mut self) -> Result<()> {
-        let mut records: Vec<(Fingerprint, Entry)> = self.current.drain().collect();
+        let current = self.current.iter();
+        let mut records: Vec<_> = current.map(|(key, entry)| (*key, *entry)).collect();
         records.sort_unstable_by_key(|(key, _)| key.0);
         let (pages, name) = (pages_of(&records), name_of(self.number));
         drop(records);
@@ -203,18 +204,20 @@ impl Tablets {
         disk.sync()?;
         self.dir.rename(TMP, &name)?;
         self.dir.sync()?;
-        self.bytes_written += pages.len() as u64 + self.journal.bytes_written;
-        let (number, moved) = (self.number, &mut self.moved);
-        let mut older = |key| {
-            moved.insert(key, number);
-        };
+        let (number, mut moved) = (self.number, Vec::new());
         let disk = self.dir.open(&name)?;
-        let tablet = Tablet::open(disk, number, self.options.filter_bits, &mut older)?;
+        let bits = self.options.filter_bits;
+        let tablet = Tablet::open(disk, number, bits, &mut |key| moved.push(key))?;
+        let journal = open_journal(&*self.dir, number + 1, &mut Replay::default())?;
+        self.bytes_written += pages.len() as u64 + self.journal.bytes_written;
+        self.moved
+            .extend(moved.into_iter().map(|key| (key, number)));
         self.list.push(tablet);
         self.number += 1;
+        self.current.clear();
         self.unsaid.clear();
         self.absent.clear();
-        self.journal = open_journal(&*self.dir, self.number, &mut Replay::default())?;
+        self.journal = journal;
         self.retired.unsay();
         self.checkpoint()?;
         self.dir.sync()?;
@@ -334,17 +337,16 @@ impl ChunkIndex for Tablets {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        let mut keys = std::mem::take(&mut self.unsaid);
-        keys.sort_unstable_by_key(|key| key.0);
-        keys.dedup();
+        self.unsaid.sort_unstable_by_key(|key| key.0);
+        self.unsaid.dedup();
         let gone = Entry {
             said: None,
             has_older: false,
         };
         let mut payload = Vec::new();
-        for key in keys {
-            let entry = self.current.get(&key).copied().unwrap_or(gone);
-            Record::Of(key, entry).write(&mut payload);
+        for key in &self.unsaid {
+            let entry = self.current.get(key).copied().unwrap_or(gone);
+            Record::Of(*key, entry).write(&mut payload);
         }
         for (container, is_gone) in self.retired.unsaid() {
             let record = match is_gone {
@@ -357,6 +359,7 @@ impl ChunkIndex for Tablets {
             self.journal.append(&payload)?;
         }
         self.journal.sync()?;
+        self.unsaid.clear();
         if self.retired.unsaid_len() > 0 {
             self.retired.said();
             self.remove_retired()?;

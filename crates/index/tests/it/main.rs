@@ -7,6 +7,7 @@ mod compaction;
 mod conformance;
 mod costs;
 mod crash;
+mod failed_writes;
 mod filters;
 mod folder;
 mod full;

@@ -16,10 +16,10 @@ use crate::conformance::conforms;
 use crate::history::{History, Random, key};
 use crate::scale::scale;
 
-type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
+pub type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
 /// Small ones, so that some thousand keys fill every structure they have.
-const INDEXES: [(&str, Open); 13] = [
+pub const INDEXES: [(&str, Open); 13] = [
     ("chunkstash", |dir| {
         let options = ChunkStashOptions {
             ram_budget_bytes: 64 << 10,
