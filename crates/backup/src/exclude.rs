@@ -4,7 +4,7 @@
 //! within a component, `**` spans them, braces stand for themselves, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
 //! pattern that matches decides. What is left out takes everything below it along.
 //!
-//! Paths and patterns are bytes. The globs' compiler takes text: see [`text`] for how bytes that are none come through it.
+//! Paths and patterns are bytes. The globs' compiler takes text: see `text` for how bytes that are none come through it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
