@@ -178,10 +178,10 @@ pub fn run(
     progress: &Progress,
     events: &dyn Events,
 ) -> Result<Summary> {
+    let refused = |why: &str| Err(Error::Usage(why.into()));
     let is_partial = !options.include.is_empty() || !options.exclude.is_empty();
     if options.delete && is_partial {
-        let why = "nothing is deleted where only a part of a folder is restored";
-        return Err(Error::Usage(why.into()));
+        return refused("nothing is deleted where only a part of a folder is restored");
     }
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
@@ -194,15 +194,10 @@ pub fn run(
         Some(Target::create(named)?)
     };
     if options.delete && planner.is_single_file() {
-        let why = "nothing is deleted where a single file is restored";
-        return Err(Error::Usage(why.into()));
+        return refused("nothing is deleted where a single file is restored");
     }
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
-        if target.is_root().map_err(|e| Error::io("stat", named, e))? {
-            let why =
-                "nothing is deleted in /: restore a folder into itself, as latest:/home into /home";
-            return Err(Error::Usage(why.into()));
-        }
+        refuse_root(target, named)?;
         // First, so that folders get their times when nothing changes in them any more.
         (summary.deleted, summary.errors) = delete::delete_others(
             snapshot,
@@ -255,6 +250,17 @@ pub fn run(
         settle(&target, named, &mut summary, progress, events);
     }
     Ok(summary)
+}
+
+fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {
+    match target.is_root() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Error::Usage(
+            "nothing is deleted in /: restore a folder into itself, as latest:/home into /home"
+                .into(),
+        )),
+        Err(e) => Err(Error::io("stat", named, e)),
+    }
 }
 
 /// Waits until all is on the disk. What the system could not write is told and counted.

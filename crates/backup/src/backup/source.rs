@@ -349,7 +349,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads behind `at` what a file has that says it is empty: those of /proc do, and are not.
+/// Reads behind `at` what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always, are read as large ones.
 fn read_to_end(source: &Source, buffer: &mut Vec<u8>, at: usize) -> Result<usize, Errno> {
     let mut used = 0;
     loop {

@@ -87,13 +87,19 @@ fn a_file_system_with_coarse_times_has_links_and_is_not_written_again() {
     }
 }
 
-#[test]
-fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
+/// A file of 40 MiB, and a target of 16.
+fn with_a_file_too_large() -> Option<(Scene, Mount)> {
     let mut scene = scene();
     fs::write(scene.source.join("a-large"), noise(1, 40 << 20)).expect("write");
     scene.outcome = back_up(&scene.repository, &scene.source, 2);
     let image = scene.target.with_file_name("image");
-    let Some(_mount) = Mount::ext4(&image, 16, &[], &scene.target) else {
+    let mount = Mount::ext4(&image, 16, &[], &scene.target)?;
+    Some((scene, mount))
+}
+
+#[test]
+fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
+    let Some((scene, _mount)) = with_a_file_too_large() else {
         return;
     };
     let (summary, log) = restore_some(&scene);
@@ -109,11 +115,7 @@ fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
 /// What was made and could not be filled is nothing that was there before.
 #[test]
 fn a_file_that_does_not_fit_stays_for_no_rule_about_what_is_there() {
-    let mut scene = scene();
-    fs::write(scene.source.join("a-large"), noise(1, 40 << 20)).expect("write");
-    scene.outcome = back_up(&scene.repository, &scene.source, 2);
-    let image = scene.target.with_file_name("image");
-    let Some(_mount) = Mount::ext4(&image, 16, &[], &scene.target) else {
+    let Some((scene, _mount)) = with_a_file_too_large() else {
         return;
     };
     // Each twice: the first leaves nothing that the second takes for whole.

@@ -2,35 +2,23 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use onefold_backup::backup::Outcome;
 use onefold_backup::exclude::Patterns;
-use onefold_backup::path;
-use onefold_backup::restore::{Options, Summary};
-use onefold_store::Repository;
+use onefold_backup::restore::Options;
 
-use crate::scene::{back_up, bytes, look, repository, restore_with};
+use crate::scene::look;
+use crate::windows::Scene;
 
 const FOLDERS: usize = 2600;
-
-struct Scene {
-    _dir: tempfile::TempDir,
-    source: PathBuf,
-    target: PathBuf,
-    repository: Repository,
-    outcome: Outcome,
-}
 
 fn folder(n: usize) -> String {
     format!("wide/folder {n:04}")
 }
 
-impl Scene {
-    /// Every third folder has something in it, now and then a folder with something in it.
-    fn new() -> Self {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+/// Every third folder has something in it, now and then a folder with something in it.
+fn scene() -> Scene {
+    Scene::with(|source| {
         for n in 0..FOLDERS {
             let folder = source.join(folder(n));
             fs::create_dir_all(&folder).expect("dirs");
@@ -45,47 +33,29 @@ impl Scene {
             fs::set_permissions(&folder, mode).expect("chmod");
         }
         fs::write(source.join("zz"), "after them").expect("write");
-        let repository = repository();
-        let outcome = back_up(&repository, &source, 1);
-        Self {
-            _dir: dir,
-            source,
-            target,
-            repository,
-            outcome,
-        }
-    }
-
-    fn restore(&self, options: Options) -> Summary {
-        let options = Options {
-            path: path::clean(&bytes(&self.source)),
-            window_bytes: 16 << 10,
-            ..options
-        };
-        restore_with(&self.repository, &self.outcome, &self.target, &options)
-    }
+    })
 }
 
 #[test]
 fn all_its_subfolders_come_back_with_what_is_in_them() {
-    let scene = Scene::new();
+    let scene = scene();
     let summary = scene.restore(Options::default());
     assert_eq!(look(&scene.source), look(&scene.target));
     assert_eq!(summary.dirs as usize, 1 + FOLDERS + 2 * FOLDERS / 100);
     // A window that one thing fills.
     fs::remove_dir_all(&scene.target).expect("remove");
-    scene.restore(Options {
-        window_bytes: 1,
+    let some = Options {
         include: Patterns::new(["folder 21??"]).expect("pattern"),
         ..Options::default()
-    });
+    };
+    scene.restore_in(1, some);
     let restored = fs::read_dir(scene.target.join("wide")).expect("list");
     assert_eq!(restored.count(), 100);
 }
 
 #[test]
 fn what_is_wanted_in_a_late_one_brings_no_other() {
-    let scene = Scene::new();
+    let scene = scene();
     scene.restore(Options {
         include: Patterns::new(["folder 2400/more"]).expect("pattern"),
         ..Options::default()
@@ -105,7 +75,7 @@ fn what_is_wanted_in_a_late_one_brings_no_other() {
 
 #[test]
 fn what_the_snapshot_does_not_have_is_deleted_in_each_of_them() {
-    let scene = Scene::new();
+    let scene = scene();
     scene.restore(Options::default());
     let mut others = vec!["0 first".into(), "wide/0 first".into(), "zzz".into()];
     others.extend([folder(1300) + " and", folder(FOLDERS)]);

@@ -1,7 +1,7 @@
 //! Restores in many small windows: the same comes out as in one.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use onefold_backup::restore::{Options, Overwrite, Summary};
 use onefold_backup::tree::{Visit, visit_items_from};
@@ -11,10 +11,11 @@ use onefold_store::{ChunkRef, ContainerId, Repository, SessionKind};
 
 use crate::scene::{back_up, bytes, every_kind, look, noise, repository, restore_with};
 
-struct Scene {
+/// A folder that is backed up, and restored in small windows.
+pub struct Scene {
     _dir: tempfile::TempDir,
-    source: PathBuf,
-    target: PathBuf,
+    pub source: PathBuf,
+    pub target: PathBuf,
     repository: Repository,
     outcome: Outcome,
 }
@@ -22,15 +23,23 @@ struct Scene {
 impl Scene {
     /// Every kind of file, among them one that takes some windows.
     fn new() -> Self {
+        Self::with(|source| {
+            every_kind(source);
+            let file = fs::File::create(source.join("long")).expect("create");
+            // Its first window ends behind a hole.
+            let write =
+                |bytes: &[u8], at| std::os::unix::fs::FileExt::write_all_at(&file, bytes, at);
+            write(&noise(5, 1_000_000), 0).expect("write");
+            write(&noise(6, 9_000_000), 20 << 20).expect("write");
+        })
+    }
+
+    /// What `fill` puts there.
+    pub fn with(fill: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().expect("tempdir");
         let (source, target) = (dir.path().join("source"), dir.path().join("target"));
         fs::create_dir(&source).expect("mkdir");
-        every_kind(&source);
-        let file = fs::File::create(source.join("long")).expect("create");
-        // Its first window ends behind a hole.
-        let write = |bytes: &[u8], at| std::os::unix::fs::FileExt::write_all_at(&file, bytes, at);
-        write(&noise(5, 1_000_000), 0).expect("write");
-        write(&noise(6, 9_000_000), 20 << 20).expect("write");
+        fill(&source);
         let repository = repository();
         let outcome = back_up(&repository, &source, 1);
         Self {
@@ -42,10 +51,14 @@ impl Scene {
         }
     }
 
-    fn restore(&self, options: Options) -> Summary {
+    pub fn restore(&self, options: Options) -> Summary {
+        self.restore_in(16 << 10, options)
+    }
+
+    pub fn restore_in(&self, window_bytes: usize, options: Options) -> Summary {
         let options = Options {
             path: path::clean(&bytes(&self.source)),
-            window_bytes: 16 << 10,
+            window_bytes,
             verify: true,
             ..options
         };

@@ -1,6 +1,6 @@
 //! `onefold dump`: one file to standard output, or a folder as a tar or zip archive.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -101,27 +101,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     };
     match &args.target {
         None => write(&mut out.raw())?,
-        Some(target) => {
-            let failed = |e| Error::io(format!("write {to_what}"), e);
-            // The content may be secret: nobody else reads it unless its owner says so.
-            let file = File::options()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(target)
-                .map_err(failed)?;
-            let written = (|| {
-                let mut file = BufWriter::with_capacity(1 << 20, file);
-                write(&mut file)?;
-                let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
-                file.sync_all().map_err(failed)
-            })();
-            if written.is_err() {
-                // Half a file passes for a whole one, and stands in the way of the next try.
-                let _ = std::fs::remove_file(target);
-            }
-            written?;
-        }
+        Some(target) => into_file(target, &mut write)?,
     }
     session.finish()?;
     if unfit > 0 {
@@ -138,6 +118,28 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         many(missing, "path")
     ));
     Ok(Exit::Incomplete)
+}
+
+/// Makes the file and has it filled.
+fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
+    // The content may be secret: nobody else reads it unless its owner says so.
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(target)
+        .map_err(failed)?;
+    let mut file = BufWriter::with_capacity(1 << 20, file);
+    let written = fill(&mut file).and_then(|()| {
+        let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
+        file.sync_all().map_err(failed)
+    });
+    if written.is_err() {
+        // Half a file passes for a whole one, and stands in the way of the next try.
+        let _ = std::fs::remove_file(target);
+    }
+    written
 }
 
 /// The entry at `path`, which its backup could read; none for the root.
