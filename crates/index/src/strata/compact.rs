@@ -94,11 +94,11 @@ fn compact(
         {
             return Ok(false);
         }
-        let is_old = |entry: &LogEntry| logs.iter().any(|log| log.entry.id == entry.id);
+        let is_old = |entry: &LogEntry| logs.iter().any(|log| log.entry == *entry);
         manifest.logs.retain(|entry| !is_old(entry));
-        sealed
-            .iter()
-            .try_for_each(|sealed| sealed.enter(manifest))?;
+        for sealed in sealed.iter() {
+            sealed.enter(manifest)?;
+        }
         entered = true;
         Ok(true)
     })?;
@@ -128,6 +128,7 @@ fn seal_live(
                 plan,
                 bits,
                 &shared.written,
+                None,
             )?);
             live.clear();
         }

@@ -1,24 +1,25 @@
-//! Joining: small log files become one, so that they stay few. Whoever has the index open has each of them open.
+//! Joining: small log files become one, so that they stay few. Whoever has the index open has each of them open. One opener adds to the file that it has until that is large ([`seal`](super::seal)), so
+//! these are of openers that said little, or took turns.
 //!
 //! Always holds: pages keep their numbers, so no run changes. Where a log file between two others was dropped, the joined one has pages without records in its place, a
 //! hole; holes take half of what the file holds besides, and twice that where files become too many. Runs and caches may still speak of pages that are holes now: what runs say of them counts for nothing
 //! ([`View::log_of`]), and what was cached of another file is forgotten ([`Lookups::follow`](super::lookup::Lookups::follow)).
 //!
 //! So there are [`LARGE_LOGS`] large files at most, [`SMALL_LOGS_MAX`] small ones, and those that nothing can be joined with: wide gaps lie before and behind them. Of these
-//! the smallest are moved together by [`compact`](super::compact). Each record of the log is written twice, and once more where sessions are small or the index is very large.
+//! the smallest are moved together by [`compact`](super::compact). So each record of a small session is written twice, and once more where they are very small or the index is very large.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::log::{PAGE_RECORDS_MAX, read_pages};
-use super::manifest::{FileId, LogEntry};
+use super::manifest::LogEntry;
 use super::merge::place_of;
 use super::seal::LogWriter;
 use super::shared::Shared;
 use super::view::OpenLog;
 use crate::Result;
 
-/// Neighbours no larger than two tails are joined once they are so many: so each record of the log is written twice, not more often.
+/// Neighbours no larger than two tails are joined once they are so many: so each of their records is written twice, not more often.
 const TAIL_LOGS: usize = 100;
 /// Small neighbours are joined once they are so many.
 const SMALL_LOGS: usize = 128;
@@ -82,23 +83,23 @@ fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String
     }
     let joined = LogEntry {
         first_page: logs[0].entry.first_page,
-        ..writer.finish()?
+        ..writer.finish()?.0
     };
     shared
         .written
         .fetch_add(joined.file_bytes, Ordering::Relaxed);
-    let inputs: Vec<FileId> = logs.iter().map(|log| log.entry.id).collect();
+    let inputs: Vec<LogEntry> = logs.iter().map(|log| log.entry).collect();
     let mut entered = false;
     shared.folder.commit(|manifest| {
-        // the merge's lock was deleted while it was held, perhaps, and another has joined too
-        if let Some(place) = place_of(&manifest.logs, &inputs, |log| log.id) {
+        // the merge's lock was deleted while it was held, perhaps, and another has joined too; or one of them has grown
+        if let Some(place) = place_of(&manifest.logs, &inputs, |log| *log) {
             manifest.logs.splice(place, [joined]);
             entered = true;
         }
         Ok(entered)
     })?;
     if entered {
-        let names: Vec<String> = inputs.iter().map(FileId::log_name).collect();
+        let names: Vec<String> = inputs.iter().map(|log| log.id.log_name()).collect();
         shared.let_go(&names)?;
     }
     Ok(entered)
@@ -152,7 +153,8 @@ fn smallest(logs: &[LogEntry], tail_records: usize) -> Vec<usize> {
     places
 }
 
-fn small_pages(logs: &[LogEntry]) -> u32 {
+/// The most pages of a small file.
+pub fn small_pages(logs: &[LogEntry]) -> u32 {
     let all: u64 = logs.iter().map(|log| u64::from(log.pages)).sum();
     LARGE_LOG_PAGES.max((all / LARGE_LOGS) as u32)
 }
@@ -187,6 +189,7 @@ fn neighbours(logs: &[LogEntry], pages_max: u32, gone_percent: u64) -> Vec<Range
 
 #[cfg(test)]
 mod tests {
+    use super::super::manifest::FileId;
     use super::*;
 
     const TAIL_RECORDS: usize = 32_000;

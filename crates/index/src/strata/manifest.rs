@@ -11,7 +11,7 @@ use crate::{ContainerId, Result};
 /// The frame of the manifest.
 pub const MANIFEST_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRMAN",
-    version: 1,
+    version: 2,
 };
 /// The most runs: a lookup keeps a bit for each.
 pub const RUNS_MAX: usize = 128;
@@ -50,11 +50,11 @@ pub struct LogEntry {
     pub id: FileId,
     /// Its first page in the sequence of all log pages.
     pub first_page: u32,
-    /// Its pages; the footer follows them.
+    /// Its pages; the footer follows them, and between them may stand earlier ones.
     pub pages: u32,
     /// Records.
     pub records: u64,
-    /// The whole file.
+    /// The file up to the footer's end; it may be longer where its writer is adding to it, or died of that.
     pub file_bytes: u64,
 }
 

@@ -4,14 +4,13 @@
 //! Always holds: one merge at a time, whoever does it; only neighbours in age are merged, and the result takes their place in one commit of the manifest, after which their files go. What a crash leaves
 //! behind is a file that no manifest names.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use super::choose::choose;
 use super::compact;
 use super::gone::{Gone, gone_pages};
 use super::join;
-use super::manifest::FileId;
+use super::manifest::{FileId, LogEntry};
 use super::merged_run::write_merged;
 use super::shared::Shared;
 use super::view::View;
@@ -101,10 +100,10 @@ fn merge_group(
 }
 
 /// Where all files of `ids` stand in `entries`, one behind the other.
-pub fn place_of<T>(
+pub fn place_of<T, I: PartialEq>(
     entries: &[T],
-    ids: &[FileId],
-    id_of: impl Fn(&T) -> FileId,
+    ids: &[I],
+    id_of: impl Fn(&T) -> I,
 ) -> Option<Range<usize>> {
     let at = entries.iter().position(|entry| id_of(entry) == ids[0])?;
     let found = entries.get(at..at + ids.len())?;
@@ -116,11 +115,12 @@ pub fn place_of<T>(
 fn drop_retired(shared: &Shared) -> Result<bool> {
     let view = shared.refresh()?;
     let gone = gone_pages(&view)?;
-    let logs: HashSet<FileId> = gone
+    let logs: Vec<LogEntry> = gone
         .logs
         .iter()
-        .map(|log| view.manifest.logs[*log].id)
+        .map(|log| view.manifest.logs[*log])
         .collect();
+    let mut names = Vec::new();
     let mut dropped = false;
     shared.folder.commit(|manifest| {
         // a log that came after the view may speak of them
@@ -132,12 +132,14 @@ fn drop_retired(shared: &Shared) -> Result<bool> {
                 .retired
                 .retain(|container| !gone.forgotten.contains(container));
         }
-        manifest.logs.retain(|log| !logs.contains(&log.id));
-        dropped = forgotten || !logs.is_empty();
+        // one that has grown meanwhile stays
+        let going = manifest.logs.extract_if(.., |log| logs.contains(log));
+        names.extend(going.map(|log| log.id.log_name()));
+        dropped = forgotten || !names.is_empty();
         Ok(dropped)
     })?;
     if dropped {
-        shared.let_go(&logs.iter().map(|id| id.log_name()).collect::<Vec<_>>())?;
+        shared.let_go(&names)?;
     }
     Ok(dropped)
 }

@@ -29,9 +29,9 @@
 //! which count as filters, 100 for each log file, and 4 for each log page with a superseded record.
 //!
 //! # I/O
-//! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log,
-//! twice, and 20 bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 2.9 against
-//! 52 bytes a record, where the budget is 0.7 bytes a key or more.
+//! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log, once more where
+//! sessions are small (see `join.rs`), and 20 bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 3 against
+//! the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
 //!
 //! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
 //! records only with their container.
@@ -73,7 +73,7 @@ use onefold_io::Dir;
 pub use options::StrataOptions;
 
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
-use folder::Folder;
+use folder::{Folder, NewFile};
 use log::{LogPage, Said};
 use lookup::{Answer, Lookups};
 use manifest::RUNS_MAX;
@@ -95,6 +95,8 @@ pub struct Strata {
     /// Retired since the last checkpoint.
     retired: HashSet<ContainerId>,
     lookups: Lookups,
+    /// The log file that was sealed last, to which the next seal adds.
+    log_file: Option<NewFile>,
     stats: IndexStats,
     /// Of the index that was seen last; 0 where that was empty.
     born: u64,
@@ -123,6 +125,7 @@ impl Strata {
             tail: Tail::new(plan.tail_records),
             retired: HashSet::new(),
             lookups: Lookups::new(plan.cache_bytes, plan.batch_pages),
+            log_file: None,
             stats: IndexStats::default(),
         })
     }
@@ -143,35 +146,27 @@ impl Strata {
     /// Seals the tail and enters what was retired.
     fn seal(&mut self) -> Result<()> {
         let retires = !self.retired.is_empty();
-        // no view is held from here on: filters that somebody holds cannot be narrowed where they are
-        let all = self.shared.view().manifest.records();
-        let is_live = |record: &&(Fingerprint, Said)| {
-            record
-                .1
-                .is_none_or(|container| !self.retired.contains(&container))
-        };
-        let sealed = if self.tail.records().iter().any(|record| is_live(&record)) {
-            let own = self.tail.records().len() as u64;
-            let bits = self.shared.plan.filter_bits(all + own, own);
-            let records = self.tail.records().iter().filter(is_live);
-            Some(seal::seal(
-                &self.shared.folder,
-                records,
-                &self.shared.plan,
-                bits,
-                &self.shared.written,
-            )?)
-        } else {
-            None
-        };
-        if let Err(error) = self.enter(sealed.as_ref(), retires) {
-            if let Some(sealed) = sealed {
-                self.shared.folder.remove_unentered(&sealed.names());
+        let mut log_file = self.log_file.take();
+        let says = loop {
+            let Some(sealed) = self.seal_tail(log_file.take())? else {
+                self.enter(None, retires)?;
+                break false;
+            };
+            match self.enter(Some(&sealed), retires) {
+                Ok(true) => {
+                    self.log_file = Some(sealed.file);
+                    break true;
+                }
+                // others have sealed since: once more, into a new file
+                Ok(false) => sealed.remove(&self.shared.folder),
+                Err(error) => {
+                    sealed.remove(&self.shared.folder);
+                    return Err(error);
+                }
             }
-            return Err(error);
-        }
+        };
         self.look()?;
-        if sealed.is_none() && !retires {
+        if !says && !retires {
             // who has said nothing merges nothing
             return Ok(());
         }
@@ -183,9 +178,32 @@ impl Strata {
         self.maintain()
     }
 
-    /// Names what was sealed and retired in the manifest.
-    fn enter(&mut self, sealed: Option<&Sealed>, retires: bool) -> Result<()> {
+    /// Writes what the tail says of containers that are not retired, if anything; its log behind what `log_file` holds, if that may grow.
+    fn seal_tail(&self, log_file: Option<NewFile>) -> Result<Option<Sealed>> {
+        let is_live = |record: &&(Fingerprint, Said)| {
+            record
+                .1
+                .is_none_or(|container| !self.retired.contains(&container))
+        };
+        let records = self.tail.records();
+        if !records.iter().any(|record| is_live(&record)) {
+            return Ok(None);
+        }
+        let shared = &self.shared;
+        // no view is held from here on: filters that somebody holds cannot be narrowed where they are
+        let all = shared.view().manifest.records();
+        let growing = log_file.and_then(|file| seal::growing(file, &shared.view().manifest));
+        let own = records.len() as u64;
+        let bits = shared.plan.filter_bits(all + own, own);
+        let records = records.iter().filter(is_live);
+        let (folder, written) = (&shared.folder, &shared.written);
+        seal::seal(folder, records, &shared.plan, bits, written, growing).map(Some)
+    }
+
+    /// Names what was sealed and retired in the manifest. `false`: the log file that grew cannot be named any more.
+    fn enter(&mut self, sealed: Option<&Sealed>, retires: bool) -> Result<bool> {
         let mut entered = sealed.is_none() && !retires;
+        let mut passed = false;
         while !entered {
             let (retired, tail) = (&self.retired, &self.tail);
             self.shared.folder.commit(|manifest| {
@@ -202,17 +220,19 @@ impl Strata {
                 manifest.retired.extend(retired);
                 manifest.retired.sort_unstable();
                 manifest.retired.dedup();
-                entered = true;
-                sealed
-                    .map_or(Ok(()), |sealed| sealed.enter(manifest))
-                    .map(|()| true)
+                entered = sealed.map_or(Ok(true), |sealed| sealed.enter(manifest))?;
+                passed = !entered;
+                Ok(entered)
             })?;
+            if passed {
+                return Ok(false);
+            }
             if !entered {
                 // many openers sealed faster than anybody merged
                 self.merge_all()?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Looks at the newest manifest, and whose it is.

@@ -33,7 +33,7 @@ fn checksum(bytes: &[u8], page: u32) -> u64 {
     crc64(&bytes[8..]) ^ (u64::from(page) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A file that the manifest names has the length that it says.
+/// A run has the length that the manifest says.
 pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
     match disk.len()? {
         len if len == file_bytes => Ok(()),
@@ -41,6 +41,18 @@ pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> 
             path,
             len,
             format!("{len} bytes, expected {file_bytes}"),
+        )),
+    }
+}
+
+/// A log file has at least the length that the manifest says: its writer may be adding to it.
+pub fn check_reaches(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
+    match disk.len()? {
+        len if len >= file_bytes => Ok(()),
+        len => Err(Error::damaged(
+            path,
+            len,
+            format!("{len} bytes, expected {file_bytes} at least"),
         )),
     }
 }

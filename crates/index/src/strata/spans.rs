@@ -7,20 +7,23 @@
 use std::ops::Range;
 
 use onefold_io::Disk;
-use onefold_io::frame::{FrameKind, encode_frame, read_frame};
+use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::ByteReader;
 
-use super::log::{LogPage, Said};
+use super::log::{HEADER_BYTES, LogPage, Said};
 use super::manifest::LogEntry;
-use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length};
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_page, check_reaches, seal_page};
 use super::run_page::SPAN_UNKNOWN;
-use crate::{ContainerId, Result};
+use crate::{ContainerId, Error, Result};
 
 /// The footer of a log file.
 pub const LOG_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRLOG",
-    version: 1,
+    version: 2,
 };
+
+/// Of a footer, on each of its pages.
+const FRAME_BYTES_A_PAGE: usize = PAGE_BYTES - HEADER_BYTES;
 
 /// Neighbouring records that say the same, by the pages that they stand on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +50,7 @@ pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
     }
 }
 
-/// The footer of a log file.
+/// The footer of a log file: pages without records behind its `pages`, with a frame in what they leave. Where the file grows, they stay.
 pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
     let mut payload = records.to_le_bytes().to_vec();
     payload.extend_from_slice(&pages.to_le_bytes());
@@ -58,15 +61,24 @@ pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
         payload.extend_from_slice(&span.first.to_le_bytes());
         payload.extend_from_slice(&span.last.to_le_bytes());
     }
-    encode_frame(LOG_FRAME, 0, &payload)
+    let frame = encode_frame(LOG_FRAME, 0, &payload);
+    let mut out = Vec::with_capacity(frame.len().div_ceil(FRAME_BYTES_A_PAGE) * PAGE_BYTES);
+    for (number, part) in (pages..).zip(frame.chunks(FRAME_BYTES_A_PAGE)) {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        out.extend_from_slice(part);
+        out.resize(start + PAGE_BYTES, 0);
+        seal_page(&mut out[start..], number);
+    }
+    out
 }
 
-/// Reads the footer of a log file.
+/// Reads the footer of a log file. The file may be longer: its writer adds to it.
 pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<LogSpan>> {
     let footer_at = u64::from(entry.pages) * PAGE_BYTES as u64;
-    check_length(disk, path, entry.file_bytes)?;
-    let (_, payload) = read_frame(disk, LOG_FRAME, footer_at, FOOTER_BYTES_MAX, path)?;
-    let mut reader = ByteReader::new(&payload, path, footer_at);
+    let frame = read_footer(entry, footer_at, path, disk)?;
+    let payload = decode_frame(LOG_FRAME, &frame, path, footer_at)?.payload;
+    let mut reader = ByteReader::new(payload, path, footer_at);
     let (records, pages, spans) = (reader.u64()?, reader.u32()?, reader.u32()?);
     if records != entry.records || pages != entry.pages {
         return Err(reader
@@ -89,6 +101,27 @@ pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<L
         .collect::<Result<Vec<_>>>()?;
     reader.end()?;
     Ok(spans)
+}
+
+/// What the pages of a footer hold.
+fn read_footer(entry: &LogEntry, footer_at: u64, path: &str, disk: &dyn Disk) -> Result<Vec<u8>> {
+    check_reaches(disk, path, entry.file_bytes)?;
+    let footer = entry.file_bytes.checked_sub(footer_at);
+    let Some(bytes) = footer.filter(|bytes| {
+        (1..=FOOTER_BYTES_MAX).contains(bytes) && bytes.is_multiple_of(PAGE_BYTES as u64)
+    }) else {
+        let what = format!("{} pages in {} bytes", entry.pages, entry.file_bytes);
+        return Err(Error::damaged(path, footer_at, what));
+    };
+    let mut pages = vec![0; bytes as usize];
+    disk.read_at(&mut pages, footer_at)
+        .map_err(|error| Error::from_read(error, path))?;
+    let mut frame = Vec::with_capacity(pages.len());
+    for (number, page) in (entry.pages..).zip(pages.chunks_exact(PAGE_BYTES)) {
+        check_page(page, path, number)?;
+        frame.extend_from_slice(&page[HEADER_BYTES..]);
+    }
+    Ok(frame)
 }
 
 /// The spans of a log file in RAM.

@@ -10,7 +10,7 @@ use super::folder::Folder;
 use super::log::{PAGE_RECORDS_MAX, Said};
 use super::manifest::{LogEntry, Manifest};
 use super::options::Plan;
-use super::page::{PAGE_BYTES, check_length};
+use super::page::{PAGE_BYTES, check_reaches};
 use super::run::Run;
 use super::run_filters::{FilterShare, RunSize};
 use super::run_page::RunRecord;
@@ -36,14 +36,14 @@ pub struct OpenLog {
 }
 
 impl OpenLog {
-    /// Reads the spans, if they fit into `span_room` bytes: a footer is always larger than they.
+    /// Reads the spans, and keeps them if they fit into `span_room` bytes: a footer is always larger than they.
     fn new(
         entry: LogEntry,
         path: String,
         disk: Arc<dyn Disk>,
         span_room: usize,
     ) -> Result<OpenLog> {
-        check_length(&*disk, &path, entry.file_bytes)?;
+        check_reaches(&*disk, &path, entry.file_bytes)?;
         let pages_bytes = u64::from(entry.pages) * PAGE_BYTES as u64;
         if entry.records > u64::from(entry.pages) * PAGE_RECORDS_MAX as u64 {
             let what = format!("{} records on {} pages", entry.records, entry.pages);
@@ -53,11 +53,13 @@ impl OpenLog {
             let what = format!("{} pages in {} bytes", entry.pages, entry.file_bytes);
             return Err(Error::damaged(&path, 0, what));
         };
-        let spans = if footer <= span_room as u64 {
-            SpanTable::new(&read_spans(&entry, &path, &*disk)?)
-        } else {
-            SpanTable::default()
-        };
+        let mut spans = SpanTable::default();
+        if footer <= span_room.max(PAGE_BYTES) as u64 {
+            let table = SpanTable::new(&read_spans(&entry, &path, &*disk)?);
+            if table.ram_bytes() <= span_room {
+                spans = table;
+            }
+        }
         Ok(OpenLog {
             entry,
             path,
@@ -132,7 +134,11 @@ impl View {
             let path = entry.id.log_name();
             let log = match old_logs.get(path.as_str()) {
                 Some(log) if log.entry == *entry => Arc::clone(log),
-                _ => match folder.open_file(&path)? {
+                Some(log) => {
+                    let disk = Arc::clone(&log.disk);
+                    Arc::new(OpenLog::new(*entry, path, disk, span_room)?)
+                }
+                None => match folder.open_file(&path)? {
                     Some(disk) => Arc::new(OpenLog::new(*entry, path, disk, span_room)?),
                     None => return Ok(Err(path)),
                 },

@@ -22,7 +22,7 @@ const FILES: [&str; 3] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-2")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-3")
 }
 
 fn fill(dir: &MemDir) {
@@ -118,20 +118,29 @@ fn golden_files_are_still_written_so() {
 }
 
 #[test]
-fn runs_of_version_1_are_refused_as_damage() {
-    let dir = MemDir::new();
-    for name in FILES {
-        let golden = folder().with_file_name("strata-1").join(name);
-        let golden = std::fs::read(golden).expect("golden file");
-        let disk = dir.create(name).expect("create");
-        disk.write_at(&golden, 0).expect("write");
+fn earlier_formats_are_refused_as_damage_and_can_be_deleted() {
+    for version in ["strata-1", "strata-2"] {
+        let dir = MemDir::new();
+        for name in FILES {
+            let golden = folder().with_file_name(version).join(name);
+            let golden = std::fs::read(golden).expect("golden file");
+            let disk = dir.create(name).expect("create");
+            disk.write_at(&golden, 0).expect("write");
+        }
+        let open = || Strata::open(Arc::new(dir.clone()), options(0xbb, 1 << 20));
+        let refused = open().map(drop).expect_err(version);
+        assert!(
+            matches!(&refused, Error::Damaged { what, .. } if what.contains("version 2, found 1")),
+            "{version}: {refused}"
+        );
+        Strata::delete(&dir).expect("delete");
+        assert_eq!(open().expect("an empty one").stats().entries, 0);
+        let left = dir.list().expect("list");
+        assert!(
+            !left.iter().any(|entry| entry.name.ends_with("00000000")),
+            "{left:?}"
+        );
     }
-    let refused = Strata::open(Arc::new(dir), options(0xbb, 1 << 20)).map(drop);
-    let refused = refused.expect_err("a run of version 1");
-    assert!(
-        matches!(&refused, Error::Damaged { what, .. } if what.contains("version 2, found 1")),
-        "{refused}"
-    );
 }
 
 #[test]

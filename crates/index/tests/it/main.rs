@@ -12,6 +12,7 @@ mod filters;
 mod folder;
 mod full;
 mod golden;
+mod growing;
 mod history;
 mod long_run;
 mod openers;

@@ -26,13 +26,14 @@ impl Lookups {
         stats: &mut IndexStats,
     ) -> Result<()> {
         while asking.last().is_some_and(|asked| asked.place >= behind) {
-            // the page behind may be here, and the stream have left it again; what is two pages off is no end
+            // the page behind may be here, and the stream have left it again, or have no records; what is two pages off is no end
             let near = |page: u32| page.saturating_add(1)..page.saturating_add(3);
-            let end = |page: u32| near(page).find(|page| !self.cache.holds(*page));
-            let Some(next) = self.reached.take().and_then(end) else {
-                break;
+            let missing = |page: u32| {
+                let log = view.log_of(page).filter(|_| !self.cache.holds(page));
+                log.map(|log| (page, log))
             };
-            let Some(log) = view.log_of(next) else {
+            let end = |page: u32| near(page).find_map(missing);
+            let Some((next, log)) = self.reached.take().and_then(end) else {
                 break;
             };
             let end = log.entry.end_page().min(next.saturating_add(WINDOW_PAGES));
