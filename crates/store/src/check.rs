@@ -2,12 +2,14 @@
 //! does not give what is stored.
 
 mod depth;
+mod references;
 
 use std::collections::{BTreeSet, HashSet};
 
 pub use depth::CheckDepth;
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
+use references::References;
 
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
@@ -171,13 +173,7 @@ impl Check<'_> {
         reader: &mut crate::ChunkReader,
         observer: &mut dyn FnMut(Progress),
     ) -> Result<HashSet<u64>> {
-        let mut references = References {
-            repository: self.repository,
-            lost: &self.report.hurt.containers,
-            batch: Vec::new(),
-            missing: HashSet::new(),
-            failed: Vec::new(),
-        };
+        let mut references = References::new(self.repository, &self.report.hurt.containers);
         let mut marker = Marker::new(self.repository, listed, &[]);
         for (i, id) in all.iter().enumerate() {
             observer(Progress {
@@ -189,10 +185,7 @@ impl Check<'_> {
                 |container, chunk: &Fingerprint, _| references.add(container, chunk.prefix());
             marker.mark(id, roots, reader, &mut add)?;
         }
-        references.finish()?;
-        let References {
-            missing, failed, ..
-        } = references;
+        let (missing, failed) = references.finish()?;
         let Marker {
             damaged,
             unresolved,
@@ -331,72 +324,6 @@ impl Check<'_> {
             ));
         }
         Ok(())
-    }
-}
-
-/// References on their way to the containers that they lead to, so many at a time: RAM stays bounded, at the price of opening a container for each
-/// batch that refers to it.
-struct References<'a> {
-    repository: &'a Repository,
-    /// Containers that are known not to be readable.
-    lost: &'a HashSet<ContainerId>,
-    /// Container, and the beginning of a fingerprint.
-    batch: Vec<(ContainerId, u64)>,
-    /// Those that lead nowhere: there are as many as there are lost chunks.
-    missing: HashSet<u64>,
-    /// Containers that could be read before and cannot any more.
-    failed: Vec<(ContainerId, Error)>,
-}
-
-/// References of one batch: 32 MiB.
-const BATCH_REFERENCES: usize = 2 << 20;
-
-impl References<'_> {
-    fn add(&mut self, container: ContainerId, prefix: u64) -> Result<()> {
-        self.batch.push((container, prefix));
-        if self.batch.len() == BATCH_REFERENCES {
-            self.settle();
-            if self.batch.len() > BATCH_REFERENCES / 2 {
-                self.verify()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn settle(&mut self) {
-        self.batch.sort_unstable();
-        self.batch.dedup();
-    }
-
-    fn verify(&mut self) -> Result<()> {
-        for references in self.batch.chunk_by(|a, b| a.0 == b.0) {
-            let id = references[0].0;
-            let prefixes = references.iter().map(|(_, prefix)| *prefix);
-            let has_failed = |(failed, _): &(ContainerId, Error)| *failed == id;
-            if self.lost.contains(&id) || self.failed.iter().any(has_failed) {
-                self.missing.extend(prefixes);
-                continue;
-            }
-            match Opened::read(&self.repository.shared, id) {
-                Ok(opened) => self
-                    .missing
-                    .extend(prefixes.filter(|prefix| !opened.holds_prefix(*prefix))),
-                // Swept since it was listed.
-                Err(error) if error.is_not_found() => {}
-                Err(error) if error.is_loss() => {
-                    self.missing.extend(prefixes);
-                    self.failed.push((id, error));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        self.batch.clear();
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.settle();
-        self.verify()
     }
 }
 
