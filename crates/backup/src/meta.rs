@@ -270,23 +270,34 @@ fn collect(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Xattrs, Errno> {
-    let mut first = [0u8; 512];
-    let names = match list(&mut first) {
-        Ok(0) | Err(Errno::NOTSUP | Errno::NOENT) => return Ok(Xattrs::new()),
-        Ok(n) => first[..n].to_vec(),
-        Err(Errno::RANGE) => grown(&list)?,
-        Err(e) => return Err(e),
-    };
     let mut xattrs = Xattrs::new();
-    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
-        match grown(|buf| get(name, buf)) {
-            Ok(value) => xattrs.push((name.into(), value.into())),
+    for name in xattr_names(list)? {
+        match grown(|buf| get(&name, buf)) {
+            Ok(value) => xattrs.push((name, value.into())),
             Err(Errno::NODATA | Errno::NOTSUP) => {}
             Err(e) => return Err(e),
         }
     }
     xattrs.sort();
     Ok(xattrs)
+}
+
+/// The names that `list` writes, each with a zero behind it; none where the file system has no attributes.
+pub fn xattr_names(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Vec<Box<[u8]>>, Errno> {
+    let mut first = [0u8; 512];
+    let names = match list(&mut first) {
+        Ok(0) | Err(Errno::NOTSUP | Errno::NOENT) => return Ok(Vec::new()),
+        Ok(n) => first[..n].to_vec(),
+        Err(Errno::RANGE) => grown(&list)?,
+        Err(e) => return Err(e),
+    };
+    let names = names.split(|&b| b == 0);
+    Ok(names
+        .filter(|name| !name.is_empty())
+        .map(Box::from)
+        .collect())
 }
 
 /// The kernel limits names and values to 64 KiB each.

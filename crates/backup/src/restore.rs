@@ -22,7 +22,7 @@ mod way;
 mod window;
 mod write;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_store::Session;
 
@@ -85,7 +85,7 @@ pub struct Options {
     pub dry_run: bool,
     /// Remove what is in restored folders of the target and not in the snapshot.
     pub delete: bool,
-    /// Folders, as (device, inode), of which nothing is deleted: those of the repository.
+    /// Folders, as (device, inode), of which nothing is deleted and into which nothing is restored: those of the repository.
     pub kept: Vec<(u64, u64)>,
     /// Set owners; only root can.
     pub owners: bool,
@@ -211,6 +211,7 @@ pub fn run(
     }
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let (mut last, times) = (None, TimeSteps::default());
+    let tells_kept = AtomicBool::new(false);
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         if options.dry_run {
             let (kept, kept_bytes) = dry::kept(&window, target.as_ref(), options, events);
@@ -232,6 +233,7 @@ pub fn run(
             progress,
             events,
             tally: Tally::default(),
+            tells_kept: &tells_kept,
         };
         let continues = planner.continues();
         writer.carry_out(&mut window)?;

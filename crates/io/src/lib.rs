@@ -43,7 +43,7 @@ pub use huge_pages::HUGE_PAGE_BYTES;
 pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes, mapped_peak, reset_mapped_peak};
 pub use mem::{MemDir, MemDisk};
 pub use modelled::{Account, ModelledDir};
-pub use page_cache::cached_bytes;
+pub use page_cache::{begin_write_back, cached_bytes};
 pub use prefetch::prefetch;
 pub use scratch::Scratch;
 pub use sim::SimDir;

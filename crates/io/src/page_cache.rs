@@ -1,4 +1,4 @@
-//! What the kernel holds of a file in RAM: `cachestat`, Linux 6.5.
+//! What the kernel holds of a file in RAM: `cachestat`, Linux 6.5; and having it written.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -36,4 +36,10 @@ pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> 
         )
     };
     (done == 0).then(|| counts.cached * rustix::param::page_size() as u64)
+}
+
+/// Has what is in RAM of a file written to the disk, without waiting for it. From then on who writes through a mapping faults once more, so that the file's times tell of it.
+pub fn begin_write_back(file: BorrowedFd<'_>) {
+    // SAFETY: no memory is passed. Pipes and file systems that have nothing of the kind refuse; they have no such mappings either.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }

@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use onefold_chunk::Chunker;
-use onefold_io::{DIRECT_ALIGN, FileWindow};
+use onefold_io::{DIRECT_ALIGN, FileWindow, begin_write_back};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -22,6 +22,8 @@ const STREAM_LOOK_NS: i64 = 100_000_000;
 /// How long a file that somebody has a lease on is left to them before it is tried again, and how often: three seconds in all.
 const LEASE_WAIT: Duration = Duration::from_millis(20);
 const LEASE_WAITS_MAX: u32 = 150;
+/// How long the kernel leaves pages dirty: half a minute by default, and until it gets to them.
+const DIRTY_SECS: i64 = 60;
 /// Shorter reads are left to the page cache.
 const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
 
@@ -66,9 +68,22 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
     };
     let source = Source::file(fd)?;
     match source.stat.kind {
-        Kind::File => Ok(source),
+        Kind::File => {
+            if is_fresh(&source.stat) {
+                begin_write_back(source.handle.fd.as_fd());
+            }
+            Ok(source)
+        }
         _ => Err(Errno::NXIO),
     }
+}
+
+/// Whether pages of it may still be dirty since it was changed. While they are, who has them mapped changes them again without a fault, and no time tells of it: what comes behind
+/// this backup would be in none.
+fn is_fresh(stat: &Stat) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs() as i64);
+    stat.ctime.secs > now.saturating_sub(DIRTY_SECS)
 }
 
 /// Opens. Whoever has a lease on the file (a file server does, for a client that writes) is told to give it back by the first try, and has some

@@ -7,8 +7,8 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFla
 use rustix::io::Errno;
 
 use crate::exclude::Patterns;
-use crate::meta::{Owners, Stat, beside};
-use crate::{Entry, Kind, Owner, Time, Xattrs};
+use crate::meta::{Owners, Stat, beside, xattr_names};
+use crate::{Entry, Flags, Kind, Owner, Time, Xattrs};
 
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
@@ -22,6 +22,8 @@ pub struct Meta {
     /// Few snapshots have it, and many of these stand in RAM.
     pub atime: Option<Box<Time>>,
     pub xattrs: Arc<Xattrs>,
+    /// The snapshot knows its attributes: what else is there goes.
+    pub knows_xattrs: bool,
 }
 
 impl Meta {
@@ -32,6 +34,7 @@ impl Meta {
             mtime: entry.mtime,
             atime: entry.atime.map(Box::new),
             xattrs: entry.xattrs.clone(),
+            knows_xattrs: !entry.flags.has(Flags::UNREADABLE),
         }
     }
 }
@@ -85,6 +88,26 @@ impl Applier<'_> {
         )
     }
 
+    /// Users' attributes and ACLs that are there and not in the snapshot: what was made in a folder with a default ACL has inherited it, and what was there before may have any. Those that the
+    /// system itself gives (labels) stay.
+    fn foreign(
+        self,
+        meta: &Meta,
+        list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    ) -> Vec<Box<[u8]>> {
+        if !meta.knows_xattrs {
+            return Vec::new();
+        }
+        let is_users =
+            |name: &[u8]| name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_");
+        let is_known = |name: &[u8]| meta.xattrs.iter().any(|(known, _)| **known == *name);
+        let is_foreign = |name: &[u8]| is_users(name) && self.xattrs.wants(name) && !is_known(name);
+        // what cannot be listed is left as it is: setting what is missing tells why
+        let there = xattr_names(list).unwrap_or_default();
+        let foreign = there.into_iter().filter(|name| is_foreign(name));
+        foreign.collect()
+    }
+
     /// The mode. "Runs as its owner" and "as its group" stand for the snapshot's: with another owner or group (setting it failed, or was not asked
     /// for), a stranger's program would run as whoever restores.
     fn mode(self, meta: &Meta, stat: impl Fn() -> Result<Stat, Errno>) -> u16 {
@@ -108,6 +131,11 @@ impl Applier<'_> {
         if self.owners {
             let (uid, gid) = self.ids(&meta.owner);
             note("set the owner of", rustix::fs::fchown(fd, uid, gid));
+        }
+        let list = |names: &mut [u8]| rustix::fs::flistxattr(fd, names);
+        for name in self.foreign(meta, list) {
+            let removed = rustix::fs::fremovexattr(fd, &name[..]);
+            note("remove an attribute of", gone(removed));
         }
         for (name, value) in self.xattrs.of(meta) {
             note(
@@ -135,8 +163,15 @@ impl Applier<'_> {
                 rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
             );
         }
+        let path = beside(dir, name);
+        if kind != Kind::Symlink {
+            let list = |names: &mut [u8]| rustix::fs::llistxattr(&path[..], names);
+            for attribute in self.foreign(meta, list) {
+                let removed = rustix::fs::lremovexattr(&path[..], &attribute[..]);
+                note("remove an attribute of", gone(removed));
+            }
+        }
         for (attribute, value) in self.xattrs.of(meta) {
-            let path = beside(dir, name);
             note(
                 "set an attribute of",
                 rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()),
@@ -151,6 +186,14 @@ impl Applier<'_> {
             rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW),
         );
         missed
+    }
+}
+
+/// What is gone already is as it should be.
+fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+    match removed {
+        Err(Errno::NODATA) => Ok(()),
+        other => other,
     }
 }
 

@@ -403,7 +403,7 @@ impl<'a> Planner<'a> {
         let folder = self.number(window);
         let file = window.file(folder, &entry);
         *window.files[file as usize].state.get_mut() = match last {
-            Some(State::Made | State::Resumed) => State::Resumed,
+            Some(State::Made(inode) | State::Resumed(inode)) => State::Resumed(inode),
             other => other.unwrap_or(State::Planned),
         };
         self.chunks(file, entry, done, window, reader, summary);

@@ -27,7 +27,7 @@ impl Writer<'_> {
             let len = rest.partition_point(|one| one.file as usize <= number);
             let (own, others) = rest.split_at(len);
             rest = others;
-            if *file.state.lock() != State::Made {
+            if !matches!(*file.state.lock(), State::Made(_)) {
                 continue;
             }
             let folder = &window.folders[file.folder as usize].path;
@@ -85,7 +85,8 @@ impl Writer<'_> {
     /// Opens a file that was restored; it must have `size` bytes.
     fn open_restored(&self, folder: &[u8], name: &[u8], size: u64) -> io::Result<Opened> {
         let dir = self.target.open_folder(folder)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // whoever may write there may have put a pipe in its place
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let open = |flags| rustix::fs::openat(&dir, name, flags, Mode::empty());
         let fd = match open(flags | OFlags::NOATIME) {
             // Only the owner may leave the access time alone.
@@ -93,7 +94,11 @@ impl Writer<'_> {
             other => other?,
         };
         let opened = Opened::from(fd);
-        let len = opened.metadata()?.len();
+        let there = opened.metadata()?;
+        if !there.is_file() {
+            return differs("it is no regular file".into());
+        }
+        let len = there.len();
         if len != size {
             return differs(format!("it has {len} bytes, expected {size}"));
         }

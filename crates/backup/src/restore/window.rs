@@ -1,6 +1,7 @@
 //! A window: as many of a snapshot's files as fit into the plan's budget. Within a window each container is read once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel};
 
 use onefold_chunk::Fingerprint;
@@ -8,7 +9,7 @@ use onefold_store::{ChunkRef, ContainerId};
 use parking_lot::Mutex;
 
 use super::apply::Meta;
-use crate::{Entry, Item};
+use crate::{Entry, Item, Xattrs};
 
 /// A folder of the window.
 pub struct Folder {
@@ -27,10 +28,10 @@ pub struct Folder {
 pub enum State {
     /// Nothing was done yet.
     Planned,
-    /// It is there, and gets its bytes.
-    Made,
+    /// It is there, and gets its bytes. Its inode, where it will be opened again.
+    Made(u64),
     /// It is there since the window before.
-    Resumed,
+    Resumed(u64),
     /// What was there stays.
     Skipped,
     /// It failed, and that was said.
@@ -100,9 +101,14 @@ pub struct Window {
     pub links: Vec<Link>,
     pub specials: Vec<Special>,
     numbers: HashMap<ContainerId, u32>,
+    /// The attributes that were counted last.
+    xattrs: Option<Arc<Xattrs>>,
     bytes: usize,
     bytes_max: usize,
 }
+
+/// RAM of an attribute besides its name and value.
+const XATTR_OVERHEAD_BYTES: usize = 64;
 
 impl Window {
     /// An empty one, which is full when it takes so many bytes of RAM.
@@ -115,6 +121,7 @@ impl Window {
             links: Vec::new(),
             specials: Vec::new(),
             numbers: HashMap::new(),
+            xattrs: None,
             bytes: 0,
             bytes_max,
         }
@@ -123,6 +130,9 @@ impl Window {
     /// Adds a folder.
     pub fn folder(&mut self, path: Vec<u8>, parent: u32, meta: Option<Meta>) -> u32 {
         self.bytes += size_of::<Folder>() + path.len() + 16;
+        if let Some(meta) = &meta {
+            self.count_xattrs(&meta.xattrs);
+        }
         self.folders.push(Folder {
             path,
             meta,
@@ -135,6 +145,7 @@ impl Window {
     /// Adds a file that is still without chunks.
     pub fn file(&mut self, folder: u32, entry: &Entry) -> u32 {
         self.bytes += size_of::<File>() + entry.name.len() + 16;
+        self.count_xattrs(&entry.xattrs);
         self.files.push(File {
             folder,
             name: entry.name.as_slice().into(),
@@ -174,6 +185,7 @@ impl Window {
         let bytes = size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 64;
         // Twice what it takes: a link reads no container, so a smaller window costs nothing.
         self.bytes += 2 * bytes;
+        self.count_xattrs(&link.entry.xattrs);
         self.links.push(link);
     }
 
@@ -182,7 +194,25 @@ impl Window {
         let first = special.first.as_ref().map_or(0, Vec::len);
         let entry = &special.entry;
         self.bytes += size_of::<Special>() + entry.name.len() + entry.target.len() + first + 32;
+        self.count_xattrs(&special.entry.xattrs);
         self.specials.push(special);
+    }
+
+    /// Entries of one leaf share attributes that are the same.
+    fn count_xattrs(&mut self, xattrs: &Arc<Xattrs>) {
+        if xattrs.is_empty()
+            || self
+                .xattrs
+                .as_ref()
+                .is_some_and(|last| Arc::ptr_eq(last, xattrs))
+        {
+            return;
+        }
+        let each = |(name, value): &(Box<[u8]>, Box<[u8]>)| {
+            name.len() + value.len() + XATTR_OVERHEAD_BYTES
+        };
+        self.bytes += xattrs.iter().map(each).sum::<usize>();
+        self.xattrs = Some(Arc::clone(xattrs));
     }
 
     /// The rest of this file comes in the next window: it is not complete when its chunks of this one are there.

@@ -25,10 +25,22 @@ use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Change, Error, Events, Progress, Result};
+use crate::{Change, Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
+
+/// Opens a file that was made before, if it is still the one with this inode: whoever may write there may have put another, a pipe or a link in its place.
+fn reopen(dir: &OwnedFd, name: &[u8], inode: u64) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let there = Stat::of(&fd)?;
+    if (there.kind, there.inode) != (Kind::File, inode) {
+        return Err(Errno::STALE);
+    }
+    rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+    Ok(fd)
+}
 
 /// What all windows of a restore share.
 pub struct Writer<'a> {
@@ -40,6 +52,8 @@ pub struct Writer<'a> {
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub tally: Tally,
+    /// It was said that the target has the repository in it.
+    pub tells_kept: &'a AtomicBool,
 }
 
 /// What came of a window's paths.
@@ -259,7 +273,8 @@ impl Run<'_> {
     }
 
     fn write_file(&self, number: u32, places: &[Place], buffer: &[u8]) {
-        let result = self.open_file(number).and_then(|output| {
+        let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
+        let result = self.open_file(number, chunks).and_then(|output| {
             if let Some(output) = &output {
                 output.write_places(places, buffer)?;
                 let written: usize = places.iter().map(|place| place.len).sum();
@@ -267,7 +282,6 @@ impl Run<'_> {
             }
             Ok(output)
         });
-        let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
         match result {
             Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
@@ -291,14 +305,14 @@ impl Run<'_> {
         }
         self.large.close(number);
         let state = *file.state.lock();
-        if matches!(state, State::Made | State::Skipped) {
+        if matches!(state, State::Made(_) | State::Skipped) {
             Progress::add(&self.all.progress.files_done, 1);
             Progress::add(&self.all.progress.bytes_done, file.size);
         }
         if state == State::Failed {
             self.mark_unfinished(file);
         }
-        if state == State::Made {
+        if let State::Made(_) = state {
             let Some(output) = output else { return };
             let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
             self.tell_missed(missed, || self.path(file));
@@ -310,27 +324,24 @@ impl Run<'_> {
         }
     }
 
-    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
-    fn open_file(&self, number: u32) -> Result<Option<Output>, Errno> {
+    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written. `chunks` of it are to be written now.
+    fn open_file(&self, number: u32, chunks: u32) -> Result<Option<Output>, Errno> {
         let file = &self.window.files[number as usize];
         let mut state = file.state.lock();
         let dir = match *state {
             State::Skipped | State::Failed => return Ok(None),
-            State::Planned | State::Made | State::Resumed => self.folder(file.folder)?,
+            State::Planned | State::Made(_) | State::Resumed(_) => self.folder(file.folder)?,
         };
-        let reopen = || {
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&*dir, &file.name[..], flags, Mode::empty())
-        };
-        if *state == State::Made {
+        if let State::Made(inode) = *state {
             return match self.large.get(number) {
                 Some(large) => Ok(Some(large)),
-                None => reopen().map(|fd| Some(Output::Small(fd))),
+                None => reopen(&dir, &file.name, inode).map(|fd| Some(Output::Small(fd))),
             };
         }
-        if *state == State::Resumed {
-            let output = self.large.made(number, reopen()?, file.size, false)?;
-            *state = State::Made;
+        if let State::Resumed(inode) = *state {
+            let fd = reopen(&dir, &file.name, inode)?;
+            let output = self.large.made(number, fd, file.size, false)?;
+            *state = State::Made(inode);
             file.is_ours.store(true, Relaxed);
             return Ok(Some(output));
         }
@@ -344,8 +355,12 @@ impl Run<'_> {
             *state = State::Skipped;
             return Ok(None);
         };
+        let inode = match file.to_come() > chunks {
+            true => Stat::of(&fd)?.inode,
+            false => 0,
+        };
         // From here on it is no file of before that could stay as it was.
-        *state = State::Made;
+        *state = State::Made(inode);
         file.is_ours.store(true, Relaxed);
         let sized = match file.set_size {
             true => rustix::fs::ftruncate(&fd, file.size),
@@ -427,5 +442,35 @@ impl Run<'_> {
         missed
             .into_iter()
             .for_each(|(op, e)| self.failed(&path, &self.io(op, &path, e)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Somebody else who may write in the target swaps what a restore has made, before it is opened again.
+    #[test]
+    fn only_what_was_made_is_opened_again() {
+        let place = tempfile::tempdir().expect("tempdir");
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("outside"), "not ours").expect("write");
+        fs::write(path("file"), "ours").expect("write");
+        let dir = OwnedFd::from(fs::File::open(place.path()).expect("open"));
+        let inode = Stat::at(&dir, b"file", false).expect("stat").inode;
+        assert!(reopen(&dir, b"file", inode).is_ok());
+        fs::rename(path("file"), path("ours")).expect("rename");
+        fs::hard_link(path("outside"), path("file")).expect("link");
+        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::STALE));
+        fs::remove_file(path("file")).expect("remove");
+        let node = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(&dir, "file", node, Mode::RUSR | Mode::WUSR, 0).expect("mkfifo");
+        // And does not wait for whoever reads the pipe.
+        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::NXIO));
+        fs::remove_file(path("file")).expect("remove");
+        std::os::unix::fs::symlink("ours", path("file")).expect("link");
+        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::LOOP));
     }
 }

@@ -165,9 +165,17 @@ impl Look<'_> {
 
     fn read_ignore_files(&mut self, dir: &OwnedFd) {
         for name in &self.options.excludes.ignore_files {
-            let Some(text) = read_start(dir, name, IGNORE_FILE_BYTES_MAX) else {
+            let Some(mut text) = read_start(dir, name, IGNORE_FILE_BYTES_MAX + 1) else {
                 continue;
             };
+            if text.len() > IGNORE_FILE_BYTES_MAX {
+                // half a line would be another pattern, and mostly a wider one
+                let lines = text.iter().rposition(|byte| *byte == b'\n');
+                text.truncate(lines.map_or(0, |end| end + 1));
+                let what = format!("only its first {IGNORE_FILE_BYTES_MAX} bytes are looked at");
+                let file = path::join(&self.key.folder, name);
+                self.piece.warnings.push((file, Error::Usage(what)));
+            }
             match Ignore::new(self.ignore.clone(), &self.key.folder, &text) {
                 Ok((ignore, passed_over)) => {
                     self.ignore = Some(ignore);
@@ -335,6 +343,11 @@ impl Look<'_> {
             }
         };
         let is_source = named.is_some_and(|named| named.whole);
+        if is_source && self.is_left_out(&stat) {
+            let what = "a repository is not backed up into itself";
+            self.piece.errors.push((path, Error::Usage(what.into())));
+            return;
+        }
         let is_out = !is_source && self.is_excluded(&path, Some(&stat));
         if is_out && named.is_none() {
             self.piece.excluded += 1;
@@ -360,6 +373,12 @@ impl Look<'_> {
         self.piece.found.push(Found { name, stat, flags });
     }
 
+    /// Whether it is one of the folders that are left out under whatever name.
+    fn is_left_out(&self, stat: &Stat) -> bool {
+        let folders = &self.options.excludes.folders;
+        stat.kind == Kind::Dir && folders.contains(&(stat.device, stat.inode))
+    }
+
     fn is_excluded(&self, path: &[u8], stat: Option<&Stat>) -> bool {
         if !self.select.whole {
             return false;
@@ -369,8 +388,7 @@ impl Look<'_> {
         let too_large = |stat: &Stat| {
             stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max)
         };
-        let is_one_of = |stat: &Stat| excludes.folders.contains(&(stat.device, stat.inode));
-        stat.is_some_and(|stat| is_dir && is_one_of(stat))
+        stat.is_some_and(|stat| self.is_left_out(stat))
             || excludes.patterns.decide(path, is_dir) == Some(true)
             || self
                 .ignore

@@ -93,7 +93,7 @@ fn lose_first_item(dir: &MemDir, repository: &Repository, outcome: &Outcome, fil
 }
 
 /// Restores a folder; some of it may fail.
-fn restore_from(
+pub fn restore_from(
     repository: &Repository,
     outcome: &Outcome,
     source: &Path,

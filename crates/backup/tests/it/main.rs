@@ -7,6 +7,7 @@ mod cut_off;
 mod delete;
 mod faults;
 mod file_systems;
+mod foreign;
 mod forget;
 mod golden;
 mod hard_links;
@@ -28,6 +29,7 @@ mod small_files;
 mod sources;
 mod stream;
 mod tags;
+mod unfinished;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
 mod vanished;

@@ -230,3 +230,52 @@ fn files_may_be_cut_short_while_they_are_read() {
     });
     check(&repository);
 }
+
+/// Who has a file mapped changes dirty pages of it without any sign until they are written.
+#[test]
+fn what_is_written_through_a_mapping_behind_a_backup_is_in_the_next() {
+    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("mapped");
+    fs::write(&path, [b'0'; 4096]).unwrap();
+    if is_in_ram(&path) {
+        eprintln!("NOT RUN: the temporary folder is in RAM, where mappings leave no times");
+        return;
+    }
+    let map = Map::new(&path);
+    map.write(b'1');
+    // longer than what is not trusted in any case
+    std::thread::sleep(Duration::from_millis(100));
+    let repository = scene::repository();
+    back_up(&repository, dir.path(), 1);
+    map.write(b'2');
+    let outcome = back_up(&repository, dir.path(), 2);
+    restore_folder(&repository, &outcome, dir.path(), out.path());
+    assert_eq!(fs::read(out.path().join("mapped")).unwrap()[0], b'2');
+}
+
+fn is_in_ram(path: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    rustix::fs::statfs(path).unwrap().f_type as i64 == TMPFS
+}
+
+/// The first page of a file.
+struct Map(*mut u8);
+
+impl Map {
+    fn new(path: &Path) -> Self {
+        use std::os::fd::AsRawFd;
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = file.as_raw_fd();
+        // SAFETY: a new mapping of a page that the file has.
+        let map =
+            unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, fd, 0) };
+        assert!(map != libc::MAP_FAILED);
+        Self(map.cast())
+    }
+
+    fn write(&self, byte: u8) {
+        // SAFETY: the mapping is a page long and lives as long as this process; nobody cuts the file short.
+        unsafe { self.0.write_volatile(byte) }
+    }
+}

@@ -1,6 +1,7 @@
 //! Patterns: what they mean letter by letter, and lines that are none.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use onefold_backup::backup::{self, Input};
@@ -98,6 +99,36 @@ fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {
     ] {
         fs::write(dir.path().join(name), text).expect("write");
     }
+    let (names, warnings) = names_with_ignore_file(dir.path());
+    assert!(matches!(&warnings[..], [(_, what)] if what.contains("[bad")));
+    assert_eq!(names, [".ignore", "x.c"]);
+}
+
+/// The line at its end, cut in two, would leave out `precious` with all that is in it.
+#[test]
+fn an_ignore_file_that_is_too_long_leaves_out_no_more_than_its_whole_lines() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let comment = format!("#{}\n", "-".repeat(62));
+    let mut text = format!("*.o\n{}", comment.repeat((1 << 14) - 1));
+    // up to its last eight bytes that are looked at
+    let rest = (1 << 20) - 8 - text.len();
+    text += &format!("{}\nprecious/cache/tmp\nx.c\n", "#".repeat(rest - 1));
+    assert_eq!(&text.as_bytes()[(1 << 20) - 8..1 << 20], b"precious");
+    for (name, text) in [
+        (".ignore", &text[..]),
+        ("precious", ""),
+        ("x.c", ""),
+        ("x.o", ""),
+    ] {
+        fs::write(dir.path().join(name), text).expect("write");
+    }
+    let (names, warnings) = names_with_ignore_file(dir.path());
+    assert_eq!(names, [".ignore", "precious", "x.c"]);
+    assert!(matches!(&warnings[..], [(_, what)] if what.contains("1048576 bytes")));
+}
+
+/// What a backup of `source` with ignore files called `.ignore` has, and what it warned of.
+fn names_with_ignore_file(source: &Path) -> (Vec<String>, Vec<(String, String)>) {
     let how = backup::Options {
         excludes: Arc::new(Excludes {
             ignore_files: vec![b".ignore".to_vec()],
@@ -106,11 +137,10 @@ fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {
         ..options(1)
     };
     let (repository, log) = (repository(), Log::default());
-    let input = Input::Paths(vec![bytes(dir.path())]);
+    let input = Input::Paths(vec![bytes(source)]);
     let outcome = backup::run(&repository, input, &how, &Progress::default(), &log);
     let outcome = outcome.expect("backup");
     assert_eq!(*log.errors.lock(), []);
-    assert!(matches!(&log.warnings.lock()[..], [(_, what)] if what.contains("[bad")));
     let session = repository.session(SessionKind::Read).expect("session");
     let named = snapshots::load(&repository, outcome.id.expect("id")).expect("load");
     let mut reader = session.reader().expect("reader");
@@ -120,6 +150,6 @@ fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {
         names.push(String::from_utf8_lossy(&entry.name).into_owned());
         Ok(true)
     };
-    list::list(&tree, &mut reader, &bytes(dir.path()), true, visit).expect("list");
-    assert_eq!(names, [".ignore", "x.c"]);
+    list::list(&tree, &mut reader, &bytes(source), true, visit).expect("list");
+    (names, log.warnings.into_inner())
 }

@@ -1,9 +1,10 @@
 //! `onefold restore`: files from a snapshot.
 
 use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -243,19 +244,36 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
     })
 }
 
-/// The repository's folder and those in it, as (device, inode): each may lie elsewhere, behind a symbolic link.
+/// The repository's folder, those in it and those in these, as (device, inode): each may lie elsewhere, behind a symbolic link.
 fn folders_of(place: &Path) -> Result<Vec<(u64, u64)>> {
-    let read = || -> std::io::Result<_> {
-        let mut folders = vec![std::fs::metadata(place)?];
-        for entry in std::fs::read_dir(place)? {
-            // What is no more, or leads nowhere, cannot be deleted.
-            folders.extend(std::fs::metadata(entry?.path()).ok());
-        }
-        folders.retain(std::fs::Metadata::is_dir);
-        let id = |it: std::fs::Metadata| (it.dev(), it.ino());
-        Ok(folders.into_iter().map(id).collect())
-    };
-    read().map_err(|e| Error::io(format!("look into {}", place.display()), e))
+    let failed = |e| Error::io(format!("look into {}", place.display()), e);
+    let id = |it: std::fs::Metadata| it.is_dir().then(|| (it.dev(), it.ino()));
+    let mut ids: Vec<_> = id(std::fs::metadata(place).map_err(failed)?)
+        .into_iter()
+        .collect();
+    let mut folders = folders_in(place).map_err(failed)?;
+    // What is no more, leads nowhere or cannot be looked at is in nobody's way.
+    let below = folders
+        .iter()
+        .flat_map(|folder| folders_in(folder).unwrap_or_default());
+    let below: Vec<_> = below.collect();
+    folders.extend(below);
+    ids.extend(
+        folders
+            .iter()
+            .filter_map(|folder| id(std::fs::metadata(folder).ok()?)),
+    );
+    Ok(ids)
+}
+
+/// What in `folder` is no regular file.
+fn folders_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?.flatten();
+    let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    Ok(entries
+        .filter(|entry| !is_file(entry))
+        .map(|entry| entry.path())
+        .collect())
 }
 
 fn attributes(args: &Args) -> Result<Attributes> {

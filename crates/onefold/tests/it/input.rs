@@ -219,3 +219,34 @@ fn patterns_that_are_not_utf8_match_the_names_that_they_say() {
         .ends(0);
     assert!(ran.err.contains("matches the patterns"), "{}", ran.err);
 }
+
+/// A slash says that the folder is meant, to every program.
+#[test]
+fn a_link_with_a_slash_behind_it_is_the_folder_that_it_leads_to() {
+    let rig = Rig::open();
+    rig.write("real/file", b"x");
+    std::os::unix::fs::symlink("real", rig.path("link")).expect("link");
+    for (given, stored) in [("link", 0), ("link/", 1), ("link/.", 1)] {
+        let ran = rig.run(["backup", "--json", given]).ends(0);
+        assert_eq!(ran.last()["total_files_processed"], stored, "{given}");
+        let is_told = ran.err.contains("the link is stored, not what it leads to");
+        assert_eq!(is_told, stored == 0, "{given}: {}", ran.err);
+    }
+}
+
+#[test]
+fn the_repository_itself_is_no_source_whatever_it_is_called() {
+    let rig = Rig::open();
+    rig.write("other/file", b"x");
+    std::os::unix::fs::symlink("repo", rig.path("link")).expect("link");
+    for given in ["repo", "link/"] {
+        let ran = rig.run(["backup", "--json", given, "other"]).ends(3);
+        assert!(
+            ran.err
+                .contains("a repository is not backed up into itself"),
+            "{given}: {}",
+            ran.err
+        );
+        assert_eq!(ran.last()["total_files_processed"], 1, "{given}");
+    }
+}

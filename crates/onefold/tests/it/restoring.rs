@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, files};
 
 #[test]
 fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
@@ -40,4 +40,24 @@ fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
         assert!(!rig.path("home/new").exists());
         run(&["check", "--read-data"]);
     }
+}
+
+/// A snapshot may hold an older repository that lay where this one lies.
+#[test]
+fn a_restore_writes_nothing_into_its_own_repository() {
+    let rig = Rig::new();
+    for name in ["config", "config.copy", "containers/00/x", "notes"] {
+        rig.write(&format!("old/{name}"), b"of another");
+    }
+    let snapshot = rig.backup("old");
+    let source = fs::canonicalize(rig.path("old")).expect("path");
+    let from = format!("{snapshot}:{}", source.display());
+    let before = files(&rig.repo());
+    let to = rig.repo();
+    let to = to.to_str().expect("UTF-8");
+    let ran = rig.run(["restore", &from, "--target", to]).ends(3);
+    let told = "nothing is restored here: the repository that is restored from is here";
+    assert_eq!(ran.err.matches(told).count(), 1, "{}", ran.err);
+    assert_eq!(before, files(&rig.repo()));
+    rig.run(["check", "--read-data"]).ends(0);
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
 
 use super::Run;
+use crate::meta::Stat;
 use crate::restore::Overwrite;
 use crate::{Change, Progress};
 
@@ -37,6 +38,9 @@ impl Run<'_> {
             }
             other => other?,
         };
+        if self.is_kept(&opened, &folder.path)? {
+            return Err(Errno::PERM);
+        }
         let fd = Arc::new(opened);
         let mut folders = self.folders.lock();
         if folders.open.insert(number, fd.clone()).is_none() {
@@ -48,6 +52,21 @@ impl Run<'_> {
             folders.open.remove(&oldest);
         }
         Ok(fd)
+    }
+
+    /// Whether it is one of the repository's, into which nothing is restored; that is said.
+    fn is_kept(&self, opened: &OwnedFd, path: &[u8]) -> Result<bool, Errno> {
+        if self.all.options.kept.is_empty() {
+            return Ok(false);
+        }
+        let there = Stat::of(opened)?;
+        let kept = &self.all.options.kept;
+        let is_kept = kept.contains(&(there.device, there.inode));
+        if is_kept && !self.all.tells_kept.swap(true, Relaxed) {
+            let what = "nothing is restored here: the repository that is restored from is here";
+            self.all.events.warning(path, what);
+        }
+        Ok(is_kept)
     }
 
     /// Folders that are complete get their metadata, the deepest first: what they are set to may lock us out of what is below.

@@ -14,7 +14,7 @@ use super::Run;
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
-use crate::restore::times::may_be_same;
+use crate::restore::times::{mark_unfinished, may_be_same};
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
 
@@ -83,7 +83,10 @@ impl Run<'_> {
         let Some(fd) = made.map_err(failed)? else {
             return Ok(());
         };
-        self.fill(&fd, entry, path)?;
+        if let Err(e) = self.fill(&fd, entry, path) {
+            mark_unfinished(&dir, &entry.name, entry.mtime);
+            return Err(e);
+        }
         let missed = self.all.applier.to_open(fd.as_fd(), &meta);
         self.tell_missed(missed, || path.to_vec());
         link.is_copy.store(true, Relaxed);

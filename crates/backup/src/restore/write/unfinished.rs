@@ -46,7 +46,7 @@ impl Run<'_> {
         if file.is_ours.load(Relaxed)
             && let Ok(dir) = self.folder(file.folder)
         {
-            mark_unfinished(&dir, &file.name);
+            mark_unfinished(&dir, &file.name, file.meta.mtime);
         }
     }
 }

@@ -79,11 +79,30 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     if all.is_empty() {
         return Err(Error::Usage("nothing to back up: give a path".into()));
     }
-    let sources = all
-        .iter()
-        .map(|path| paths::absolute(path))
-        .collect::<Result<_>>()?;
-    Ok((Input::Paths(sources), None))
+    let sources = all.iter().map(|path| source(path, out));
+    Ok((Input::Paths(sources.collect::<Result<_>>()?), None))
+}
+
+/// A source as snapshots call it. A link with a slash behind it stands for the folder that it leads to, as everywhere.
+fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
+    let absolute = paths::absolute(path)?;
+    let link = Path::new(OsStr::from_bytes(&absolute));
+    if !link.is_symlink() {
+        return Ok(absolute);
+    }
+    let given = path.as_bytes();
+    if !given.ends_with(b"/") && !given.ends_with(b"/.") {
+        let shown = paths::shown(&absolute);
+        out.note(format_args!(
+            "warning: {shown} is a symbolic link: the link is stored, not what it leads to; {shown}/ stands for that"
+        ));
+        return Ok(absolute);
+    }
+    match std::fs::canonicalize(link) {
+        Ok(folder) => Ok(folder.into_os_string().into_vec()),
+        // told as any source that is missing
+        Err(_) => Ok(absolute),
+    }
 }
 
 fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {

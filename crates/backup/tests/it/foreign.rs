@@ -1,0 +1,88 @@
+//! Attributes and ACLs that the snapshot does not have: inherited, or there before.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use onefold_backup::exclude::Patterns;
+use onefold_backup::path;
+use onefold_backup::restore::{Attributes, Options};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use crate::scene::{back_up, bytes, look, repository, restore_with};
+
+/// Others of the same group may write, as POSIX ACLs are written in attributes: version 2, then tag, permissions and user of each entry.
+fn acl() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let entries = [
+        (1u16, 7u16, NOBODY),
+        (2, 7, 65_534),
+        (4, 5, NOBODY),
+        (16, 7, NOBODY),
+        (32, 0, NOBODY),
+    ];
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        acl.extend_from_slice(&tag.to_le_bytes());
+        acl.extend_from_slice(&permissions.to_le_bytes());
+        acl.extend_from_slice(&id.to_le_bytes());
+    }
+    acl
+}
+
+fn set(path: &Path, name: &str, value: &[u8]) -> Result<(), Errno> {
+    rustix::fs::setxattr(&bytes(path)[..], name, value, XattrFlags::empty())
+}
+
+#[test]
+fn what_is_restored_has_no_attributes_but_the_snapshots() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    for folder in ["new", "old"] {
+        fs::create_dir_all(source.join(folder)).expect("mkdir");
+        let file = source.join(folder).join("file");
+        fs::write(&file, "secret").expect("write");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("chmod");
+    }
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &bytes(&source.join("new/pipe"))[..],
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .expect("mkfifo");
+    set(&source.join("old"), "user.kept", b"1").expect("set");
+    fs::create_dir_all(target.join("old")).expect("mkdir");
+    if set(&target, "system.posix_acl_default", &acl()).is_err() {
+        eprintln!("NOT RUN: no ACLs here");
+        return;
+    }
+    set(&target.join("old"), "system.posix_acl_default", &acl()).expect("set");
+    set(&target.join("old"), "user.foreign", b"1").expect("set");
+    let repository = repository();
+    let outcome = back_up(&repository, &source, 1);
+    let options = |xattrs| Options {
+        path: path::clean(&bytes(&source)),
+        xattrs,
+        ..Options::default()
+    };
+    // What the user leaves out is left as it is.
+    let exclude = Patterns::new(["user.*"]).expect("pattern");
+    let some = Attributes {
+        exclude,
+        ..Attributes::default()
+    };
+    restore_with(&repository, &outcome, &target, &options(some));
+    let mut value = [0; 8];
+    let foreign = rustix::fs::getxattr(&bytes(&target.join("old"))[..], "user.foreign", &mut value);
+    assert_eq!(foreign, Ok(1));
+    restore_with(
+        &repository,
+        &outcome,
+        &target,
+        &options(Attributes::default()),
+    );
+    assert_eq!(look(&source), look(&target));
+}

@@ -1,0 +1,129 @@
+//! Files of which a chunk could not be had once: the next restore takes none of them for whole.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use onefold_backup::backup::Outcome;
+use onefold_backup::restore::{Options, Overwrite};
+use onefold_io::{Dir, Disk, MemDir};
+use onefold_store::Repository;
+
+use crate::lost::restore_from;
+use crate::scene::{self, back_up, noise};
+
+const BYTES: usize = 3_000_000;
+
+struct Scene {
+    _place: tempfile::TempDir,
+    source: PathBuf,
+    target: PathBuf,
+    dir: MemDir,
+    repository: Repository,
+    outcome: Outcome,
+}
+
+/// What `fill` makes of a folder with one file of noise, `a`, backed up.
+fn scene(fill: impl FnOnce(&Path)) -> Scene {
+    let place = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::create_dir(&source).expect("mkdir");
+    fs::create_dir(&target).expect("mkdir");
+    fs::write(source.join("a"), noise(1, BYTES)).expect("write");
+    fill(&source);
+    let dir = MemDir::default();
+    let repository = scene::repository_in(&dir);
+    let outcome = back_up(&repository, &source, 1);
+    Scene {
+        _place: place,
+        source,
+        target,
+        dir,
+        repository,
+        outcome,
+    }
+}
+
+impl Scene {
+    /// Restores while a block of the container with the data is not as it was written, and again when it is. Errors of the first.
+    fn restore_twice(&self, overwrite: Overwrite) -> u64 {
+        let restore = || {
+            let options = Options {
+                overwrite,
+                ..Options::default()
+            };
+            let (from, to) = (&self.source, &self.target);
+            restore_from(&self.repository, &self.outcome, from, to, options)
+        };
+        let disk = self.container();
+        let mut byte = [0];
+        let at = disk.len().expect("length") / 2;
+        disk.read_at(&mut byte, at).expect("read");
+        disk.write_at(&[!byte[0]], at).expect("write");
+        let first = restore();
+        disk.write_at(&byte, at).expect("write");
+        assert_eq!(restore().errors, 0);
+        first.errors
+    }
+
+    /// Where the most chunks of the data are.
+    fn container(&self) -> std::sync::Arc<dyn Disk> {
+        let session = self
+            .repository
+            .session(onefold_store::SessionKind::Read)
+            .expect("session");
+        let mut reader = session.reader().expect("reader");
+        let content = scene::entry(&self.repository, &self.outcome, &self.source.join("a")).content;
+        let mut container = None;
+        onefold_backup::tree::visit_items(&content, &mut reader, &mut |visit, _| {
+            if let onefold_backup::tree::Visit::Data(chunk, _) = visit {
+                container = Some(chunk.container);
+            }
+            Ok(true)
+        })
+        .expect("visit");
+        let name = container.expect("data").to_string();
+        let all = self.dir.open_subdir("containers").expect("containers");
+        let folder = all.open_subdir(&name[..2]).expect("open");
+        folder.open_write(&name).expect("open")
+    }
+
+    fn is_whole(&self, name: &str) -> bool {
+        fs::read(self.target.join(name)).expect("read") == noise(1, BYTES)
+    }
+}
+
+fn set_time(path: &Path, since_1970: Duration) {
+    let file = File::options().write(true).open(path).expect("open");
+    file.set_modified(SystemTime::UNIX_EPOCH + since_1970)
+        .expect("set");
+}
+
+/// As reproducible builds and some stores of packages have them.
+#[test]
+fn a_file_of_1970_that_was_half_restored_is_restored_again() {
+    for secs in [0, 1] {
+        let rules = [Overwrite::IfChanged, Overwrite::IfNewer, Overwrite::Always];
+        for overwrite in rules {
+            let scene = scene(|source| set_time(&source.join("a"), Duration::from_secs(secs)));
+            assert_eq!(scene.restore_twice(overwrite), 1);
+            assert!(scene.is_whole("a"), "{overwrite:?}, {secs} s");
+        }
+    }
+}
+
+/// The first name is the user's, and newer: it stays, so that the other name is a copy.
+#[test]
+fn a_further_name_that_was_half_copied_is_restored_again() {
+    let scene = scene(|source| {
+        fs::hard_link(source.join("a"), source.join("b")).expect("link");
+        set_time(&source.join("a"), Duration::from_secs(1_000_000));
+    });
+    fs::write(scene.target.join("a"), "the user's").expect("write");
+    assert_eq!(scene.restore_twice(Overwrite::IfNewer), 1);
+    assert_eq!(
+        fs::read(scene.target.join("a")).expect("read"),
+        b"the user's"
+    );
+    assert!(scene.is_whole("b"));
+}
