@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::manifest::{Manifest, RunEntry};
+use super::manifest::{Manifest, RUNS_MANY, RunEntry};
 
 /// While all runs have no more records than so many tails: runs that are merged, at least, and how many records the oldest of them has at most for 100 of the others.
 const FAN_IN: [(u64, usize, u64); 4] = [
@@ -27,7 +27,8 @@ const RUN_RECORDS_MIN: u64 = 2048;
 /// A run is written anew when this share of what it speaks of is gone, in percent.
 const GONE_PERCENT: u64 = 30;
 
-/// The runs to merge, of `most` records at most: the newest ones, as many as the module says, or one of whose pages too many are gone.
+/// The runs to merge, of `most` records at most: the newest ones, as many as the module says, the two neighbours that are least where runs are [`RUNS_MANY`], or one of whose pages too
+/// many are gone.
 pub fn choose(
     manifest: &Manifest,
     gone: &[Range<u32>],
@@ -35,8 +36,12 @@ pub fn choose(
     most: u64,
 ) -> Option<Range<usize>> {
     let runs = &manifest.runs;
-    if let Some(from) = due(&sizes(manifest), tail_records, most) {
+    let sizes = sizes(manifest);
+    if let Some(from) = due(&sizes, tail_records, most) {
         return Some(from..runs.len());
+    }
+    if let Some(first) = least_pair(&sizes, most).filter(|_| runs.len() >= RUNS_MANY) {
+        return Some(first..first + 2);
     }
     let too_much = |run: &RunEntry| {
         let within = gone.iter().map(|pages| {
@@ -91,6 +96,15 @@ fn due(runs: &[u64], tail_records: u64, most: u64) -> Option<usize> {
     from
 }
 
+/// The older of two neighbours that have the fewest records, `most` at most: what a device that is nearly full may still have room for.
+fn least_pair(runs: &[u64], most: u64) -> Option<usize> {
+    let pairs = (0..).zip(runs.windows(2));
+    let (records, first) = pairs
+        .map(|(first, pair)| (pair[0] + pair[1], first))
+        .min()?;
+    (records <= most).then_some(first)
+}
+
 /// A run that was written anew has fewer records than its pages had, so that it isn't chosen again for the same reason.
 fn may_shrink(run: &RunEntry) -> bool {
     run.records > u64::from(run.end_page - run.first_page) * 127 * (100 - GONE_PERCENT) / 100
@@ -98,7 +112,7 @@ fn may_shrink(run: &RunEntry) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::due;
+    use super::{due, least_pair};
 
     /// Runs in the tail's size, merged as they come: how often each record was written to a run, and the most runs there were.
     fn grow(tails: u64) -> (f64, usize) {
@@ -129,6 +143,13 @@ mod tests {
             assert!(amplification <= limit, "{tails} tails: {amplification}");
             assert!(most <= runs, "{tails} tails: {most} runs");
         }
+    }
+
+    #[test]
+    fn of_many_runs_the_least_neighbours_are_left_to_a_device_that_is_nearly_full() {
+        assert_eq!(least_pair(&[9, 3, 2, 4, 1], u64::MAX), Some(1));
+        assert_eq!(least_pair(&[9, 3, 2, 4, 1], 4), None);
+        assert_eq!(least_pair(&[9], u64::MAX), None);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::gone::gone_pages;
 use super::join::scattered;
 use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
-use super::manifest::{LogEntry, RUNS_MAX};
+use super::manifest::{LogEntry, RUNS_MANY, RUNS_MAX};
+use super::merge::RUN_RECORD_BYTES;
 use super::options::Plan;
 use super::page::PAGE_BYTES;
 use super::run::hash_of;
@@ -29,6 +30,9 @@ const CACHE_BYTES: usize = 1 << 18;
 /// Log pages that are looked at together.
 const READ_PAGES: u32 = 16;
 
+/// Bytes of a record in the log and in a run.
+const RECORD_BYTES: u64 = 32 + RUN_RECORD_BYTES;
+
 /// Compacts what is due. The caller holds the merge lock.
 pub fn compact_locked(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?;
@@ -37,11 +41,12 @@ pub fn compact_locked(shared: &Shared, most: u64) -> Result<bool> {
         .map(|place| Arc::clone(&view.logs[place]))
         .collect();
     let records: u64 = logs.iter().map(|log| log.entry.records).sum();
-    if logs.is_empty() || records > most {
+    let bytes = records * RECORD_BYTES;
+    if logs.is_empty() || records > most || bytes > shared.room_bytes() {
         return Ok(false);
     }
     let mut sealed = Vec::new();
-    let compacted = compact(shared, &view, &logs, &mut sealed);
+    let compacted = shared.note_room(bytes, compact(shared, &view, &logs, &mut sealed));
     if !matches!(compacted, Ok(true)) {
         let names: Vec<String> = sealed.iter().flat_map(Sealed::names).collect();
         shared.folder.remove_unentered(&names);
@@ -64,7 +69,7 @@ fn due(view: &View, plan: &Plan) -> Result<Vec<usize>> {
             let live = log.records / 100 * 100u64.saturating_sub(percent);
             // what is sealed of it needs places among the runs
             let runs = view.runs.len() as u64 + live / plan.tail_records as u64;
-            percent >= GONE_PERCENT && runs < RUNS_MAX as u64 / 4 * 3 && !gone.logs.contains(place)
+            percent >= GONE_PERCENT && runs < RUNS_MANY as u64 && !gone.logs.contains(place)
         };
         if let Some(place) = (0..view.logs.len()).find(is_due) {
             return Ok(vec![place]);

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use super::log::{PAGE_RECORDS_MAX, read_pages};
 use super::manifest::LogEntry;
 use super::merge::place_of;
+use super::page::PAGE_BYTES;
 use super::seal::LogWriter;
 use super::shared::Shared;
 use super::view::OpenLog;
@@ -43,16 +44,21 @@ const SCATTERED_TAILS: u64 = 4;
 pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let logs = &view.manifest.logs;
+    let bytes = |chosen: &Range<usize>| {
+        let pages = logs[chosen.end - 1].end_page() - logs[chosen.start].first_page;
+        u64::from(pages) * PAGE_BYTES as u64
+    };
     let fits = |chosen: &Range<usize>| {
         // copying costs a fraction of merging; too many files go before
         let records: u64 = logs[chosen.clone()].iter().map(|log| log.records).sum();
-        records / 4 <= most || logs.len() >= LOGS_MANY
+        (records / 4 <= most || logs.len() >= LOGS_MANY) && bytes(chosen) <= shared.room_bytes()
     };
     let Some(chosen) = choose(logs, shared.plan.tail_records).filter(fits) else {
         return Ok(false);
     };
     let mut made = Vec::new();
-    let joined = join(shared, &view.logs[chosen], &mut made);
+    let joined = join(shared, &view.logs[chosen.clone()], &mut made);
+    let joined = shared.note_room(bytes(&chosen), joined);
     if !matches!(joined, Ok(true)) {
         shared.folder.remove_unentered(&made);
     }

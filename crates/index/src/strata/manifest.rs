@@ -15,6 +15,8 @@ pub const MANIFEST_FRAME: FrameKind = FrameKind {
 };
 /// The most runs: a lookup keeps a bit for each.
 pub const RUNS_MAX: usize = 128;
+/// From so many on, whoever says something waits for merges.
+pub const RUNS_MANY: usize = RUNS_MAX / 4 * 3;
 /// Log pages are numbers of 31 bits: 270 G records.
 pub const LOG_PAGES_MAX: u32 = 1 << 31;
 /// No opener makes so many files; the next number fits 32 bits.

@@ -12,9 +12,12 @@ use super::gone::{Gone, gone_pages};
 use super::join;
 use super::manifest::{FileId, LogEntry};
 use super::merged_run::write_merged;
-use super::shared::Shared;
+use super::shared::{Shared, is_no_space};
 use super::view::View;
 use crate::Result;
+
+/// Bytes of a run, its filter with them, for each record.
+pub const RUN_RECORD_BYTES: u64 = 21;
 
 /// Does what is due, one thing at once: drops what retired containers leave, merges runs, joins log files, compacts them. `false`: nothing was due, or somebody else merges.
 ///
@@ -53,19 +56,29 @@ fn merge_locked(shared: &Shared, most: u64) -> Result<bool> {
         || compact::compact_locked(shared, most)?)
 }
 
+/// Merges runs. Where the device has no room for those that are due, fewer of them, down to the least.
 fn merge_runs(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let gone = gone_pages(&view)?;
     let tail_records = shared.plan.tail_records as u64;
-    let Some(group) = choose(&view.manifest, &gone.pages, tail_records, most) else {
-        return Ok(false);
-    };
-    let mut made = Vec::new();
-    let merged = merge_group(shared, &view, &gone, group, &mut made);
-    if !matches!(merged, Ok(true)) {
-        shared.folder.remove_unentered(&made);
+    let mut merged = Ok(false);
+    loop {
+        let most = most.min(shared.room_bytes() / RUN_RECORD_BYTES);
+        let Some(group) = choose(&view.manifest, &gone.pages, tail_records, most) else {
+            return merged;
+        };
+        let entries = &view.manifest.runs[group.clone()];
+        let records: u64 = entries.iter().map(|run| run.records).sum();
+        let mut made = Vec::new();
+        merged = merge_group(shared, &view, &gone, group, &mut made);
+        if !matches!(merged, Ok(true)) {
+            shared.folder.remove_unentered(&made);
+        }
+        merged = shared.note_room(records * RUN_RECORD_BYTES, merged);
+        if records == 0 || !merged.as_ref().is_err_and(is_no_space) {
+            return merged;
+        }
     }
-    merged
 }
 
 /// Puts one run in the place of a group. `made` tells its name; `false`: it was not entered.

@@ -76,7 +76,7 @@ use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use folder::{Folder, NewFile};
 use log::{LogPage, Said};
 use lookup::{Answer, Lookups};
-use manifest::RUNS_MAX;
+use manifest::{RUNS_MANY, RUNS_MAX};
 use options::Plan;
 use page::PAGE_BYTES;
 use seal::Sealed;
@@ -228,8 +228,13 @@ impl Strata {
                 return Ok(false);
             }
             if !entered {
-                // many openers sealed faster than anybody merged
-                self.merge_all()?;
+                // many openers sealed faster than anybody merged, or there was no room to: then nothing is left untried
+                self.shared.forget_room();
+                let merged = self.merge_all();
+                match self.shared.view().runs.len() {
+                    RUNS_MAX.. => merged?,
+                    _ => self.shared.unless_full(merged)?,
+                }
             }
         }
         Ok(true)
@@ -250,12 +255,9 @@ impl Strata {
     /// by now, so a merge that finds no room is no failure of it.
     fn maintain(&mut self) -> Result<()> {
         let runs = self.shared.view().runs.len();
-        if self.shared.is_full.load(Ordering::Relaxed) && runs < RUNS_MAX / 4 * 3 {
-            return Ok(());
-        }
         let merged = match &self.merger {
-            Some(merger) if runs < RUNS_MAX / 4 * 3 => return merger.tell(),
-            None if runs < RUNS_MAX / 4 * 3 => merge::merge_all(&self.shared, false),
+            Some(merger) if runs < RUNS_MANY => return merger.tell(),
+            None if runs < RUNS_MANY => merge::merge_all(&self.shared, false),
             _ => self.merge_all(),
         };
         self.shared.unless_full(merged)

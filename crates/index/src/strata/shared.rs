@@ -36,8 +36,8 @@ pub struct Shared {
     pub sealed: AtomicU64,
     /// This opener has retired containers.
     pub retires: AtomicBool,
-    /// A merge found no room on the device: this opener tries none again that need not be.
-    pub is_full: AtomicBool,
+    /// Bytes that this opener thinks the device has room for: fewer than the least for which it had none.
+    room_bytes: AtomicU64,
     view: Mutex<Arc<View>>,
     /// One refresh at a time, so that an older view never replaces a newer one.
     refreshing: Mutex<()>,
@@ -54,7 +54,7 @@ impl Shared {
             written: AtomicU64::new(0),
             sealed: AtomicU64::new(0),
             retires: AtomicBool::new(false),
-            is_full: AtomicBool::new(false),
+            room_bytes: AtomicU64::new(u64::MAX),
             view: Mutex::new(Arc::new(view)),
             refreshing: Mutex::new(()),
         })
@@ -88,12 +88,29 @@ impl Shared {
         self.folder.stop.load(Ordering::Relaxed) && records > self.merges_at_most()
     }
 
+    /// Bytes that a merge may write, for all that is known of the device's room.
+    pub fn room_bytes(&self) -> u64 {
+        self.room_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Tries any merge again, whatever found no room before.
+    pub fn forget_room(&self) {
+        self.room_bytes.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// What came of writing some `bytes`. Where the device had no room, nothing of more than half of them is begun any more.
+    pub fn note_room<T>(&self, bytes: u64, written: Result<T>) -> Result<T> {
+        if written.as_ref().is_err_and(is_no_space) {
+            self.room_bytes.fetch_min(bytes / 2, Ordering::Relaxed);
+        }
+        written
+    }
+
     /// What a merge came to that nobody needs to be done: that it found no room is no failure.
     pub fn unless_full(&self, merged: Result<()>) -> Result<()> {
         match merged {
-            Err(Error::Io(error)) if error.kind == ErrorKind::NoSpace => {
+            Err(error) if is_no_space(&error) => {
                 tracing::warn!(%error, "no room to merge the index");
-                self.is_full.store(true, Ordering::Relaxed);
                 Ok(())
             }
             other => other,
@@ -130,6 +147,11 @@ impl Shared {
         *self.view.lock() = Arc::clone(&view);
         Ok(view)
     }
+}
+
+/// Whether the device had no room.
+pub fn is_no_space(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind == ErrorKind::NoSpace)
 }
 
 /// Waits for lookups that began with a view before it was replaced, so that what it alone holds goes before more is read. Not for long: a compaction

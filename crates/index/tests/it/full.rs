@@ -137,3 +137,30 @@ fn a_merge_that_fails_leaves_no_files_and_what_it_was_to_replace() {
         assert!(failed > 10, "{failed}");
     }
 }
+
+#[test]
+fn where_not_all_runs_can_be_merged_fewer_are_and_every_session_can_tell_what_it_has() {
+    let dir = SimDir::new(1);
+    let merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
+    let mut index = open(&dir, 1);
+    tell(&mut index, 0, 60_000, 0);
+    index.checkpoint().expect("checkpoint");
+    drop((index, merging));
+    let runs = files_in(&dir).runs as u64;
+    assert!(runs > 50, "{runs}");
+    // all runs as one take more
+    dir.inject(Faults {
+        capacity_bytes: Some(length_of(&dir) + 1_100_000),
+        ..Faults::default()
+    });
+    for session in 0..100 {
+        let mut index = open(&dir, 2 + session);
+        tell(&mut index, 100_000 + session * 60, 60, 1 + session);
+        let done = index.checkpoint();
+        done.unwrap_or_else(|error| panic!("session {session}: {error}"));
+    }
+    check_no_leftovers(&dir, "at the end");
+    let runs = files_in(&dir).runs as u64;
+    assert!((2..96).contains(&runs), "{runs}");
+    assert_eq!(find(&mut open(&dir, 200), 59_999), Some(0));
+}
