@@ -70,9 +70,13 @@ impl Retirements {
         self.unsaid.extend(gone);
     }
 
-    /// Forgets those that nothing speaks of.
+    /// Forgets those that nothing speaks of, and says so: what is told of them again is not gone.
     pub fn retain(&mut self, spoken_of: &HashSet<ContainerId>) {
-        self.gone.retain(|container| spoken_of.contains(container));
+        let forgotten = self
+            .gone
+            .extract_if(|container| !spoken_of.contains(container));
+        self.unsaid
+            .extend(forgotten.map(|container| (container, false)));
     }
 
     /// RAM, in bytes.

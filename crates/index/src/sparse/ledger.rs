@@ -2,7 +2,7 @@
 //!
 //! Always holds: it is what [`Ledger::note`] makes of the log's parts in their order, whether they are written now or read at open.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
 
@@ -19,8 +19,8 @@ pub struct Ledger {
     pub hooks: Hooks,
     /// Fingerprints that were removed, and the first manifest that may speak of them again.
     removed: HashMap<Fingerprint, u32>,
-    /// Containers that are gone and that manifests speak of.
-    retired: HashSet<ContainerId>,
+    /// Records that speak of each container that is gone.
+    retired: HashMap<ContainerId, u32>,
     /// Records that speak of each container that is not gone.
     counts: HashMap<ContainerId, u32>,
     /// Records in the log.
@@ -36,7 +36,7 @@ impl Ledger {
             manifests: Vec::new(),
             hooks,
             removed: HashMap::new(),
-            retired: HashSet::new(),
+            retired: HashMap::new(),
             counts: HashMap::new(),
             records: 0,
             dead: 0,
@@ -84,21 +84,22 @@ impl Ledger {
         let records = self.counts.remove(&container);
         if let Some(records) = records {
             self.dead += u64::from(records);
-            self.retired.insert(container);
+            *self.retired.entry(container).or_default() += records;
         }
         records.is_some()
     }
 
     /// Something is inserted into a container: if it was gone, it is back.
     pub fn told(&mut self, container: &ContainerId) {
-        if !self.retired.is_empty() {
-            self.retired.remove(container);
+        if let Some(records) = self.retired.remove(container) {
+            self.dead -= u64::from(records);
+            *self.counts.entry(*container).or_default() += records;
         }
     }
 
     /// Whether the container is gone.
     pub fn is_retired(&self, container: &ContainerId) -> bool {
-        self.retired.contains(container)
+        self.retired.contains_key(container)
     }
 
     /// Whether `key` was removed after manifest `number` spoke of it.
@@ -127,7 +128,7 @@ impl Ledger {
     /// RAM of what a compaction would free, in bytes.
     pub fn freeable_bytes(&self) -> usize {
         self.removed.capacity() * 8 / 7 * (size_of::<(Fingerprint, u32)>() + 1)
-            + self.retired.capacity() * 8 / 7 * 9
+            + self.retired.capacity() * 8 / 7 * 17
     }
 
     /// RAM, in bytes.

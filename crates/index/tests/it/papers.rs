@@ -7,12 +7,12 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{
     BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
     ChunkStash, ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, Search,
-    SkimpyStash, SkimpyStashOptions, Sparse, SparseOptions, Tablets, TabletsOptions,
+    SkimpyStash, SkimpyStashOptions, Sparse, SparseOptions, Strata, Tablets, TabletsOptions,
 };
 use onefold_io::frame::{FrameKind, encode_frame};
 use onefold_io::{Dir, MemDir, SimDir};
 
-use crate::conformance::conforms;
+use crate::conformance::{conforms, options};
 use crate::history::{History, Random, key};
 use crate::scale::scale;
 
@@ -325,4 +325,43 @@ fn a_forged_shape_is_damage_and_takes_no_memory() {
             "{refused:?}"
         );
     }
+}
+
+/// Whether it was gone twice before a checkpoint, or forgotten in between because nothing spoke of it.
+#[test]
+fn a_container_that_comes_and_goes_is_there_or_not_as_was_said_last() {
+    let at = |container| Location {
+        container: ContainerId(container),
+    };
+    let both = [("strata", open_strata as Open)];
+    for (name, open) in INDEXES.iter().chain(&both) {
+        let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+        let mut index = open(Arc::clone(&dir)).expect("open");
+        let told = [(key(1), at(7)), (key(2), at(8)), (key(3), at(9))];
+        index.insert(&told).expect("insert");
+        index.checkpoint().expect("checkpoint");
+        index.retire(&[ContainerId(7)]).expect("retire");
+        index.insert(&[(key(4), at(7))]).expect("insert");
+        index.retire(&[ContainerId(7)]).expect("retire");
+        index.remove(&[key(2)]).expect("remove");
+        index.retire(&[ContainerId(8)]).expect("retire");
+        let mut found = [None; 5];
+        let keys = [1, 2, 3, 4, 5].map(key);
+        index.lookup(&keys, &mut found).expect("lookup");
+        assert_eq!(found, [None, None, Some(at(9)), None, None], "{name}");
+        index.checkpoint().expect("checkpoint");
+        index.insert(&[(key(5), at(8))]).expect("insert");
+        index.checkpoint().expect("checkpoint");
+        drop(index);
+        let mut index = open(dir).expect("open again");
+        index.lookup(&keys, &mut found).expect("lookup");
+        // what was said of it before it went may be found again
+        assert!(found[1].is_none_or(|found| found == at(8)), "{name}");
+        assert_eq!([found[0], found[3]], [None, None], "{name}");
+        assert_eq!([found[2], found[4]], [Some(at(9)), Some(at(8))], "{name}");
+    }
+}
+
+fn open_strata(dir: Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>> {
+    Ok(Box::new(Strata::open(dir, options(1, 1 << 20))?))
 }
