@@ -6,7 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Disk;
 
 use super::page::{Kind, PageHead, RECORDS, Record, RecordPage};
-use super::shape::replace_file_with;
+use super::shape::rename_over;
 use super::{FlashLog, damaged_before, pages_of, read_page};
 use crate::retirements::Retirements;
 use crate::strata::page::PAGE_BYTES;
@@ -102,10 +102,11 @@ impl FlashLog {
                 .iter()
                 .map(|container| (*container, true));
             let name = self.journal_path();
-            replace_file_with(&*self.dir, &name, |disk| {
+            // from here on the old journal has no name, whatever fails
+            self.journal = rename_over(&*self.dir, &name, |disk| {
                 self.write_batch(disk, (0, held_pages), retired, (buffers, 0))
             })?;
-            self.journal = self.dir.open_write(&name)?;
+            self.is_name_durable = false;
             self.journal_pages = held_pages;
             self.bytes_written += u64::from(held_pages) * PAGE_BYTES as u64;
         } else {
@@ -118,6 +119,10 @@ impl FlashLog {
         }
         self.retired.said();
         self.journaled = self.seq;
+        if !self.is_name_durable {
+            self.dir.sync()?;
+            self.is_name_durable = true;
+        }
         self.discard_collected()
     }
 

@@ -37,6 +37,8 @@ pub struct FlashLog {
     dir: Arc<dyn Dir>,
     disk: Arc<dyn Disk>,
     journal: Arc<dyn Disk>,
+    /// Not of a journal that was made anew, until the folder is synced.
+    is_name_durable: bool,
     name: &'static str,
     /// The first live page.
     head: u32,
@@ -63,6 +65,7 @@ impl FlashLog {
             dir,
             disk,
             journal,
+            is_name_durable: true,
             name,
             head: 0,
             discarded: 0,

@@ -2,6 +2,8 @@
 //!
 //! Always holds: a store that is opened with other options keeps the shape that it has, so options say what a new store is to be.
 
+use std::sync::Arc;
+
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};
 use onefold_io::{Dir, Disk, ErrorKind};
 
@@ -41,24 +43,24 @@ pub fn read_or_write_shape<const N: usize>(
 
 /// Puts `bytes` in the place of the file `name`, by way of `<name>-tmp`; durable when it returns.
 pub fn replace_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
-    replace_file_with(dir, name, |disk| Ok(disk.write_at(bytes, 0)?))
+    rename_over(dir, name, |disk| Ok(disk.write_at(bytes, 0)?))?;
+    Ok(dir.sync()?)
 }
 
-/// As [`replace_file`], with what `write` writes.
-pub fn replace_file_with<T>(
+/// As [`replace_file`], with what `write` writes. Gives the file; its name is durable once `dir` is synced.
+pub fn rename_over(
     dir: &dyn Dir,
     name: &str,
-    write: impl FnOnce(&dyn Disk) -> Result<T>,
-) -> Result<T> {
+    write: impl FnOnce(&dyn Disk) -> Result<()>,
+) -> Result<Arc<dyn Disk>> {
     let tmp = format!("{name}-tmp");
     match dir.remove(&tmp) {
         Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
     let disk = dir.create(&tmp)?;
-    let written = write(&*disk)?;
+    write(&*disk)?;
     disk.sync()?;
     dir.rename(&tmp, name)?;
-    dir.sync()?;
-    Ok(written)
+    Ok(disk)
 }

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use onefold_chunk::Fingerprint;
 use onefold_io::ErrorKind;
 
+use super::ledger::Ledger;
 use super::part::{Part, Record};
-use super::{LOG, LOG_FRAME, Sparse, open_log, read_records};
+use super::{LOG, LOG_FRAME, Sparse, empty_ledger, read_records};
 use crate::pagelog::PageLog;
 use crate::{ContainerId, Location, Result};
 
@@ -17,29 +18,39 @@ const TMP: &str = "sparse-log-tmp";
 const SHOWN_BYTES: u64 = 90;
 
 impl Sparse {
-    /// Writes the log anew and reads it as at open. All that the open segment must keep is written already.
+    /// Writes the log anew, and what RAM knows of it. All that the open segment must keep is written already.
     pub(super) fn compact(&mut self) -> Result<()> {
         match self.dir.remove(TMP) {
             Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let mut made = PageLog::open(self.dir.create(TMP)?, TMP, LOG_FRAME, &mut |_, _| Ok(()))?;
-        let mut part = Part::default();
+        let mut made = PageLog::open(self.dir.create(TMP)?, LOG, LOG_FRAME, &mut |_, _| Ok(()))?;
+        let (mut ledger, mut part) = (empty_ledger(&self.options), Part::default());
         for number in 0..self.ledger.next() {
             let live = self.live_records(number)?;
             if part.records.len() + live.len() > self.options.segment_chunks {
-                append(&mut made, &mut part)?;
+                append(&mut made, &mut ledger, &mut part)?;
             }
             part.records.extend(live);
         }
-        append(&mut made, &mut part)?;
+        append(&mut made, &mut ledger, &mut part)?;
         made.sync()?;
         self.dir.rename(TMP, LOG)?;
-        self.dir.sync()?;
-        self.bytes_written += self.log.bytes_written + made.bytes_written;
-        (self.log, self.ledger) = open_log(&*self.dir, &self.options)?;
+        // from here on the old log has no name, whatever fails
+        self.bytes_written += self.log.bytes_written;
+        (self.log, self.ledger) = (made, ledger);
         self.cache.clear();
         self.manifest = None;
+        self.is_name_durable = false;
+        self.sync_name()
+    }
+
+    /// Makes the log's name durable, if it is not.
+    pub(super) fn sync_name(&mut self) -> Result<()> {
+        if !self.is_name_durable {
+            self.dir.sync()?;
+            self.is_name_durable = true;
+        }
         Ok(())
     }
 
@@ -79,9 +90,11 @@ impl Sparse {
     }
 }
 
-fn append(log: &mut PageLog, part: &mut Part) -> Result<()> {
+/// Appends `part` and notes it, as who reads the log does; what is left is empty.
+fn append(log: &mut PageLog, ledger: &mut Ledger, part: &mut Part) -> Result<()> {
     if !part.is_empty() {
-        log.append(&part.encode())?;
+        let extent = log.append(&part.encode())?;
+        ledger.note(extent, part);
         part.records.clear();
     }
     Ok(())

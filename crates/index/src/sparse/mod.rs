@@ -86,6 +86,8 @@ pub struct Sparse {
     dir: Arc<dyn Dir>,
     options: SparseOptions,
     log: PageLog,
+    /// Not after a compaction whose last sync failed.
+    is_name_durable: bool,
     ledger: Ledger,
     segment: Segment,
     cache: ManifestCache,
@@ -103,13 +105,18 @@ pub struct Sparse {
 fn open_log(dir: &dyn Dir, options: &SparseOptions) -> Result<(PageLog, Ledger)> {
     let disk = open_or_create(dir, LOG)?;
     dir.sync()?;
-    let mut ledger = Ledger::new(Hooks::new(options.sample, options.hook_bytes));
+    let mut ledger = empty_ledger(options);
     let log = PageLog::open(disk, LOG, LOG_FRAME, &mut |extent, payload| {
         let offset = u64::from(extent.page) * PAGE_BYTES as u64;
         ledger.note(extent, &Part::decode(payload, LOG, offset)?);
         Ok(())
     })?;
     Ok((log, ledger))
+}
+
+/// What RAM knows of an empty log.
+fn empty_ledger(options: &SparseOptions) -> Ledger {
+    Ledger::new(Hooks::new(options.sample, options.hook_bytes))
 }
 
 impl Sparse {
@@ -124,6 +131,7 @@ impl Sparse {
             },
             dir,
             log,
+            is_name_durable: true,
             ledger,
             segment: Segment::default(),
             cache: ManifestCache::new(options.cache_bytes),
@@ -334,6 +342,7 @@ impl ChunkIndex for Sparse {
     fn checkpoint(&mut self) -> Result<()> {
         self.write_part(false)?;
         self.log.sync()?;
+        self.sync_name()?;
         if self.is_compaction_due() {
             self.compact()?;
         }

@@ -92,6 +92,8 @@ pub struct Tablets {
     number: u32,
     current: HashMap<Fingerprint, Entry>,
     journal: PageLog,
+    /// A sealed tablet may have the current one's name already: at the next opening the journal would count for nothing, so nothing more goes there.
+    is_sealing: bool,
     /// Changed since the last checkpoint.
     unsaid: Vec<Fingerprint>,
     /// Fingerprints in several tablets: the newest of them.
@@ -156,6 +158,7 @@ impl Tablets {
             number,
             current: replay.current,
             journal,
+            is_sealing: false,
             unsaid: Vec::new(),
             moved,
             absent: HashSet::new(),
@@ -188,6 +191,15 @@ impl Tablets {
             .filter(|container| !self.retired.contains(container)))
     }
 
+    /// Seals the current tablet if it is full, or if that was begun and failed.
+    fn seal_if_due(&mut self) -> Result<()> {
+        let most = self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS;
+        if self.current.len() >= most || self.is_sealing {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
     /// Makes the current tablet a sealed one, durably, and begins another. Where that fails, it is as it was.
     fn seal(&mut self) -> Result<()> {
         let current = self.current.iter();
@@ -202,13 +214,15 @@ impl Tablets {
         let disk = self.dir.create(TMP)?;
         disk.write_at(&pages, 0)?;
         disk.sync()?;
+        self.is_sealing = true;
         self.dir.rename(TMP, &name)?;
+        let journal = open_journal(&*self.dir, self.number + 1, &mut Replay::default())?;
         self.dir.sync()?;
         let (number, mut moved) = (self.number, Vec::new());
         let disk = self.dir.open(&name)?;
         let bits = self.options.filter_bits;
         let tablet = Tablet::open(disk, number, bits, &mut |key| moved.push(key))?;
-        let journal = open_journal(&*self.dir, number + 1, &mut Replay::default())?;
+        self.is_sealing = false;
         self.bytes_written += pages.len() as u64 + self.journal.bytes_written;
         self.moved
             .extend(moved.into_iter().map(|key| (key, number)));
@@ -220,7 +234,6 @@ impl Tablets {
         self.journal = journal;
         self.retired.unsay();
         self.checkpoint()?;
-        self.dir.sync()?;
         Ok(self.dir.remove(&journal_of(number))?)
     }
 
@@ -325,10 +338,7 @@ impl ChunkIndex for Tablets {
             self.retired.told(container);
         }
         self.unsaid.push(*key);
-        if self.current.len() >= self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS {
-            self.seal()?;
-        }
-        Ok(())
+        self.seal_if_due()
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
@@ -337,6 +347,7 @@ impl ChunkIndex for Tablets {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
+        self.seal_if_due()?;
         self.unsaid.sort_unstable_by_key(|key| key.0);
         self.unsaid.dedup();
         let gone = Entry {
