@@ -104,8 +104,14 @@ impl PageLog {
         }
     }
 
-    /// Appends a frame; durable after the next sync.
+    /// Appends a frame; durable after the next sync. One that is longer than what is read again, 64 MiB, is refused.
     pub fn append(&mut self, payload: &[u8]) -> Result<Extent> {
+        let bytes = (HEAD_BYTES + payload.len()) as u64;
+        if bytes > PAYLOAD_BYTES_MAX {
+            let what = format!("a frame of {bytes} bytes, expected at most {PAYLOAD_BYTES_MAX}");
+            let error = onefold_io::Error::new("append", &*self.path, ErrorKind::Device, what);
+            return Err(error.into());
+        }
         let mut framed = Vec::with_capacity(HEAD_BYTES + payload.len());
         framed.extend_from_slice(&self.pages.to_le_bytes());
         framed.extend_from_slice(&self.durable.to_le_bytes());
@@ -192,4 +198,34 @@ fn place_of(page: u32) -> u64 {
 
 fn four(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_io::{Dir, MemDir};
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let kind = FrameKind {
+            magic: *b"OFSPARSE",
+            version: 1,
+        };
+        let disk = MemDir::new().create("log").expect("create");
+        let open = |frames: &mut Vec<usize>| {
+            PageLog::open(Arc::clone(&disk), "log", kind, &mut |_, payload| {
+                frames.push(payload.len());
+                Ok(())
+            })
+        };
+        let longest = PAYLOAD_BYTES_MAX as usize - HEAD_BYTES;
+        let mut log = open(&mut Vec::new()).expect("open");
+        log.append(&vec![7; longest]).expect("the longest");
+        log.append(&vec![7; longest + 1]).expect_err("too long");
+        log.append(&[7]).expect("a short one behind it");
+        let mut frames = Vec::new();
+        open(&mut frames).expect("open again");
+        assert_eq!(frames, [longest, 1]);
+    }
 }

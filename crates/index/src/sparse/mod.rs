@@ -47,6 +47,8 @@ const LOG_FRAME: FrameKind = FrameKind {
 };
 /// No segment is longer, in chunks.
 const SEGMENT_MAX: usize = 1024;
+/// Removals of a part, and retirements: 3 MiB of both.
+const PART_SAID_MAX: usize = 1 << 16;
 /// Pages of a manifest that many checkpoints cut into parts; four times those of a whole one.
 const MANIFEST_PAGES_MAX: u32 = 36;
 
@@ -210,6 +212,20 @@ impl Sparse {
 
     /// Appends what the log does not have yet; durable after the next sync.
     fn write_part(&mut self, with_repeats: bool) -> Result<()> {
+        while self
+            .unsaid_removals
+            .len()
+            .max(self.unsaid_retirements.len())
+            > PART_SAID_MAX
+        {
+            let part = Part {
+                retired: first_of(&mut self.unsaid_retirements),
+                removed: first_of(&mut self.unsaid_removals),
+                ..Part::default()
+            };
+            self.append(part)?;
+            self.manifest = None;
+        }
         let part = Part {
             continues: self.manifest.is_some(),
             retired: std::mem::take(&mut self.unsaid_retirements),
@@ -219,19 +235,24 @@ impl Sparse {
         if part.is_empty() {
             return Ok(());
         }
-        let appended = self.log.append(&part.encode());
-        if appended.is_err() {
-            // for another try
-            (self.unsaid_retirements, self.unsaid_removals) = (part.retired, part.removed);
-            return appended.map(|_| ());
-        }
-        let extent = appended?;
+        let number = self.append(part)?;
         self.segment.written();
-        let number = self.ledger.note(extent, &part);
         self.cache.forget(number);
         let pages = self.ledger.manifests[number as usize].pages;
         self.manifest = Some(number).filter(|_| pages < MANIFEST_PAGES_MAX);
         Ok(())
+    }
+
+    /// Appends a part and tells the number of its manifest. Where that fails, what is removed and retired is to be said another time.
+    fn append(&mut self, mut part: Part) -> Result<u32> {
+        let appended = self.log.append(&part.encode());
+        if appended.is_err() {
+            part.retired.append(&mut self.unsaid_retirements);
+            part.removed.append(&mut self.unsaid_removals);
+            (self.unsaid_retirements, self.unsaid_removals) = (part.retired, part.removed);
+            return appended.map(|_| 0);
+        }
+        Ok(self.ledger.note(appended?, &part))
     }
 
     /// Ends the open segment: with its manifest, or, where it is nearly a repeat, by leaving its new chunks to the next one.
@@ -263,6 +284,12 @@ impl Sparse {
         dead > self.ledger.records / 2 + options.segment_chunks as u64
             || self.ledger.freeable_bytes() > options.hook_bytes / 8 + 4096
     }
+}
+
+/// The first of `said` that fit a part; the others stay.
+fn first_of<T>(said: &mut Vec<T>) -> Vec<T> {
+    let others = said.split_off(said.len().min(PART_SAID_MAX));
+    std::mem::replace(said, others)
 }
 
 /// The records of manifests, in one batch of reads.

@@ -43,6 +43,8 @@ const JOURNAL_FRAME: FrameKind = FrameKind {
     magic: *b"OFTABJRN",
     version: 1,
 };
+/// Records of a frame of the journal: 2.7 MB.
+const FRAME_RECORDS: usize = 1 << 16;
 const TMP: &str = "tablets-tmp";
 /// The paper's best (§5.4).
 const TABLET_BYTES: usize = 1536 << 10;
@@ -237,6 +239,34 @@ impl Tablets {
         Ok(self.dir.remove(&journal_of(number))?)
     }
 
+    /// Appends to the journal what it does not have yet.
+    fn append_unsaid(&mut self) -> Result<()> {
+        self.unsaid.sort_unstable_by_key(|key| key.0);
+        self.unsaid.dedup();
+        let gone = Entry {
+            said: None,
+            has_older: false,
+        };
+        let entry = |key: &Fingerprint| self.current.get(key).copied().unwrap_or(gone);
+        let said = self.unsaid.iter().map(|key| Record::Of(*key, entry(key)));
+        let retired = self.retired.unsaid().map(|(container, is_gone)| {
+            if is_gone {
+                Record::Retires(container)
+            } else {
+                Record::Returns(container)
+            }
+        });
+        let mut records = said.chain(retired).peekable();
+        let mut payload = Vec::new();
+        while records.peek().is_some() {
+            payload.clear();
+            let of_frame = records.by_ref().take(FRAME_RECORDS);
+            of_frame.for_each(|record| record.write(&mut payload));
+            self.journal.append(&payload)?;
+        }
+        Ok(())
+    }
+
     /// Removes tablets all of whose chunks are gone, and forgets containers that nobody speaks of.
     fn remove_retired(&mut self) -> Result<()> {
         let retired = &self.retired;
@@ -331,13 +361,13 @@ impl ChunkIndex for Tablets {
         };
         if said.is_some() || has_older {
             self.current.insert(*key, Entry { said, has_older });
-        } else {
-            self.current.remove(key);
+            self.unsaid.push(*key);
+        } else if self.current.remove(key).is_some() {
+            self.unsaid.push(*key);
         }
         if let Some(container) = said {
             self.retired.told(container);
         }
-        self.unsaid.push(*key);
         self.seal_if_due()
     }
 
@@ -348,27 +378,7 @@ impl ChunkIndex for Tablets {
 
     fn checkpoint(&mut self) -> Result<()> {
         self.seal_if_due()?;
-        self.unsaid.sort_unstable_by_key(|key| key.0);
-        self.unsaid.dedup();
-        let gone = Entry {
-            said: None,
-            has_older: false,
-        };
-        let mut payload = Vec::new();
-        for key in &self.unsaid {
-            let entry = self.current.get(key).copied().unwrap_or(gone);
-            Record::Of(*key, entry).write(&mut payload);
-        }
-        for (container, is_gone) in self.retired.unsaid() {
-            let record = match is_gone {
-                true => Record::Retires(container),
-                false => Record::Returns(container),
-            };
-            record.write(&mut payload);
-        }
-        if !payload.is_empty() {
-            self.journal.append(&payload)?;
-        }
+        self.append_unsaid()?;
         self.journal.sync()?;
         self.unsaid.clear();
         if self.retired.unsaid_len() > 0 {

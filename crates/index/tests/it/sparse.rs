@@ -186,6 +186,32 @@ fn a_damaged_manifest_is_damage_and_a_torn_end_is_cut_off() {
     assert_eq!(found_of(&mut index, 5000..5001), [None]);
 }
 
+/// In one piece they would be more than a reader takes.
+#[test]
+fn a_checkpoint_of_two_million_removals_is_read_again() {
+    let dir = MemDir::new();
+    let options = SparseOptions {
+        // so that the log is not written anew
+        hook_bytes: 1 << 30,
+        ..options(1)
+    };
+    let mut index = open(&dir, options);
+    fill(&mut index, 6000);
+    let absent = (0..2_200_000u64).map(|number| {
+        let mut bytes = [0xff; 32];
+        bytes[8..16].copy_from_slice(&number.to_le_bytes());
+        Fingerprint(bytes)
+    });
+    index.insert(&[(key(9000), at(9))]).expect("insert");
+    index.remove(&absent.collect::<Vec<_>>()).expect("remove");
+    index.remove(&[key(5)]).expect("remove");
+    index.checkpoint().expect("checkpoint");
+    drop(index);
+    let mut index = open(&dir, options);
+    assert_eq!(found_of(&mut index, 4..6), [Some(at(0)), None]);
+    assert_eq!(found_of(&mut index, 9000..9001), [Some(at(9))]);
+}
+
 #[test]
 fn golden_sparse_is_still_written_so_and_read() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sparse-1");

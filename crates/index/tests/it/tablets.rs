@@ -77,6 +77,35 @@ fn tablets_of_retired_containers_give_back_their_space() {
 }
 
 #[test]
+fn a_removal_of_what_is_not_there_is_not_written() {
+    let dir = MemDir::new();
+    let mut index = filled(&dir, options(Search::Lru), 10);
+    let before = index.stats().bytes_written;
+    index
+        .remove(&(100..2000).map(key).collect::<Vec<_>>())
+        .expect("remove");
+    index.checkpoint().expect("checkpoint");
+    assert_eq!(index.stats().bytes_written, before);
+}
+
+/// In one piece they would be more than a reader takes.
+#[test]
+fn a_checkpoint_of_two_million_retirements_is_read_again() {
+    let dir = MemDir::new();
+    let mut index = filled(&dir, options(Search::Lru), 10);
+    let retired: Vec<ContainerId> = (1000..2_000_000).map(ContainerId).collect();
+    index.remove(&[key(5)]).expect("remove");
+    index.retire(&retired).expect("retire");
+    index.checkpoint().expect("checkpoint");
+    drop(index);
+    let mut index = Tablets::open(Arc::new(dir), options(Search::Lru)).expect("open");
+    let mut found = [None; 2];
+    index.lookup(&[key(4), key(5)], &mut found).expect("lookup");
+    let container = ContainerId(0);
+    assert_eq!(found, [Some(Location { container }), None]);
+}
+
+#[test]
 fn golden_tablets_are_still_written_so_and_read() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/tablets-1");
     let options = TabletsOptions {
