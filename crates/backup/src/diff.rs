@@ -11,7 +11,7 @@ use onefold_store::ChunkReader;
 use crate::path::{entry_order, join, split, within};
 use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Entry, Error, Flags, Kind, Result};
+use crate::{Entry, Error, Flags, Kind, Result, content};
 
 /// How an entry differs; restic's marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,16 +141,17 @@ pub fn diff(
             (None, Some((path, _))) => blind_a.covers(path),
             _ => false,
         };
-        let differs = compare(
-            (left.as_ref(), right.as_ref()),
-            is_unknown,
-            metadata,
-            &mut summary,
-            tell,
-        );
-        if differs {
-            chunks.meet((left.as_ref(), right.as_ref()), reader)?;
-        }
+        let mark = match (&left, &right) {
+            _ if is_unknown => Some(Mark::Unknown),
+            (Some((_, a)), Some((_, b))) => compare(a, b, reader)?,
+            (Some(_), None) => Some(Mark::Removed),
+            (None, _) => Some(Mark::Added),
+        };
+        let Some(mark) = mark.filter(|mark| metadata || *mark != Mark::Metadata) else {
+            continue;
+        };
+        tell_and_count(mark, (left.as_ref(), right.as_ref()), &mut summary, tell);
+        chunks.meet((left.as_ref(), right.as_ref()), reader)?;
     }
 }
 
@@ -242,24 +243,12 @@ fn take(cursor: &mut Cursor<'_>, reader: &mut ChunkReader) -> Result<Option<Plac
     Ok(next.map(|(folder, entry)| (join(&folder, &entry.name), entry)))
 }
 
-fn compare(
+fn tell_and_count(
+    mark: Mark,
     (left, right): (Option<&Placed>, Option<&Placed>),
-    is_unknown: bool,
-    metadata: bool,
     summary: &mut DiffSummary,
     tell: Tell<'_>,
-) -> bool {
-    let (mark, path) = match (left, right) {
-        (Some((path, _)), None) | (None, Some((path, _))) if is_unknown => (Mark::Unknown, path),
-        (Some((path, _)), None) => (Mark::Removed, path),
-        (None, Some((path, _))) => (Mark::Added, path),
-        (Some((path, a)), Some((_, b))) => match compare_entries(a, b) {
-            Some(Mark::Metadata) if !metadata => return false,
-            Some(mark) => (mark, path),
-            None => return false,
-        },
-        (None, None) => return false,
-    };
+) {
     let (a, b) = (left.map(|(_, entry)| entry), right.map(|(_, entry)| entry));
     match mark {
         Mark::Metadata => {}
@@ -276,8 +265,9 @@ fn compare(
                 .for_each(|entry| count(&mut summary.added, entry));
         }
     }
-    tell(mark, path, a, b);
-    true
+    if let Some((path, _)) = left.or(right) {
+        tell(mark, path, a, b);
+    }
 }
 
 fn count(side: &mut Side, entry: &Entry) {
@@ -292,26 +282,18 @@ fn count(side: &mut Side, entry: &Entry) {
 }
 
 /// How two entries of one path differ. Where chunks lie does not count, nor do inode numbers and times of change of the inode.
-fn compare_entries(a: &Entry, b: &Entry) -> Option<Mark> {
+fn compare(a: &Entry, b: &Entry, reader: &mut ChunkReader) -> Result<Option<Mark>> {
     if a.is_unreadable() || b.is_unreadable() {
-        return (!same_unread(a, b)).then_some(Mark::Unknown);
+        return Ok((!same_unread(a, b)).then_some(Mark::Unknown));
     }
     if a.kind != b.kind {
-        return Some(Mark::Kind);
+        return Ok(Some(Mark::Kind));
     }
-    let names = |entry: &Entry| {
-        let name = |item: &crate::Item| match *item {
-            crate::Item::Hole { len } => (None, len),
-            crate::Item::Chunk { chunk, span } => (Some(chunk.fingerprint), span),
-        };
-        entry.content.items.iter().map(name).collect::<Vec<_>>()
-    };
-    if a.size != b.size
-        || a.content.depth != b.content.depth
-        || names(a) != names(b)
-        || a.target != b.target
-    {
-        return Some(Mark::Content);
+    let same = a.size == b.size
+        && a.target == b.target
+        && content::is_same(&a.content, &b.content, reader)?;
+    if !same {
+        return Ok(Some(Mark::Content));
     }
     let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.rdev);
     // One that is not kept differs from none.
@@ -319,7 +301,8 @@ fn compare_entries(a: &Entry, b: &Entry) -> Option<Mark> {
     // A folder whose attributes could not be read has none in its entry.
     let has_attributes = |e: &Entry| !e.flags.has(Flags::UNREADABLE);
     let same_attributes = a.xattrs == b.xattrs || !(has_attributes(a) && has_attributes(b));
-    (rest(a) != rest(b) || !same_atime || !same_attributes).then_some(Mark::Metadata)
+    let same = rest(a) == rest(b) && same_atime && same_attributes;
+    Ok((!same).then_some(Mark::Metadata))
 }
 
 /// Of two files that neither backup could read: whether nobody has touched the inode in between.

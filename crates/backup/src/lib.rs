@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod content;
 pub mod diff;
 pub mod dump;
 mod entry;

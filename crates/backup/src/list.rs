@@ -7,7 +7,7 @@ use crate::exclude::Patterns;
 use crate::linked::{Linked, Value};
 use crate::sample::Sample;
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Entry, Item, Kind, Result, Time, path};
+use crate::{Content, Entry, Kind, Result, Time, content, path};
 
 /// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says false.
 pub fn list(
@@ -114,6 +114,24 @@ struct Versions {
     files: Sample<()>,
     /// Chunks of a path.
     chunks: Sample<u64>,
+    /// Names of large files' contents, by what stands of these in their entries.
+    names: Sample<u64>,
+}
+
+impl Versions {
+    /// Reads recipe chunks only of what is new.
+    fn name(&mut self, content: &Content, reader: &mut ChunkReader) -> Result<u64> {
+        if content.depth == 0 {
+            return content::name(content, reader);
+        }
+        let top = content::top_name(content, reader)?;
+        if let Some(name) = self.names.get(top) {
+            return Ok(*name);
+        }
+        let name = content::name(content, reader)?;
+        self.names.meet(top, |known| *known = name);
+        Ok(name)
+    }
 }
 
 impl Adder {
@@ -150,7 +168,10 @@ impl Adder {
         let Some(versions) = &mut self.versions else {
             return Ok(());
         };
-        let (path, content) = (hash(path), hash(&content_name(entry)));
+        let (path, content) = (
+            Fingerprint::of(path).prefix(),
+            versions.name(&entry.content, reader)?,
+        );
         versions.contents.meet(content, |bytes| *bytes = entry.size);
         // Two random numbers: so is what one is beside the other.
         if !versions.files.meet(path ^ content, |()| {}) {
@@ -198,6 +219,7 @@ impl Adder {
             contents,
             files,
             chunks,
+            ..
         } = versions;
         Sizes {
             is_exact: contents.is_exact() && files.is_exact() && chunks.is_exact(),
@@ -235,20 +257,4 @@ fn is_first_name(entry: &Entry, linked: &mut Linked<()>) -> Result<bool> {
     let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
     linked.insert(key, to_come, ())?;
     Ok(true)
-}
-
-fn hash(bytes: &[u8]) -> u64 {
-    Fingerprint::of(bytes).prefix()
-}
-
-/// The same for entries of the same content, wherever its chunks lie.
-fn content_name(entry: &Entry) -> Vec<u8> {
-    let mut name = vec![entry.content.depth];
-    for item in &entry.content.items {
-        if let Item::Chunk { chunk, .. } = item {
-            name.extend_from_slice(&chunk.fingerprint.0);
-        }
-        name.extend_from_slice(&item.span().to_le_bytes());
-    }
-    name
 }

@@ -41,6 +41,11 @@ impl<V> Sample<V> {
         self.sum(|_| 1)
     }
 
+    /// What is known of a thing that was met, unless it is left out of the sample.
+    pub fn get(&self, hash: u64) -> Option<&V> {
+        self.kept.get(&hash)
+    }
+
     /// Whether sums are exact.
     pub fn is_exact(&self) -> bool {
         self.halvings == 0

@@ -242,8 +242,7 @@ fn visit_level(
             Item::Chunk { chunk, .. } if depth == 0 => visit(Visit::Data(chunk, start), reader)?,
             Item::Chunk { chunk, span } => {
                 if visit(Visit::Recipe(chunk), reader)? {
-                    let below = recipe::decode(&reader.read(&chunk)?, depth - 1)?;
-                    check_span(&below, span)?;
+                    let below = read_recipe(&chunk, span, depth - 1, reader)?;
                     if !visit_level(&below, depth - 1, (offset, from), reader, visit)? {
                         return Ok(false);
                     }
@@ -259,12 +258,19 @@ fn visit_level(
     Ok(true)
 }
 
-fn check_span(items: &[Item], span: u64) -> Result<()> {
+/// The items of a recipe chunk, which must have this depth and cover `span` bytes.
+pub(crate) fn read_recipe(
+    chunk: &ChunkRef,
+    span: u64,
+    depth: u8,
+    reader: &mut ChunkReader,
+) -> Result<Vec<Item>> {
+    let items = recipe::decode(&reader.read(chunk)?, depth)?;
     let sum = items
         .iter()
         .try_fold(0u64, |sum, item| sum.checked_add(item.span()));
     match sum == Some(span) {
-        true => Ok(()),
+        true => Ok(items),
         false => Err(crate::wire::Reader::new("recipe", b"")
             .fail(format_args!("items cover {sum:?} bytes, expected {span}"))),
     }

@@ -17,6 +17,7 @@ mod lost;
 mod lost_leaf;
 mod mapped;
 mod mount;
+mod moved;
 mod passing;
 mod patterns;
 mod restore;
