@@ -37,6 +37,7 @@ pub use apply::Attributes;
 use plan::Planner;
 use target::Target;
 use times::TimeSteps;
+use window::Window;
 use write::{Tally, Writer};
 
 /// What to do with what is already there.
@@ -142,14 +143,18 @@ pub struct Summary {
     pub bytes: u64,
     /// Files that stayed as they were in the target.
     pub skipped: u64,
+    /// Their bytes.
+    pub skipped_bytes: u64,
+    /// Links, pipes and devices that stayed as they were.
+    pub skipped_others: u64,
     /// Files that failed, of those whose making was begun.
     pub failed: u64,
+    /// Their bytes.
+    pub failed_bytes: u64,
     /// Folders that could not be made.
     pub failed_dirs: u64,
     /// Links, pipes and devices that could not be made.
     pub failed_others: u64,
-    /// Bytes of the files that stayed or failed.
-    pub left_bytes: u64,
     /// Something failed because the target is full.
     pub is_full: bool,
     /// Things removed from the target.
@@ -213,10 +218,14 @@ pub fn run(
     let (mut last, times) = (None, TimeSteps::default());
     let tells_kept = AtomicBool::new(false);
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
+        let continues = planner.continues();
+        let last_of = |window: &Window| {
+            let file = window.files.last().filter(|_| continues);
+            file.map(|file| *file.state.lock())
+        };
         if options.dry_run {
-            let (kept, kept_bytes) = dry::kept(&window, target.as_ref(), options, events);
-            summary.skipped += kept;
-            summary.left_bytes += kept_bytes;
+            dry::look(&window, target.as_ref(), options, events, &mut summary);
+            last = last_of(&window);
             continue;
         }
         let Some(target) = &target else { continue };
@@ -235,16 +244,11 @@ pub fn run(
             tally: Tally::default(),
             tells_kept: &tells_kept,
         };
-        let continues = planner.continues();
         writer.carry_out(&mut window)?;
         if options.verify {
             summary.verified += writer.verify(&window, continues)?;
         }
-        last = window
-            .files
-            .last()
-            .filter(|_| continues)
-            .map(|file| *file.state.lock());
+        last = last_of(&window);
         writer.tally.add_to(&mut summary);
     }
     if let Some(target) = target.filter(|_| !options.dry_run) {

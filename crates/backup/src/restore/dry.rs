@@ -1,22 +1,23 @@
 //! A dry run of a window: nothing is touched, but what is there is looked at as the real run would.
 
-use super::Options;
 use super::target::Target;
 use super::times::may_be_same;
-use super::window::Window;
+use super::window::{State, Window};
+use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Change, Events, Time};
+use crate::{Change, Events, Kind, Time};
 
-/// How many things of the window would stay as they are in the target, and the bytes of those that are files.
-/// Tells what would become of each. Without a target, nothing is there yet.
-pub fn kept(
+/// Counts what of the window would stay as it is in the target, and tells what would become of each thing. Files that would be made are so from then on,
+/// those that would stay are skipped, and of what a window before has begun nothing more is told. Without a target, nothing is there yet.
+pub fn look(
     window: &Window,
     target: Option<&Target>,
     options: &Options,
     events: &dyn Events,
-) -> (u64, u64) {
-    let stays = |folder: u32, name: &[u8], size: u64, mtime: Time| {
+    summary: &mut Summary,
+) {
+    let mut stays = |folder: u32, name: &[u8], (kind, size): (Kind, u64), mtime: Time| {
         // What cannot be looked at is not there, or will fail when it is real.
         let path = &window.folders[folder as usize].path;
         let there = target.and_then(|target| {
@@ -37,7 +38,14 @@ pub fn kept(
         if events.wants_entries() {
             events.entry(&join(path, name), change, size);
         }
-        change == Change::Unchanged
+        let stays = change == Change::Unchanged;
+        if stays && kind == Kind::File {
+            summary.skipped += 1;
+            summary.skipped_bytes += size;
+        } else if stays {
+            summary.skipped_others += 1;
+        }
+        stays
     };
     if events.wants_entries() {
         let folders = window.folders.iter().rev();
@@ -45,19 +53,19 @@ pub fn kept(
             events.entry(&folder.path, Change::New, 0);
         }
     }
-    let files = window.files.iter().filter_map(|file| {
-        stays(file.folder, &file.name, file.size, file.meta.mtime).then_some(file.size)
-    });
-    let specials = window.specials.iter().filter_map(|special| {
-        let entry = &special.entry;
-        stays(special.folder, &entry.name, 0, entry.mtime).then_some(0)
-    });
-    let links = window.links.iter().filter_map(|link| {
-        let entry = &link.entry;
-        stays(link.folder, &entry.name, entry.size, entry.mtime).then_some(entry.size)
-    });
-    files
-        .chain(specials)
-        .chain(links)
-        .fold((0, 0), |(kept, bytes), size| (kept + 1, bytes + size))
+    for file in &window.files {
+        let mut state = file.state.lock();
+        if *state == State::Planned {
+            let what = (Kind::File, file.size);
+            *state = match stays(file.folder, &file.name, what, file.meta.mtime) {
+                true => State::Skipped,
+                false => State::Made(0),
+            };
+        }
+    }
+    let specials = window.specials.iter().map(|one| (one.folder, &one.entry));
+    let links = window.links.iter().map(|one| (one.folder, &one.entry));
+    for (folder, entry) in specials.chain(links) {
+        stays(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+    }
 }

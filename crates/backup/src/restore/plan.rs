@@ -369,7 +369,7 @@ impl<'a> Planner<'a> {
             summary.errors += 1;
             summary.lost += u64::from(error.is_loss());
             summary.failed += 1;
-            summary.left_bytes += entry.size;
+            summary.failed_bytes += entry.size;
             Progress::add(&self.progress.errors, 1);
             let folder = &window.folders[lost.folder as usize].path;
             self.events.error(&join(folder, &lost.name), &error);

@@ -2,6 +2,7 @@
 
 mod folder;
 mod link;
+mod make;
 mod special;
 mod unfinished;
 
@@ -16,16 +17,17 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use self::folder::OpenFolders;
-use super::apply::{Applier, Meta, Missed};
+use self::make::Wanted;
+use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::output::{LargeFiles, Output};
-use super::target::{Target, clear};
+use super::target::Target;
 use super::times::TimeSteps;
 use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Change, Error, Events, Kind, Progress, Result};
+use crate::{Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
@@ -60,14 +62,15 @@ pub struct Writer<'a> {
 #[derive(Default)]
 pub struct Tally {
     pub skipped: AtomicU64,
+    pub skipped_bytes: AtomicU64,
+    pub skipped_others: AtomicU64,
     pub errors: AtomicU64,
     pub failed_files: AtomicU64,
+    pub failed_bytes: AtomicU64,
     pub failed_dirs: AtomicU64,
     pub failed_others: AtomicU64,
     /// Paths of which the repository has no good copy.
     pub lost: AtomicU64,
-    /// Of files that stayed or failed.
-    pub left_bytes: AtomicU64,
     /// The target was full, once at least.
     pub is_full: AtomicBool,
 }
@@ -76,17 +79,19 @@ impl Tally {
     /// A file of `size` bytes failed.
     pub fn failed_file(&self, size: u64) {
         self.failed_files.fetch_add(1, Relaxed);
-        self.left_bytes.fetch_add(size, Relaxed);
+        self.failed_bytes.fetch_add(size, Relaxed);
     }
 
     pub fn add_to(&self, summary: &mut Summary) {
         summary.skipped += self.skipped.load(Relaxed);
+        summary.skipped_bytes += self.skipped_bytes.load(Relaxed);
+        summary.skipped_others += self.skipped_others.load(Relaxed);
         summary.errors += self.errors.load(Relaxed);
         summary.lost += self.lost.load(Relaxed);
         summary.failed += self.failed_files.load(Relaxed);
+        summary.failed_bytes += self.failed_bytes.load(Relaxed);
         summary.failed_dirs += self.failed_dirs.load(Relaxed);
         summary.failed_others += self.failed_others.load(Relaxed);
-        summary.left_bytes += self.left_bytes.load(Relaxed);
         summary.is_full |= self.is_full.load(Relaxed);
     }
 }
@@ -346,7 +351,7 @@ impl Run<'_> {
             return Ok(Some(output));
         }
         let place = (file.folder, &*dir);
-        let made = self.make(place, &file.name, file.size, &file.meta, || {
+        let made = self.make(place, Wanted::of_file(file), || {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(&*dir, &file.name[..], flags, Mode::RUSR | Mode::WUSR)
@@ -372,54 +377,6 @@ impl Run<'_> {
             let _ = rustix::fs::unlinkat(&*dir, &file.name[..], AtFlags::empty());
         }
         made.map(Some)
-    }
-
-    /// Makes something under a name in a folder, and tells; what is in the way stays (`None`) or goes, as the user asked.
-    fn make<T>(
-        &self,
-        (folder, dir): (u32, &OwnedFd),
-        name: &[u8],
-        size: u64,
-        meta: &Meta,
-        make: impl Fn() -> Result<T, Errno>,
-    ) -> Result<Option<T>, Errno> {
-        let tell = |change| self.tell(folder, name, change, size);
-        match make() {
-            Err(Errno::EXIST) => {}
-            other => return other.inspect(|_| tell(Change::New)).map(Some),
-        }
-        if self.stays((folder, dir), name, size, meta)? {
-            return Ok(None);
-        }
-        clear(dir.as_fd(), name)?;
-        make().inspect(|_| tell(Change::Modified)).map(Some)
-    }
-
-    /// Whether what is there stays, as the user asked; that is counted and told.
-    fn stays(
-        &self,
-        (folder, dir): (u32, &OwnedFd),
-        name: &[u8],
-        size: u64,
-        meta: &Meta,
-    ) -> Result<bool, Errno> {
-        let there = Stat::at(dir, name, false)?;
-        let has_same_time = || self.all.times.is_same(dir.as_fd(), meta.mtime, &there);
-        let overwrite = self.all.options.overwrite;
-        let stays = overwrite.keeps(&there, size, meta.mtime, has_same_time);
-        if stays {
-            self.all.tally.skipped.fetch_add(1, Relaxed);
-            self.all.tally.left_bytes.fetch_add(size, Relaxed);
-            self.tell(folder, name, Change::Unchanged, size);
-        }
-        Ok(stays)
-    }
-
-    fn tell(&self, folder: u32, name: &[u8], change: Change, size: u64) {
-        if self.all.events.wants_entries() {
-            let path = join(&self.window.folders[folder as usize].path, name);
-            self.all.events.entry(&path, change, size);
-        }
     }
 
     fn path(&self, file: &File) -> Vec<u8> {

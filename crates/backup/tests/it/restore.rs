@@ -264,6 +264,29 @@ fn a_dry_run_tells_what_the_real_one_would_do() {
     }
 }
 
+#[test]
+fn links_that_stay_are_no_files_that_stay() {
+    let scene = scene();
+    let links: Vec<_> = (0..5).map(|number| format!("link-{number}")).collect();
+    for name in &links {
+        symlink("keep", scene.source.join(name)).expect("symlink");
+    }
+    let outcome = back_up(&scene.repository, &scene.source, 2);
+    for name in &links {
+        symlink("elsewhere", scene.target.join(name)).expect("symlink");
+    }
+    for dry_run in [true, false] {
+        let options = Options {
+            overwrite: Overwrite::Never,
+            dry_run,
+            ..options(&scene)
+        };
+        let summary = restore_with(&scene.repository, &outcome, &scene.target, &options);
+        assert_eq!((summary.files, summary.others), (3, 5));
+        assert_eq!((summary.skipped, summary.skipped_others), (0, 5));
+    }
+}
+
 struct Hasty;
 
 impl SweepObserver for Hasty {
@@ -339,7 +362,7 @@ fn progress_ends_where_the_totals_are() {
             (of(&progress.files_total), of(&progress.bytes_total)),
             (3, summary.bytes)
         );
-        let written = summary.bytes - summary.left_bytes;
+        let written = summary.bytes - summary.skipped_bytes;
         assert_eq!(of(&progress.bytes_moved), written, "{overwrite:?}");
         session.finish().expect("finished");
     }

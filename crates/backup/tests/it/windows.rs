@@ -83,7 +83,26 @@ fn a_file_that_takes_many_windows_and_stays_is_counted_once() {
         overwrite: Overwrite::Never,
         ..Options::default()
     });
-    assert_eq!((summary.left_bytes, summary.verified), (summary.bytes, 0));
+    assert_eq!(
+        (summary.skipped_bytes, summary.verified),
+        (summary.bytes, 0)
+    );
+}
+
+#[test]
+fn a_dry_run_counts_a_file_that_takes_many_windows_once() {
+    let scene = Scene::new();
+    scene.restore(Options::default());
+    let run = |dry_run| {
+        scene.restore(Options {
+            overwrite: Overwrite::Never,
+            dry_run,
+            ..Options::default()
+        })
+    };
+    let dry = run(true);
+    assert_eq!((dry.skipped, dry.skipped_bytes), (dry.files, dry.bytes));
+    assert_eq!(dry, run(false));
 }
 
 /// What a window before has done is not read again: a huge file would be read through once a window.

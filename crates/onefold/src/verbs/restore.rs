@@ -303,7 +303,9 @@ fn patterns(below: &[u8], given: [&[OsString]; 2], files: [&[OsString]; 2]) -> R
 fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result<()> {
     let left = summary.skipped + summary.failed;
     let restored = summary.files.saturating_sub(left);
-    let restored_bytes = summary.bytes.saturating_sub(summary.left_bytes);
+    let restored_bytes = summary
+        .bytes
+        .saturating_sub(summary.skipped_bytes + summary.failed_bytes);
     if out.json {
         return out.json(&json!({
             "message_type": "summary",
@@ -315,7 +317,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "files_deleted": summary.deleted,
             "total_bytes": summary.bytes,
             "bytes_restored": restored_bytes,
-            "bytes_skipped": summary.left_bytes,
+            "bytes_skipped": summary.skipped_bytes,
             "files_verified": summary.verified,
             "error_count": summary.errors,
             "unread_count": summary.unread,
@@ -340,11 +342,14 @@ fn print_restored(
         "restored"
     };
     let speed = speed(args, restored_bytes, elapsed);
+    let others = summary
+        .others
+        .saturating_sub(summary.failed_others + summary.skipped_others);
     out.say(format_args!(
         "{did} {}, {}, {} other: {}{speed}",
         many(restored, "file"),
         many(summary.dirs.saturating_sub(summary.failed_dirs), "folder"),
-        human::count(summary.others.saturating_sub(summary.failed_others)),
+        human::count(others),
         bytes(restored_bytes)
     ))?;
     let given = args.include.len() + args.iinclude.len();
@@ -363,16 +368,18 @@ fn print_restored(
 
 /// What stayed, went, failed, or is not in the snapshot.
 fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
-    if summary.skipped > 0 {
+    let stayed = summary.skipped + summary.skipped_others;
+    if stayed > 0 {
+        let others = human::count(summary.skipped_others);
         out.say(format_args!(
             "{} {} as {}",
             if args.dry_run { "would leave" } else { "left" },
-            many(summary.skipped, "file"),
-            if summary.skipped == 1 {
-                "it was"
-            } else {
-                "they were"
-            }
+            match (summary.skipped, summary.skipped_others) {
+                (files, 0) => many(files, "file"),
+                (0, _) => format!("{others} other"),
+                (files, _) => format!("{}, {others} other", many(files, "file")),
+            },
+            if stayed == 1 { "it was" } else { "they were" }
         ))?;
     }
     if summary.deleted > 0 {

@@ -72,3 +72,42 @@ fn a_restore_writes_nothing_into_its_own_repository() {
     assert!(before == own(), "{:?}", own().keys());
     rig.run(["check", "--read-data"]).ends(0);
 }
+
+#[test]
+fn what_stays_is_said_by_its_kind() {
+    let rig = Rig::open();
+    rig.write("s/a", b"one");
+    rig.write("s/b", b"two");
+    for number in 0..5 {
+        let link = |folder: &str| rig.path(&format!("{folder}/link-{number}"));
+        fs::create_dir_all(rig.path("t")).expect("a folder");
+        std::os::unix::fs::symlink("a", link("s")).expect("a link");
+        std::os::unix::fs::symlink("b", link("t")).expect("a link");
+    }
+    rig.backup("s");
+    let from = format!("latest:{}", rig.path("s").display());
+    let never = ["restore", &from, "--target", "t", "--overwrite", "never"];
+    let dry = rig.run([&never[..], &["--dry-run"]].concat()).ends(0);
+    assert!(
+        dry.out
+            .contains("would restore 2 files, 0 folders, 0 other"),
+        "{}",
+        dry.out
+    );
+    assert!(
+        dry.out.contains("would leave 5 other as they were"),
+        "{}",
+        dry.out
+    );
+    let real = rig.run(never).ends(0).out;
+    assert!(
+        real.contains("restored 2 files, 0 folders, 0 other"),
+        "{real}"
+    );
+    assert!(real.contains("left 5 other as they were"), "{real}");
+    let again = rig.run(never).ends(0).out;
+    assert!(
+        again.contains("left 2 files, 5 other as they were"),
+        "{again}"
+    );
+}

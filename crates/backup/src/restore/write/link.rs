@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::Link;
-use super::Run;
+use super::{Run, make::Wanted};
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
@@ -62,7 +62,8 @@ impl Run<'_> {
         let dir = self.folder(folder)?;
         let (name, none) = (&entry.name[..], AtFlags::empty());
         let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
-        let made = self.make((folder, &dir), name, entry.size, &Meta::of(entry), make);
+        let meta = Meta::of(entry);
+        let made = self.make((folder, &dir), Wanted::of(entry, &meta), make);
         match made {
             Ok(_) => Ok(true),
             // The names lie on two file systems, it has all the names that it may have, or none of its kind may have two.
@@ -79,7 +80,7 @@ impl Run<'_> {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let make = || rustix::fs::openat(&*dir, &entry.name[..], flags, mode);
-        let made = self.make((link.folder, &dir), &entry.name, entry.size, &meta, make);
+        let made = self.make((link.folder, &dir), Wanted::of(entry, &meta), make);
         let Some(fd) = made.map_err(failed)? else {
             return Ok(());
         };

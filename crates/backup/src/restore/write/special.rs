@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::super::apply::Meta;
 use super::super::window::Special;
-use super::Run;
+use super::{Run, make::Wanted};
 use crate::Kind;
 use crate::path::join;
 
@@ -29,7 +29,7 @@ impl Run<'_> {
         }
         let made = self.folder(*folder).and_then(|dir| {
             let make = || make_special(&dir, entry);
-            let made = self.make((*folder, &dir), &entry.name, 0, &meta, make)?;
+            let made = self.make((*folder, &dir), Wanted::of(entry, &meta), make)?;
             Ok(made.map(|()| {
                 self.all
                     .applier

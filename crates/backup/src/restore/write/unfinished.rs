@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Run;
+use super::{Run, make::Wanted};
 use crate::Error;
 use crate::restore::times::mark_unfinished;
 use crate::restore::window::{File, State, Use};
@@ -37,7 +37,7 @@ impl Run<'_> {
         let Ok(dir) = self.all.target.open_folder(folder) else {
             return false;
         };
-        self.stays((file.folder, &dir), &file.name, file.size, &file.meta)
+        self.stays((file.folder, &dir), Wanted::of_file(file))
             .unwrap_or(false)
     }
 

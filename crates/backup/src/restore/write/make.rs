@@ -1,0 +1,95 @@
+//! Something is made under a name, where something else may stand that stays or goes, as the user asked.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+
+use super::super::window::File;
+use super::Run;
+use crate::meta::Stat;
+use crate::path::join;
+use crate::restore::apply::Meta;
+use crate::restore::target::clear;
+use crate::{Change, Entry, Kind};
+
+/// Something that is to stand under a name.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    name: &'a [u8],
+    kind: Kind,
+    size: u64,
+    meta: &'a Meta,
+}
+
+impl<'a> Wanted<'a> {
+    pub fn of(entry: &'a Entry, meta: &'a Meta) -> Self {
+        Self {
+            name: &entry.name,
+            kind: entry.kind,
+            size: entry.size,
+            meta,
+        }
+    }
+
+    pub fn of_file(file: &'a File) -> Self {
+        Self {
+            name: &file.name,
+            kind: Kind::File,
+            size: file.size,
+            meta: &file.meta,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Makes something in a folder, and tells; what is in the way stays (`None`) or goes, as the user asked.
+    pub(super) fn make<T>(
+        &self,
+        (folder, dir): (u32, &OwnedFd),
+        wanted: Wanted<'_>,
+        make: impl Fn() -> Result<T, Errno>,
+    ) -> Result<Option<T>, Errno> {
+        let tell = |change| self.tell(folder, wanted, change);
+        match make() {
+            Err(Errno::EXIST) => {}
+            other => return other.inspect(|_| tell(Change::New)).map(Some),
+        }
+        if self.stays((folder, dir), wanted)? {
+            return Ok(None);
+        }
+        clear(dir.as_fd(), wanted.name)?;
+        make().inspect(|_| tell(Change::Modified)).map(Some)
+    }
+
+    /// Whether what is there stays, as the user asked; that is counted and told.
+    pub(super) fn stays(
+        &self,
+        (folder, dir): (u32, &OwnedFd),
+        wanted: Wanted<'_>,
+    ) -> Result<bool, Errno> {
+        let there = Stat::at(dir, wanted.name, false)?;
+        let mtime = wanted.meta.mtime;
+        let has_same_time = || self.all.times.is_same(dir.as_fd(), mtime, &there);
+        let overwrite = self.all.options.overwrite;
+        let stays = overwrite.keeps(&there, wanted.size, mtime, has_same_time);
+        if stays {
+            let tally = &self.all.tally;
+            if wanted.kind == Kind::File {
+                tally.skipped.fetch_add(1, Relaxed);
+                tally.skipped_bytes.fetch_add(wanted.size, Relaxed);
+            } else {
+                tally.skipped_others.fetch_add(1, Relaxed);
+            }
+            self.tell(folder, wanted, Change::Unchanged);
+        }
+        Ok(stays)
+    }
+
+    fn tell(&self, folder: u32, wanted: Wanted<'_>, change: Change) {
+        if self.all.events.wants_entries() {
+            let path = join(&self.window.folders[folder as usize].path, wanted.name);
+            self.all.events.entry(&path, change, wanted.size);
+        }
+    }
+}
