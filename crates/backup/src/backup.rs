@@ -20,7 +20,7 @@ mod outlook;
 mod parts;
 mod pipeline;
 mod plan;
-mod read;
+pub mod read;
 mod segment;
 mod sizeless;
 mod source;

@@ -140,9 +140,28 @@ impl<'a> Reading<'a> {
         &mut self,
         name: &[u8],
         source: &mut dyn Read,
+        tick: impl FnMut(usize) -> bool,
+    ) -> io::Result<()> {
+        self.read(Some(name), source, tick)
+    }
+
+    /// Reads on behind a hole of the file whose name [`stream`](Self::stream) was given, in the same way: no chunk reaches over a hole.
+    pub fn behind_hole(
+        &mut self,
+        source: &mut dyn Read,
+        tick: impl FnMut(usize) -> bool,
+    ) -> io::Result<()> {
+        self.read(None, source, tick)
+    }
+
+    /// `begins`: the name of a file that begins here.
+    fn read(
+        &mut self,
+        mut begins: Option<&[u8]>,
+        source: &mut dyn Read,
         mut tick: impl FnMut(usize) -> bool,
     ) -> io::Result<()> {
-        let (mut filled, mut begun, mut ends) = (0, false, false);
+        let (mut filled, mut ends) = (0, false);
         while !ends {
             let (read, is_end) = fill(source, &mut self.buffer[filled..])?;
             (filled, ends) = (filled + read, is_end);
@@ -150,14 +169,13 @@ impl<'a> Reading<'a> {
                 return Ok(());
             }
             let data = &self.buffer[..filled];
-            if !begun {
+            if let Some(name) = begins.take() {
                 let head = &data[..filled.min(4096)];
                 let in_tar = self.tallies.tars.is_some_and(|tars| tars.take(head));
                 for lane in &mut self.lanes {
                     lane.begin(&Hints::of(name, head), in_tar);
                 }
             }
-            begun = true;
             let lanes = &mut self.lanes;
             let mut cut = |threads| {
                 lanes

@@ -193,6 +193,12 @@ impl<'a> Source<'a> {
     }
 }
 
+impl std::io::Read for Source<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        Ok(Source::read(self, buf)?)
+    }
+}
+
 impl Handle {
     fn new(fd: OwnedFd) -> Arc<Self> {
         Arc::new(Self {

@@ -1,7 +1,10 @@
 //! `onefold estimate`: figures, little memory, files, hosts.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
 
+use crate::everything;
 use crate::rig::{Ran, Random, Rig};
 use serde_json::Value;
 
@@ -249,4 +252,49 @@ fn standard_input_is_one_file_and_parquet_holds_the_figures() {
     );
     let parquet = fs::read(rig.path("out.parquet")).expect("the file");
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+}
+
+#[test]
+fn holes_are_neither_read_nor_counted() {
+    let rig = Rig::empty();
+    rig.write("src/disk", &Random(1).bytes(100_000));
+    let file = fs::File::options()
+        .write(true)
+        .open(rig.path("src/disk"))
+        .expect("open");
+    file.set_len(4 << 30).expect("a hole");
+    let end = Random(2).bytes(50_000);
+    file.write_all_at(&end, 3 << 30).expect("data behind it");
+    fs::File::create(rig.path("src/hole"))
+        .and_then(|file| file.set_len(1 << 30))
+        .expect("nothing but a hole");
+    let args = ["estimate", "src", "--chunkers", "sieve,whole-file"];
+    let summary = rig.run([&args[..], &["--json"]].concat()).ends(0).last();
+    assert_eq!(summary["files"], 2);
+    for estimate in summary["estimates"].as_array().expect("estimates") {
+        let bytes = estimate["bytes"].as_u64().expect("a number");
+        // Whole blocks of the file system.
+        assert!((150_000..300_000).contains(&bytes), "{estimate}");
+        assert_eq!(estimate["ratio"], 1.0);
+    }
+}
+
+#[test]
+fn files_are_read_wherever_they_lie_and_keep_their_times_of_access() {
+    let rig = Rig::empty();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    everything::deep(&rig.path("src/deep"));
+    rig.write("src/file", b"some bytes");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let times = fs::FileTimes::new().set_accessed(old);
+    let file = fs::File::options().write(true).open(rig.path("src/file"));
+    file.and_then(|file| file.set_times(times)).expect("times");
+    let summary = rig.run(["estimate", "src", "--json"]).ends(0).last();
+    assert_eq!(
+        (&summary["files"], &summary["error_count"]),
+        (&2.into(), &0.into())
+    );
+    assert_eq!(summary["estimates"][0]["bytes"], 18);
+    let about = fs::metadata(rig.path("src/file")).expect("metadata");
+    assert_eq!(about.accessed().expect("a time"), old);
 }

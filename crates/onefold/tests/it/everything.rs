@@ -178,7 +178,8 @@ fn special(folder: &Path) {
     }
 }
 
-fn deep(folder: &Path) {
+/// A file whose path is longer than `PATH_MAX`.
+pub fn deep(folder: &Path) {
     fs::create_dir(folder).expect("folder");
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = rustix::fs::open(folder, flags, Mode::empty()).expect("open");

@@ -1,14 +1,15 @@
 //! Reads files on all cores, each by one thread, while the walk beside it finds the next.
 
-use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-use onefold_backup::walk::{self, Walk};
-use onefold_backup::{Error as BackupError, Events, Kind, Progress};
+use onefold_backup::backup::read;
+use onefold_backup::walk::{self, Piece, Walk};
+use onefold_backup::{Error as BackupError, Events, Kind, Progress, path};
 use onefold_lab::{Helpers, Reading, Tallies};
 
 use super::Args;
@@ -114,15 +115,14 @@ fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Mete
     let mut reading = reading.helped(helpers);
     loop {
         let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(path) = next else { break };
+        let Some(file) = next else { break };
         let progress = &meter.progress;
-        let read =
-            open(&path).and_then(|mut file| reading.stream(&path, &mut file, tick(progress)));
-        match read {
+        match file.read(&mut reading, progress) {
             Ok(()) => drop(progress.files_done.fetch_add(1, Relaxed)),
             Err(error) => {
                 progress.errors.fetch_add(1, Relaxed);
-                meter.error(&path, &BackupError::io("read", &path, error));
+                let path = &file.path;
+                meter.error(path, &BackupError::io("read", path, error));
             }
         }
         if progress.is_cancelled() {
@@ -134,19 +134,47 @@ fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Mete
     Ok(())
 }
 
-/// Opens a file that was one when the walk met it; a pipe that took its place must not be waited for.
-fn open(path: &[u8]) -> std::io::Result<File> {
-    File::options()
-        .read(true)
-        .custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32)
-        .open(std::ffi::OsStr::from_bytes(path))
+/// A file that the walk has met.
+struct Found {
+    /// The folder it lies in.
+    dir: Arc<OwnedFd>,
+    path: Vec<u8>,
+}
+
+impl Found {
+    /// Reads what is data of it; holes are passed over, as by a backup.
+    fn read(&self, reading: &mut Reading<'_>, progress: &Progress) -> io::Result<()> {
+        let mut source = read::open(self.dir.as_fd(), path::split(&self.path).1)?;
+        if !source.may_have_holes() {
+            return reading.stream(&self.path, &mut source, tick(progress));
+        }
+        let size = source.stat.size;
+        let passed = |hole: u64| {
+            progress.bytes_done.fetch_add(hole, Relaxed);
+        };
+        let (mut offset, mut begins) = (0, true);
+        while let Some(data) = source.data_from(offset)?.filter(|data| data.start < size) {
+            passed(data.start - offset);
+            offset = data.end.min(size);
+            let mut data = Read::take(&mut source, offset - data.start);
+            match std::mem::take(&mut begins) {
+                true => reading.stream(&self.path, &mut data, tick(progress))?,
+                false => reading.behind_hole(&mut data, tick(progress))?,
+            }
+            if progress.is_cancelled() {
+                return Ok(());
+            }
+        }
+        passed(size - offset);
+        Ok(())
+    }
 }
 
 /// The walk's files, one after the other.
 struct Files<'a, 'b> {
     walk: Walk,
     meter: &'a Meter<'b>,
-    piece: std::vec::IntoIter<Vec<u8>>,
+    piece: std::vec::IntoIter<Found>,
 }
 
 impl<'a, 'b> Files<'a, 'b> {
@@ -158,23 +186,31 @@ impl<'a, 'b> Files<'a, 'b> {
         }
     }
 
-    fn next(&mut self) -> Option<Vec<u8>> {
+    fn next(&mut self) -> Option<Found> {
         loop {
-            if let Some(path) = self.piece.next() {
-                self.meter.progress.current.lock().clone_from(&path);
-                return Some(path);
+            if let Some(file) = self.piece.next() {
+                self.meter.progress.current.lock().clone_from(&file.path);
+                return Some(file);
             }
             let piece = self.walk.next()?;
             for (path, error) in &piece.errors {
                 self.meter.progress.errors.fetch_add(1, Relaxed);
                 self.meter.error(path, error);
             }
-            let files = piece
-                .found
-                .iter()
-                .filter(|found| found.stat.kind == Kind::File);
-            let paths = files.map(|found| [&piece.folder[..], b"/", &found.name].concat());
-            self.piece = paths.collect::<Vec<_>>().into_iter();
+            self.piece = files(&piece).into_iter();
         }
     }
+}
+
+fn files(piece: &Piece) -> Vec<Found> {
+    let Some(dir) = &piece.dir else {
+        return Vec::new();
+    };
+    let files = piece.found.iter();
+    let files = files.filter(|found| found.stat.kind == Kind::File);
+    let file = |found: &walk::Found| Found {
+        dir: dir.clone(),
+        path: path::join(&piece.folder, &found.name),
+    };
+    files.map(file).collect()
 }
