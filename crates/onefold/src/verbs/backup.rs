@@ -17,7 +17,6 @@ use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Kind, Time};
 use onefold_store::{Repository, Secret};
-use sources::Feed;
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
@@ -162,8 +161,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             if !args.no_scan && (out.bar || out.json) {
                 start_scan(scope, &input, &options, &meter.expected, &ended);
             }
-            let ended_well = || command.as_mut().map_or(Ok(()), Feed::ended_well);
             let progress = &meter.progress;
+            let ended_well = || match &mut command {
+                Some(command) => command.ended_well(progress),
+                None => Ok(()),
+            };
             let done = backup::run_if(&repository, input, &options, progress, &meter, ended_well);
             ended.store(true, Relaxed);
             done

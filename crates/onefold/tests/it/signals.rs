@@ -47,6 +47,28 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// Whether somebody works on the repository, and so can be asked to end.
+fn has_session(rig: &Rig) -> bool {
+    let sessions = std::fs::read_dir(rig.repo().join("sessions"));
+    sessions.is_ok_and(|mut sessions| sessions.next().is_some())
+}
+
+/// The exit code of a child that was signalled; one that goes on is killed.
+#[track_caller]
+fn ends(child: &mut Child) -> Option<i32> {
+    let since = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("waits") {
+            return status.code();
+        }
+        if since.elapsed() > Duration::from_secs(60) {
+            child.kill().expect("killed");
+            panic!("no signal ends it");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_signal_ends_a_backup_cleanly() {
     let rig = Rig::open();
@@ -61,9 +83,7 @@ fn a_signal_ends_a_backup_cleanly() {
             .expect("starts");
         let mut pipe = child.stdin.take().expect("a pipe");
         pipe.write_all(&Random(3).bytes(30 << 20)).expect("written");
-        wait_until("a session", || {
-            std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
-        });
+        wait_until("a session", || has_session(&rig));
         signal(&child, which);
         let ended = child.wait_with_output().expect("ends");
         drop(pipe);
@@ -119,21 +139,9 @@ fn a_signal_ends_a_backup_whose_stream_is_silent() {
             .expect("starts");
         let mut pipe = child.stdin.take().expect("a pipe");
         pipe.write_all(&Random(3).bytes(1 << 20)).expect("written");
-        wait_until("a session", || {
-            std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
-        });
+        wait_until("a session", || has_session(&rig));
         signal(&child, which);
-        let since = Instant::now();
-        let code = loop {
-            if let Some(status) = child.try_wait().expect("waits") {
-                break status.code();
-            }
-            if since.elapsed() > Duration::from_secs(60) {
-                child.kill().expect("killed");
-                panic!("{which:?} did not end it");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let code = ends(&mut child);
         drop(pipe);
         assert_eq!(code, Some(130));
         let said = crate::rig::Ran::from(child.wait_with_output().expect("ends")).err;
@@ -141,6 +149,37 @@ fn a_signal_ends_a_backup_whose_stream_is_silent() {
     }
     assert!(rig.snapshots().is_empty());
     rig.run(["check", "--read-data"]).ends(0);
+}
+
+#[test]
+fn a_signal_ends_a_backup_whose_command_does_not_end() {
+    let rig = Rig::open();
+    let command = "echo $$ > pid; echo hi; exec >&- 2>&-; exec sleep 97";
+    for which in interrupting() {
+        let mut child = rig
+            .command(["backup", "--stdin-from-command", "--", "sh", "-c", command])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let pid = || std::fs::read_to_string(rig.path("pid")).unwrap_or_default();
+        let process = || std::path::PathBuf::from(format!("/proc/{}", pid().trim()));
+        wait_until("a session", || has_session(&rig));
+        wait_until("a command without output", || {
+            let name = std::fs::read_to_string(process().join("comm"));
+            name.is_ok_and(|name| name == "sleep\n")
+        });
+        signal(&child, which);
+        let code = ends(&mut child);
+        let said = crate::rig::Ran::from(child.wait_with_output().expect("ends")).err;
+        assert_eq!(code, Some(130), "{said}");
+        assert!(
+            said.starts_with("onefold: backup was interrupted\n"),
+            "{said}"
+        );
+        assert!(!process().exists());
+        std::fs::remove_file(rig.path("pid")).expect("removed");
+    }
+    assert!(rig.snapshots().is_empty());
 }
 
 /// Wherever the signal falls: prune, check, repair and forget end with 130 (or had ended), and what is kept is whole.

@@ -7,9 +7,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use onefold_backup::backup::Input;
-use onefold_backup::path;
+use onefold_backup::{Progress, path};
 
 use super::{Args, globs};
 use crate::error::{Error, Result};
@@ -18,6 +19,10 @@ use crate::out::Out;
 use crate::password::PASSWORD_ENV;
 use crate::paths;
 
+/// How soon a command that has closed its output is looked at again, at first and later on.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(100);
+
 /// A command whose output is backed up. It ends with the backup.
 pub struct Feed {
     child: Child,
@@ -25,9 +30,20 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Waits for its end; half an output is no backup.
-    pub fn ended_well(&mut self) -> onefold_backup::Result<()> {
-        let why = match self.child.wait() {
+    /// Waits for its end, or until nobody wants that any more; half an output is no backup. It may go on for long after its output has ended.
+    pub fn ended_well(&mut self, progress: &Progress) -> onefold_backup::Result<()> {
+        let mut pause = LOOK_AGAIN_MIN;
+        let ended = loop {
+            if let Some(ended) = self.child.try_wait().transpose() {
+                break ended;
+            }
+            if progress.is_cancelled() {
+                return Err(onefold_backup::Error::Cancelled);
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LOOK_AGAIN_MAX);
+        };
+        let why = match ended {
             Ok(status) if status.success() => return Ok(()),
             Ok(status) => format!("the command \"{}\" ended with {status}", self.words),
             Err(error) => format!("wait for the command \"{}\": {error}", self.words),
