@@ -18,7 +18,7 @@ mod remove;
 mod target;
 mod times;
 mod verify;
-mod way;
+pub mod way;
 mod window;
 mod write;
 

@@ -7,13 +7,51 @@ use onefold_store::PinInfo;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::error::Result;
 use crate::exit::Exit;
+use crate::out::Out;
 use crate::select::short;
 use crate::{paths, when};
 
 /// A value as one line of JSON.
 pub fn line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data has a JSON form")
+}
+
+/// An array on standard output that is written as its values come, each by whoever gives it.
+pub struct Array<'a> {
+    out: &'a Out,
+    len: u64,
+}
+
+impl<'a> Array<'a> {
+    /// An empty one, of which nothing is written yet.
+    pub fn new(out: &'a Out) -> Self {
+        Self { out, len: 0 }
+    }
+
+    /// How many values it has.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Writes the next value.
+    pub fn push(&mut self, value: &impl Serialize) -> Result<()> {
+        self.next(&line(value))
+    }
+
+    /// Writes how the next value begins; the caller writes the rest of it.
+    pub fn next(&mut self, begin: &str) -> Result<()> {
+        let before = if self.len == 0 { "[" } else { "," };
+        self.len += 1;
+        self.out.bytes(format!("{before}{begin}").as_bytes())
+    }
+
+    /// Writes the end of it.
+    pub fn end(self) -> Result<()> {
+        let end: &[u8] = if self.len == 0 { b"[]" } else { b"]" };
+        self.out.bytes(end)
+    }
 }
 
 /// The last line on standard error of a verb that failed.

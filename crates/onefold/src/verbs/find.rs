@@ -8,16 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use objects::Objects;
 use onefold_backup::exclude::PatternsBuilder;
 use onefold_backup::list::Find;
-use onefold_backup::path;
 use onefold_backup::snapshots::Named;
 use onefold_backup::tree::Tree;
+use onefold_backup::{Entry, path};
 use onefold_store::{ChunkReader, SessionKind};
-use serde_json::json;
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::json::NodeJson;
+use crate::json::{Array, NodeJson};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Unread, short};
 use crate::verbs::ls;
@@ -117,7 +116,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         found.reverse();
     }
     let mut reader = session.reader()?;
-    let (mut results, mut met) = (Vec::new(), Vec::new());
+    let mut all = Array::new(out);
     for named in &found {
         let named = match onefold_backup::snapshots::load_if_there(&repository, named.id) {
             Ok(Some(named)) => named,
@@ -129,43 +128,50 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         };
         if let Some(objects) = &objects {
             match objects.search(&named, args, &mut reader, out) {
-                Ok(found) => met.extend(found),
+                Ok(found) if out.json => found.iter().try_for_each(|one| all.push(one))?,
+                Ok(_) => {}
                 Err(Error::Backup(error)) => unread.add_lost(named.id, error, out)?,
                 Err(error) => return Err(error),
             }
             continue;
         }
-        let mut hits = Vec::new();
-        search(
-            &named,
-            &wanted,
-            args,
-            (&mut reader, &mut unread),
-            &mut hits,
-            out,
-        )?;
-        if out.json && !hits.is_empty() {
-            results.push(
-                json!({"hits": hits.len(), "snapshot": named.id.to_string(), "matches": hits}),
-            );
+        let (mut hits, mut is_first) = (Array::new(out), true);
+        let mut hit = |path: &[u8], entry: &Entry| {
+            let is_first = std::mem::take(&mut is_first);
+            if out.json {
+                if is_first {
+                    all.next("{\"matches\":")?;
+                }
+                return hits.push(&NodeJson::new(path, entry));
+            }
+            if is_first {
+                let at = when::local(named.snapshot.time);
+                out.say(format_args!("in snapshot {} of {at}:", short(&named.id)))?;
+            }
+            print(path, entry, args, out)
+        };
+        search(&named, &wanted, &mut reader, &mut unread, &mut hit, out)?;
+        if hits.len() > 0 {
+            let (count, id) = (hits.len(), named.id);
+            hits.end()?;
+            out.bytes(format!(",\"hits\":{count},\"snapshot\":\"{id}\"}}").as_bytes())?;
         }
     }
-    match out.json {
-        true if objects.is_some() => out.json(&met)?,
-        true => out.json(&results)?,
-        false => {}
+    if out.json {
+        all.end()?;
+        out.bytes(b"\n")?;
     }
     session.finish()?;
     unread.end()
 }
 
-/// Prints what is found, or collects it for JSON. What cannot be read is told, and the rest searched.
+/// Tells `hit` of what is found. What cannot be read is told, and the rest searched.
 fn search(
     named: &Named,
     wanted: &Find,
-    args: &Args,
-    (reader, unread): (&mut ChunkReader, &mut Unread),
-    hits: &mut Vec<NodeJson>,
+    reader: &mut ChunkReader,
+    unread: &mut Unread,
+    hit: &mut dyn FnMut(&[u8], &Entry) -> Result<()>,
     out: &Out,
 ) -> Result<()> {
     let tree = match Tree::open(&named.snapshot, reader) {
@@ -173,7 +179,6 @@ fn search(
         Err(error) => return unread.add_lost(named.id, error, out),
     };
     let mut cursor = tree.cursor();
-    let mut first = true;
     loop {
         let (folder, entry) = match cursor.next(reader) {
             Ok(Some(next)) => next,
@@ -187,24 +192,15 @@ fn search(
             }
         };
         let path = path::join(&folder, &entry.name);
-        if !wanted.matches(&path, &entry) {
-            continue;
+        if wanted.matches(&path, &entry) {
+            hit(&path, &entry)?;
         }
-        if out.json {
-            hits.push(NodeJson::new(&path, &entry));
-            continue;
-        }
-        if std::mem::take(&mut first) {
-            out.say(format_args!(
-                "in snapshot {} of {}:",
-                short(&named.id),
-                when::local(named.snapshot.time)
-            ))?;
-        }
-        out.line(if args.long {
-            ls::long(&path, &entry, args.human_readable)
-        } else {
-            format!("{}{}", paths::shown(&path), ls::missing(&entry))
-        })?;
     }
+}
+
+fn print(path: &[u8], entry: &Entry, args: &Args, out: &Out) -> Result<()> {
+    out.line(match args.long {
+        true => ls::long(path, entry, args.human_readable),
+        false => format!("{}{}", paths::shown(path), ls::missing(entry)),
+    })
 }

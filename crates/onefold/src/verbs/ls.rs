@@ -91,7 +91,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             (top, wanted) = (folder, vec![path::join(b"", name)]);
         }
     }
-    let mut lister = Lister::begin(args, &named, out)?;
+    let is_wanted = |path: &[u8]| is_wanted(args, &wanted, &path[top.len()..]);
+    let mut lister = Lister::begin(args, &named, (&tree, top), &is_wanted, out)?;
     // `/` is everywhere, and no entry.
     let mut is_found = wanted.is_empty() || wanted.contains(&Vec::new());
     let mut cursor = tree.cursor_at(top, b"");
@@ -99,14 +100,24 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         if !path::within(&folder, top) {
             break;
         }
-        let folder = &folder[top.len()..];
-        let path = path::join(folder, &entry.name);
-        if is_wanted(args, &wanted, &path) {
-            lister.add(args, folder, &path, &entry, out)?;
+        let path = path::join(&folder, &entry.name);
+        if is_wanted(&path) {
             is_found = true;
+            let below = &path[top.len()..];
+            match &mut lister {
+                Lister::Lines => out.line(line(args, below, &entry, out))?,
+                Lister::Sorted(sorted) => sorted.add(below, &entry, line(args, below, &entry, out)),
+                Lister::Ncdu(ncdu) => ncdu.add(&folder, entry, &mut reader)?,
+            }
         }
     }
-    lister.end(args.reverse, out)?;
+    match lister {
+        Lister::Lines => {}
+        Lister::Sorted(sorted) => sorted
+            .lines(args.reverse)
+            .try_for_each(|line| out.line(line))?,
+        Lister::Ncdu(ncdu) => ncdu.end(&mut reader)?,
+    }
     session.finish()?;
     if !is_found {
         return Err(nothing());
@@ -128,10 +139,16 @@ fn is_wanted(args: &Args, wanted: &[Vec<u8>], path: &[u8]) -> bool {
 }
 
 impl<'a> Lister<'a> {
-    fn begin(args: &Args, named: &Named, out: &'a Out) -> Result<Self> {
+    fn begin(
+        args: &Args,
+        named: &Named,
+        place: (&'a Tree, &[u8]),
+        is_wanted: &'a dyn Fn(&[u8]) -> bool,
+        out: &'a Out,
+    ) -> Result<Self> {
         let mut about = json!(SnapshotJson::from(named));
         if args.ncdu {
-            return Ok(Self::Ncdu(Ncdu::begin(&about, out)?));
+            return Ok(Self::Ncdu(Ncdu::begin(&about, place, is_wanted, out)?));
         }
         if out.json {
             (about["message_type"], about["struct_type"]) = (json!("snapshot"), json!("snapshot"));
@@ -149,32 +166,6 @@ impl<'a> Lister<'a> {
             (Order::Name, false) => Self::Lines,
             (order, _) => Self::Sorted(Sorted::by(order)),
         })
-    }
-
-    fn add(
-        &mut self,
-        args: &Args,
-        folder: &[u8],
-        path: &[u8],
-        entry: &Entry,
-        out: &Out,
-    ) -> Result<()> {
-        match self {
-            Self::Lines => out.line(line(args, path, entry, out)),
-            Self::Sorted(sorted) => {
-                sorted.add(path, entry, line(args, path, entry, out));
-                Ok(())
-            }
-            Self::Ncdu(ncdu) => ncdu.add(folder, entry),
-        }
-    }
-
-    fn end(self, reverse: bool, out: &Out) -> Result<()> {
-        match self {
-            Self::Lines => Ok(()),
-            Self::Sorted(sorted) => sorted.lines(reverse).try_for_each(|line| out.line(line)),
-            Self::Ncdu(ncdu) => ncdu.end(),
-        }
     }
 }
 

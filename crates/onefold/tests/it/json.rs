@@ -182,7 +182,12 @@ fn entries_have_restics_fields() {
         (&file["size"], file["type"].as_str()),
         (&Value::from(2), Some("file"))
     );
-    let found = rig.run(["find", "b", "--json"]).ends(0).last();
+    let none = rig.run(["find", "nowhere", "--json"]).ends(0).out;
+    assert_eq!(none, "[]\n");
+    let found = rig.run(["find", "b", "--json"]).ends(0);
+    // Written as it is found: how many there are comes last.
+    assert!(found.out.starts_with("[{\"matches\":["), "{}", found.out);
+    let found = found.last();
     assert_eq!(
         (&found[0]["hits"], found[0]["snapshot"].as_str()),
         (&Value::from(1), Some(second.as_str()))

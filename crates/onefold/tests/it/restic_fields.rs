@@ -211,6 +211,28 @@ fn listings_are_sorted_as_asked() {
     rig.run(["ls", "latest", "--sort", "colour"]).ends(2);
 }
 
+/// All paths of what `ncdu` reads; those of folders end with `/`.
+fn paths(at: &str, node: &Value, found: &mut BTreeSet<String>) {
+    match node.as_array() {
+        None => drop(found.insert(format!("{at}/{}", node["name"].as_str().expect("a name")))),
+        Some(folder) => {
+            let name = folder[0]["name"]
+                .as_str()
+                .expect("a name")
+                .trim_matches('/');
+            let here = if name.is_empty() {
+                at.into()
+            } else {
+                format!("{at}/{name}")
+            };
+            found.insert(format!("{here}/"));
+            folder[1..]
+                .iter()
+                .for_each(|node| paths(&here, node, found));
+        }
+    }
+}
+
 #[test]
 fn ncdu_gets_nested_folders() {
     let rig = Rig::open();
@@ -226,26 +248,6 @@ fn ncdu_gets_nested_folders() {
         (&whole[0], &whole[1], &whole[2]["snapshot"]["id"]),
         (&1.into(), &2.into(), &id.into())
     );
-    fn paths(at: &str, node: &Value, found: &mut BTreeSet<String>) {
-        match node.as_array() {
-            None => drop(found.insert(format!("{at}/{}", node["name"].as_str().expect("a name")))),
-            Some(folder) => {
-                let name = folder[0]["name"]
-                    .as_str()
-                    .expect("a name")
-                    .trim_matches('/');
-                let here = if name.is_empty() {
-                    at.into()
-                } else {
-                    format!("{at}/{name}")
-                };
-                found.insert(format!("{here}/"));
-                folder[1..]
-                    .iter()
-                    .for_each(|node| paths(&here, node, found));
-            }
-        }
-    }
     let mut found = BTreeSet::new();
     paths("", &whole[3], &mut found);
     let base = rig.path("s").display().to_string();
@@ -280,4 +282,37 @@ fn a_search_begins_with_the_newest() {
     };
     assert_eq!(order(&["--reverse"]), ids);
     assert_eq!(order(&[]), [ids[1].clone(), ids[0].clone()]);
+}
+
+/// More than are kept in RAM: the rest is read again.
+#[test]
+fn ncdu_gets_all_of_very_many_folders() {
+    let rig = Rig::open();
+    let mut expected = BTreeSet::from(["/".to_owned()]);
+    for number in 0..2500 {
+        let folder = format!("s/{number:04}");
+        fs::create_dir_all(rig.path(&folder)).expect("made");
+        expected.insert(format!("{}/", &folder[1..]));
+        if number % 7 == 0 {
+            rig.write(&format!("{folder}/f"), b"");
+            expected.insert(format!("{}/f", &folder[1..]));
+        }
+    }
+    rig.backup("s");
+    let base = rig.path("s").display().to_string();
+    let listed = |args: &[&str]| {
+        let ran = rig.run([args, &["--ncdu"]].concat()).ends(0);
+        let whole: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let mut found = BTreeSet::new();
+        paths("", &whole[3], &mut found);
+        found
+    };
+    let of_base = |found: BTreeSet<String>| -> BTreeSet<String> {
+        let paths = found.iter().filter_map(|path| path.strip_prefix(&base));
+        paths.map(String::from).collect()
+    };
+    assert_eq!(of_base(listed(&["ls", "latest"])), expected);
+    assert_eq!(listed(&["ls", &format!("latest:{base}")]), expected);
+    let some = of_base(listed(&["ls", "latest", &format!("{base}/2408")]));
+    assert_eq!(Vec::from_iter(some), ["/", "/2408/", "/2408/f"]);
 }
