@@ -32,7 +32,7 @@ pub struct Summary {
     pub others: u64,
     /// Everything that was looked at: files.
     pub total_files_processed: u64,
-    /// Bytes of all files, holes not counted.
+    /// Bytes of all files, holes counted.
     pub total_bytes_processed: u64,
     /// Bytes that were read from the source.
     pub bytes_read: u64,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::rig::{Rig, program};
+use crate::rig::{Random, Rig, program};
 
 /// Runs, and expects this exit code and these words on standard error.
 #[track_caller]
@@ -379,4 +379,19 @@ fn a_sessions_name_does_not_reach_the_terminal_as_it_is() {
     assert!(!ran.out.contains('\x1b'), "{:?}", ran.out);
     assert!(ran.out.contains("evil"), "{}", ran.out);
     session.finish().expect("ended");
+}
+
+#[test]
+fn holes_are_not_said_to_be_deduplicated() {
+    let rig = Rig::open();
+    rig.write("s/disk", &Random(1).bytes(1_000_000));
+    let file = fs::File::options().write(true).open(rig.path("s/disk"));
+    file.and_then(|file| file.set_len(1 << 40)).expect("a hole");
+    let said = rig.run(["backup", "s"]).ends(0).out;
+    let line = |begin: &str| said.lines().find(|line| line.starts_with(begin));
+    let scanned = line("scanned").expect("a line");
+    assert!(scanned.contains("1 file, 1.00 TiB in "), "{scanned}");
+    assert!(!scanned.contains("TiB/s"), "{scanned}");
+    let dedup = line("dedup").expect("a line");
+    assert!(dedup.contains(" 0 B of what was read need not"), "{dedup}");
 }

@@ -53,12 +53,13 @@ fn as_text(
 ) -> Result<()> {
     let s = &outcome.snapshot.summary;
     let secs = elapsed.as_secs_f64().max(1e-9);
-    let rate = bytes((s.total_bytes_processed as f64 / secs) as u64);
+    let rate = bytes((s.bytes_read as f64 / secs) as u64);
     out.say(format_args!(
-        "scanned    {}, {} in {} ({rate}/s)",
+        "scanned    {}, {} in {} (read {}, {rate}/s)",
         many(s.total_files_processed, "file"),
         bytes(s.total_bytes_processed),
-        human::duration(elapsed)
+        human::duration(elapsed),
+        bytes(s.bytes_read)
     ))?;
     out.say(format_args!(
         "files      {} new, {} changed, {} unchanged",
@@ -89,13 +90,16 @@ fn as_text(
         bytes(s.data_added_packed),
         human::ratio(s.data_added, s.data_added_packed)
     ))?;
-    let known = s.total_bytes_processed.saturating_sub(s.data_added);
-    out.say(format_args!(
-        "dedup      {} need not be stored again ({:.1} %, {})",
-        bytes(known),
-        human::percent(known, s.total_bytes_processed),
-        human::ratio(s.total_bytes_processed, s.data_added)
-    ))?;
+    // Of what was read alone: nobody has looked how much of the rest is holes.
+    if s.bytes_read > 0 {
+        let known = s.bytes_read.saturating_sub(s.data_added);
+        out.say(format_args!(
+            "dedup      {} of what was read need not be stored again ({:.1} %, {})",
+            bytes(known),
+            human::percent(known, s.bytes_read),
+            human::ratio(s.bytes_read, s.data_added)
+        ))?;
+    }
     if s.errors > 0 {
         out.note(format_args!(
             "{} could not be read: the snapshot has nothing of {} contents (see `ls`)",
