@@ -1,6 +1,7 @@
 //! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as restic spells them wherever
 //! they mean the same. Each verb's own flags stand in its file.
 
+pub mod flags;
 pub mod typed;
 
 use std::path::PathBuf;
@@ -24,8 +25,8 @@ use crate::verbs;
     propagate_version = true,
     after_help = EXIT_CODES,
     max_term_width = 100,
-    mut_args(typed::unless_empty),
-    mut_subcommands(typed::verb_unless_empty)
+    mut_args(typed::as_meant),
+    mut_subcommands(typed::verb_as_meant)
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -35,7 +36,13 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository, 11 locked,
-12 wrong password, 13 damaged, 14 no space, 130 interrupted";
+12 wrong password, 13 damaged, 14 no space, 130 interrupted
+
+Environment: ONEFOLD_REPOSITORY, ONEFOLD_REPOSITORY_FILE, ONEFOLD_PASSWORD, ONEFOLD_PASSWORD_FILE,
+ONEFOLD_PASSWORD_COMMAND, ONEFOLD_COMPRESSION, ONEFOLD_HOST, ONEFOLD_READ_CONCURRENCY,
+ONEFOLD_IGNORE_CTIME, ONEFOLD_IGNORE_INODE, ONEFOLD_PROGRESS_FPS, ONEFOLD_LOG, TMPDIR
+
+SIGUSR1 prints how far a backup or restore is";
 
 /// Options of every verb.
 #[derive(Args, Debug)]
@@ -229,7 +236,6 @@ pub enum Verb {
     Unlock(verbs::unlock::Args),
     Version(verbs::version::Args),
     Completions(verbs::completions::Args),
-    #[command(hide = true)]
     Man(verbs::man::Args),
 }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use crate::cli::Verb;
 use crate::exit::Exit;
@@ -13,6 +14,9 @@ use crate::{json, progress};
 
 /// What runs: set once, before anything that a signal could interrupt.
 static RUNNING: OnceLock<Running> = OnceLock::new();
+
+/// Somebody has said it.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 struct Running {
     verb: &'static str,
@@ -41,9 +45,14 @@ pub fn headline() -> String {
     format!("{verb} was interrupted")
 }
 
-/// Says it on standard error, whoever else is printing.
+/// Whether nobody has said it yet; whoever asks does.
+pub fn is_first() -> bool {
+    !IS_TOLD.swap(true, SeqCst)
+}
+
+/// Says it on standard error, whoever else is printing, if nobody has.
 pub fn tell() {
-    let Some(running) = RUNNING.get() else {
+    let Some(running) = RUNNING.get().filter(|_| is_first()) else {
         return;
     };
     progress::line::abandon();

@@ -19,6 +19,7 @@ mod hurt;
 mod interrupted;
 mod json;
 mod leave_out;
+mod limits;
 mod machine;
 mod named_file;
 mod open_files;
@@ -48,10 +49,11 @@ use crate::out::Out;
 fn main() -> ExitCode {
     signal::install();
     open_files::allow_many();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(cli::flags::as_typed(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
+    limits::install(cli.global.json);
     interrupted::begin(&cli.verb, cli.global.json);
     traces::listen(cli.global.json, cli.global.quiet, cli.global.verbosity());
     let out = Out::new(
@@ -79,7 +81,8 @@ fn misused(error: &clap::Error) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let other = elsewhere::explain(error, &arguments);
+    let other =
+        elsewhere::explain(error, &arguments).or_else(|| cli::typed::explain(error, &arguments));
     let is_json = error.use_stderr() && arguments.iter().any(|argument| argument == "--json");
     match &other {
         Some(text) if !is_json => {
@@ -122,6 +125,7 @@ fn fail(error: &Error, out: &Out) -> Exit {
     let exit = error.exit();
     match error {
         Error::Closed => {}
+        _ if exit == Exit::Interrupted && !interrupted::is_first() => {}
         _ if out.json => {
             let message = chain(error);
             out.note_json(&json::ExitError::new(exit, &message));

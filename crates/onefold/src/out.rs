@@ -76,9 +76,11 @@ impl Out {
         self.with(|stdout| stdout.write_all(bytes))
     }
 
-    /// Standard output itself, for streams of bytes.
-    pub fn raw(&self) -> impl Write + '_ {
-        Raw(self.lock())
+    /// What `fill` writes, to its end: [`Error::Closed`] where nobody reads it.
+    pub fn write_all_of(&self, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
+        let mut stdout = Raw(self.lock());
+        fill(&mut stdout)?;
+        stdout.flush().map_err(failed)
     }
 
     fn lock(&self) -> MutexGuard<'_, BufWriter<io::Stdout>> {
@@ -111,10 +113,14 @@ impl Out {
             if self.bar { stdout.flush() } else { Ok(()) }
         };
         let written = if self.bar { aside(write) } else { write() };
-        written.map_err(|e| match e.kind() {
-            io::ErrorKind::BrokenPipe => Error::Closed,
-            _ => Error::io("write to standard output", e),
-        })
+        written.map_err(failed)
+    }
+}
+
+fn failed(e: io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::BrokenPipe => Error::Closed,
+        _ => Error::io("write to standard output", e),
     }
 }
 

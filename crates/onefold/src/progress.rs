@@ -25,6 +25,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often a JSON status is printed. ONEFOLD_PROGRESS_FPS, where it is slower or faster than either, says how often.
 const JSON_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How wide a line is where no terminal is.
+const LOGGED_COLUMNS: usize = 120;
+
 /// How long the engine may take to stop when a signal asks it to.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -138,9 +141,19 @@ impl<'a> Meter<'a> {
         if self.out.bar && self.is_due(TICK) {
             line::show(&bar::line(&state, &self.progress, line::width()));
         }
+        if signal::asked() && !self.out.bar || self.is_logged() {
+            self.out
+                .note(bar::line(&state, &self.progress, LOGGED_COLUMNS));
+        }
         if self.out.json && !self.out.quiet && self.is_due(JSON_INTERVAL) {
             let _ = self.out.json(&status::json(&state, &self.progress));
         }
+    }
+
+    /// Whether a line is due where no terminal is: only who says how often wants any.
+    fn is_logged(&self) -> bool {
+        let is_wanted = !self.out.bar && !self.out.json && !self.out.quiet && fps().is_some();
+        is_wanted && self.is_due(TICK)
     }
 
     /// restic's word that the files have been counted, once.
@@ -171,6 +184,7 @@ impl<'a> Meter<'a> {
             doing: self.doing,
             elapsed: now - self.started,
             totals: self.totals(),
+            met: self.met(),
             moved_per_s: rates.moved.at(now, self.progress.bytes_moved.load(Relaxed)),
             stored_per_s: rates
                 .stored
@@ -180,21 +194,25 @@ impl<'a> Meter<'a> {
 
     /// Files and bytes, once they are known; never less than what the engine has met.
     fn totals(&self) -> Option<(u64, u64)> {
-        let met = (
+        let known = |of: &AtomicBool| of.load(Relaxed);
+        let are_known = known(&self.progress.totals_known) || known(&self.expected.known);
+        are_known.then(|| self.met())
+    }
+
+    /// Files and bytes so far: those of the engine where it knows all, else of the scan too.
+    fn met(&self) -> (u64, u64) {
+        let engine = (
             self.progress.files_total.load(Relaxed),
             self.progress.bytes_total.load(Relaxed),
         );
         if self.progress.totals_known.load(Relaxed) {
-            return Some(met);
+            return engine;
         }
         let expected = (
             self.expected.files.load(Relaxed),
             self.expected.bytes.load(Relaxed),
         );
-        self.expected
-            .known
-            .load(Relaxed)
-            .then(|| (expected.0.max(met.0), expected.1.max(met.1)))
+        (expected.0.max(engine.0), expected.1.max(engine.1))
     }
 
     /// Whether something is to be shown again.
@@ -276,13 +294,12 @@ impl Events for Meter<'_> {
 }
 
 fn interval(default: Duration) -> Duration {
-    let fps = std::env::var("ONEFOLD_PROGRESS_FPS")
-        .ok()
-        .and_then(|text| text.parse::<f64>().ok());
-    match fps {
-        Some(fps) if fps > 0.0 && fps.is_finite() => {
-            Duration::from_secs_f64((1.0 / fps.min(60.0)).min(86_400.0))
-        }
-        _ => default,
-    }
+    let seldom = |fps: f64| Duration::from_secs_f64((1.0 / fps.min(60.0)).min(86_400.0));
+    fps().map_or(default, seldom)
+}
+
+/// How many times a second progress is shown, where the user says it.
+fn fps() -> Option<f64> {
+    let fps = std::env::var("ONEFOLD_PROGRESS_FPS").ok()?.parse().ok()?;
+    (fps > 0.0 && f64::is_finite(fps)).then_some(fps)
 }

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at once, which is safe at any byte:
+//! SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at once, which is safe at any byte:
 //! what a killed process leaves behind, the next one recognises. A second signal always ends at once.
 
 use std::io::Write;
@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
 
 static RAISED: AtomicBool = AtomicBool::new(false);
+/// Somebody asks how far it is.
+static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 /// How the terminal was before a prompt turned its echo off.
 static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
@@ -21,11 +23,16 @@ pub fn install() {
     // A size limit is an error of the write that meets it (EFBIG), not the end of the program.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let hangup = (!ignores(SIGHUP)).then_some(SIGHUP);
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup)) else {
+    let all = [SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hangup);
+    let Ok(mut signals) = Signals::new(all) else {
         return;
     };
     std::thread::spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            if signal == SIGUSR1 {
+                ASKED.store(true, SeqCst);
+                continue;
+            }
             let second = RAISED.swap(true, SeqCst);
             if second || LISTENERS.load(SeqCst) == 0 {
                 leave();
@@ -51,6 +58,11 @@ pub fn leave() -> ! {
 /// Whether a signal has come since the program began.
 pub fn raised() -> bool {
     RAISED.load(SeqCst)
+}
+
+/// Whether somebody has asked for the progress since this was asked last.
+pub fn asked() -> bool {
+    ASKED.swap(false, SeqCst)
 }
 
 /// While this lives, the first signal only sets [`raised`]; whoever holds it looks there.

@@ -50,7 +50,10 @@ pub fn rfc3339_ns(ns: u64) -> String {
     })
 }
 
-/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out), RFC 3339, or `now`.
+/// Times that say their offset, as restic reads them.
+const OFFSET_FORMATS: [&str; 2] = ["%Y-%m-%d %H:%M:%S %z", "%d.%m.%Y %H:%M:%S %z"];
+
+/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out, the date be `03.02.2026`, and an offset such as `+0100` follow the seconds), RFC 3339, or `now`.
 pub fn parse(text: &str) -> Result<Time> {
     if text == "now" {
         return Ok(now());
@@ -58,8 +61,20 @@ pub fn parse(text: &str) -> Result<Time> {
     if let Ok(t) = text.parse::<Timestamp>() {
         return Ok(from_timestamp(t));
     }
+    if let Some(t) = OFFSET_FORMATS.iter().find_map(|format| {
+        let read = strtime::parse(format, text).and_then(|time| time.to_timestamp());
+        read.ok()
+    }) {
+        return Ok(from_timestamp(t));
+    }
+    let german = || -> Result<civil::DateTime, jiff::Error> {
+        let (date, time) = text.split_once(' ').unwrap_or((text, "00:00:00"));
+        let date = civil::Date::strptime("%d.%m.%Y", date)?;
+        Ok(date.to_datetime(time.parse::<civil::Time>()?))
+    };
     let civil = text
         .parse::<civil::DateTime>()
+        .or_else(|_| german())
         .or_else(|_| text.parse::<civil::Date>().map(|date| date.at(0, 0, 0, 0)));
     let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::system()));
     zoned.map(|z| from_timestamp(z.timestamp())).map_err(|_| {
@@ -86,7 +101,24 @@ mod tests {
             parse("2026-02-03").expect("valid"),
             parse("2026-02-03 00:00:00").expect("valid")
         );
-        assert!(parse("yesterday").is_err());
+        for other in ["03.02.2026", "03.02.2026 00:00", "03.02.2026 00:00:00"] {
+            assert_eq!(
+                parse(other).expect(other),
+                parse("2026-02-03").expect("valid")
+            );
+        }
+        for other in ["2026-02-03 05:05:06 +0100", "03.02.2026 05:05:06 +0100"] {
+            let utc = parse("2026-02-03T04:05:06Z").expect("valid");
+            assert_eq!(parse(other).expect(other), utc);
+        }
+        for none in [
+            "yesterday",
+            "33.02.2026",
+            "03.02.2026 25:00",
+            "2026-02-03 05:05:06 +01",
+        ] {
+            assert!(parse(none).is_err(), "{none}");
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Where options come from: what is typed beats what the environment says, and a variable that is set to nothing says nothing.
 
 use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
+use super::Cli;
 use crate::error::{Error, Result};
 
 /// The options that stand on the command line, by their ids. Flattened before what it tells of: reading an option forgets where it came from.
@@ -75,8 +77,48 @@ impl Args for Typed {
     }
 }
 
-/// An option without its variable, where that is set to nothing.
-pub fn unless_empty(arg: Arg) -> Arg {
+/// That a value which makes no sense comes from a variable: nobody has typed the option.
+pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let flag = arg.split_whitespace().next()?;
+    let is_typed = arguments
+        .iter()
+        .any(|typed| typed.split('=').next() == Some(flag));
+    let all = Cli::command();
+    let mut commands = std::iter::once(&all).chain(all.get_subcommands());
+    let arg = commands.find_map(|command| {
+        let mut args = command.get_arguments();
+        args.find(|arg| {
+            arg.get_long()
+                .is_some_and(|long| flag.strip_prefix("--") == Some(long))
+        })
+    })?;
+    let variable = arg
+        .get_env()
+        .filter(|variable| !is_typed && std::env::var_os(variable).is_some())?;
+    let text = error.to_string();
+    let what = text.split("\n\n").next().unwrap_or(&text).trim();
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    Some(format!(
+        "the variable {} is wrong: {what}",
+        variable.to_string_lossy()
+    ))
+}
+
+/// An option that takes what begins with a minus as its value, so that its own words say what is wrong with that; and without its variable, where that is set to nothing.
+pub fn as_meant(arg: Arg) -> Arg {
+    let takes_one =
+        arg.get_long().is_some() && arg.get_action().takes_values() && !arg.is_require_equals_set();
+    let arg = match takes_one {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    unless_empty(arg)
+}
+
+fn unless_empty(arg: Arg) -> Arg {
     let value = arg.get_env().and_then(std::env::var_os);
     match value.is_some_and(|value| value.is_empty()) {
         true => arg.env(Resettable::Reset),
@@ -85,7 +127,6 @@ pub fn unless_empty(arg: Arg) -> Arg {
 }
 
 /// The same of all of a verb's options.
-pub fn verb_unless_empty(verb: Command) -> Command {
-    verb.mut_args(unless_empty)
-        .mut_subcommands(verb_unless_empty)
+pub fn verb_as_meant(verb: Command) -> Command {
+    verb.mut_args(as_meant).mut_subcommands(verb_as_meant)
 }

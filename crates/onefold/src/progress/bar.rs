@@ -170,6 +170,7 @@ mod tests {
         let state = State {
             doing: Doing::Restore,
             elapsed: Duration::from_secs(9),
+            met: (0, 0),
             totals: Some((1, 10)),
             moved_per_s: 1,
             stored_per_s: 0,

@@ -17,6 +17,8 @@ pub struct State {
     pub elapsed: Duration,
     /// Files and bytes in all, once they are known.
     pub totals: Option<(u64, u64)>,
+    /// The same, as far as the files were met or counted.
+    pub met: (u64, u64),
     /// Bytes read (backup) or written (restore) per second.
     pub moved_per_s: u64,
     /// Bytes of containers stored per second.
@@ -52,17 +54,13 @@ pub fn json(state: &State, progress: &Progress) -> Value {
         progress.files_done.load(Relaxed),
         state.bytes_done(progress),
     );
-    let share = state.totals.map_or(0.0, |(_, total)| {
-        if total == 0 {
-            1.0
-        } else {
-            bytes as f64 / total as f64
-        }
-    });
-    let (total_files, total_bytes) = state.totals.unwrap_or((
-        progress.files_total.load(Relaxed),
-        progress.bytes_total.load(Relaxed),
-    ));
+    // Until they are known, what was met so far, as restic has it.
+    let (total_files, total_bytes) = state.totals.unwrap_or(state.met);
+    let share = match total_bytes {
+        0 if state.totals.is_some() => 1.0,
+        0 => 0.0,
+        _ => bytes as f64 / total_bytes as f64,
+    };
     let mut status = json!({
         "message_type": "status",
         "seconds_elapsed": state.elapsed.as_secs(),

@@ -76,9 +76,6 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub chunk_rules: Option<OsString>,
 
-    #[command(flatten)]
-    pub leave_out: LeaveOut,
-
     /// Tags of the snapshot (repeatable)
     #[arg(long, value_name = "TAG[,TAG…]")]
     pub tag: Vec<String>,
@@ -143,6 +140,9 @@ pub struct Args {
 
     #[command(flatten)]
     pub choices: Choices,
+
+    #[command(flatten)]
+    pub leave_out: LeaveOut,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

@@ -10,7 +10,9 @@ use crate::out::Out;
 
 /// Print shell completions
 ///
-/// For bash: onefold completions bash > ~/.local/share/bash-completion/completions/onefold
+/// For bash: onefold completions bash > ~/.local/share/bash-completion/completions/onefold;
+/// for fish: onefold completions fish > ~/.config/fish/completions/onefold.fish;
+/// for zsh: onefold completions zsh > "${fpath[1]}/_onefold", before compinit
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The shell

@@ -100,7 +100,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         )
     };
     match &args.target {
-        None => write(&mut out.raw())?,
+        None => match out.write_all_of(&mut write) {
+            // Whoever reads has gone, with half of it: that is no success, as of `cat`, and needs no words.
+            Err(Error::Closed) => return Ok(Exit::Failed),
+            written => written?,
+        },
         Some(target) => into_file(target, &mut write)?,
     }
     session.finish()?;

@@ -56,9 +56,6 @@ pub struct Args {
     #[arg(long, conflicts_with = "tar_aware")]
     pub no_tar_aware: bool,
 
-    #[command(flatten)]
-    pub leave_out: LeaveOut,
-
     /// Write the figures as CSV; here and below, - is standard output, without the table then
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -78,6 +75,9 @@ pub struct Args {
     /// Add what other runs or hosts have kept; - is standard input
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub merge: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub leave_out: LeaveOut,
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

@@ -35,9 +35,6 @@ pub struct Args {
     pub snapshots: Vec<OsString>,
 
     #[command(flatten)]
-    pub keep: Keep,
-
-    #[command(flatten)]
     pub filter: FilterArgs,
 
     /// What makes snapshots one series, to which the rules apply
@@ -62,6 +59,9 @@ pub struct Args {
     /// Let rules drop all snapshots of a series; without rules, drop all that --host, --tag or --path mean
     #[arg(long)]
     pub unsafe_allow_remove_all: bool,
+
+    #[command(flatten)]
+    pub keep: Keep,
 }
 
 /// The rules. N is a number, or "unlimited".

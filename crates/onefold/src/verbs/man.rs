@@ -1,4 +1,4 @@
-//! `onefold man`, hidden: writes the manual pages, for packagers.
+//! `onefold man`: writes the manual pages.
 
 use std::path::PathBuf;
 

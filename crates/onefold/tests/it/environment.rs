@@ -115,3 +115,39 @@ fn a_host_of_the_environment_is_no_filter_that_a_repair_refuses() {
         rig.run(args).ends(2);
     }
 }
+
+#[test]
+fn a_variable_that_is_wrong_is_named() {
+    let rig = Rig::open();
+    for (name, value) in [
+        ("ONEFOLD_COMPRESSION", "bad"),
+        ("ONEFOLD_READ_CONCURRENCY", "x"),
+    ] {
+        let ran = with(&rig, &[(name, value)], &["backup", "s"]).ends(2);
+        assert!(ran.err.contains(name), "{}", ran.err);
+    }
+    let typed = with(
+        &rig,
+        &[("ONEFOLD_COMPRESSION", "off")],
+        &["backup", "--compression", "bad", "s"],
+    );
+    assert!(!typed.ends(2).err.contains("ONEFOLD_COMPRESSION"));
+}
+
+/// Where no terminal is, only who says how often sees lines of progress.
+#[test]
+fn a_rate_of_progress_is_for_logs_too() {
+    let rig = Rig::open();
+    rig.write("s/a", &crate::rig::Random(1).bytes(1 << 20));
+    let sleeps = [
+        "backup",
+        "--stdin-from-command",
+        "--",
+        "sh",
+        "-c",
+        "sleep 1; echo x",
+    ];
+    let seen = with(&rig, &[("ONEFOLD_PROGRESS_FPS", "5")], &sleeps).ends(0);
+    assert!(seen.err.lines().count() >= 2, "{}", seen.err);
+    assert_eq!(with(&rig, &[], &sleeps).ends(0).err, "");
+}

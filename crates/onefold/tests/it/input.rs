@@ -250,3 +250,21 @@ fn the_repository_itself_is_no_source_whatever_it_is_called() {
         assert_eq!(ran.last()["total_files_processed"], 1, "{given}");
     }
 }
+
+#[test]
+fn a_value_below_zero_is_wrong_by_its_own_name() {
+    let rig = Rig::open();
+    for args in [
+        &["backup", "--exclude-larger-than", "-1", "s"][..],
+        &["snapshots", "--latest", "-1"],
+        &["prune", "--wait", "-1"],
+    ] {
+        let ran = rig.run(args).ends(2);
+        assert!(ran.err.contains(args[1]), "{}", ran.err);
+        assert!(!ran.err.contains("tip:"), "{}", ran.err);
+    }
+    rig.write("s/f", b"x");
+    rig.run(["backup", "--json=true", "--dry-run=false", "s"])
+        .ends(0);
+    assert_eq!(rig.snapshots().len(), 1);
+}
