@@ -1,9 +1,9 @@
-//! A ribbon filter: a set in some 1.05 × `bits` a key that never grows.
+//! A ribbon filter: a set in some 1.03 × `bits` a key that never grows.
 //!
 //! Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021), the standard form with 128 coefficients a key. Always holds: [`RibbonShape::near`] and [`RibbonShape::far`] are
 //! true for every key it was built from. For other keys both are with probability 2^-bits. Why this one: it takes an eighth less than a binary fuse filter of
 //! some ten thousand keys, which halves false reads where RAM gives five bits; a question touches two neighbouring cache lines instead of three far
-//! ones; a filter of fewer bits is made from one of more by leaving out columns ([`RibbonShape::narrow`]), so each opener of a run keeps what its own budget allows;
+//! ones; a filter of fewer bits is made from one of more by leaving out columns ([`RibbonShape::lay_out`]), so each opener of a run keeps what its own budget allows;
 //! and it is built from the run's hashes alone, so it can always be made again.
 //!
 //! A key is an equation over 128 neighbouring slots; the slots' bits are a solution of all equations, a column a bit. Slots lie in blocks of 128: as stored, of each block the columns one

@@ -17,8 +17,8 @@ use super::run_filters::{Filter, FilterShare, RunFilters, RunSize};
 use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
 use crate::{Error, Result};
 
-/// Bits of a fingerprint that a run keeps. Two of 50 million chunks share all 56 with a probability of 2 %, and then one of them is
-/// stored twice: the log proves every hit.
+/// Bits of a fingerprint that a run is sorted by. Two of 50 million chunks share all 56 with a probability of 2 %, and then one of them is
+/// stored twice: a record has 72 bits more, which prove every hit.
 pub const HASH_BITS: u32 = 56;
 /// The footer of a run.
 pub const RUN_FRAME: FrameKind = FrameKind {
