@@ -11,9 +11,11 @@
 //! what [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) says wait for a longer session, or until runs are twice as many as are merged at least ([`are_many`]); then who has said
 //! something sees it through. So runs are up to 8 while the index is no larger than 100 tails, 16 up to 520, 26 up to 1000, and some more where small runs are between them.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use super::manifest::{Manifest, RUNS_MANY, RunEntry};
+use super::gone::Gone;
+use super::manifest::{FileId, Manifest, RUNS_MANY, RunEntry};
 
 /// While all runs have no more records than so many tails: runs that are merged, at least, and how many records the oldest of them has at most for 100 of the others.
 const FAN_IN: [(u64, usize, u64); 4] = [
@@ -28,10 +30,11 @@ const RUN_RECORDS_MIN: u64 = 2048;
 const GONE_PERCENT: u64 = 30;
 
 /// The runs to merge, of `most` records at most: the newest ones, as many as the module says, the two neighbours that are least where runs are [`RUNS_MANY`], or one of whose pages too
-/// many are gone.
+/// many are gone, unless that was written anew in vain.
 pub fn choose(
     manifest: &Manifest,
-    gone: &[Range<u32>],
+    gone: &Gone,
+    vain: &HashSet<FileId>,
     tail_records: u64,
     most: u64,
 ) -> Option<Range<usize>> {
@@ -44,16 +47,11 @@ pub fn choose(
         return Some(first..first + 2);
     }
     let too_much = |run: &RunEntry| {
-        let within = gone.iter().map(|pages| {
-            u64::from(
-                pages
-                    .end
-                    .min(run.end_page)
-                    .saturating_sub(pages.start.max(run.first_page)),
-            )
-        });
+        let pages = run.first_page..run.end_page;
         (1..=most).contains(&run.records)
-            && within.sum::<u64>() * 100 > u64::from(run.end_page - run.first_page) * GONE_PERCENT
+            && gone.pages_within(pages) * 100
+                > u64::from(run.end_page - run.first_page) * GONE_PERCENT
+            && !vain.contains(&run.id)
             && may_shrink(run)
     };
     runs.iter().position(too_much).map(|run| run..run + 1)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 
-use super::gone::gone_pages;
+use super::gone::KnownGone;
 use super::join::scattered;
 use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
@@ -33,20 +33,22 @@ const READ_PAGES: u32 = 16;
 /// Bytes of a record in the log and in a run.
 const RECORD_BYTES: u64 = 32 + RUN_RECORD_BYTES;
 
-/// Compacts what is due. The caller holds the merge lock.
-pub fn compact_locked(shared: &Shared, most: u64) -> Result<bool> {
+/// Compacts what is due and has `most` records at most. The caller holds the merge lock.
+pub fn compact_locked(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> {
     let view = shared.refresh()?;
-    let logs: Vec<Arc<OpenLog>> = due(&view, &shared.plan)?
-        .into_iter()
-        .map(|place| Arc::clone(&view.logs[place]))
+    let most = most.min(shared.room_bytes() / RECORD_BYTES);
+    let places = due(&view, gone, &shared.plan, most)?;
+    let logs: Vec<Arc<OpenLog>> = places
+        .iter()
+        .map(|place| Arc::clone(&view.logs[*place]))
         .collect();
-    let records: u64 = logs.iter().map(|log| log.entry.records).sum();
-    let bytes = records * RECORD_BYTES;
-    if logs.is_empty() || records > most || bytes > shared.room_bytes() {
+    if logs.is_empty() {
         return Ok(false);
     }
+    let records: u64 = logs.iter().map(|log| log.entry.records).sum();
     let mut sealed = Vec::new();
-    let compacted = shared.note_room(bytes, compact(shared, &view, &logs, &mut sealed));
+    let compacted = compact(shared, view, &logs, &mut sealed);
+    let compacted = shared.note_room(records * RECORD_BYTES, compacted);
     if !matches!(compacted, Ok(true)) {
         let names: Vec<String> = sealed.iter().flat_map(Sealed::names).collect();
         shared.folder.remove_unentered(&names);
@@ -54,46 +56,51 @@ pub fn compact_locked(shared: &Shared, most: u64) -> Result<bool> {
     compacted
 }
 
-/// The places of the log files to compact: one that is mostly gone, or small ones that nothing can be joined with.
-fn due(view: &View, plan: &Plan) -> Result<Vec<usize>> {
+/// The places of the log files to compact, of `most` records at most: one that is mostly gone, or small ones that nothing can be joined with.
+fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<usize>> {
     if !view.retired.is_empty() {
-        let gone = gone_pages(view)?;
+        let gone = gone.of(view)?;
         let is_due = |place: &usize| {
             let log = view.logs[*place].entry;
-            let (first, end) = (log.first_page, log.end_page());
-            let within = gone
-                .pages
-                .iter()
-                .map(|pages| u64::from(pages.end.min(end).saturating_sub(pages.start.max(first))));
-            let percent = within.sum::<u64>() * 100 / u64::from(log.pages.max(1));
+            let within = gone.pages_within(log.first_page..log.end_page());
+            let percent = within * 100 / u64::from(log.pages.max(1));
             let live = log.records / 100 * 100u64.saturating_sub(percent);
             // what is sealed of it needs places among the runs
             let runs = view.runs.len() as u64 + live / plan.tail_records as u64;
-            percent >= GONE_PERCENT && runs < RUNS_MANY as u64 && !gone.logs.contains(place)
+            percent >= GONE_PERCENT
+                && runs < RUNS_MANY as u64
+                && log.records <= most
+                && !gone.logs.contains(place)
         };
         if let Some(place) = (0..view.logs.len()).find(is_due) {
             return Ok(vec![place]);
         }
     }
-    Ok(scattered(&view.manifest.logs, plan.tail_records))
+    let logs = &view.manifest.logs;
+    let mut small = scattered(logs, plan.tail_records);
+    if small.iter().map(|place| logs[*place].records).sum::<u64>() > most {
+        small.clear();
+    }
+    Ok(small)
 }
 
-/// Puts what is live of log files in their place. `sealed` tells the new files; `false`: they were not entered.
+/// Puts what is live of log files in their place. `sealed` tells the new files; `false`: they were not entered. The view goes before those are: RAM has no room for filters of both.
 fn compact(
     shared: &Shared,
-    view: &View,
+    view: Arc<View>,
     logs: &[Arc<OpenLog>],
     sealed: &mut Vec<Sealed>,
 ) -> Result<bool> {
-    if !seal_live(shared, view, logs, sealed)? {
+    if !seal_live(shared, &view, logs, sealed)? {
         return Ok(false);
     }
-    let before = view.manifest.next_page;
+    let (born, before) = (view.manifest.born, view.manifest.next_page);
+    drop(view);
     let mut entered = false;
     shared.folder.commit(|manifest| {
         let room = manifest.runs.len() + sealed.len() <= RUNS_MAX;
         if !room
-            || manifest.born != view.manifest.born
+            || manifest.born != born
             || manifest.next_page != before
             || !logs.iter().all(|log| manifest.logs.contains(&log.entry))
         {
@@ -139,10 +146,10 @@ fn seal_live(
         }
         Ok(())
     };
-    let records = logs.iter().map(|log| log.entry.records).sum();
+    let records: u64 = logs.iter().map(|log| log.entry.records).sum();
     for log in logs {
         for first in (0..log.entry.pages).step_by(READ_PAGES as usize) {
-            if shared.gives_up(records) {
+            if shared.is_closing() && records > shared.copies_at_most() {
                 return Ok(false);
             }
             live_records(view, &mut lookups, log, first, &mut live)?;

@@ -19,8 +19,46 @@ pub struct Gone {
     pub forgotten: HashSet<ContainerId>,
 }
 
-/// See [`Gone`].
-pub fn gone_pages(view: &View) -> Result<Gone> {
+impl Gone {
+    /// How many of `pages` are gone.
+    pub fn pages_within(&self, pages: Range<u32>) -> u64 {
+        let first = self.pages.partition_point(|gone| gone.end <= pages.start);
+        let gone = self.pages[first..].iter();
+        gone.take_while(|gone| gone.start < pages.end)
+            .map(|gone| u64::from(gone.end.min(pages.end) - gone.start.max(pages.start)))
+            .sum()
+    }
+}
+
+/// What is gone of the manifest that was looked at last: to know it takes the footers of all log files, where anything is retired.
+#[derive(Default)]
+pub struct KnownGone(Option<Known>);
+
+struct Known {
+    born: u64,
+    generation: u64,
+    gone: Gone,
+}
+
+impl KnownGone {
+    /// What of `view` is gone.
+    pub fn of(&mut self, view: &View) -> Result<&Gone> {
+        let (born, generation) = (view.manifest.born, view.manifest.generation);
+        let known = self.0.take();
+        let known = known.filter(|known| (known.born, known.generation) == (born, generation));
+        let known = match known {
+            Some(known) => known,
+            None => Known {
+                born,
+                generation,
+                gone: gone_pages(view)?,
+            },
+        };
+        Ok(&self.0.insert(known).gone)
+    }
+}
+
+fn gone_pages(view: &View) -> Result<Gone> {
     let mut gone = Gone {
         pages: Vec::new(),
         logs: Vec::new(),
@@ -33,11 +71,11 @@ pub fn gone_pages(view: &View) -> Result<Gone> {
         gone.pages
             .extend((end < log.entry.first_page).then_some(end..log.entry.first_page));
         end = log.entry.end_page();
+        // spans stay within the pages of their file, which the manifest has room for
+        let first_page = log.entry.first_page;
         if view.retired.is_empty() {
-            let first = log.entry.first_page;
             let holes = log.spans.holes().iter();
-            let holes =
-                holes.map(|hole| first.saturating_add(hole.start)..first.saturating_add(hole.end));
+            let holes = holes.map(|hole| first_page + hole.start..first_page + hole.end);
             gone.pages.extend(holes);
             continue;
         }
@@ -60,13 +98,37 @@ pub fn gone_pages(view: &View) -> Result<Gone> {
         }
         let mut from = 0;
         for (first, last) in live.into_iter().chain([(log.entry.pages, log.entry.pages)]) {
-            gone.pages.extend(
-                (from < first).then(|| log.entry.first_page + from..log.entry.first_page + first),
-            );
-            from = from.max(last.saturating_add(1));
+            gone.pages
+                .extend((from < first).then(|| first_page + from..first_page + first));
+            from = last.saturating_add(1);
         }
     }
     gone.pages
         .extend((end < view.manifest.next_page).then_some(end..view.manifest.next_page));
     Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gone_pages_are_counted_within_any_range() {
+        let gone = Gone {
+            pages: vec![2..5, 8..9, 20..30],
+            logs: Vec::new(),
+            forgotten: HashSet::new(),
+        };
+        for (pages, count) in [
+            (0..40, 14),
+            (0..2, 0),
+            (3..4, 1),
+            (4..21, 3),
+            (5..8, 0),
+            (29..40, 1),
+            (30..40, 0),
+        ] {
+            assert_eq!(gone.pages_within(pages.clone()), count, "{pages:?}");
+        }
+    }
 }

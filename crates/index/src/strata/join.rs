@@ -73,7 +73,11 @@ fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String
     let mut writer = LogWriter::new(file, at_once as usize);
     let (mut buf, mut end) = (Vec::new(), logs[0].entry.first_page);
     let records: u64 = logs.iter().map(|log| log.entry.records).sum();
-    let gives_up = || shared.gives_up(records / 4) && shared.view().logs.len() < LOGS_MANY;
+    let gives_up = || {
+        shared.is_closing()
+            && records / 4 > shared.copies_at_most()
+            && shared.view().logs.len() < LOGS_MANY
+    };
     for log in logs {
         writer.skip(log.entry.first_page - end)?;
         end = log.entry.end_page();

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::choose::choose;
 use super::compact;
-use super::gone::{Gone, gone_pages};
+use super::gone::{Gone, KnownGone};
 use super::join;
 use super::manifest::{FileId, LogEntry};
 use super::merged_run::write_merged;
@@ -21,17 +21,13 @@ pub const RUN_RECORD_BYTES: u64 = 21;
 
 /// Does what is due, one thing at once: drops what retired containers leave, merges runs, joins log files, compacts them. `false`: nothing was due, or somebody else merges.
 ///
-/// In the merging thread nothing is begun that is larger than [`Shared::merges_at_most`].
+/// In the merging thread nothing is begun that is larger than [`Shared::merges_at_most`] and [`Shared::copies_at_most`].
 pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
     match shared.folder.try_merge_lock()? {
-        Some(_merging) => {
-            let most = if in_thread {
-                shared.merges_at_most()
-            } else {
-                u64::MAX
-            };
-            merge_locked(shared, most)
+        Some(_merging) if in_thread => {
+            merge_locked(shared, shared.merges_at_most(), shared.copies_at_most())
         }
+        Some(_merging) => merge_locked(shared, u64::MAX, u64::MAX),
         None => Ok(false),
     }
 }
@@ -45,32 +41,35 @@ pub fn merge_all(shared: &Shared, in_thread: bool) -> Result<()> {
 /// As [`merge_once`], after whoever merges now.
 pub fn merge_waiting(shared: &Shared) -> Result<bool> {
     let _merging = shared.folder.merge_lock()?;
-    merge_locked(shared, u64::MAX)
+    merge_locked(shared, u64::MAX, u64::MAX)
 }
 
-fn merge_locked(shared: &Shared, most: u64) -> Result<bool> {
+/// Merges at most so many records of runs at once, and copies at most so many of log files.
+fn merge_locked(shared: &Shared, merges: u64, copies: u64) -> Result<bool> {
+    let mut gone = KnownGone::default();
     let retires = !shared.view().retired.is_empty();
-    Ok(retires && drop_retired(shared)?
-        || merge_runs(shared, most)?
-        || join::join_locked(shared, most)?
-        || compact::compact_locked(shared, most)?)
+    Ok(retires && drop_retired(shared, &mut gone)?
+        || merge_runs(shared, &mut gone, merges)?
+        || join::join_locked(shared, copies)?
+        || compact::compact_locked(shared, &mut gone, copies)?)
 }
 
 /// Merges runs. Where the device has no room for those that are due, fewer of them, down to the least.
-fn merge_runs(shared: &Shared, most: u64) -> Result<bool> {
+fn merge_runs(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
-    let gone = gone_pages(&view)?;
+    let gone = gone.of(&view)?;
     let tail_records = shared.plan.tail_records as u64;
     let mut merged = Ok(false);
     loop {
         let most = most.min(shared.room_bytes() / RUN_RECORD_BYTES);
-        let Some(group) = choose(&view.manifest, &gone.pages, tail_records, most) else {
+        let vain = shared.vain.lock().clone();
+        let Some(group) = choose(&view.manifest, gone, &vain, tail_records, most) else {
             return merged;
         };
         let entries = &view.manifest.runs[group.clone()];
         let records: u64 = entries.iter().map(|run| run.records).sum();
         let mut made = Vec::new();
-        merged = merge_group(shared, &view, &gone, group, &mut made);
+        merged = merge_group(shared, &view, gone, group, &mut made);
         if !matches!(merged, Ok(true)) {
             shared.folder.remove_unentered(&made);
         }
@@ -94,7 +93,13 @@ fn merge_group(
     let Some(merged) = write_merged(shared, view, group.clone(), gone, file)? else {
         return Ok(false);
     };
-    let inputs: Vec<FileId> = view.manifest.runs[group].iter().map(|run| run.id).collect();
+    let entries = &view.manifest.runs[group];
+    let inputs: Vec<FileId> = entries.iter().map(|run| run.id).collect();
+    if entries.len() == 1 && merged.records == entries[0].records {
+        // nothing of it was gone, whatever its log says
+        shared.vain.lock().insert(entries[0].id);
+        return Ok(false);
+    }
     let manifest = shared.folder.commit(|manifest| {
         // the merge's lock was deleted while it was held, perhaps, and another has merged too
         let Some(runs) = place_of(&manifest.runs, &inputs, |run| run.id) else {
@@ -125,9 +130,9 @@ pub fn place_of<T, I: PartialEq>(
 }
 
 /// Drops log files that speak of retired containers only, and forgets the retired that no log speaks of.
-fn drop_retired(shared: &Shared) -> Result<bool> {
-    let view = shared.refresh()?;
-    let gone = gone_pages(&view)?;
+fn drop_retired(shared: &Shared, gone: &mut KnownGone) -> Result<bool> {
+    let view = shared.refresh()?.without_filters();
+    let gone = gone.of(&view)?;
     let logs: Vec<LogEntry> = gone
         .logs
         .iter()

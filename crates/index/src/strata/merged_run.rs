@@ -68,7 +68,7 @@ pub fn write_merged(
         {
             writer.push(record)?;
         }
-        if sources.taken % 65_536 == 0 && shared.gives_up(upper) {
+        if sources.taken % 65_536 == 0 && shared.is_closing() && upper > shared.merges_at_most() {
             return Ok(None);
         }
     }

@@ -1,5 +1,6 @@
 //! What a [`Strata`](super::Strata) shares with its merging thread: the folder and the newest view.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::choose::are_many;
 use super::folder::Folder;
+use super::manifest::FileId;
 use super::merge;
 use super::options::Plan;
 use super::view::View;
@@ -18,7 +20,7 @@ use crate::{Error, Result};
 
 /// Records that are merged for each that was sealed, at most at once: some 330 bytes, of chunks of thousands.
 const MERGED_OF_SEALED: u64 = 16;
-/// Records that are merged at once while the index is being closed: some 80 MB.
+/// Records that are merged or copied at once while the index is being closed, where runs are not too many: some 80 MB.
 const CLOSING_RECORDS_MAX: u64 = 4 << 20;
 /// How long a replaced view is waited for, in pauses: 100 ms.
 const OLD_VIEW_PAUSES: u32 = 500;
@@ -38,6 +40,8 @@ pub struct Shared {
     pub retires: AtomicBool,
     /// Bytes that this opener thinks the device has room for: fewer than the least for which it had none.
     room_bytes: AtomicU64,
+    /// Runs that were written anew by themselves and came out as they were.
+    pub vain: Mutex<HashSet<FileId>>,
     view: Mutex<Arc<View>>,
     /// One refresh at a time, so that an older view never replaces a newer one.
     refreshing: Mutex<()>,
@@ -55,6 +59,7 @@ impl Shared {
             sealed: AtomicU64::new(0),
             retires: AtomicBool::new(false),
             room_bytes: AtomicU64::new(u64::MAX),
+            vain: Mutex::new(HashSet::new()),
             view: Mutex::new(Arc::new(view)),
             refreshing: Mutex::new(()),
         })
@@ -65,27 +70,33 @@ impl Shared {
         Arc::clone(&self.view.lock())
     }
 
-    /// Of how many records the merging thread begins a merge. Who says little does not stay for a great merge, which would be begun, and thrown away, in each such session;
-    /// so that waits for who says much or retires containers, until there are too many runs: then it is seen through.
+    /// Of how many records the merging thread begins a merge of runs: of as many as it copies. But where there are too many runs, who says something merges all that is due, and sees it through
+    /// even while the index is being closed: else, where sessions are short, nobody ever would.
     pub fn merges_at_most(&self) -> u64 {
-        let (view, tail) = (self.view(), self.plan.tail_records as u64);
-        if are_many(&view.manifest, tail) {
-            return u64::MAX;
+        match are_many(&self.view().manifest, self.plan.tail_records as u64) {
+            true => u64::MAX,
+            false => self.copies_at_most(),
         }
+    }
+
+    /// Of how many records the merging thread begins to join or to compact log files. Who says little does not stay for what is great, which would be begun, and thrown away, in each such session;
+    /// so that waits for who says much or retires containers.
+    pub fn copies_at_most(&self) -> u64 {
+        let tail = self.plan.tail_records as u64;
         let sealed = self.sealed.load(Ordering::Relaxed);
         let most = match self.retires.load(Ordering::Relaxed) {
             true => u64::MAX,
             false => tail.saturating_add(sealed.saturating_mul(MERGED_OF_SEALED)),
         };
-        match self.folder.stop.load(Ordering::Relaxed) {
+        match self.is_closing() {
             true => most.min(tail.max(CLOSING_RECORDS_MAX)),
             false => most,
         }
     }
 
-    /// Whether a merge of `records` records is to be thrown away, because the index is being closed.
-    pub fn gives_up(&self, records: u64) -> bool {
-        self.folder.stop.load(Ordering::Relaxed) && records > self.merges_at_most()
+    /// Whether the index is being closed: what is larger than what would be begun now is thrown away.
+    pub fn is_closing(&self) -> bool {
+        self.folder.stop.load(Ordering::Relaxed)
     }
 
     /// Bytes that a merge may write, for all that is known of the device's room.
@@ -155,7 +166,7 @@ pub fn is_no_space(error: &Error) -> bool {
 }
 
 /// Waits for lookups that began with a view before it was replaced, so that what it alone holds goes before more is read. Not for long: a compaction
-/// holds a view until its end.
+/// holds one while it looks for what is live, and then filters of both are in RAM.
 fn wait_until_alone(old: &Arc<View>) {
     for _ in 0..OLD_VIEW_PAUSES {
         if Arc::strong_count(old) == 1 {
@@ -229,5 +240,41 @@ fn run(shared: &Shared, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
             tracing::warn!(%error, "index merge failed");
             *failed.lock() = Some(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_chunk::Fingerprint;
+    use onefold_io::{Dir, LockKind, MemDir};
+
+    use super::super::{Strata, StrataOptions};
+    use super::*;
+    use crate::{ChunkIndex, ContainerId, Location};
+
+    #[test]
+    fn where_runs_are_too_many_a_closing_index_merges_them_all_and_copies_no_more_than_else() {
+        let dir = Arc::new(MemDir::new());
+        let _merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
+        let options = StrataOptions {
+            ram_budget_bytes: 1 << 20,
+            background_merges: false,
+            ..StrataOptions::new(1)
+        };
+        let mut index = Strata::open(dir, options).expect("open");
+        let container = ContainerId(1);
+        for number in 0..20 {
+            let entry = (Fingerprint([number; 32]), Location { container });
+            index.insert(&[entry]).expect("insert");
+            index.checkpoint().expect("checkpoint");
+        }
+        let shared = &index.shared;
+        let small = shared.plan.tail_records as u64 + 20 * MERGED_OF_SEALED;
+        assert_eq!(shared.copies_at_most(), small);
+        shared.retires.store(true, Ordering::Relaxed);
+        assert_eq!(shared.copies_at_most(), u64::MAX);
+        shared.folder.stop.store(true, Ordering::Relaxed);
+        assert_eq!(shared.copies_at_most(), CLOSING_RECORDS_MAX);
+        assert_eq!(shared.merges_at_most(), u64::MAX);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
-use onefold_io::MemDir;
+use onefold_io::{CountedDir, Counters, Dir, MemDir};
 
 use crate::conformance::options;
 use crate::history::key;
@@ -56,4 +56,37 @@ fn log_files_of_retired_containers_give_back_their_space() {
             assert_eq!(found, expected, "key {number}");
         }
     }
+}
+
+/// Each says what pages speak of the container; nothing else does.
+#[test]
+fn while_a_container_is_retired_a_checkpoint_reads_each_log_file_s_footer_once_for_each_change() {
+    const LOGS: u64 = 60;
+    const CHECKPOINTS: u64 = 10;
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    let at = |container| Location {
+        container: ContainerId(container),
+    };
+    for log in 0..LOGS {
+        let mut index = Strata::open(Arc::clone(&dir), options(log, 1 << 20)).expect("open");
+        let own = (0..400).map(|i| (key(log << 20 | i), at(100 + log)));
+        let common = (400..420).map(|i| (key(log << 20 | i), at(7)));
+        let entries: Vec<_> = own.chain(common).collect();
+        index.insert(&entries).expect("insert");
+        index.checkpoint().expect("checkpoint");
+    }
+    let counters = Counters::new();
+    let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(dir, Arc::clone(&counters)));
+    let mut index = Strata::open(counted, options(LOGS, 1 << 20)).expect("open");
+    index.retire(&[ContainerId(7)]).expect("retire");
+    index.checkpoint().expect("checkpoint");
+    index.merge_all().expect("merge");
+    let before = counters.counts().reads;
+    for i in 0..CHECKPOINTS {
+        index.insert(&[(key(1 << 40 | i), at(9))]).expect("insert");
+        index.checkpoint().expect("checkpoint");
+    }
+    let reads = (counters.counts().reads - before) / CHECKPOINTS;
+    // some of them merge, and look again; manifests and runs are read besides
+    assert!(reads < LOGS * 2, "{reads} reads a checkpoint");
 }

@@ -66,6 +66,37 @@ fn who_says_little_writes_little_until_runs_are_many_and_then_all_is_merged_at_o
 }
 
 #[test]
+fn a_large_log_file_that_is_left_to_longer_sessions_keeps_no_small_one_from_being_compacted() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    // of each a large part is of a container that goes
+    let fill = |unique: u64, count: u64, container: u64| {
+        let mut index = Strata::open(Arc::clone(&dir), options(unique, 1 << 20)).expect("open");
+        let at = |i| ContainerId(container + u64::from(i % 1000 < 700));
+        let entries = (0..count).map(|i| (key(unique << 20 | i), Location { container: at(i) }));
+        index.insert(&entries.collect::<Vec<_>>()).expect("insert");
+        index.checkpoint().expect("checkpoint");
+        index
+    };
+    drop((fill(1, 20 * TAIL, 10), fill(2, 900, 20)));
+    let merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
+    let mut index = fill(3, 10, 30);
+    let gone = [ContainerId(11), ContainerId(21)];
+    index.retire(&gone).expect("retire");
+    index.checkpoint().expect("checkpoint");
+    drop((index, merging));
+    let logs_of = |unique: u64| {
+        let list = dir.list().expect("list");
+        let name = format!("log-{unique:016x}");
+        list.iter()
+            .filter(|entry| entry.name.starts_with(&name))
+            .count()
+    };
+    assert_eq!([1, 2].map(logs_of), [1, 1]);
+    session(&dir, 100, 10);
+    assert_eq!([1, 2].map(logs_of), [1, 0]);
+}
+
+#[test]
 fn who_says_much_merges_as_it_goes() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     for number in 0..40 {
