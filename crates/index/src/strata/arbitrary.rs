@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, encode_frame};
-use onefold_io::{Dir, Disk, MemDir};
+use onefold_io::{Dir, Disk, LockKind, MemDir};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::log::LogPage;
+use super::log::{HEADER_BYTES, LogPage};
 use super::manifest::{FileId, LOG_PAGES_MAX, LogEntry, MANIFEST_FRAME, Manifest};
+use super::merge::merge_once;
 use super::page::{PAGE_BYTES, seal_page};
 use super::run::{RUN_FRAME, Run, RunReader};
 use super::run_filters::FilterShare;
-use super::run_page::RunPage;
-use super::spans::{LOG_FRAME, SpanTable, read_spans};
+use super::run_page::{RunPage, RunRecord};
+use super::run_writer::RunWriter;
+use super::spans::{LOG_FRAME, LogSpan, SpanTable, encode_spans, read_spans};
 use super::{Strata, StrataOptions};
 use crate::{ChunkIndex, ContainerId, Error, Location};
 
@@ -82,12 +84,28 @@ proptest! {
     }
 
     #[test]
-    fn log_footer(payload in payload()) {
-        let (disk, file_bytes) = disk(&[&framed(LOG_FRAME, &payload)]);
-        let entry = LogEntry { id: FileId { unique: 0, number: 0 }, first_page: 0, pages: 0, records: 0, file_bytes };
-        if let Ok(spans) = read_spans(&entry, "x", &*disk) {
+    fn log_footer(pages in 0u32..20, numbers in vec((0u64..3, 0u32..20, 0u32..20), 0..8)) {
+        let span = |(container, first, last)| LogSpan { said: (container > 0).then_some(ContainerId(container)), first, last };
+        let spans: Vec<LogSpan> = numbers.into_iter().map(span).collect();
+        let footer = encode_spans(0, pages, &spans);
+        let (disk, file_bytes) = disk(&[&vec![0; pages as usize * PAGE_BYTES], &footer]);
+        let entry = LogEntry { id: FileId { unique: 0, number: 0 }, first_page: 0, pages, records: 0, file_bytes };
+        let is_in_place = |pair: &[LogSpan]| pair[1].first >= pair[0].last;
+        let is_within = |span: &LogSpan| span.first <= span.last && span.last < pages;
+        let right = spans.iter().all(is_within) && spans.windows(2).all(is_in_place);
+        prop_assert_eq!(read_spans(&entry, "x", &*disk).ok(), right.then(|| spans.clone()));
+        if right {
             SpanTable::new(&spans).container(7, 2);
         }
+    }
+
+    #[test]
+    fn log_footer_of_noise(payload in payload()) {
+        let frame = framed(LOG_FRAME, &payload);
+        let footer = page([&[0; HEADER_BYTES][..], &frame].concat());
+        let (disk, file_bytes) = disk(&[&footer]);
+        let entry = LogEntry { id: FileId { unique: 0, number: 0 }, first_page: 0, pages: 0, records: 0, file_bytes };
+        read_spans(&entry, "x", &*disk).ok();
     }
 
     #[test]
@@ -111,14 +129,118 @@ proptest! {
     }
 }
 
-/// A manifest whose checksum holds but whose numbers are made up: what it costs in RAM is bounded by what its files hold.
-#[test]
-fn a_forged_manifest_takes_no_ram() {
-    let options = |unique| StrataOptions {
+const KEYS: u64 = 12_700;
+/// Of a log of [`KEYS`] records.
+const PAGES: u32 = 100;
+
+fn options(unique: u64) -> StrataOptions {
+    StrataOptions {
         ram_budget_bytes: 1 << 20,
         background_merges: false,
         ..StrataOptions::new(unique)
+    }
+}
+
+/// An index of one log file of [`PAGES`] pages, of containers 1 and 2 in halves, and one run, and its manifest.
+fn of_two_containers() -> (MemDir, Manifest) {
+    let dir = MemDir::new();
+    let large = StrataOptions {
+        ram_budget_bytes: 64 << 20,
+        ..options(1)
     };
+    let mut index = Strata::open(Arc::new(dir.clone()), large).expect("open");
+    for number in 0..KEYS {
+        let mut key = [0; 32];
+        let random = |eight: u64| (number * 4 + eight + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..)
+            .zip(key.chunks_exact_mut(8))
+            .for_each(|(i, eight)| eight.copy_from_slice(&random(i).to_be_bytes()));
+        let container = ContainerId(1 + number * 2 / KEYS);
+        index
+            .insert(&[(Fingerprint(key), Location { container })])
+            .expect("insert");
+    }
+    index.checkpoint().expect("checkpoint");
+    let manifest = Manifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
+    assert_eq!((manifest.logs[0].pages, manifest.runs.len()), (PAGES, 1));
+    (dir, manifest)
+}
+
+fn read(dir: &MemDir, name: &str) -> Vec<u8> {
+    let disk = dir.open(name).expect("open");
+    let mut bytes = vec![0; disk.len().expect("length") as usize];
+    disk.read_at(&mut bytes, 0).expect("read");
+    bytes
+}
+
+fn replace(dir: &MemDir, name: &str, bytes: &[u8]) {
+    dir.remove(name).expect("remove");
+    let disk = dir.create(name).expect("create");
+    disk.write_at(bytes, 0).expect("write");
+}
+
+/// Spans whose checksum holds, but which no writer makes: whoever believed them would write the same run for ever.
+#[test]
+fn spans_that_are_out_of_place_are_damage() {
+    let (dir, mut manifest) = of_two_containers();
+    let name = manifest.logs[0].id.log_name();
+    let pages = read(&dir, &name)[..PAGES as usize * PAGE_BYTES].to_vec();
+    let span = |container, first, last| LogSpan {
+        said: Some(ContainerId(container)),
+        first,
+        last,
+    };
+    for (is_right, spans) in [
+        (true, [span(1, 0, 50), span(2, 50, 99)]),
+        (false, [span(1, 50, 0), span(2, 50, 99)]),
+        (false, [span(1, 2, u32::MAX), span(2, u32::MAX, u32::MAX)]),
+        (false, [span(1, u32::MAX - 1, u32::MAX), span(2, 3, 3)]),
+        (false, [span(1, 0, 99), span(2, 50, 99)]),
+        (false, [span(1, 0, 50), span(2, 50, PAGES)]),
+    ] {
+        let footer = encode_spans(manifest.logs[0].records, PAGES, &spans);
+        let bytes = [&pages[..], &footer].concat();
+        manifest.logs[0].file_bytes = bytes.len() as u64;
+        replace(&dir, &name, &bytes);
+        replace(&dir, "manifest", &manifest.encode());
+        let opened = Strata::open(Arc::new(dir.clone()), options(2));
+        let is_damage = matches!(opened, Err(Error::Damaged { .. }));
+        assert_eq!(is_damage, !is_right, "{spans:?}");
+    }
+}
+
+/// A run that speaks of the first pages only, as often as the log has records: half of its pages are gone, and none of its records.
+#[test]
+fn a_run_that_is_written_anew_in_vain_stays_as_it_is() {
+    let (dir, mut manifest) = of_two_containers();
+    let entry = &mut manifest.runs[0];
+    let disk = dir.open(&entry.id.run_name()).expect("open");
+    let run = Run::open(disk, "run", entry.footer_at, entry.file_bytes).expect("a run");
+    let mut reader = RunReader::new(Arc::new(run), 4);
+    let forged = dir.create("forged").expect("create");
+    let mut writer = RunWriter::new(Arc::clone(&forged), KEYS, PAGES, 1000, 8);
+    while let Some(record) = reader.next().expect("a record") {
+        let page = record.page / 2;
+        writer.push(RunRecord { page, ..record }).expect("push");
+    }
+    let written = writer.finish(&[]).expect("finish");
+    (entry.footer_at, entry.file_bytes) = (written.footer_at, written.file_bytes);
+    let name = entry.id.run_name();
+    replace(&dir, &name, &read(&dir, "forged"));
+    replace(&dir, "manifest", &manifest.encode());
+    let mut index = Strata::open(Arc::new(dir.clone()), options(2)).expect("open");
+    index.retire(&[ContainerId(2)]).expect("retire");
+    let merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
+    index.checkpoint().expect("checkpoint");
+    drop(merging);
+    // the log is compacted in the end
+    let merges = (0..20).take_while(|_| merge_once(&index.shared, false).expect("merge"));
+    assert!(merges.count() < 20);
+}
+
+/// A manifest whose checksum holds but whose numbers are made up: what it costs in RAM is bounded by what its files hold.
+#[test]
+fn a_forged_manifest_takes_no_ram() {
     let dir = MemDir::new();
     let location = Location {
         container: ContainerId(1),
@@ -129,17 +251,11 @@ fn a_forged_manifest_takes_no_ram() {
         .expect("insert");
     index.checkpoint().expect("checkpoint");
     drop(index);
-    let name = "manifest";
-    let disk = dir.open(name).expect("open");
-    let mut bytes = vec![0; disk.len().expect("length") as usize];
-    disk.read_at(&mut bytes, 0).expect("read");
-    let real = Manifest::decode(&bytes, name).expect("what was written");
+    let real = Manifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
     let forge = |change: &dyn Fn(&mut Manifest)| {
         let mut forged = real.clone();
         change(&mut forged);
-        dir.remove(name).expect("remove");
-        let disk = dir.create(name).expect("create");
-        disk.write_at(&forged.encode(), 0).expect("write");
+        replace(&dir, "manifest", &forged.encode());
         Strata::open(Arc::new(dir.clone()), options(2))
     };
     let index = forge(&|manifest| manifest.next_page = LOG_PAGES_MAX).expect("pages that are gone");

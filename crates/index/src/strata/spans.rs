@@ -1,6 +1,6 @@
 //! Spans: which pages of a log file speak of which container. The footer of the file.
 //!
-//! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them in RAM, 16 bytes each. There
+//! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them in RAM, 12 bytes each. There
 //! they turn what a run says of a fingerprint into its container, without a read of the log. Always holds: the spans of
 //! a page stand in the order of its records, and no two neighbours say the same but where pages without records lie between: a hole, see [`join`](super::join).
 
@@ -73,7 +73,7 @@ pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
     out
 }
 
-/// Reads the footer of a log file. The file may be longer: its writer adds to it.
+/// Reads the footer of a log file: spans in the order of its pages, and within them. The file may be longer: its writer adds to it.
 pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<LogSpan>> {
     let footer_at = u64::from(entry.pages) * PAGE_BYTES as u64;
     let frame = read_footer(entry, footer_at, path, disk)?;
@@ -100,7 +100,19 @@ pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<L
         .map(|_| span(&mut reader))
         .collect::<Result<Vec<_>>>()?;
     reader.end()?;
-    Ok(spans)
+    match out_of_place(&spans, pages) {
+        Some(span) => Err(reader.damaged(format!("{span:?} of {pages} pages")).into()),
+        None => Ok(spans),
+    }
+}
+
+/// A span that does not stand where [`extend_spans`] would have it: several may be on one page, and each begins where the one before ends at the earliest.
+fn out_of_place(spans: &[LogSpan], pages: u32) -> Option<&LogSpan> {
+    let mut end = 0;
+    spans.iter().find(|span| {
+        let before = std::mem::replace(&mut end, span.last);
+        span.first < before || span.last < span.first || span.last >= pages
+    })
 }
 
 /// What the pages of a footer hold.
@@ -183,7 +195,7 @@ impl SpanTable {
 fn holes(spans: &[LogSpan]) -> Box<[Range<u32>]> {
     let pairs = spans.windows(2);
     pairs
-        .filter(|pair| pair[1].first > pair[0].last.saturating_add(1))
+        .filter(|pair| pair[1].first > pair[0].last + 1)
         .map(|pair| pair[0].last + 1..pair[1].first)
         .collect()
 }
