@@ -161,7 +161,7 @@ struct Blind(BTreeSet<Vec<u8>>);
 
 impl Blind {
     fn meet(&mut self, (path, entry): &Placed) {
-        if entry.flags.has(Flags::UNLISTED) || entry.is_unreadable() {
+        if entry.is_dir() && entry.flags.has(Flags::UNLISTED) || entry.is_unreadable() {
             self.0.insert(path.clone());
         }
     }
@@ -299,8 +299,7 @@ fn compare(a: &Entry, b: &Entry, reader: &mut ChunkReader) -> Result<Option<Mark
     // One that is not kept differs from none.
     let same_atime = a.atime.is_none() || b.atime.is_none() || a.atime == b.atime;
     // A folder whose attributes could not be read has none in its entry.
-    let has_attributes = |e: &Entry| !e.flags.has(Flags::UNREADABLE);
-    let same_attributes = a.xattrs == b.xattrs || !(has_attributes(a) && has_attributes(b));
+    let same_attributes = a.xattrs == b.xattrs || !(a.knows_xattrs() && b.knows_xattrs());
     let same = rest(a) == rest(b) && same_atime && same_attributes;
     Ok((!same).then_some(Mark::Metadata))
 }

@@ -81,7 +81,7 @@ impl Flags {
     pub const CHANGED_WHILE_READ: Flags = Flags(1);
     /// It was there and could not be read: the entry says what was known of it, and has no content. Of a folder: its attributes are missing.
     pub const UNREADABLE: Flags = Flags(2);
-    /// A folder that could not be listed: what the snapshot has of its names may be incomplete.
+    /// A folder that could not be listed: what the snapshot has of its names may be incomplete. Of a file: its attributes could not be, and are missing.
     pub const UNLISTED: Flags = Flags(4);
 
     /// Whether all bits of `other` are set.
@@ -197,6 +197,16 @@ impl Entry {
     /// Whether it stands for something that could not be read: a name to leave alone, with nothing to restore.
     pub fn is_unreadable(&self) -> bool {
         self.flags.has(Flags::UNREADABLE) && !self.is_dir()
+    }
+
+    /// Whether its attributes are all that it had.
+    pub fn knows_xattrs(&self) -> bool {
+        let unknown = if self.is_dir() {
+            Flags::UNREADABLE
+        } else {
+            Flags::UNLISTED
+        };
+        !self.flags.has(unknown) && !self.is_unreadable()
     }
 
     /// Whether it is a folder.

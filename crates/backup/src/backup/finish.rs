@@ -311,13 +311,17 @@ impl<'a> Finisher<'a> {
         let atime = entry.atime;
         *entry = end.stat.entry(name, self.owners);
         entry.atime = atime;
-        entry.xattrs = if end.xattrs.is_empty() {
-            Arc::default()
-        } else {
-            Arc::new(end.xattrs)
-        };
+        match end.xattrs {
+            Ok(xattrs) if xattrs.is_empty() => {}
+            Ok(xattrs) => entry.xattrs = Arc::new(xattrs),
+            Err(e) => {
+                entry.flags.0 |= Flags::UNLISTED.0;
+                let path = path::join(folder, &entry.name);
+                self.failed(&path, &Error::io("read the attributes of", &path, e));
+            }
+        }
         if end.changed {
-            entry.flags = Flags::CHANGED_WHILE_READ;
+            entry.flags.0 |= Flags::CHANGED_WHILE_READ.0;
             self.events.warning(
                 &path::join(folder, &entry.name),
                 "changed while it was read: its content may mix versions",

@@ -35,8 +35,8 @@ pub struct Source<'a> {
     cancel: Option<&'a Progress>,
     /// As it was when it was opened (or looked at, if nobody wrote since).
     pub stat: Stat,
-    /// Its extended attributes.
-    pub xattrs: Xattrs,
+    /// Its extended attributes, or why they cannot be had: its content can be all the same.
+    pub xattrs: Result<Xattrs, Errno>,
 }
 
 /// What a file is read through, by several threads at once.
@@ -106,7 +106,7 @@ impl<'a> Source<'a> {
     pub fn file(fd: OwnedFd) -> Result<Self, Errno> {
         Ok(Self {
             stat: Stat::of(&fd)?,
-            xattrs: xattrs_of(fd.as_fd())?,
+            xattrs: xattrs_of(fd.as_fd()),
             handle: Handle::new(fd),
             cancel: None,
         })
@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
             handle: Handle::new(fd),
             cancel: Some(cancel),
             stat,
-            xattrs: Xattrs::new(),
+            xattrs: Ok(Xattrs::new()),
         }
     }
 
@@ -130,7 +130,7 @@ impl<'a> Source<'a> {
     /// Looks again, before it is read again.
     pub fn look_again(&mut self) -> Result<(), Errno> {
         self.stat = Stat::of(&self.handle.fd)?;
-        self.xattrs = xattrs_of(self.handle.fd.as_fd())?;
+        self.xattrs = xattrs_of(self.handle.fd.as_fd());
         rustix::fs::seek(&self.handle.fd, SeekFrom::Start(0)).map(drop)
     }
 

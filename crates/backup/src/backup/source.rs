@@ -44,8 +44,8 @@ pub enum Part {
 pub struct FileEnd {
     /// As it was while it was read.
     pub stat: Stat,
-    /// Its extended attributes.
-    pub xattrs: Xattrs,
+    /// Its extended attributes, or why they cannot be had.
+    pub xattrs: Result<Xattrs, Errno>,
     /// Somebody wrote while it was read, each time it was tried.
     pub changed: bool,
 }
@@ -276,7 +276,7 @@ impl Reader<'_> {
         let end = self.segments(parts, false).send(&source, 0..u64::MAX)?;
         let end = end.map(|_| FileEnd {
             stat: source.stat,
-            xattrs: Xattrs::new(),
+            xattrs: Ok(Xattrs::new()),
             changed: false,
         });
         parts.send(LargePart::End(end))

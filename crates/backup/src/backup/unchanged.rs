@@ -21,6 +21,7 @@ pub fn looks_unchanged(options: &Options, now: &Entry, before: &Entry) -> bool {
         && (options.ignore_inode || now.inode == before.inode)
         && !before.flags.has(Flags::CHANGED_WHILE_READ)
         && !before.flags.has(Flags::UNREADABLE)
+        && !before.flags.has(Flags::UNLISTED)
 }
 
 /// Whether a change after the parent read it would show. The parent began at `started_ns`, 0 where that is not known.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, beside, xattr_names};
-use crate::{Entry, Flags, Kind, Owner, Time, Xattrs};
+use crate::{Entry, Kind, Owner, Time, Xattrs};
 
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
@@ -34,7 +34,7 @@ impl Meta {
             mtime: entry.mtime,
             atime: entry.atime.map(Box::new),
             xattrs: entry.xattrs.clone(),
-            knows_xattrs: !entry.flags.has(Flags::UNREADABLE),
+            knows_xattrs: entry.knows_xattrs(),
         }
     }
 }

@@ -1,16 +1,18 @@
-//! Attributes and ACLs that the snapshot does not have: inherited, or there before.
+//! Attributes and ACLs that the snapshot does not have: inherited, there before, or not to be had when it was made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use onefold_backup::backup::{self, Input};
 use onefold_backup::exclude::Patterns;
-use onefold_backup::path;
 use onefold_backup::restore::{Attributes, Options};
+use onefold_backup::{Progress, path};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::scene::{back_up, bytes, look, repository, restore_with};
+use crate::mount::Mount;
+use crate::scene::{Log, back_up, bytes, look, options, repository, restore_with};
 
 /// Others of the same group may write, as POSIX ACLs are written in attributes: version 2, then tag, permissions and user of each entry.
 fn acl() -> Vec<u8> {
@@ -85,4 +87,45 @@ fn what_is_restored_has_no_attributes_but_the_snapshots() {
         &options(Attributes::default()),
     );
     assert_eq!(look(&source), look(&target));
+}
+
+/// More names than the kernel gives at once: the file's content is as good as any.
+#[test]
+fn a_file_whose_attributes_cannot_be_listed_is_backed_up_without_them() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let source = dir.path().join("source");
+    let Some(_mount) = Mount::new(&source, 16) else {
+        return;
+    };
+    let file = source.join("file");
+    fs::write(&file, "precious").expect("write");
+    let many = (0..400).try_for_each(|n| set(&file, &format!("user.{}{n}", "x".repeat(240)), b""));
+    let mut names = [0; 512];
+    let listed = rustix::fs::listxattr(&bytes(&file)[..], &mut names);
+    if many.is_err() || listed != Err(Errno::TOOBIG) {
+        eprintln!("NOT RUN: no more attributes than can be listed here: {many:?}, {listed:?}");
+        return;
+    }
+    let (repository, target) = (repository(), dir.path().join("target"));
+    for secs in [1, 2] {
+        let log = Log::default();
+        let input = Input::Paths(vec![bytes(&source)]);
+        let outcome = backup::run(
+            &repository,
+            input,
+            &options(secs),
+            &Progress::default(),
+            &log,
+        );
+        let outcome = outcome.expect("backup");
+        // Told each time, not only of a file that is new.
+        assert!(matches!(&log.errors.lock()[..], [(_, why)] if why.contains("attributes")));
+        assert_eq!(outcome.snapshot.summary.errors, 1);
+        let how = Options {
+            path: path::clean(&bytes(&source)),
+            ..Options::default()
+        };
+        restore_with(&repository, &outcome, &target, &how);
+        assert_eq!(fs::read(target.join("file")).expect("read"), b"precious");
+    }
 }

@@ -185,9 +185,9 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
 pub fn missing(entry: &Entry) -> &'static str {
     if entry.is_unreadable() {
         " (could not be read)"
-    } else if entry.flags.has(Flags::UNLISTED) {
+    } else if entry.is_dir() && entry.flags.has(Flags::UNLISTED) {
         " (could not be listed)"
-    } else if entry.flags.has(Flags::UNREADABLE) {
+    } else if !entry.knows_xattrs() {
         " (its attributes could not be read)"
     } else {
         ""
