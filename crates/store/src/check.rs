@@ -92,7 +92,7 @@ impl Repository {
         };
         check.small_objects()?;
         // before the containers are: a root that comes up while they are read refers to some that were not there then
-        let all = self.roots()?;
+        let all = check.tolerate(self.roots())?.unwrap_or_default();
         let listed = self.shared.containers()?;
         check.containers(&listed, depth, observer)?;
         let mut reader = session.reader()?;

@@ -93,14 +93,18 @@ impl Header {
     }
 }
 
+/// The folder of all containers: a folder of folders, one for each first byte.
+pub const CONTAINER_FOLDER: &str = "containers";
+
 /// The name of a container's object.
 pub fn object_name(id: ContainerId) -> String {
-    format!("containers/{:02x}/{id}", id.0 >> 56)
+    format!("{CONTAINER_FOLDER}/{:02x}/{id}", id.0 >> 56)
 }
 
 /// The container that an object name speaks of.
 pub fn id_of_object(name: &str) -> Option<ContainerId> {
-    let digits = name.strip_prefix("containers/")?.get(3..)?;
+    let below = name.strip_prefix(CONTAINER_FOLDER)?.strip_prefix('/')?;
+    let digits = below.get(3..)?;
     let id = ContainerId(u64::from_str_radix(digits, 16).ok()?);
     (object_name(id) == name).then_some(id)
 }

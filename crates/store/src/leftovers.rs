@@ -9,12 +9,10 @@ use std::sync::Arc;
 use onefold_io::{Dir, ErrorKind};
 
 use crate::Result;
+use crate::container::CONTAINER_FOLDER;
 use crate::objects::TEMPORARY_PREFIX;
+use crate::roots::ROOT_FOLDER;
 use crate::slots::SLOT_FOLDER;
-
-/// A folder of folders, one for each first byte.
-const CONTAINER_FOLDER: &str = "containers";
-const ROOT_FOLDER: &str = "snapshots";
 
 /// An unfinished file: its folder and its name.
 pub(crate) type Unfinished = (Arc<dyn Dir>, String);

@@ -4,6 +4,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
+use crate::container::CONTAINER_FOLDER;
 use crate::container::StreamKind;
 use crate::opened::Opened;
 use crate::pin::{self, PinInfo};
@@ -16,7 +17,7 @@ pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
 impl Repository {
     /// All containers with their bytes as stored, sorted.
     pub fn containers(&self) -> Result<Vec<(ContainerId, u64)>> {
-        let listed = self.shared.objects.list("containers")?;
+        let listed = self.shared.list(CONTAINER_FOLDER)?;
         let mut all: Vec<_> = listed
             .iter()
             .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))

@@ -35,7 +35,7 @@ pub trait ObjectStore: Send + Sync {
     /// The object's length in bytes.
     fn len(&self, name: &str) -> Result<u64>;
 
-    /// Names below the folder `prefix` and lengths, in order of name.
+    /// Names below the folder `prefix` and lengths, in order of name. An error of kind [`ErrorKind::NotFound`] where the folder is missing.
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>>;
 
     /// Removes an object; one that is not there is no error. Durable when it returns.
@@ -167,11 +167,7 @@ impl ObjectStore for LocalObjects {
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let mut found = Vec::new();
-        match self.root.open_subdir(prefix) {
-            Ok(dir) => list_below(&*dir, prefix, &mut found)?,
-            Err(error) if error.kind == ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
+        list_below(&*self.root.open_subdir(prefix)?, prefix, &mut found)?;
         Ok(found)
     }
 

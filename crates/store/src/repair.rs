@@ -10,20 +10,23 @@ use onefold_index::ContainerId;
 use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::container::{self, CONTAINER_FOLDER};
 use crate::repository::Repository;
-use crate::roots::Roots;
+use crate::roots::{ROOT_FOLDER, Roots};
 use crate::salvage::Salvage;
 use crate::session::{Session, SessionKind};
 use crate::sketch::SKETCH_OBJECT;
 use crate::slots::{self, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
-use crate::{Error, Result, condemned, container};
+use crate::{Error, Result, condemned};
 
 /// What a repair did, and what is beyond it.
 #[derive(Default, Debug)]
 pub struct RepairReport {
     /// Small objects written anew from their second copy: the configuration, key slots.
     pub restored_objects: Vec<String>,
+    /// Folders that were missing, and in which nothing can have been.
+    pub made_folders: Vec<String>,
     /// What was found to be wrong with containers: the first place of damage of each, and each region that the device does not give.
     pub found: Vec<Error>,
     /// Damaged containers that were replaced.
@@ -59,6 +62,7 @@ impl Repository {
         let lock = self.lock_sweep()?;
         self.clear_after_the_dead()?;
         let mut report = RepairReport::default();
+        self.make_missing_folders(&mut report)?;
         self.restore_small_objects(&mut report)?;
         let damaged = self.damaged_containers(observer)?;
         self.replace(damaged, roots, &mut report, observer)?;
@@ -71,6 +75,30 @@ impl Repository {
             &mut |_| {},
         )?;
         Ok(report)
+    }
+
+    /// Makes folders that `init` made and that are missing, where nothing can have been in them: of a repository that holds no snapshot, and no container. Any
+    /// other must be put back: a new, empty folder of snapshots would have the next sweep take every container for unused.
+    fn make_missing_folders(&self, report: &mut RepairReport) -> Result<()> {
+        let mut missing = Vec::new();
+        let mut others = 0;
+        for folder in [ROOT_FOLDER, CONTAINER_FOLDER] {
+            match self.shared.objects.list(folder) {
+                Err(error) if error.is_not_found() => missing.push(folder),
+                listed => others += listed?.len(),
+            }
+        }
+        for folder in missing {
+            if others > 0 {
+                let what = "the folder is missing, and all that was in it; put it back from where it was moved to. A new one would be empty, and a prune would then \
+                            delete what is still there";
+                return Err(Error::damaged(folder, None, what));
+            }
+            self.shared.root.subdir(folder)?;
+            self.shared.root.sync()?;
+            report.made_folders.push(folder.into());
+        }
+        Ok(())
     }
 
     /// Objects that are kept twice: the good copy becomes both.

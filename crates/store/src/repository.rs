@@ -21,8 +21,9 @@ use crate::index::{self, RepositoryIndex};
 use crate::keys::{Fingerprinter, Keys, Secret};
 use crate::objects::{LocalObjects, ObjectStore};
 use crate::pin::Pin;
+use crate::roots::ROOT_FOLDER;
 use crate::session::{Session, SessionKind, SessionState};
-use crate::slots::{SLOT_FOLDER, Slot};
+use crate::slots::{self, SLOT_FOLDER, Slot};
 use crate::{Error, Result, condemned};
 
 pub use options::{InitOptions, OpenOptions};
@@ -193,6 +194,10 @@ impl Repository {
             }
             Err(error) => return Err(error),
         };
+        if kind == SessionKind::Backup {
+            // Before anything is stored that could then not be acknowledged.
+            shared.require_folder(ROOT_FOLDER)?;
+        }
         let condemned = match condemned::read(&*shared.objects) {
             // Who only reads refers to nothing anew.
             Err(error) if kind == SessionKind::Read && error.is_loss() => {

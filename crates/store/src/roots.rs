@@ -15,7 +15,8 @@ pub const ROOT: FrameKind = FrameKind {
     magic: *b"1FROOT\0\0",
     version: 1,
 };
-const ROOT_FOLDER: &str = "snapshots";
+/// The folder of all roots.
+pub(crate) const ROOT_FOLDER: &str = "snapshots";
 
 /// A root's name: BLAKE3 of its stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -24,8 +24,12 @@ pub const SLOT_FOLDER: &str = "keys";
 
 /// The objects of all slots. What else lies in their folder is somebody else's.
 pub(crate) fn listed(objects: &dyn ObjectStore) -> Result<Vec<String>> {
-    let names = objects.list(SLOT_FOLDER)?.into_iter();
-    let names = names.map(|(name, _)| name);
+    let listed = match objects.list(SLOT_FOLDER) {
+        // Without encryption it is not made.
+        Err(error) if error.is_not_found() => Vec::new(),
+        other => other?,
+    };
+    let names = listed.into_iter().map(|(name, _)| name);
     Ok(names.filter(|name| id_of(name).is_some()).collect())
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use onefold_index::ContainerId;
 use onefold_io::{LockGuard, LockKind};
 
-use crate::container::{self, StreamKind};
+use crate::container::{self, CONTAINER_FOLDER, StreamKind};
 use crate::leftovers;
 use crate::mark::{Marker, Marks};
 use crate::pin;
@@ -189,7 +189,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn lengths(&self) -> Result<std::collections::HashMap<ContainerId, u64>> {
-        let listed = self.repository.shared.objects.list("containers")?;
+        let listed = self.repository.shared.list(CONTAINER_FOLDER)?;
         Ok(listed
             .iter()
             .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))

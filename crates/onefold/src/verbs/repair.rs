@@ -101,6 +101,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Exit> {
+    for folder in &report.made_folders {
+        out.say(format_args!(
+            "made the folder {folder}, which was missing: nothing can have been in it"
+        ))?;
+    }
     for object in &report.restored_objects {
         out.say(format_args!(
             "restored {} from its second copy",
@@ -124,8 +129,8 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
     }
     for id in aside {
         out.say(format_args!(
-            "{}{ASIDE_SUFFIX}: the device does not give all of it, so it was kept under this name. Should the device give it again, take \
-             {ASIDE_SUFFIX} off and repair once more; else delete it",
+            "{}{ASIDE_SUFFIX}: the device does not give all of it, or nothing in it could be saved, so it was kept under this name. Should it be readable \
+             again, take {ASIDE_SUFFIX} off and repair once more; else delete it",
             object_name(*id)
         ))?;
     }
@@ -137,6 +142,7 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             "message_type": "summary",
             "num_errors": damages,
             "restored_objects": report.restored_objects,
+            "made_folders": report.made_folders,
             "replaced_containers": replaced.len(),
             "set_aside": aside.iter().map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
             "saved_chunks": report.saved_chunks,

@@ -19,6 +19,7 @@ mod json;
 mod kill;
 mod latest;
 mod messages;
+mod missing_folders;
 #[path = "../../../backup/tests/it/mount.rs"]
 mod mount;
 mod others_repositories;

@@ -2,16 +2,18 @@
 
 use onefold_io::{Dir, DirEntry, LockGuard, LockKind};
 
+use crate::container::CONTAINER_FOLDER;
 use crate::objects::TEMPORARY_PREFIX;
 use crate::repository::INDEX_FOLDER;
+use crate::roots::ROOT_FOLDER;
 use crate::slots::SLOT_FOLDER;
 use crate::{Error, Result};
 
 const LOCKS_FOLDER: &str = "locks";
 /// Empty folders of a new repository.
 pub const FOLDERS: [&str; 5] = [
-    "containers",
-    "snapshots",
+    CONTAINER_FOLDER,
+    ROOT_FOLDER,
     "sessions",
     LOCKS_FOLDER,
     INDEX_FOLDER,

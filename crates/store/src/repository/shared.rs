@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use onefold_index::ContainerId;
-use onefold_io::Dir;
+use onefold_io::{Dir, ErrorKind};
 use parking_lot::Mutex;
 
 use super::OpenOptions;
 use crate::config::Config;
-use crate::container;
+use crate::container::{self, CONTAINER_FOLDER};
 use crate::index::RepositoryIndex;
 use crate::keys::Keys;
 use crate::objects::ObjectStore;
@@ -30,9 +30,26 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// All containers, sorted.
+    /// Objects below `folder`, which `init` makes: an error of damage where it is missing, so that nobody takes what was in it for deleted.
+    pub(crate) fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        self.require_folder(folder)?;
+        self.objects.list(folder)
+    }
+
+    /// Damage where the folder is missing.
+    pub(crate) fn require_folder(&self, folder: &str) -> Result<()> {
+        match self.root.open_subdir(folder) {
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                let what = "the folder is missing, and all that was in it";
+                Err(Error::damaged(folder, None, what))
+            }
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    /// All containers, sorted. Damaged where their folder is missing.
     pub(crate) fn containers(&self) -> Result<Vec<ContainerId>> {
-        let listed = self.objects.list("containers")?;
+        let listed = self.list(CONTAINER_FOLDER)?;
         let mut ids: Vec<_> = listed
             .iter()
             .filter_map(|(name, _)| container::id_of_object(name))
