@@ -125,7 +125,7 @@ pub fn run_if(
             repository.keep_root(&same)?;
             None
         }
-        _ => Some(repository.put_root(&snapshot.encode())?),
+        _ => Some(session.put_root(&snapshot.encode())?),
     };
     cutting.keep(events);
     session.finish()?;

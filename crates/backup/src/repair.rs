@@ -78,7 +78,7 @@ pub fn repair(
     snapshot.tags.push(REPAIRED_TAG.into());
     snapshot.tags.sort();
     snapshot.tags.dedup();
-    let id = repository.put_root(&snapshot.encode())?;
+    let id = session.put_root(&snapshot.encode())?;
     session.finish()?;
     Ok(Repaired::Anew(hurts, Some(id)))
 }

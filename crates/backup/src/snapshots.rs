@@ -171,7 +171,7 @@ pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Optio
     }
     snapshot.tags = tags;
     snapshot.original = snapshot.original.or(Some(id.0));
-    let new = repository.put_root(&snapshot.encode())?;
+    let new = session.put_root(&snapshot.encode())?;
     repository.remove_root(&id)?;
     session.finish()?;
     Ok(Some(new))

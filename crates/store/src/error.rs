@@ -36,6 +36,15 @@ pub enum Error {
         /// What, and by whom.
         what: String,
     },
+    /// The session's file is gone, so that a sweep may have deleted what the session refers to.
+    #[error(
+        "{object} is gone: another took this session for dead, as when a machine sleeps and a network file system frees its lock, and a prune may have deleted what \
+         the snapshot would refer to. No snapshot was stored; what was stored of it is still of use when it is run again"
+    )]
+    PinLost {
+        /// The file.
+        object: String,
+    },
     /// Stored bytes are not what was written.
     #[error("{object}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
     Damaged {

@@ -102,6 +102,20 @@ impl Pin {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// That it is still there. Once it is not, it never is again: whoever removed it held its lock, as when the machine slept and a network file system
+    /// freed the lock meanwhile. It is opened, since such a file system answers that anew, and a question for the name from what it remembers.
+    ///
+    /// # Errors
+    /// [`Error::PinLost`].
+    pub fn confirm(&self) -> Result<()> {
+        match self.dir.open(&self.name) {
+            Err(error) if error.kind == ErrorKind::NotFound => Err(Error::PinLost {
+                object: format!("{PIN_FOLDER}/{}", self.name),
+            }),
+            other => Ok(other.map(drop)?),
+        }
+    }
 }
 
 impl Drop for Pin {

@@ -7,7 +7,8 @@ use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
 
 use crate::reader::ChunkReader;
-use crate::repository::Repository;
+use crate::repository::{Repository, Shared};
+use crate::session::Session;
 use crate::{ChunkRef, Error, Result};
 
 /// The frame of a root.
@@ -76,40 +77,57 @@ pub trait Roots {
     ) -> Result<()>;
 }
 
-impl Repository {
-    /// Stores a root, durably. Everything it refers to must be durable: its writers have finished. A dry run only names it.
+impl Session {
+    /// Stores a root, durably, if no sweep can have missed this session. Everything it refers to must be durable: its writers have finished. A dry run only names it.
+    ///
+    /// # Errors
+    /// [`Error::PinLost`]: then it is not stored.
     pub fn put_root(&self, root: &[u8]) -> Result<RootId> {
-        let shared = &self.shared;
-        let sealed = shared
+        // What is known to be in vain is not shown to others.
+        self.confirm_pin()?;
+        let (id, is_new) = self.shared().put_root(root)?;
+        // Whoever takes the pin away looks at the roots after that: with the pin still there, they see this one.
+        self.confirm_pin().inspect_err(|error| {
+            if is_new && matches!(error, Error::PinLost { .. }) {
+                let _ = self.shared().objects.delete(&id.object());
+            }
+        })?;
+        Ok(id)
+    }
+}
+
+impl Shared {
+    /// Stores a root, durably. Whether it is new: without encryption the very same bytes can be there already, or what damage left of them.
+    fn put_root(&self, root: &[u8]) -> Result<(RootId, bool)> {
+        let sealed = self
             .keys
-            .seal_object(&ROOT.magic, root, &shared.options.entropy);
+            .seal_object(&ROOT.magic, root, &self.options.entropy);
         let stored = frame::encode_frame(ROOT, 0, &sealed);
         let id = RootId(*blake3::hash(&stored).as_bytes());
-        if shared.options.dry_run {
-            return Ok(id);
+        if self.options.dry_run {
+            return Ok((id, false));
         }
-        match shared.objects.put_if_absent(&id.object(), &[&stored]) {
-            // Without encryption the very same bytes can be there already, or what damage left of them.
+        self.require_folder(ROOT_FOLDER)?;
+        match self.objects.put_if_absent(&id.object(), &[&stored]) {
             Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
                 match self.root(&id) {
-                    Ok(_) => self.keep_root(&id)?,
-                    Err(_) => shared.objects.put(&id.object(), &[&stored])?,
+                    Ok(_) => self.objects.keep(&[id.object()])?,
+                    Err(_) => self.objects.put(&id.object(), &[&stored])?,
                 }
-                Ok(id)
+                Ok((id, false))
             }
-            other => other.map(|()| id),
+            other => other.map(|()| (id, true)),
         }
     }
 
-    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that.
-    pub fn keep_root(&self, id: &RootId) -> Result<()> {
-        self.shared.objects.keep(&[id.object()])
+    /// Makes durable which roots there are, and which no longer.
+    pub(crate) fn keep_roots(&self) -> Result<()> {
+        self.objects.keep(&[format!("{ROOT_FOLDER}/")])
     }
 
-    /// A root's bytes.
-    pub fn root(&self, id: &RootId) -> Result<Vec<u8>> {
+    fn root(&self, id: &RootId) -> Result<Vec<u8>> {
         let object = id.object();
-        let stored = self.shared.objects.get(&object)?;
+        let stored = self.objects.get(&object)?;
         let found = RootId(*blake3::hash(&stored).as_bytes());
         if found != *id {
             return Err(Error::damaged(
@@ -119,14 +137,29 @@ impl Repository {
             ));
         }
         let frame = frame::decode_frame(ROOT, &stored, &object, 0)?;
-        self.shared
-            .keys
-            .open_object(&ROOT.magic, frame.payload, &object)
+        self.keys.open_object(&ROOT.magic, frame.payload, &object)
+    }
+}
+
+impl Repository {
+    /// Stores a root as [`Session::put_root`] does, for whoever has no session that could be missed.
+    pub fn put_root(&self, root: &[u8]) -> Result<RootId> {
+        Ok(self.shared.put_root(root)?.0)
     }
 
-    /// All roots, sorted.
+    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that.
+    pub fn keep_root(&self, id: &RootId) -> Result<()> {
+        self.shared.objects.keep(&[id.object()])
+    }
+
+    /// A root's bytes.
+    pub fn root(&self, id: &RootId) -> Result<Vec<u8>> {
+        self.shared.root(id)
+    }
+
+    /// All roots, sorted. Damaged where their folder is missing.
     pub fn roots(&self) -> Result<Vec<RootId>> {
-        let listed = self.shared.objects.list(ROOT_FOLDER)?;
+        let listed = self.shared.list(ROOT_FOLDER)?;
         let id = |name: &str| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
         Ok(listed.iter().filter_map(|(name, _)| id(name)).collect())
     }

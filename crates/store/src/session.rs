@@ -69,6 +69,18 @@ impl Session {
         self.state.may_refer_to(chunk.container).unwrap_or(false)
     }
 
+    /// That others still see the session.
+    ///
+    /// # Errors
+    /// [`Error::PinLost`].
+    pub(crate) fn confirm_pin(&self) -> Result<()> {
+        self.state.pin.as_ref().map_or(Ok(()), Pin::confirm)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.state.shared
+    }
+
     /// Bytes of containers are added to `counter` as soon as they are stored. Asked for once a session.
     pub fn count_stored(&self, counter: Arc<AtomicU64>) {
         let _ = self.state.counter.set(counter);
@@ -113,7 +125,7 @@ pub struct SessionState {
     times_forgotten: u64,
     /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
     elsewhere: Arc<Mutex<Elsewhere>>,
-    _pin: Option<Pin>,
+    pin: Option<Pin>,
 }
 
 impl SessionState {
@@ -135,7 +147,7 @@ impl SessionState {
             counter: OnceLock::new(),
             times_forgotten,
             elsewhere: Arc::new(Mutex::new(Elsewhere::new(pin.is_some()))),
-            _pin: pin,
+            pin,
         }
     }
 

@@ -84,7 +84,7 @@ pub fn back_up_packed(
         refs.extend(written.iter().filter_map(Written::chunk));
     }
     let stats = writer.finish()?;
-    let root = repository.put_root(&encode_root(&refs))?;
+    let root = session.put_root(&encode_root(&refs))?;
     session.finish()?;
     Ok((root, stats))
 }

@@ -32,6 +32,11 @@ impl Failing {
         self.once_listed(path, meanwhile);
     }
 
+    /// Does something, once, when the folder `path` has just been synced.
+    pub fn once_synced(&self, path: &str, meanwhile: impl FnOnce() + Send + 'static) {
+        self.once_listed(&format!("{path}/."), meanwhile);
+    }
+
     fn happens(&self, path: &str) {
         let mut meanwhile = self.1.lock();
         if let Some((_, happens)) = meanwhile.take_if(|(end, _)| path.ends_with(&**end)) {
@@ -156,7 +161,9 @@ impl Dir for Guarded {
     }
 
     fn sync(&self) -> Result<()> {
-        self.inner.sync()
+        self.inner.sync()?;
+        self.failing.happens(&self.path_of("."));
+        Ok(())
     }
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {

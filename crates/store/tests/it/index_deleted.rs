@@ -90,7 +90,7 @@ fn back_up_meanwhile(
     }
     writer.finish()?;
     deleting.moment();
-    let root = repository.put_root(&encode_root(&refs))?;
+    let root = session.put_root(&encode_root(&refs))?;
     deleting.moment();
     session.finish()?;
     Ok(root)

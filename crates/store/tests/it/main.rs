@@ -13,6 +13,7 @@ mod index_limits;
 mod index_shared;
 mod keys;
 mod lost;
+mod pin_lost;
 mod round_trip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
