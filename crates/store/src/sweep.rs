@@ -248,6 +248,8 @@ impl<'a> Sweep<'a> {
             return Ok(());
         }
         self.acquit(&mut list)?;
+        // A root that was removed must not come back, in a power cut, when what it refers to is gone: whoever removed it may have died before that was durable.
+        shared.keep_roots()?;
         let lens = self.lengths()?;
         shared.with_index(|index| {
             index.retire(&list)?;

@@ -28,20 +28,17 @@ const INIT_LOCK: &str = "init";
 /// [`Error::NotEmpty`]; [`Error::Locked`] while another makes one.
 pub fn begin(root: &dyn Dir) -> Result<Box<dyn LockGuard>> {
     // Before anything is made there.
-    refuse_others(root)?;
+    left_over(root)?;
     let held = || Error::Locked {
         what: "another makes a repository here".into(),
     };
     let locks = root.subdir(LOCKS_FOLDER)?;
     let lock = locks.lock(INIT_LOCK, LockKind::Exclusive)?;
     let lock = lock.ok_or_else(held)?;
-    refuse_others(root)?;
-    for entry in root.list()? {
+    // Only what was judged goes: somebody may put a file there meanwhile.
+    for entry in left_over(root)? {
         if entry.name == SLOT_FOLDER {
-            let slots = root.open_subdir(SLOT_FOLDER)?;
-            for slot in slots.list()? {
-                slots.remove(&slot.name)?;
-            }
+            remove_slots(&*root.open_subdir(SLOT_FOLDER)?)?;
         } else if !entry.is_dir {
             root.remove(&entry.name)?;
         }
@@ -49,16 +46,25 @@ pub fn begin(root: &dyn Dir) -> Result<Box<dyn LockGuard>> {
     Ok(lock)
 }
 
-/// All that is there is of a repository that was never complete.
-fn refuse_others(root: &dyn Dir) -> Result<()> {
-    for entry in root.list()? {
-        if !is_left_over(root, &entry)? {
+/// Durably: with a slot that came back, a repository without encryption would be one whose configuration was changed.
+fn remove_slots(slots: &dyn Dir) -> Result<()> {
+    for slot in slots.list()?.iter().filter(|entry| is_slot(entry)) {
+        slots.remove(&slot.name)?;
+    }
+    Ok(slots.sync()?)
+}
+
+/// What is there, all of it of a repository that was never complete.
+fn left_over(root: &dyn Dir) -> Result<Vec<DirEntry>> {
+    let there = root.list()?;
+    for entry in &there {
+        if !is_left_over(root, entry)? {
             return Err(Error::NotEmpty {
                 what: format!("the folder holds \"{}\"", entry.name),
             });
         }
     }
-    Ok(())
+    Ok(there)
 }
 
 fn is_left_over(root: &dyn Dir, entry: &DirEntry) -> Result<bool> {
@@ -69,15 +75,14 @@ fn is_left_over(root: &dyn Dir, entry: &DirEntry) -> Result<bool> {
     let inside = || Ok::<_, Error>(root.open_subdir(name)?.list()?);
     Ok(match name {
         LOCKS_FOLDER => inside()?.iter().all(|entry| entry.name == INIT_LOCK),
-        SLOT_FOLDER => {
-            let is_slot = |name: &str| {
-                let is_hex = name.bytes().all(|b| b.is_ascii_hexdigit());
-                name.len() == 16 && is_hex || name.starts_with(TEMPORARY_PREFIX)
-            };
-            inside()?
-                .iter()
-                .all(|entry| !entry.is_dir && is_slot(&entry.name))
-        }
+        SLOT_FOLDER => inside()?.iter().all(is_slot),
         _ => FOLDERS.contains(&name) && inside()?.is_empty(),
     })
+}
+
+/// Of what lies in the folder of slots: a slot, or one that was not finished.
+fn is_slot(entry: &DirEntry) -> bool {
+    let name = &entry.name;
+    let is_hex = name.bytes().all(|b| b.is_ascii_hexdigit());
+    !entry.is_dir && (name.len() == 16 && is_hex || name.starts_with(TEMPORARY_PREFIX))
 }

@@ -7,6 +7,7 @@ use onefold_io::sim::{Faults, SimDir, When};
 use onefold_store::{Encryption, Error, IndexName, Result, RootId};
 
 use crate::fixture::{assert_sound, back_up, check, chunks, init, init_with, open, sweep};
+use crate::guarded::{Failing, Guarded};
 use crate::scale::{apart, scale};
 
 type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
@@ -302,4 +303,36 @@ fn what_is_somebody_elses_stays_where_a_repository_was_to_be_made() {
         assert_eq!(dir.list().unwrap().len(), 1);
         assert_eq!(inside.list().unwrap().len(), 1);
     }
+}
+
+#[test]
+fn what_is_put_there_while_a_repository_is_made_stays() {
+    let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
+    let failing = Failing::default();
+    let theirs = Arc::clone(&dir);
+    // That folder is looked into after the one that it is in was listed.
+    failing.once_listed("/locks", move || drop(theirs.create("notes").unwrap()));
+    init(&Guarded::writable(&dir, &failing), Encryption::None).unwrap();
+    assert!(dir.open("notes").is_ok());
+}
+
+/// Whoever removed it was killed before the removal was durable; then a sweep deletes what it referred to, and then the power fails.
+#[test]
+fn a_removed_root_does_not_come_back_without_its_chunks() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let (gone, _) = back_up(&repository, &chunks(1, 40)).unwrap();
+    let kept = chunks(2, 40);
+    let (root, _) = back_up(&repository, &kept).unwrap();
+    let roots = dir.open_subdir("snapshots").unwrap();
+    roots.remove(&gone.to_string()).unwrap();
+    assert!(sweep(&repository).unwrap().deleted_containers > 0);
+    drop(repository);
+    assert_recovers(
+        &device.crash_image(0),
+        &vec![(root, kept)],
+        "after the sweep",
+    );
 }
