@@ -132,10 +132,16 @@ impl Check<'_> {
     /// Both copies of the configuration and of every key slot; the sweep's list; the sketch.
     fn small_objects(&mut self) -> Result<()> {
         let objects = &*self.repository.shared.objects;
+        let in_use = self.repository.config().encode();
         for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
-            let damage = objects
-                .get(name)
-                .and_then(|bytes| Ok(config::decode_twice(CONFIG, &bytes, name)?.damage));
+            let damage = objects.get(name).and_then(|bytes| {
+                let twice = config::decode_twice(CONFIG, &bytes, name)?;
+                if twice.payload != in_use {
+                    let what = "it is not the configuration that the repository was opened with";
+                    return Err(Error::damaged(name, None, what));
+                }
+                Ok(twice.damage)
+            });
             match damage {
                 // A crash in `init` leaves no copy; `repair` makes one.
                 Err(error) if name == CONFIG_COPY_OBJECT && error.is_not_found() => {

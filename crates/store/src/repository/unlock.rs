@@ -20,9 +20,11 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
                 tracing::warn!("{error}: its copy is used; `onefold repair` restores it");
                 Ok(config)
             }
-            Err(_) if error.is_not_found() => Err(Error::NoRepository {
+            Err(copy) if error.is_not_found() && copy.is_not_found() => Err(Error::NoRepository {
                 what: error.to_string(),
             }),
+            // Of a file that is there, what is wrong with it.
+            Err(copy) if error.is_not_found() => Err(copy),
             Err(_) => Err(error),
         },
         Err(error) => Err(error),
@@ -60,10 +62,14 @@ pub(crate) fn unlock(
                 continue;
             }
             match read_slot(objects, name).and_then(|slot| slot.unwrap(secret)) {
-                Ok(Some((master, sealed))) => {
-                    check_config(config, &sealed)?;
+                Ok(Some((master, sealed))) if sealed == *config => {
                     let slot = name[SLOT_FOLDER.len() + 1..].to_string();
                     return Ok(Unlocked { master, slot });
+                }
+                // Another repository's with the same password, perhaps: the next may be this one's.
+                Ok(Some(_)) => {
+                    damage = Some(differing(name));
+                    tried.insert(name.clone());
                 }
                 Ok(None) => drop(tried.insert(name.clone())),
                 // What replaces it was there before it went, but perhaps not when slots were listed.
@@ -97,11 +103,8 @@ pub(crate) fn read_slot(objects: &dyn ObjectStore, name: &str) -> Result<Slot> {
     Ok(Slot::decode(&objects.get(name)?, name)?.0)
 }
 
-/// The configuration in the clear must be the one that is sealed in the slot.
-fn check_config(config: &Config, sealed: &Config) -> Result<()> {
-    if sealed == config {
-        return Ok(());
-    }
-    let what = "it differs from the copy sealed in the key slot";
-    Err(Error::damaged(CONFIG_OBJECT, None, what))
+/// Either is another repository's, or somebody changed it.
+fn differing(slot: &str) -> Error {
+    let what = format!("it differs from the copy sealed in the key slot {slot}");
+    Error::damaged(CONFIG_OBJECT, None, what)
 }

@@ -19,12 +19,26 @@ pub fn init(dir: &Arc<dyn Dir>, encryption: Encryption) -> Result<()> {
 }
 
 pub fn init_with(dir: &Arc<dyn Dir>, encryption: Encryption, index: &str) -> Result<()> {
+    Repository::init(
+        Arc::clone(dir),
+        &init_options(encryption, index, 7),
+        Some(&secret()),
+    )
+}
+
+/// Another repository for each seed, with the same password.
+pub fn init_seeded(dir: &Arc<dyn Dir>, seed: u64) {
+    let init = init_options(Encryption::Aes256Gcm, "strata", seed);
+    Repository::init(Arc::clone(dir), &init, Some(&secret())).unwrap();
+}
+
+fn init_options(encryption: Encryption, index: &str, seed: u64) -> InitOptions {
     let mut init = InitOptions::new("test", 1);
     init.index = index.into();
     init.encryption = encryption;
     init.kdf_cost = KdfCost::LEAST;
-    init.entropy = Entropy::seeded(7);
-    Repository::init(Arc::clone(dir), &init, Some(&secret()))
+    init.entropy = Entropy::seeded(seed);
+    init
 }
 
 /// Opens with containers of 16 KiB and blocks of 4 KiB. One thread repeats exactly.

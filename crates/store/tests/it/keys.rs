@@ -8,7 +8,7 @@ use onefold_store::config::{decode_twice, encode_twice};
 use onefold_store::slots::SLOT;
 use onefold_store::{Encryption, Error, KdfCost};
 
-use crate::fixture::{Hasty, Lists, check, init, open, secret};
+use crate::fixture::{Hasty, Lists, check, init, init_seeded, open, secret};
 
 #[test]
 fn a_damaged_key_hides_no_others_and_the_last_good_one_stays() {
@@ -95,4 +95,53 @@ fn a_file_that_is_no_key_is_nobodys_damage_and_a_damaged_key_can_be_removed() {
     repository.remove_key(torn).unwrap();
     assert!(check(&repository).unwrap().damage.is_empty());
     assert!(repository.remove_key(".DS_Store").is_err());
+}
+
+/// The same password opens both; which is tried first, their names decide.
+#[test]
+fn a_key_of_another_repository_keeps_nobody_out_and_is_told_where_no_other_opens() {
+    let (device, other) = (SimDir::new(1), SimDir::new(2));
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    init_seeded(&(Arc::new(other.clone()) as Arc<dyn Dir>), 8);
+    let theirs = other
+        .paths()
+        .into_iter()
+        .find(|path| path.starts_with("keys/"));
+    let mut bytes = Vec::new();
+    other
+        .damage(&theirs.expect("a slot"), |slot| bytes.clone_from(slot))
+        .unwrap();
+    let keys = dir.open_subdir("keys").unwrap();
+    let own = keys.list().unwrap().remove(0).name;
+    for name in ["0000000000000000", "ffffffffffffffff"] {
+        let slot = keys.create(name).unwrap();
+        slot.write_at(&bytes, 0).unwrap();
+    }
+    open(&dir, 1, 1).unwrap();
+    keys.remove(&own).unwrap();
+    let told = open(&dir, 1, 2).err().expect("it is not this one's");
+    assert!(told.is_damage(), "{told}");
+    assert!(told.to_string().contains("keys/ffffffffffffffff"), "{told}");
+}
+
+#[test]
+fn a_key_that_asks_for_less_than_the_algorithm_takes_is_damage_and_named() {
+    for number in [0..4, 4..8, 8..12] {
+        let device = SimDir::new(1);
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        init(&dir, Encryption::Aes256Gcm).unwrap();
+        let mut slots = device.paths().into_iter();
+        let slot = slots.find(|path| path.starts_with("keys/"));
+        let slot = slot.expect("one");
+        let none = |bytes: &mut Vec<u8>| {
+            let mut payload = decode_twice(SLOT, bytes, "slot").unwrap().payload.to_vec();
+            payload[number].fill(0);
+            *bytes = encode_twice(SLOT, &payload);
+        };
+        device.damage(&slot, none).unwrap();
+        let told = open(&dir, 1, 2).err().expect("it cannot be derived");
+        assert!(told.is_damage(), "{told:?}");
+        assert!(told.to_string().contains(&slot), "{told}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Tests of the store, over folders in memory and simulated devices.
 
 mod check_beside;
+mod config;
 mod crash;
 mod damage;
 mod fixture;

@@ -1,0 +1,70 @@
+//! The configuration and its copy: missing, damaged, changed by somebody, or another repository's.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::sim::SimDir;
+use onefold_store::config::{CONFIG, decode_twice, encode_twice};
+use onefold_store::{Config, Encryption, Error, Repository};
+
+use crate::fixture::{back_up, check, chunks, init, init_seeded, open};
+
+fn made() -> (SimDir, Arc<dyn Dir>) {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    (device, dir)
+}
+
+#[test]
+fn there_is_no_repository_only_where_both_copies_are_missing() {
+    let told = |dir: &Arc<dyn Dir>| Repository::config_at(dir).unwrap_err();
+    let (device, dir) = made();
+    device.lose("config").unwrap();
+    device.damage("config.copy", |bytes| bytes.fill(7)).unwrap();
+    let damaged = told(&dir);
+    assert!(damaged.is_damage() && !matches!(damaged, Error::NoRepository { .. }));
+    assert!(damaged.to_string().contains("config.copy"), "{damaged}");
+    device.spoil("config.copy", 0..1).unwrap();
+    assert!(told(&dir).is_unreadable());
+    device.lose("config.copy").unwrap();
+    assert!(matches!(told(&dir), Error::NoRepository { .. }));
+}
+
+#[test]
+fn a_copy_that_is_another_repositorys_is_damage() {
+    let (device, dir) = made();
+    let other = SimDir::new(2);
+    init_seeded(&(Arc::new(other.clone()) as Arc<dyn Dir>), 8);
+    let mut theirs = Vec::new();
+    other
+        .damage("config.copy", |bytes| theirs.clone_from(bytes))
+        .unwrap();
+    device
+        .damage("config.copy", |bytes| *bytes = theirs)
+        .unwrap();
+    let damage = check(&open(&dir, 1, 1).unwrap()).unwrap().damage;
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].to_string().contains("config.copy"), "{damage:?}");
+}
+
+/// Whoever can write to the storage rewrites both copies, with good checksums.
+#[test]
+fn encryption_cannot_be_switched_off_beside_key_slots() {
+    let (device, dir) = made();
+    back_up(&open(&dir, 1, 1).unwrap(), &chunks(1, 20)).unwrap();
+    let switch_off = |bytes: &mut Vec<u8>| {
+        let twice = decode_twice(CONFIG, bytes, "config").unwrap();
+        let mut config = Config::decode(twice.payload).unwrap();
+        config.encryption = Encryption::None;
+        *bytes = encode_twice(CONFIG, &config.encode());
+    };
+    for name in ["config", "config.copy"] {
+        device.damage(name, switch_off).unwrap();
+    }
+    let told = open(&dir, 1, 2).err().expect("refused");
+    assert!(
+        told.is_damage() && told.to_string().contains("key slots"),
+        "{told}"
+    );
+}
