@@ -75,6 +75,17 @@ pub struct Global {
     #[command(flatten)]
     pub password: PasswordOptions,
 
+    /// What protects the repository: aes256gcm, or none for disks that are encrypted already. Chosen when it is made [default: aes256gcm]; any other
+    /// that is opened is refused
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "ONEFOLD_ENCRYPTION",
+        hide_env_values = true,
+        global = true
+    )]
+    pub encryption: Option<String>,
+
     /// Print results as JSON, one object or array a line
     #[arg(long, global = true)]
     pub json: bool,

@@ -98,6 +98,14 @@ impl PasswordOptions {
         !given
     }
 
+    /// Whether an option or a variable gives one.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn is_given(&self) -> Result<bool> {
+        Ok(self.given()?.is_some())
+    }
+
     /// What gives the password. Errors: [`Error::Usage`] where the command line or the environment names two things.
     fn given(&self) -> Result<Option<Given<'_>>> {
         let file = Way {

@@ -125,6 +125,7 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         error => error.into(),
     };
     let config = Repository::config_at(&dir).map_err(named)?;
+    agree(global, place, config.encryption)?;
     let options = OpenOptions {
         dry_run,
         ..options(global, activity)
@@ -144,6 +145,28 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
     }
     let secret = global.password.read(Purpose::Open, &prompt)?;
     Ok(Repository::open(dir, options, Some(&secret))?)
+}
+
+/// That the repository is protected as whoever calls takes for granted. What it says of itself nobody seals where it says that nothing is sealed: who gives
+/// a password must not store in the clear because somebody has rewritten that.
+fn agree(global: &Global, place: &Path, is: Encryption) -> Result<()> {
+    let place = place.display();
+    if let Some(asked) = &global.encryption {
+        return match Encryption::by_name(asked)? == is {
+            true => Ok(()),
+            false => Err(Error::Usage(format!(
+                "--encryption {asked} is asked for, and the repository at {place} was made with {}: that holds for all of its life",
+                is.name()
+            ))),
+        };
+    }
+    if is == Encryption::None && global.password.is_given()? {
+        return Err(Error::Password(format!(
+            "a password is given, and the repository at {place} says that it is not encrypted. If it was made so, say --encryption none, or give no password; \
+             if not, somebody has changed it: store nothing there"
+        )));
+    }
+    Ok(())
 }
 
 /// Opens a repository whose password is known: it was just made with it.

@@ -2,8 +2,8 @@
 //!
 //! A damaged container is read block by block; its good chunks move to a new container, then it is deleted as the sweep deletes. Nothing is
 //! deleted before what can be saved of it is durable. One that the device does not give whole is not deleted but renamed, so that it counts no
-//! longer: what cannot be read today (a cable, a controller) may be read tomorrow, and a repair must not make such a loss final. So is one in which no block could even be
-//! looked for.
+//! longer: what cannot be read today (a cable, a controller) may be read tomorrow, and a repair must not make such a loss final. So is one of which nothing could be saved,
+//! whatever the reason: no repair deletes all that there is of a container.
 
 use onefold_index::ContainerId;
 
@@ -192,8 +192,11 @@ impl Repository {
                 done,
                 total,
             });
+            let before = report.saved_chunks;
             let saved = self.save(&session, hit.id, report)?;
-            let is_given = matches!(&saved, Some(unreadable) if unreadable.is_empty());
+            // One of which nothing came may be sealed with a key that was not tried.
+            let is_given = report.saved_chunks > before
+                && matches!(&saved, Some(unreadable) if unreadable.is_empty());
             let list = match is_given && !hit.why.is_unreadable() {
                 true => &mut report.replaced_containers,
                 false => &mut report.set_aside,

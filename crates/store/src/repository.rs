@@ -91,7 +91,10 @@ impl Repository {
         let config = read_config(&*objects)?;
         let open_index = || RepositoryIndex::new(&config.index, &root, &options);
         let (unlocked, index) = match config.encryption {
-            Encryption::None => (None, open_index()?),
+            Encryption::None => {
+                refuse_slots(&*objects)?;
+                (None, open_index()?)
+            }
             Encryption::Aes256Gcm => {
                 let secret = secret.ok_or_else(|| {
                     Error::Option("the repository is encrypted: a password is needed".into())
@@ -283,6 +286,18 @@ impl Repository {
         let shared = &self.shared;
         shared.index.lock().forget(&shared.options)
     }
+}
+
+/// What never was encrypted has no key slots: its configuration was changed, so that what is stored next would be in the clear.
+fn refuse_slots(objects: &dyn ObjectStore) -> Result<()> {
+    let slots = slots::listed(objects)?.len();
+    if slots == 0 {
+        return Ok(());
+    }
+    let what = format!(
+        "it says that nothing is encrypted, and there are {slots} key slots: it is not the one that the repository was made with"
+    );
+    Err(Error::damaged(CONFIG_OBJECT, None, what))
 }
 
 /// Both; with several threads the second meanwhile, which has much to wait for: the index needs no password, and trying one takes as long as reading its files.

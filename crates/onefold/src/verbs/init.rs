@@ -34,10 +34,6 @@ pub struct Choices {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub chunk_size: Option<u64>,
 
-    /// What protects the repository: aes256gcm, or none for disks that are encrypted already [default: aes256gcm]
-    #[arg(long, value_name = "NAME")]
-    pub encryption: Option<String>,
-
     /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore, skimpystash, bufferhash, …); ram keeps nothing on disk [default: strata]
     #[arg(long, value_name = "NAME")]
     pub index: Option<String>,
@@ -51,7 +47,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 
 /// Makes the repository and says so; returns its password, to open it with.
 pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Result<Option<Secret>> {
-    let options = options(choices)?;
+    let options = options(choices, global)?;
     if repository::exists(place)? {
         return Err(Error::Failed(format!(
             "there is a repository at {} already",
@@ -89,17 +85,8 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
 }
 
 /// What was chosen otherwise when the repository was made, in words.
-///
-/// # Errors
-/// Where that is the encryption: who asks for one must not take what is in the clear for encrypted.
-pub fn differing(choices: &Choices, repository: &Repository) -> Result<Vec<String>> {
+pub fn differing(choices: &Choices, repository: &Repository) -> Vec<String> {
     let config = repository.config();
-    let is = config.encryption.name();
-    if let Some(asked) = choices.encryption.as_ref().filter(|asked| *asked != is) {
-        return Err(Error::Usage(format!(
-            "--encryption {asked} is asked for, and the repository was made with {is}: that holds for all of its life"
-        )));
-    }
     let size = |bytes: u64| human::bytes(bytes);
     let asked = [
         ("--chunker", choices.chunker.clone(), config.chunker.clone()),
@@ -117,7 +104,7 @@ pub fn differing(choices: &Choices, repository: &Repository) -> Result<Vec<Strin
     let words = differs.map(|(flag, asked, is)| {
         format!("{flag} {asked} changes nothing: the repository was made with {is}")
     });
-    Ok(words.collect())
+    words.collect()
 }
 
 /// A folder that cannot be made is no damage, whatever the reason.
@@ -131,7 +118,7 @@ fn not_made(place: &Path, error: onefold_io::Error) -> Error {
     }
 }
 
-fn options(choices: &Choices) -> Result<InitOptions> {
+fn options(choices: &Choices, global: &Global) -> Result<InitOptions> {
     let chunk_bytes_mean = match choices.chunk_size {
         None => CHUNK_BYTES_MEAN_DEFAULT,
         Some(size) => u32::try_from(size).map_err(|_| {
@@ -142,7 +129,7 @@ fn options(choices: &Choices) -> Result<InitOptions> {
         })?,
     };
     let defaults = InitOptions::new(machine::label(), when::now().secs.max(0) as u64);
-    let encryption = match &choices.encryption {
+    let encryption = match &global.encryption {
         Some(name) => Encryption::by_name(name)?,
         None => defaults.encryption,
     };

@@ -30,7 +30,7 @@ fn a_typed_place_beats_the_environments() {
     let by_file = ("ONEFOLD_REPOSITORY_FILE", "repo-is-it");
     let list = &["snapshots", "--json"];
     assert_eq!(count(with(&rig, &[no_place, by_file], list)), Some(1));
-    let typed = &["snapshots", "--json", "-r", "other"];
+    let typed = &["snapshots", "--json", "-r", "other", "--encryption", "none"];
     assert_eq!(count(with(&rig, &[no_place, by_file], typed)), Some(0));
     for (variables, args, named) in [
         (&[by_file][..], &["snapshots"][..], "ONEFOLD_REPOSITORY"),
@@ -81,6 +81,31 @@ fn no_password_and_a_password_are_not_asked_for_at_once() {
     with(&rig, &[("ONEFOLD_PASSWORD", "")], init).ends(0);
 }
 
+/// What a repository says of itself nobody seals where nothing is sealed: somebody may have rewritten it.
+#[test]
+fn a_password_for_a_repository_without_encryption_is_refused_unless_that_is_meant() {
+    let rig = Rig::open();
+    rig.write("s/a", b"a");
+    rig.write("word", b"word\n");
+    let given = ("ONEFOLD_PASSWORD", PASSWORD);
+    for (variables, args) in [
+        (&[given][..], &["backup", "s"][..]),
+        (&[given], &["repair"]),
+        (&[("ONEFOLD_PASSWORD_FILE", "word")], &["snapshots"]),
+        (&[], &["backup", "s", "--password-file", "word"]),
+        (&[], &["check", "--password-command", "echo word"]),
+    ] {
+        let ran = with(&rig, variables, args).ends(12);
+        assert!(ran.err.contains("--encryption none"), "{}", ran.err);
+    }
+    assert!(rig.snapshots().is_empty());
+    let is_meant = ("ONEFOLD_ENCRYPTION", "none");
+    with(&rig, &[given, is_meant], &["backup", "s"]).ends(0);
+    with(&rig, &[given], &["check", "--encryption", "none"]).ends(0);
+    let other = ("ONEFOLD_ENCRYPTION", "aes256gcm");
+    with(&rig, &[other], &["backup", "s"]).ends(2);
+}
+
 #[test]
 fn a_variable_that_is_set_to_nothing_says_nothing() {
     let rig = Rig::open();
@@ -90,6 +115,7 @@ fn a_variable_that_is_set_to_nothing_says_nothing() {
         "ONEFOLD_PASSWORD",
         "ONEFOLD_PASSWORD_FILE",
         "ONEFOLD_PASSWORD_COMMAND",
+        "ONEFOLD_ENCRYPTION",
         "ONEFOLD_COMPRESSION",
         "ONEFOLD_HOST",
         "ONEFOLD_READ_CONCURRENCY",

@@ -13,8 +13,10 @@ fn a_full_disk_ends_with_14_and_loses_nothing() {
     let Some(_mount) = Mount::new(&rig.path("disk"), 12) else {
         return;
     };
-    let run = |args: &[&str]| -> Ran { rig.run([&["-r", "disk/repo"], args].concat()) };
-    run(&["init", "--encryption", "none"]).ends(0);
+    let run = |args: &[&str]| -> Ran {
+        rig.run([&["-r", "disk/repo", "--encryption", "none"], args].concat())
+    };
+    run(&["init"]).ends(0);
     let mut random = Random(5);
     rig.write("s/first", &random.bytes(3 << 20));
     run(&["backup", "s"]).ends(0);
@@ -97,8 +99,10 @@ fn a_prune_of_a_disk_that_is_nearly_full_makes_its_own_room() {
     let Some(_mount) = Mount::new(&rig.path("disk"), 150) else {
         return;
     };
-    let run = |args: &[&str]| -> Ran { rig.run([&["-r", "disk/repo"], args].concat()) };
-    run(&["init", "--encryption", "none"]).ends(0);
+    let run = |args: &[&str]| -> Ran {
+        rig.run([&["-r", "disk/repo", "--encryption", "none"], args].concat())
+    };
+    run(&["init"]).ends(0);
     let mut random = Random(8);
     for n in 0..96 {
         let file = random.bytes(1 << 20);

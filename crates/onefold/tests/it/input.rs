@@ -158,7 +158,7 @@ fn the_repository_is_left_out_behind_links_and_under_odd_names() {
         let told = ran.out.contains("the repository itself is left out");
         assert!(told, "{source} {folder}: {}", ran.out);
         let listed: Ran = rig
-            .command(["ls", "latest"])
+            .command(["ls", "latest", "--encryption", "none"])
             .env("ONEFOLD_REPOSITORY", &place)
             .output()
             .expect("runs")

@@ -334,9 +334,21 @@ fn what_cannot_be_is_said_in_plain_words() {
     assert!(large.err.contains("a mean of 3.0 MiB"), "{}", large.err);
     rig.run(["init", "-r", "plain", "--encryption", "none"])
         .ends(0);
-    let keys = rig.run(["-r", "plain", "key", "list"]).ends(0);
+    let keys = rig
+        .run(["-r", "plain", "--encryption", "none", "key", "list"])
+        .ends(0);
     assert!(keys.out.contains("it has no keys"), "{}", keys.out);
-    let json = rig.run(["-r", "plain", "key", "list", "--json"]).ends(0);
+    let json = rig
+        .run([
+            "-r",
+            "plain",
+            "--encryption",
+            "none",
+            "key",
+            "list",
+            "--json",
+        ])
+        .ends(0);
     assert_eq!(json.out.trim(), "[]");
 }
 

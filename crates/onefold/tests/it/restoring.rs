@@ -23,7 +23,8 @@ fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
         rig.write("home/file", b"kept");
         let source = fs::canonicalize(rig.path("home")).expect("path");
         let run = |args: &[&str]| {
-            let command = rig.run([&["-r", "home/backups/repo"], args].concat());
+            let command =
+                rig.run([&["-r", "home/backups/repo", "--encryption", "none"], args].concat());
             command.ends(0)
         };
         run(&["backup", "home", "-e", "elsewhere", "-e", "backups"]);

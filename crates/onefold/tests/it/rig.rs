@@ -122,6 +122,12 @@ impl Rig {
             .current_dir(self.dir.path())
             .env("ONEFOLD_REPOSITORY", self.repo())
             .args(args);
+        let is_there = |name: &str| self.repo().join(name).exists();
+        let is_of_another = |arg: &OsStr| ["init", "-r", "--repo"].iter().any(|at| arg == *at);
+        if is_there("config") && !is_there("keys") && !command.get_args().any(is_of_another) {
+            // One without encryption, to which nobody gives a password.
+            command.env_remove("ONEFOLD_PASSWORD");
+        }
         command
     }
 
