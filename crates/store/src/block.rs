@@ -17,6 +17,8 @@ pub const BLOCK_HEADER_BYTES: usize = 28;
 const BLOCK_MAGIC: [u8; 4] = *b"1FB\n";
 /// No block's raw bytes are more than this; a length beyond it is damage.
 pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
+/// Nor is it stored in more than this: what cannot be compressed is stored raw, with a seal behind it.
+pub const BLOCK_STORED_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX + (64 << 10);
 
 /// A block before it is compressed: chunk bytes one after the other, then their lengths.
 ///
@@ -131,12 +133,11 @@ impl BlockHeader {
         let codec =
             codec.ok_or_else(|| Error::damaged(object, Some(offset + 8), "an unknown codec"))?;
         let (raw_len, stored_len, checksum) = (reader.u32()?, reader.u32()?, reader.u64()?);
-        if raw_len as usize > BLOCK_RAW_BYTES_MAX {
-            return Err(Error::damaged(
-                object,
-                Some(offset + 12),
-                format!("a block of {raw_len} bytes, at most {BLOCK_RAW_BYTES_MAX} can be"),
-            ));
+        for (at, len, max) in [
+            (12, raw_len, BLOCK_RAW_BYTES_MAX),
+            (16, stored_len, BLOCK_STORED_BYTES_MAX),
+        ] {
+            check_len(len.into(), max, object, offset + at)?;
         }
         Ok(Self {
             number,
@@ -146,6 +147,15 @@ impl BlockHeader {
             checksum,
         })
     }
+}
+
+/// That a block's bytes, raw or stored, are no more than there can be: who goes by that allocates no more.
+pub(crate) fn check_len(len: u64, max: usize, object: &str, offset: u64) -> Result<()> {
+    if len <= max as u64 {
+        return Ok(());
+    }
+    let what = format!("a block of {len} bytes, at most {max} can be");
+    Err(Error::damaged(object, Some(offset), what))
 }
 
 /// A whole stored block (header included, exactly) back to its raw bytes with trailer. Checksum, seal and length are checked.

@@ -8,7 +8,7 @@ use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_varint};
 
-use crate::block::BLOCK_RAW_BYTES_MAX;
+use crate::block::{BLOCK_RAW_BYTES_MAX, BLOCK_STORED_BYTES_MAX, check_len};
 use crate::keys::SALT_BYTES;
 use crate::{Error, Result};
 
@@ -221,15 +221,28 @@ impl Table {
         for block in &mut table.blocks {
             let own = &table.chunks[block.first_chunk as usize..][..block.chunks as usize];
             let sum: u64 = own.iter().map(|(_, len)| u64::from(*len)).sum();
-            if sum > BLOCK_RAW_BYTES_MAX as u64 {
-                return Err(Error::damaged(
-                    object,
-                    Some(offset),
-                    format!("a block of {sum} bytes, at most {BLOCK_RAW_BYTES_MAX} can be"),
-                ));
-            }
+            check_len(sum, BLOCK_RAW_BYTES_MAX, object, offset)?;
+            let stored = block.stored_len.into();
+            check_len(stored, BLOCK_STORED_BYTES_MAX, object, offset)?;
             block.chunk_bytes = sum as u32;
         }
         Ok(table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a file that is a hole but for its ends, everything else about it may be right.
+    #[test]
+    fn a_block_that_is_stored_in_more_than_any_is_damage() {
+        let table = |stored_len: usize| {
+            let mut table = Table::default();
+            table.push_block(64, stored_len as u32, &[(Fingerprint([7; 32]), 5)]);
+            Table::decode(&table.encode(), "one", 64)
+        };
+        assert!(table(BLOCK_STORED_BYTES_MAX).is_ok());
+        assert!(table(BLOCK_STORED_BYTES_MAX + 1).is_err_and(|error| error.is_damage()));
     }
 }

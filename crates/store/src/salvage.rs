@@ -9,7 +9,7 @@ use std::ops::Range;
 use onefold_index::ContainerId;
 
 use crate::Result;
-use crate::block::{self, BLOCK_HEADER_BYTES, BLOCK_RAW_BYTES_MAX, BlockHeader};
+use crate::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, StreamKind};
 use crate::footer::{FOOTER_BYTES, Footer};
@@ -21,8 +21,6 @@ use crate::repository::Shared;
 const WINDOW_BYTES: u64 = 1 << 20;
 /// What a device fails to give is some sectors: pages around them are given up whole.
 const PAGE_BYTES: u64 = 4096;
-/// No block is stored in more: what cannot be compressed is stored raw, with a seal behind it.
-const STORED_BYTES_MAX: u64 = BLOCK_RAW_BYTES_MAX as u64 + (64 << 10);
 
 /// A damaged container that can be unsealed.
 pub struct Salvage<'a> {
@@ -31,6 +29,16 @@ pub struct Salvage<'a> {
     len: u64,
     header: Header,
     sealer: Sealer,
+}
+
+/// A block that was found.
+struct Block {
+    /// Its raw bytes, with their trailer.
+    raw: Vec<u8>,
+    /// Of its chunks, in bytes.
+    lens: Vec<u32>,
+    /// Where it ends in the container.
+    end: u64,
 }
 
 /// An object on a device that may not give all of it.
@@ -146,26 +154,16 @@ impl<'a> Salvage<'a> {
         while let Some(start) = self.next_header(at)? {
             at = match self.block(start, &mut zstd)? {
                 None => start + 1,
-                Some((raw, end)) => {
-                    self.visit_block(start, &raw, visit)?;
+                Some(Block { raw, lens, end }) => {
+                    let mut rest = &raw[..];
+                    for len in lens {
+                        let (chunk, after) = rest.split_at(len as usize);
+                        visit(chunk)?;
+                        rest = after;
+                    }
                     end
                 }
             };
-        }
-        Ok(())
-    }
-
-    fn visit_block(
-        &self,
-        start: u64,
-        raw: &[u8],
-        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let mut rest = raw;
-        for len in block::chunk_lengths(raw, &self.medium.object, start)? {
-            let (chunk, after) = rest.split_at(len as usize);
-            visit(chunk)?;
-            rest = after;
         }
         Ok(())
     }
@@ -184,8 +182,8 @@ impl<'a> Salvage<'a> {
         Ok(None)
     }
 
-    /// The raw bytes of the block that begins at `start`, if one does, and where it ends.
-    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Option<(Vec<u8>, u64)>> {
+    /// The block that begins at `start`, if one does.
+    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Option<Block>> {
         let mut stored = vec![0; BLOCK_HEADER_BYTES];
         self.medium.read(start, &mut stored)?;
         let Ok(header) = BlockHeader::decode(&stored, &self.medium.object, start) else {
@@ -193,14 +191,19 @@ impl<'a> Salvage<'a> {
         };
         let body = u64::from(header.stored_len);
         let end = start + BLOCK_HEADER_BYTES as u64 + body;
-        if end > self.len || body > STORED_BYTES_MAX {
+        if end > self.len {
             return Ok(None);
         }
         stored.resize((end - start) as usize, 0);
         self.medium.read(start, &mut stored)?;
         let (number, sealer) = (header.number, &self.sealer);
-        match block::decode_block(&self.header, number, &stored, start, sealer, zstd) {
-            Ok(raw) => Ok(Some((raw, end))),
+        let decoded = block::decode_block(&self.header, number, &stored, start, sealer, zstd);
+        let whole = decoded.and_then(|raw| {
+            let lens = block::chunk_lengths(&raw, &self.medium.object, start)?;
+            Ok(Block { raw, lens, end })
+        });
+        match whole {
+            Ok(block) => Ok(Some(block)),
             Err(error) if error.is_damage() => Ok(None),
             Err(error) => Err(error),
         }

@@ -20,9 +20,11 @@ use crate::reader::ChunkReader;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
+use crate::writer::ChunkWriter;
 use crate::{Error, Result, condemned};
 
-use judge::{Verdict, is_proved, search_unresolved};
+use choose::Candidate;
+use judge::{is_proved, search_unresolved};
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
 /// Of containers that are rewritten at once where there is little room, in bytes: one, and a little.
@@ -112,10 +114,10 @@ impl Repository {
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
         let marks = Marks::new(&*self.shared.root)?;
         let verdict = sweep.judge(marks, options, observer)?;
-        let written = sweep.compact(&session, &verdict, observer)?;
+        let (rewritten, written) = sweep.compact(&session, &verdict.compact, observer)?;
         session.finish()?;
         let mut list = verdict.dead;
-        list.extend(verdict.compact.iter().map(|(id, _)| *id));
+        list.extend(rewritten);
         sweep.delete(list, observer)?;
         sweep.report.freed_bytes = sweep.report.freed_bytes.saturating_sub(written);
         Ok(sweep.report)
@@ -196,39 +198,59 @@ impl<'a> Sweep<'a> {
             .collect())
     }
 
-    /// Copies what lives of the containers worth it into new ones, in order. Gives the bytes written.
+    /// Copies what lives of the containers worth it into new ones, in order. Gives those that were copied, and the bytes written.
     fn compact(
         &mut self,
         session: &crate::Session,
-        verdict: &Verdict,
+        worth: &[Candidate],
         observer: &mut dyn SweepObserver,
-    ) -> Result<u64> {
-        let mut written = 0;
+    ) -> Result<(Vec<ContainerId>, u64)> {
+        let (mut copied, mut written) = (Vec::new(), 0);
         for stream in [StreamKind::Data, StreamKind::Metadata] {
             let mut writer = session.writer(stream)?;
-            for (i, (id, live)) in verdict.compact.iter().enumerate() {
+            for (candidate, done) in worth.iter().zip(0..) {
                 observer.progress(Progress {
                     stage: "compacting",
-                    done: i as u64,
-                    total: verdict.compact.len() as u64,
+                    done,
+                    total: worth.len() as u64,
                 });
-                let opened = self.reader.open(*id)?;
-                if opened.header.stream != stream {
+                if candidate.stream != stream {
                     continue;
                 }
-                let wanted: Vec<_> = (0..)
-                    .zip(&opened.table.chunks)
-                    .filter(|(number, _)| live.contains(*number))
-                    .map(|(_, (fingerprint, _))| *fingerprint)
-                    .collect();
-                self.reader
-                    .read_container(*id, &wanted, &mut |fingerprint, data| {
-                        writer.write_again(*fingerprint, data)
-                    })?;
+                if self.copy(candidate, &mut writer)? {
+                    copied.push(candidate.id);
+                } else {
+                    self.report.leave(candidate);
+                }
             }
             written += writer.finish()?.stored_bytes;
         }
-        Ok(written)
+        Ok((copied, written))
+    }
+
+    /// Copies what lives of a container; `false` where not all of it can be had, so that it must stay.
+    fn copy(&mut self, candidate: &Candidate, writer: &mut ChunkWriter) -> Result<bool> {
+        let id = candidate.id;
+        let mut is_writing = false;
+        let read = self.reader.open(id).and_then(|opened| {
+            let chunks = (0..).zip(&opened.table.chunks);
+            let live = chunks.filter(|(number, _)| candidate.live.contains(*number));
+            let wanted: Vec<_> = live.map(|(_, (fingerprint, _))| *fingerprint).collect();
+            self.reader
+                .read_container(id, &wanted, &mut |fingerprint, data| {
+                    is_writing = true;
+                    writer.write_again(*fingerprint, data)?;
+                    is_writing = false;
+                    Ok(())
+                })
+        });
+        match read {
+            Err(error) if error.is_loss() && !is_writing => {
+                tracing::warn!("{error}: the container stays as it is; run `onefold repair`");
+                Ok(false)
+            }
+            other => Ok(other?.is_empty()),
+        }
     }
 
     /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the rest.

@@ -4,7 +4,8 @@
 
 use onefold_index::ContainerId;
 
-use super::{SweepOptions, SweepReport, Verdict};
+use super::judge::Verdict;
+use super::{SweepOptions, SweepReport};
 use crate::container::StreamKind;
 
 /// Which of a container's chunks are referred to: a bit each, since there may be very many containers that are to be rewritten.
@@ -83,13 +84,15 @@ pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut Ve
             report.compacted_bytes = rewritten;
             report.compacted_dead_bytes += candidate.dead_bytes;
             unused -= candidate.dead_bytes;
-            verdict.compact.push((candidate.id, candidate.live));
+            verdict.compact.push(candidate);
         } else {
             report.unused_bytes_left += candidate.dead_bytes;
         }
     }
     // As they lie, so that a stream stays together.
-    verdict.compact.sort_unstable_by_key(|(id, _)| *id);
+    verdict
+        .compact
+        .sort_unstable_by_key(|candidate| candidate.id);
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::{Result, container};
 #[derive(Default)]
 pub(super) struct Verdict {
     pub(super) dead: Vec<ContainerId>,
-    pub(super) compact: Vec<(ContainerId, Live)>,
+    pub(super) compact: Vec<Candidate>,
     pub(super) candidates: Vec<Candidate>,
 }
 
@@ -157,7 +157,10 @@ fn judge_container(
     // Most containers are wholly alive: their footer tells that without the table.
     let chunks = match read_footer(&repository.shared, marks.id) {
         Ok(footer) => footer.chunks as usize,
-        Err(error) if error.is_damage() => return Ok(()),
+        Err(error) if error.is_loss() => {
+            tracing::warn!("{error}: the container stays as it is");
+            return Ok(());
+        }
         Err(error) => return Err(error),
     };
     let is_small = stored < options.rewrite_smaller_than;
@@ -166,7 +169,10 @@ fn judge_container(
     }
     let opened = match reader.open(marks.id) {
         Ok(opened) => opened,
-        Err(error) if error.is_damage() => return Ok(()),
+        Err(error) if error.is_loss() => {
+            tracing::warn!("{error}: the container stays as it is");
+            return Ok(());
+        }
         Err(error) => return Err(error),
     };
     let chunks = &opened.table.chunks;

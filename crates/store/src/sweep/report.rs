@@ -1,5 +1,6 @@
 //! What a sweep is told, and what it tells.
 
+use super::choose::Candidate;
 use crate::pin::PinInfo;
 
 /// What the sweep may do.
@@ -98,6 +99,14 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
+    /// Of one that was to be rewritten and stays as it is.
+    pub(super) fn leave(&mut self, candidate: &Candidate) {
+        self.compacted_containers -= 1;
+        self.compacted_bytes -= candidate.stored;
+        self.compacted_dead_bytes -= candidate.dead_bytes;
+        self.unused_bytes_left += candidate.dead_bytes;
+    }
+
     /// Adds what a further round found and did.
     pub(super) fn add(&mut self, more: &Self) {
         *self = Self {

@@ -177,7 +177,8 @@ fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) 
         }
         assert!(n < 3000, "the work never ends");
     }
-    assert!(hits > 5, "only {hits} operations could fail");
+    // A sweep goes on past most of what it cannot read.
+    assert!(hits > 3, "only {hits} operations could fail");
 }
 
 #[test]

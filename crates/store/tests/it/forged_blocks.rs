@@ -10,7 +10,7 @@ use onefold_store::block::BLOCK_HEADER_BYTES;
 use onefold_store::container::HEADER_BYTES;
 use onefold_store::{Encryption, Repository};
 
-use crate::fixture::{back_up, check, decode_root, init, open, restore};
+use crate::fixture::{Hasty, Lists, back_up, check, decode_root, init, open, restore};
 
 /// Chunks of one length that nothing compresses, so that all blocks are equally long.
 fn alike(seed: u64, count: u64) -> Vec<Vec<u8>> {
@@ -43,6 +43,16 @@ fn put(container: &mut [u8], at: &Range<usize>, block: &[u8]) {
     let number: [u8; 4] = place[4..8].try_into().expect("4 bytes");
     place.copy_from_slice(block);
     place[4..8].copy_from_slice(&number);
+    let sum = crc64(&place[..20]).rotate_left(17) ^ crc64(&place[BLOCK_HEADER_BYTES..]);
+    place[20..BLOCK_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Says of a block's chunks that they are longer, with a good checksum.
+fn lengthen(container: &mut [u8], at: &Range<usize>) {
+    let place = &mut container[at.clone()];
+    // Raw bytes, so its trailer stands at the end: the lengths, then how many bytes they are.
+    let len = place.len();
+    place[len - 4..].fill(0xff);
     let sum = crc64(&place[..20]).rotate_left(17) ^ crc64(&place[BLOCK_HEADER_BYTES..]);
     place[20..BLOCK_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
@@ -112,4 +122,26 @@ fn a_block_in_the_place_of_another_is_damage_though_every_checksum_is_right() {
         assert!(check(&repository).unwrap().damage.is_empty());
         assert_eq!(restore(&repository, &root).unwrap(), alike(1, 40));
     }
+}
+
+#[test]
+fn a_repair_goes_on_past_a_block_whose_chunks_have_other_lengths_than_it_says() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::None).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    back_up(&repository, &alike(1, 40)).unwrap();
+    let path = containers(&device).remove(0);
+    let places = blocks(&bytes_of(&device, &path));
+    assert!(places.len() > 2);
+    device
+        .damage(&path, |bytes| {
+            lengthen(bytes, &places[0]);
+            // The rest of it is looked through only where something else is wrong, too.
+            bytes[places[1].end - 1] ^= 1;
+        })
+        .unwrap();
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert!(report.saved_chunks > 0);
+    assert_eq!(report.replaced_containers.len(), 1);
 }

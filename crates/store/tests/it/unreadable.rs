@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 use onefold_io::sim::{Faults, SimDir, When};
-use onefold_store::{ASIDE_SUFFIX, Encryption, Error, RootId};
+use onefold_store::{ASIDE_SUFFIX, Encryption, Error, RootId, container};
 
-use crate::fixture::{Hasty, Lists, assert_sound, back_up, check, chunks, init, open, restore};
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, init, open, restore, sweep,
+};
 
 /// Of so many reads of a repair it is tried that they fail.
 const READS: u64 = 40;
@@ -130,6 +132,37 @@ fn of_a_container_without_header_and_footer_all_is_saved_or_all_is_kept() {
             repository.repair(&Lists, &mut Hasty).unwrap();
         }
         assert_sound(&repository, &[(root, data)], &"in the end");
+    }
+}
+
+/// One that is worth rewriting stays as it is where it cannot be read; the others are swept.
+#[test]
+fn a_bad_block_keeps_a_sweep_from_no_other_container() {
+    for is_spoilt in [true, false] {
+        let (device, root, data) = stored();
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        let repository = open(&dir, 1, 2).unwrap();
+        let dead = back_up(&repository, &chunks(2, 60)).unwrap().0;
+        let half: Vec<_> = data.iter().step_by(2).cloned().collect();
+        let kept = back_up(&repository, &half).unwrap().0;
+        let bad = decode_root(&repository.root(&root).unwrap())[0].container;
+        let bad = container::object_name(bad);
+        // In its first block, of chunks that are referred to still.
+        match is_spoilt {
+            true => device.spoil(&bad, 100..101).unwrap(),
+            false => device.damage(&bad, |bytes| bytes[100] ^= 1).unwrap(),
+        }
+        for gone in [root, dead] {
+            repository.remove_root(&gone).unwrap();
+        }
+        let report = sweep(&repository).unwrap();
+        assert!(report.deleted_containers > 0, "{report:?}");
+        assert!(report.unused_bytes_left > 0, "{report:?}");
+        assert!(containers(&device).contains(&bad));
+        if is_spoilt {
+            device.heal();
+            assert_sound(&repository, &[(kept, half)], &"read again");
+        }
     }
 }
 
