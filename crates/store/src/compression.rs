@@ -193,7 +193,7 @@ impl Compressor {
 }
 
 fn failed(error: std::io::Error) -> Error {
-    Error::Option(format!("zstd: {error}"))
+    Error::Machine(format!("zstd: {error}"))
 }
 
 /// A decompressor with its working memory; one a thread.
@@ -203,7 +203,7 @@ impl Decompressor {
     /// A decompressor for all codecs.
     pub fn new() -> Result<Self> {
         let zstd = zstd::bulk::Decompressor::new()
-            .map_err(|error| Error::Option(format!("zstd: {error}")))?;
+            .map_err(|error| Error::Machine(format!("zstd: {error}")))?;
         Ok(Self(zstd))
     }
 

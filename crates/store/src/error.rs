@@ -69,6 +69,9 @@ pub enum Error {
     /// An option that cannot be.
     #[error("{0}")]
     Option(String),
+    /// The machine failed, not the device: there is no memory, or a thread ended early.
+    #[error("{0}")]
+    Machine(String),
     /// The user of the store failed inside a callback.
     #[error(transparent)]
     Caller(Box<dyn std::error::Error + Send + Sync>),

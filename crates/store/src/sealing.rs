@@ -180,7 +180,7 @@ impl Sealing {
                 Ok(())
             }
             Failure::Fresh(error) => Err(error),
-            Failure::Told => Err(Error::Option("an earlier write failed".into())),
+            Failure::Told => Err(Error::Machine("an earlier write failed".into())),
         }
     }
 
@@ -189,7 +189,7 @@ impl Sealing {
         for thread in self.threads.drain(..) {
             thread
                 .join()
-                .map_err(|_| Error::Option("a sealing thread panicked".into()))?;
+                .map_err(|_| Error::Machine("a sealing thread panicked".into()))?;
         }
         self.failed()
     }

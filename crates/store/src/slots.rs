@@ -73,7 +73,10 @@ impl KdfCost {
     const MEMORY_KIB_MAX: u32 = 1 << 20;
 
     fn check(self, object: &str) -> Result<()> {
-        let sane = self.memory_kib <= Self::MEMORY_KIB_MAX && self.passes <= 64 && self.lanes <= 64;
+        // Eight blocks of 1 KiB a lane are the least that Argon2 takes.
+        let sane = (1..=64).contains(&self.lanes)
+            && (1..=64).contains(&self.passes)
+            && (8 * self.lanes..=Self::MEMORY_KIB_MAX).contains(&self.memory_kib);
         if sane {
             Ok(())
         } else {
@@ -178,7 +181,7 @@ impl Slot {
 }
 
 fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u8; 32]>> {
-    let bad = |error: argon2::Error| Error::Option(format!("key derivation: {error}"));
+    let bad = |error: argon2::Error| Error::Machine(format!("key derivation: {error}"));
     let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(bad)?;
     let mut memory = Vec::new();
     memory
