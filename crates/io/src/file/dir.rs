@@ -1,6 +1,6 @@
 //! Folders of the file system.
 
-use std::{fs::File, os::fd::OwnedFd, path::Path, sync::Arc};
+use std::{fs::File, io, os::fd::OwnedFd, path::Path, sync::Arc};
 
 use rustix::{
     fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid},
@@ -45,14 +45,10 @@ impl FileDir {
         )
     }
 
-    /// A folder that is made where it is missing, with its missing parents.
+    /// A folder that is made where it is missing, with its missing parents; the names of those that were made are durable.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        use std::os::unix::fs::DirBuilderExt;
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(DIR_MODE.bits())
-            .create(path)
+        make_durably(path)
             .map_err(|e| Error::from_io("create folder", path.display().to_string(), e))?;
         Self::open(path)
     }
@@ -207,6 +203,41 @@ impl FileDir {
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(self.fail("lock", name, e)),
         }
+    }
+}
+
+/// Makes a folder, and its parents where they are missing, each durable in the one that it is in.
+fn make_durably(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let make = || {
+        std::fs::DirBuilder::new()
+            .mode(DIR_MODE.bits())
+            .create(path)
+    };
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return make(),
+    };
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_durably(parent)?;
+            make()?;
+        }
+        Err(_) if path.is_dir() => return Ok(()),
+        made => made?,
+    }
+    match File::open(parent).and_then(|parent| parent.sync_all()) {
+        // One that may be written to and not listed; or a file system whose folders need no sync.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
     }
 }
 
