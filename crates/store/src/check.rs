@@ -93,7 +93,9 @@ impl Repository {
         check.small_objects()?;
         // before the containers are: a root that comes up while they are read refers to some that were not there then
         let all = check.tolerate(self.roots())?.unwrap_or_default();
-        let listed = self.shared.containers()?;
+        let listed = self
+            .shared
+            .containers_past(&mut |error| check.tolerate(Err(error)).map(|_: Option<()>| ()))?;
         check.containers(&listed, depth, observer)?;
         let mut reader = session.reader()?;
         let missing = check.references(roots, &all, &listed, &mut reader, observer)?;

@@ -114,7 +114,7 @@ impl Error {
         match self {
             Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
                 error.kind == onefold_io::ErrorKind::Medium
-                    && matches!(error.op, "read" | "open" | "stat")
+                    && matches!(error.op, "read" | "open" | "stat" | "open folder" | "list")
             }
             _ => false,
         }

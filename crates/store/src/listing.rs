@@ -8,16 +8,16 @@ use crate::container::CONTAINER_FOLDER;
 use crate::container::StreamKind;
 use crate::opened::Opened;
 use crate::pin::{self, PinInfo};
-use crate::repository::Repository;
+use crate::repository::{Repository, warn_of_loss};
 use crate::{Error, Result, container};
 
 /// Of a container: the stream that its chunks are of, and these with their lengths in bytes.
 pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
 
 impl Repository {
-    /// All containers with their bytes as stored, sorted.
+    /// All containers with their bytes as stored, sorted; without those of a folder that the device does not list.
     pub fn containers(&self) -> Result<Vec<(ContainerId, u64)>> {
-        let listed = self.shared.list(CONTAINER_FOLDER)?;
+        let listed = self.shared.list_past(CONTAINER_FOLDER, &mut warn_of_loss)?;
         let mut all: Vec<_> = listed
             .iter()
             .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))

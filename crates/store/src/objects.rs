@@ -36,7 +36,16 @@ pub trait ObjectStore: Send + Sync {
     fn len(&self, name: &str) -> Result<u64>;
 
     /// Names below the folder `prefix` and lengths, in order of name. An error of kind [`ErrorKind::NotFound`] where the folder is missing.
-    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>>;
+    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+        self.list_past(prefix, &mut Err)
+    }
+
+    /// The same; `failed` hears why a folder within cannot be listed, and says whether to go on without it.
+    fn list_past(
+        &self,
+        prefix: &str,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<(String, u64)>>;
 
     /// Removes an object; one that is not there is no error. Durable when it returns.
     fn delete(&self, name: &str) -> Result<()>;
@@ -165,9 +174,13 @@ impl ObjectStore for LocalObjects {
         Ok(dir.open(last)?.len()?)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+    fn list_past(
+        &self,
+        prefix: &str,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<(String, u64)>> {
         let mut found = Vec::new();
-        list_below(&*self.root.open_subdir(prefix)?, prefix, &mut found)?;
+        list_below(&*self.root.open_subdir(prefix)?, prefix, &mut found, failed)?;
         Ok(found)
     }
 
@@ -199,11 +212,18 @@ impl ObjectStore for LocalObjects {
     }
 }
 
-fn list_below(dir: &dyn Dir, path: &str, found: &mut Vec<(String, u64)>) -> Result<()> {
+fn list_below(
+    dir: &dyn Dir,
+    path: &str,
+    found: &mut Vec<(String, u64)>,
+    failed: &mut dyn FnMut(Error) -> Result<()>,
+) -> Result<()> {
     for entry in dir.list()? {
         let name = format!("{path}/{}", entry.name);
         if entry.is_dir {
-            list_below(&*dir.open_subdir(&entry.name)?, &name, found)?;
+            let below = dir.open_subdir(&entry.name).map_err(Error::from);
+            let listed = below.and_then(|below| list_below(&*below, &name, found, failed));
+            listed.or_else(&mut *failed)?;
         } else if !entry.name.starts_with(TEMPORARY_PREFIX) {
             found.push((name, entry.len));
         }

@@ -28,6 +28,7 @@ use crate::{Error, Result, condemned};
 
 pub use options::{InitOptions, OpenOptions};
 pub use shared::Shared;
+pub(crate) use shared::warn_of_loss;
 use unlock::read_config;
 pub(crate) use unlock::{Unlocked, read_slot, unlock};
 
@@ -214,7 +215,10 @@ impl Repository {
             SessionKind::Backup => Some(shared.open_index()?),
             SessionKind::Read => None,
         };
-        let mut live = shared.containers()?;
+        let mut live = match kind {
+            SessionKind::Backup => shared.containers()?,
+            SessionKind::Read => shared.containers_past(&mut warn_of_loss)?,
+        };
         if let Some(ingested) = ingested {
             self.catch_up(&ingested, &live, &condemned)?;
         }

@@ -32,8 +32,17 @@ pub struct Shared {
 impl Shared {
     /// Objects below `folder`, which `init` makes: an error of damage where it is missing, so that nobody takes what was in it for deleted.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        self.list_past(folder, &mut Err)
+    }
+
+    /// The same; `failed` hears why a folder within cannot be listed, and says whether to go on without it.
+    pub(crate) fn list_past(
+        &self,
+        folder: &str,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<(String, u64)>> {
         self.require_folder(folder)?;
-        self.objects.list(folder)
+        self.objects.list_past(folder, failed)
     }
 
     /// Damage where the folder is missing.
@@ -49,7 +58,15 @@ impl Shared {
 
     /// All containers, sorted. Damaged where their folder is missing.
     pub(crate) fn containers(&self) -> Result<Vec<ContainerId>> {
-        let listed = self.list(CONTAINER_FOLDER)?;
+        self.containers_past(&mut Err)
+    }
+
+    /// The same; `failed` hears why a folder of them cannot be listed, and says whether to go on without it.
+    pub(crate) fn containers_past(
+        &self,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<ContainerId>> {
+        let listed = self.list_past(CONTAINER_FOLDER, failed)?;
         let mut ids: Vec<_> = listed
             .iter()
             .filter_map(|(name, _)| container::id_of_object(name))
@@ -145,5 +162,16 @@ impl Shared {
             }
         }
         Ok(told)
+    }
+}
+
+/// Where a folder cannot be listed: for who only reads, and goes on with the others.
+pub(crate) fn warn_of_loss(error: Error) -> Result<()> {
+    match error.is_loss() {
+        true => {
+            tracing::warn!("{error}: what is in there counts as missing");
+            Ok(())
+        }
+        false => Err(error),
     }
 }

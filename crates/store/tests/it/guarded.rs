@@ -90,11 +90,15 @@ impl Guarded {
     }
 
     fn look(&self, name: &str) -> Result<()> {
+        self.look_at("open", name)
+    }
+
+    fn look_at(&self, op: &'static str, name: &str) -> Result<()> {
         let path = self.path_of(name);
         let mut failing = self.failing.0.lock();
         let found = failing.iter_mut().find(|(end, ..)| path.ends_with(&**end));
         match found {
-            Some((_, kind, 0)) => Err(Error::new("open", path, *kind, "as asked for")),
+            Some((_, kind, 0)) => Err(Error::new(op, path, *kind, "as asked for")),
             Some((.., opens)) => {
                 *opens -= 1;
                 Ok(())
@@ -155,6 +159,8 @@ impl Dir for Guarded {
     }
 
     fn list(&self) -> Result<Vec<DirEntry>> {
+        // "/folder/" is one that is opened and does not list.
+        self.look_at("list", "")?;
         let listed = self.inner.list();
         self.failing.happens(&self.path);
         listed

@@ -10,7 +10,9 @@ use onefold_store::{
     SweepOptions,
 };
 
-use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, init, open, sweep};
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, init, open, sweep,
+};
 use crate::guarded::{Failing, Guarded};
 
 struct Scene {
@@ -208,4 +210,36 @@ fn a_device_without_room_for_an_empty_file_can_be_read() {
     assert_sound(&repository, &[(root, data)], &"full");
     let refused = repository.session(SessionKind::Backup).err();
     assert!(refused.is_some_and(|error| error.is_no_space()));
+}
+
+#[test]
+fn a_folder_that_does_not_list_costs_readers_what_is_in_it_alone() {
+    let scene = scene();
+    let refs = scene.refs(&scene.writing);
+    let folder = |container: ContainerId| format!("{:02x}", container.0 >> 56);
+    let bad = folder(refs[0].container);
+    assert!(refs.iter().any(|chunk| folder(chunk.container) != bad));
+    for path in [format!("/containers/{bad}"), format!("/containers/{bad}/")] {
+        let failing = Failing::default();
+        let reading = open(&Guarded::writable(&scene.dir, &failing), 1, 2).unwrap();
+        failing.set(&path, ErrorKind::Medium);
+        let session = reading.session(SessionKind::Read).unwrap();
+        let mut reader = session.reader().unwrap();
+        for (chunk, expected) in refs.iter().zip(&scene.data) {
+            match reader.read(chunk) {
+                Ok(found) => assert_eq!(&found[..], &expected[..]),
+                Err(error) => {
+                    assert_eq!(folder(chunk.container), bad, "{error}");
+                    assert!(error.is_loss(), "{error}");
+                }
+            }
+        }
+        drop(reader);
+        session.finish().unwrap();
+        let damage = check(&reading).unwrap().damage;
+        let is_named = |error: &Error| error.to_string().contains(&format!("containers/{bad}"));
+        assert!(damage.iter().any(is_named), "{damage:?}");
+        assert!(sweep(&reading).is_err_and(|error| error.is_unreadable()));
+    }
+    assert!(check(&scene.writing).unwrap().damage.is_empty());
 }
