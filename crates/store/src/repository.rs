@@ -190,10 +190,9 @@ impl Repository {
         }
         let pin = match Pin::set(&*shared.root, &info, &shared.options.entropy) {
             Ok(pin) => Some(pin),
-            // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without room even for an empty file.
+            // A read-only place can be read without a pin: nobody can sweep it, either, from here.
             Err(Error::Io(error))
-                if kind == SessionKind::Read
-                    && matches!(error.kind, ErrorKind::Denied | ErrorKind::NoSpace) =>
+                if kind == SessionKind::Read && error.kind == ErrorKind::Denied =>
             {
                 None
             }
