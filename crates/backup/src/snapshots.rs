@@ -159,7 +159,7 @@ pub struct Retag {
 /// Changes a snapshot's tags: a new root replaces the old. `None`: nothing to change.
 pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Option<RootId>> {
     // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes the unfinished root for a dead one.
-    let session = repository.session(SessionKind::Read)?;
+    let session = repository.session(SessionKind::Pinned)?;
     let Named { mut snapshot, .. } = load(repository, id)?;
     let mut tags = retag.set.clone().unwrap_or_else(|| snapshot.tags.clone());
     tags.extend(retag.add.iter().cloned());

@@ -185,14 +185,15 @@ impl Repository {
         if info.activity.is_empty() {
             info.activity = match kind {
                 SessionKind::Backup => "a backup".into(),
-                SessionKind::Read => "a reader".into(),
+                SessionKind::Read | SessionKind::Pinned => "a reader".into(),
             };
         }
         let pin = match Pin::set(&*shared.root, &info, &shared.options.entropy) {
             Ok(pin) => Some(pin),
-            // A read-only place can be read without a pin: nobody can sweep it, either, from here.
+            // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without room even for an empty file.
             Err(Error::Io(error))
-                if kind == SessionKind::Read && error.kind == ErrorKind::Denied =>
+                if kind == SessionKind::Read
+                    && matches!(error.kind, ErrorKind::Denied | ErrorKind::NoSpace) =>
             {
                 None
             }
@@ -204,7 +205,7 @@ impl Repository {
         }
         let condemned = match condemned::read(&*shared.objects) {
             // Who only reads refers to nothing anew.
-            Err(error) if kind == SessionKind::Read && error.is_loss() => {
+            Err(error) if kind != SessionKind::Backup && error.is_loss() => {
                 tracing::warn!("{error}");
                 Vec::new()
             }
@@ -212,11 +213,11 @@ impl Repository {
         };
         let ingested = match kind {
             SessionKind::Backup => Some(shared.open_index()?),
-            SessionKind::Read => None,
+            SessionKind::Read | SessionKind::Pinned => None,
         };
         let mut live = match kind {
             SessionKind::Backup => shared.containers()?,
-            SessionKind::Read => shared.containers_past(&mut warn_of_loss)?,
+            SessionKind::Read | SessionKind::Pinned => shared.containers_past(&mut warn_of_loss)?,
         };
         if let Some(ingested) = ingested {
             self.catch_up(&ingested, &live, &condemned)?;
@@ -280,7 +281,7 @@ impl Repository {
     /// As [`session`](Self::session).
     pub fn rebuild_index(&self) -> Result<()> {
         // A sweep waits for it: what is told last of a chunk is not to be what is just being deleted.
-        let session = self.session(SessionKind::Read)?;
+        let session = self.session(SessionKind::Pinned)?;
         self.shared.rebuild(&mut self.shared.index.lock())?;
         session.finish()
     }

@@ -87,7 +87,7 @@ impl Repository {
         )?;
         let object = slot_object(entropy);
         // In a session, so that no sweep takes the unfinished slot for one of the dead.
-        let session = self.session(SessionKind::Read)?;
+        let session = self.session(SessionKind::Pinned)?;
         let objects = &*self.shared.objects;
         objects.put_if_absent(&object, &[&slot.encode()])?;
         session.finish()?;

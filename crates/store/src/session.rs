@@ -20,15 +20,17 @@ use crate::pin::Pin;
 use crate::reader::ChunkReader;
 use crate::repository::{OpenOptions, Shared};
 use crate::writer::ChunkWriter;
-use crate::{ChunkRef, Result};
+use crate::{ChunkRef, Error, Result};
 
 /// What a session is for; others see it while they wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionKind {
     /// Writes chunks.
     Backup,
-    /// Only reads.
+    /// Only reads: does without a pin where it can have none.
     Read,
+    /// Reads, and counts on its pin: puts a root that refers to what another does, or a key, or tells the index of what is there.
+    Pinned,
 }
 
 /// A running backup, restore or check. While it lives, the sweep deletes nothing that it may refer to.
@@ -74,7 +76,12 @@ impl Session {
     /// # Errors
     /// [`Error::PinLost`].
     pub(crate) fn confirm_pin(&self) -> Result<()> {
-        self.state.pin.as_ref().map_or(Ok(()), Pin::confirm)
+        match &self.state.pin {
+            Some(pin) => pin.confirm(),
+            None => Err(Error::Machine(
+                "no sweep sees this session: it puts no root".into(),
+            )),
+        }
     }
 
     pub(crate) fn shared(&self) -> &Shared {

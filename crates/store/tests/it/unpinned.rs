@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
+use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, ErrorKind, MemDir};
 use onefold_store::{
     ChunkReader, ChunkRef, ContainerId, Encryption, Error, Repository, RootId, SessionKind,
@@ -192,6 +193,23 @@ fn a_repository_to_be_read_only_is_read_without_its_index() {
         let refused = reading.rebuild_index().err();
         assert!(refused.is_some(), "{index}");
     }
+}
+
+#[test]
+fn a_device_without_room_for_an_empty_file_can_be_read() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let data = chunks(1, 20);
+    let (root, _) = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap();
+    device.inject(Faults {
+        no_space: When::From(0),
+        ..Faults::default()
+    });
+    let repository = open(&dir, 1, 2).unwrap();
+    assert_sound(&repository, &[(root, data)], &"full");
+    let refused = repository.session(SessionKind::Backup).err();
+    assert!(refused.is_some_and(|error| error.is_no_space()));
 }
 
 #[test]
