@@ -11,7 +11,7 @@ use onefold_store::ChunkReader;
 use crate::path::{entry_order, join, split, within};
 use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Entry, Error, Flags, Kind, Result, content};
+use crate::{Entry, Error, Kind, Result, content};
 
 /// How an entry differs; restic's marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,7 +161,7 @@ struct Blind(BTreeSet<Vec<u8>>);
 
 impl Blind {
     fn meet(&mut self, (path, entry): &Placed) {
-        if entry.is_dir() && entry.flags.has(Flags::UNLISTED) || entry.is_unreadable() {
+        if entry.is_unlisted() || entry.is_unreadable() {
             self.0.insert(path.clone());
         }
     }

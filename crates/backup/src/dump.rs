@@ -10,7 +10,7 @@ pub use zip::zip;
 
 use crate::restore::links::Links;
 use crate::tree::{Tree, Visit, visit_items};
-use crate::{Entry, Error, Flags, Kind, Result, Time, path};
+use crate::{Entry, Error, Kind, Result, Time, path};
 
 /// RAM for the paths of files with several names; those beyond stand in a temporary file.
 const LINKS_BYTES: usize = 16 << 20;
@@ -53,7 +53,7 @@ pub fn tar(
         if !path::within(&at, folder) {
             break;
         }
-        if entry.is_unreadable() || entry.flags.has(Flags::UNLISTED) {
+        if entry.is_unreadable() || entry.is_unlisted() {
             incomplete(&path::join(&at, &entry.name), &entry);
         }
         if entry.kind == Kind::Socket || entry.is_unreadable() {

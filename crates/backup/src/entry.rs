@@ -199,6 +199,11 @@ impl Entry {
         self.flags.has(Flags::UNREADABLE) && !self.is_dir()
     }
 
+    /// Whether it is a folder that could not be listed, or not to its end.
+    pub fn is_unlisted(&self) -> bool {
+        self.is_dir() && self.flags.has(Flags::UNLISTED)
+    }
+
     /// Whether its attributes are all that it had.
     pub fn knows_xattrs(&self) -> bool {
         let unknown = if self.is_dir() {

@@ -108,6 +108,13 @@ pub struct Options {
     pub writers: usize,
 }
 
+impl Options {
+    /// Whether it is one of the repository's folders.
+    fn keeps(&self, folder: &Stat) -> bool {
+        self.kept.contains(&(folder.device, folder.inode))
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

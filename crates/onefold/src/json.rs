@@ -305,7 +305,7 @@ impl NodeJson {
             links: entry.links,
             linktarget: String::from_utf8_lossy(&entry.target).into_owned(),
             unreadable: entry.flags.has(Flags::UNREADABLE),
-            unlisted: entry.flags.has(Flags::UNLISTED),
+            unlisted: entry.is_unlisted(),
             changed_while_read: entry.flags.has(Flags::CHANGED_WHILE_READ),
         }
     }

@@ -7,7 +7,10 @@ use crate::exit::Exit;
 use crate::{json, progress};
 
 /// From here on a thread that cannot be started ends the program with an error. That is safe at any byte.
-pub fn install(json: bool) {
+pub fn install() {
+    // before the command line is understood: what it is asked for may need a thread already
+    let json =
+        std::env::args_os().any(|argument| argument == "--json" || argument == "--json=true");
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| match is_of_a_limit(info) {
         true => leave(json),

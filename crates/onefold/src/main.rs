@@ -36,6 +36,7 @@ mod traces;
 mod verbs;
 mod when;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -47,13 +48,14 @@ use crate::exit::Exit;
 use crate::out::Out;
 
 fn main() -> ExitCode {
+    limits::install();
     signal::install();
     open_files::allow_many();
-    let cli = match Cli::try_parse_from(cli::flags::as_typed(std::env::args_os())) {
+    let arguments = cli::flags::as_typed(std::env::args_os());
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return misused(&error, &arguments),
     };
-    limits::install(cli.global.json);
     interrupted::begin(&cli.verb, cli.global.json);
     traces::listen(cli.global.json, cli.global.quiet, cli.global.verbosity());
     let out = Out::new(
@@ -77,8 +79,9 @@ fn main() -> ExitCode {
 }
 
 /// Prints what is wrong with the command line, or the help or version that it asks for.
-fn misused(error: &clap::Error) -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os()
+fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let arguments: Vec<_> = arguments
+        .iter()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     let other =

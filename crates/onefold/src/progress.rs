@@ -141,7 +141,10 @@ impl<'a> Meter<'a> {
         if self.out.bar && self.is_due(TICK) {
             line::show(&bar::line(&state, &self.progress, line::width()));
         }
-        if signal::asked() && !self.out.bar || self.is_logged() {
+        let asked = signal::asked();
+        if asked && self.out.json {
+            let _ = self.out.json(&status::json(&state, &self.progress));
+        } else if asked && !self.out.bar || self.is_logged() {
             self.out
                 .note(bar::line(&state, &self.progress, LOGGED_COLUMNS));
         }

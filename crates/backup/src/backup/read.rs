@@ -57,8 +57,18 @@ pub enum Cached {
     Little,
 }
 
-/// Opens `name` in `dir`. `NXIO`: it is no regular file (any more).
+/// Opens `name` in `dir` for a backup. `NXIO`: it is no regular file (any more).
 pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
+    let mut source = open_to_look(dir, name)?;
+    if is_fresh(&source.stat) {
+        begin_write_back(source.handle.fd.as_fd());
+    }
+    source.xattrs = xattrs_of(source.handle.fd.as_fd());
+    Ok(source)
+}
+
+/// The same for whoever wants its content alone, without its attributes and without any trace of having read it.
+pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = match open_leased(dir, name, flags | OFlags::NOATIME) {
@@ -68,12 +78,7 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
     };
     let source = Source::file(fd)?;
     match source.stat.kind {
-        Kind::File => {
-            if is_fresh(&source.stat) {
-                begin_write_back(source.handle.fd.as_fd());
-            }
-            Ok(source)
-        }
+        Kind::File => Ok(source),
         _ => Err(Errno::NXIO),
     }
 }
@@ -102,11 +107,11 @@ fn open_leased(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedF
 }
 
 impl<'a> Source<'a> {
-    /// What is open already.
+    /// What is open already; its attributes are not looked at.
     pub fn file(fd: OwnedFd) -> Result<Self, Errno> {
         Ok(Self {
             stat: Stat::of(&fd)?,
-            xattrs: xattrs_of(fd.as_fd()),
+            xattrs: Ok(Xattrs::new()),
             handle: Handle::new(fd),
             cancel: None,
         })

@@ -16,7 +16,7 @@ use onefold_store::ChunkReader;
 
 use super::file;
 use crate::tree::Tree;
-use crate::{Entry, Error, Flags, Kind, Result, path};
+use crate::{Entry, Error, Kind, Result, path};
 use header::{DEFLATED, Header, MADE_BY, SIZES_FOLLOW, VERSION, put16, put32, put64, short};
 
 const END64: u32 = 0x0606_4b50;
@@ -45,7 +45,7 @@ pub fn zip(
             break;
         }
         let is_held = matches!(entry.kind, Kind::File | Kind::Dir | Kind::Symlink);
-        if !is_held || entry.is_unreadable() || entry.flags.has(Flags::UNLISTED) {
+        if !is_held || entry.is_unreadable() || entry.is_unlisted() {
             incomplete(&path::join(&at, &entry.name), &entry);
         }
         if is_held && !entry.is_unreadable() {

@@ -18,7 +18,7 @@ use crate::path::{self, join};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
-use crate::{Entry, Events, Flags, Progress, Result};
+use crate::{Entry, Events, Progress, Result};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
 /// was removed, and how many paths failed; failures are told.
@@ -84,7 +84,7 @@ fn is_unlisted(tree: &Tree, folder: &[u8], reader: &mut ChunkReader) -> Result<b
     let mut at = folder;
     while !at.is_empty() {
         let entry = tree.entry(at, reader)?;
-        if entry.is_some_and(|entry| entry.flags.has(Flags::UNLISTED)) {
+        if entry.is_some_and(|entry| entry.is_unlisted()) {
             return Ok(true);
         }
         at = path::split(at).0;
@@ -159,7 +159,7 @@ impl Deleting<'_> {
     fn below(&self, entry: &Entry) -> Folder {
         let above = self.way.innermost().state;
         Folder {
-            is_unlisted: above.is_unlisted || entry.flags.has(Flags::UNLISTED),
+            is_unlisted: above.is_unlisted || entry.is_unlisted(),
             is_left: above.is_left,
         }
     }

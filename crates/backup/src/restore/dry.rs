@@ -1,5 +1,7 @@
 //! A dry run of a window: nothing is touched, but what is there is looked at as the real run would.
 
+use std::os::fd::OwnedFd;
+
 use super::target::Target;
 use super::times::may_be_same;
 use super::window::{State, Window};
@@ -17,13 +19,26 @@ pub fn look(
     events: &dyn Events,
     summary: &mut Summary,
 ) {
-    let mut stays = |folder: u32, name: &[u8], (kind, size): (Kind, u64), mtime: Time| {
+    let mut becomes = |folder: u32, name: &[u8], (kind, size): (Kind, u64), mtime: Time| {
         // What cannot be looked at is not there, or will fail when it is real.
         let path = &window.folders[folder as usize].path;
-        let there = target.and_then(|target| {
-            let dir = target.open_folder(path).ok()?;
-            Stat::at(&dir, name, false).ok()
-        });
+        let dir = target.and_then(|target| target.open_folder(path).ok());
+        let is_kept = |dir: &OwnedFd| Stat::of(dir).is_ok_and(|there| options.keeps(&there));
+        if dir.as_ref().is_some_and(is_kept) {
+            let what =
+                "nothing would be restored here: the repository that is restored from is here";
+            events.warning(&join(path, name), what);
+            summary.errors += 1;
+            match kind {
+                Kind::File => {
+                    (summary.failed, summary.failed_bytes) =
+                        (summary.failed + 1, summary.failed_bytes + size)
+                }
+                _ => summary.failed_others += 1,
+            }
+            return State::Failed;
+        }
+        let there = dir.and_then(|dir| Stat::at(&dir, name, false).ok());
         let change = match there {
             Some(there)
                 if options
@@ -45,7 +60,11 @@ pub fn look(
         } else if stays {
             summary.skipped_others += 1;
         }
-        stays
+        if stays {
+            State::Skipped
+        } else {
+            State::Made(0)
+        }
     };
     if events.wants_entries() {
         let folders = window.folders.iter().rev();
@@ -57,15 +76,12 @@ pub fn look(
         let mut state = file.state.lock();
         if *state == State::Planned {
             let what = (Kind::File, file.size);
-            *state = match stays(file.folder, &file.name, what, file.meta.mtime) {
-                true => State::Skipped,
-                false => State::Made(0),
-            };
+            *state = becomes(file.folder, &file.name, what, file.meta.mtime);
         }
     }
     let specials = window.specials.iter().map(|one| (one.folder, &one.entry));
     let links = window.links.iter().map(|one| (one.folder, &one.entry));
     for (folder, entry) in specials.chain(links) {
-        stays(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+        becomes(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
     }
 }

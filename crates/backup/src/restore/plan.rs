@@ -85,8 +85,8 @@ impl<'a> Planner<'a> {
                 Err(error) if error.is_loss() => (Kind::Dir, Flags::default()),
                 Err(error) => return Err(error),
             };
-            is_unlisted = flags.has(Flags::UNLISTED);
             is_single_file = kind != Kind::Dir;
+            is_unlisted = !is_single_file && flags.has(Flags::UNLISTED);
             let (folder, name) = path::split(&options.path);
             cursor = match is_single_file {
                 true => tree.cursor_at(folder, name),
@@ -268,7 +268,7 @@ impl<'a> Planner<'a> {
         let wanted = self.is_wanted(&path, entry.is_dir());
         if entry.is_dir() {
             summary.dirs += u64::from(wanted);
-            if wanted && entry.flags.has(Flags::UNLISTED) {
+            if wanted && entry.is_unlisted() {
                 self.unlisted(&path, summary);
             }
             self.way.met(entry);

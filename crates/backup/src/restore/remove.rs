@@ -50,7 +50,7 @@ impl<'a> Remover<'a> {
 
     /// Whether the folder at `place` is one that is kept; that is said.
     pub fn keeps(&self, stat: &Stat, place: &[u8]) -> bool {
-        let is_kept = self.options.kept.contains(&(stat.device, stat.inode));
+        let is_kept = self.options.keeps(stat);
         if is_kept {
             let what = "nothing is deleted here: the repository that is restored from is here";
             self.events.warning(place, what);

@@ -1,7 +1,7 @@
 //! Whether a file has the time that a snapshot says, where file systems keep times more coarsely than others.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
@@ -91,13 +91,13 @@ fn nameless(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Gives what is unfinished a time that is older than `wanted` and not taken for it, so that it passes for nothing that is whole or newer. What cannot be had is left.
-pub fn mark_unfinished(dir: &OwnedFd, name: &[u8], wanted: Time) {
+pub fn mark_unfinished(file: &OwnedFd, wanted: Time) {
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
     let times = Timestamps {
         last_access: time(0, rustix::fs::UTIME_OMIT),
         last_modification: time(unfinished_secs(wanted), 0),
     };
-    let _ = rustix::fs::utimensat(dir.as_fd(), name, &times, AtFlags::SYMLINK_NOFOLLOW);
+    let _ = rustix::fs::futimens(file, &times);
 }
 
 /// 1970, or so much before a time that is not later.
@@ -107,6 +107,8 @@ fn unfinished_secs(wanted: Time) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel};
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
@@ -28,7 +28,7 @@ pub struct Folder {
 pub enum State {
     /// Nothing was done yet.
     Planned,
-    /// It is there, and gets its bytes. Its inode, where it will be opened again.
+    /// It is there under this inode, and gets its bytes.
     Made(u64),
     /// It is there since the window before.
     Resumed(u64),
@@ -47,8 +47,8 @@ pub struct File {
     /// Its size must be set, as writing alone does not reach its end or may not reach it last.
     pub set_size: bool,
     pub state: Mutex<State>,
-    /// What is there was made by this restore.
-    pub is_ours: AtomicBool,
+    /// The inode of what this restore has made; 0: nothing yet.
+    pub inode: AtomicU64,
     to_come: AtomicU32,
 }
 
@@ -153,7 +153,7 @@ impl Window {
             meta: Meta::of(entry),
             set_size: false,
             state: Mutex::new(State::Planned),
-            is_ours: AtomicBool::new(false),
+            inode: AtomicU64::new(0),
             to_come: AtomicU32::new(0),
         });
         self.files.len() as u32 - 1

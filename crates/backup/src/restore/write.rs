@@ -2,11 +2,12 @@
 
 mod folder;
 mod link;
+mod made;
 mod make;
 mod special;
 mod unfinished;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -17,6 +18,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use self::folder::OpenFolders;
+use self::made::reopen;
 use self::make::Wanted;
 use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
@@ -27,22 +29,10 @@ use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Error, Events, Kind, Progress, Result};
+use crate::{Error, Events, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
-
-/// Opens a file that was made before, if it is still the one with this inode: whoever may write there may have put another, a pipe or a link in its place.
-fn reopen(dir: &OwnedFd, name: &[u8], inode: u64) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-    let there = Stat::of(&fd)?;
-    if (there.kind, there.inode) != (Kind::File, inode) {
-        return Err(Errno::STALE);
-    }
-    rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
-    Ok(fd)
-}
 
 /// What all windows of a restore share.
 pub struct Writer<'a> {
@@ -278,8 +268,7 @@ impl Run<'_> {
     }
 
     fn write_file(&self, number: u32, places: &[Place], buffer: &[u8]) {
-        let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
-        let result = self.open_file(number, chunks).and_then(|output| {
+        let result = self.open_file(number).and_then(|output| {
             if let Some(output) = &output {
                 output.write_places(places, buffer)?;
                 let written: usize = places.iter().map(|place| place.len).sum();
@@ -287,6 +276,7 @@ impl Run<'_> {
             }
             Ok(output)
         });
+        let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
         match result {
             Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
@@ -329,8 +319,8 @@ impl Run<'_> {
         }
     }
 
-    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written. `chunks` of it are to be written now.
-    fn open_file(&self, number: u32, chunks: u32) -> Result<Option<Output>, Errno> {
+    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
+    fn open_file(&self, number: u32) -> Result<Option<Output>, Errno> {
         let file = &self.window.files[number as usize];
         let mut state = file.state.lock();
         let dir = match *state {
@@ -347,7 +337,7 @@ impl Run<'_> {
             let fd = reopen(&dir, &file.name, inode)?;
             let output = self.large.made(number, fd, file.size, false)?;
             *state = State::Made(inode);
-            file.is_ours.store(true, Relaxed);
+            file.inode.store(inode, Relaxed);
             return Ok(Some(output));
         }
         let place = (file.folder, &*dir);
@@ -360,13 +350,10 @@ impl Run<'_> {
             *state = State::Skipped;
             return Ok(None);
         };
-        let inode = match file.to_come() > chunks {
-            true => Stat::of(&fd)?.inode,
-            false => 0,
-        };
+        let inode = Stat::of(&fd)?.inode;
         // From here on it is no file of before that could stay as it was.
         *state = State::Made(inode);
-        file.is_ours.store(true, Relaxed);
+        file.inode.store(inode, Relaxed);
         let sized = match file.set_size {
             true => rustix::fs::ftruncate(&fd, file.size),
             false => Ok(()),
@@ -399,35 +386,5 @@ impl Run<'_> {
         missed
             .into_iter()
             .for_each(|(op, e)| self.failed(&path, &self.io(op, &path, e)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    /// Somebody else who may write in the target swaps what a restore has made, before it is opened again.
-    #[test]
-    fn only_what_was_made_is_opened_again() {
-        let place = tempfile::tempdir().expect("tempdir");
-        let path = |name: &str| place.path().join(name);
-        fs::write(path("outside"), "not ours").expect("write");
-        fs::write(path("file"), "ours").expect("write");
-        let dir = OwnedFd::from(fs::File::open(place.path()).expect("open"));
-        let inode = Stat::at(&dir, b"file", false).expect("stat").inode;
-        assert!(reopen(&dir, b"file", inode).is_ok());
-        fs::rename(path("file"), path("ours")).expect("rename");
-        fs::hard_link(path("outside"), path("file")).expect("link");
-        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::STALE));
-        fs::remove_file(path("file")).expect("remove");
-        let node = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(&dir, "file", node, Mode::RUSR | Mode::WUSR, 0).expect("mkfifo");
-        // And does not wait for whoever reads the pipe.
-        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::NXIO));
-        fs::remove_file(path("file")).expect("remove");
-        std::os::unix::fs::symlink("ours", path("file")).expect("link");
-        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::LOOP));
     }
 }

@@ -146,26 +146,15 @@ impl Strata {
     /// Seals the tail and enters what was retired.
     fn seal(&mut self) -> Result<()> {
         let retires = !self.retired.is_empty();
-        let mut log_file = self.log_file.take();
-        let says = loop {
-            let Some(sealed) = self.seal_tail(log_file.take())? else {
-                self.enter(None, retires)?;
-                break false;
-            };
-            match self.enter(Some(&sealed), retires) {
-                Ok(true) => {
-                    self.log_file = Some(sealed.file);
-                    break true;
-                }
-                // others have sealed since: once more, into a new file
-                Ok(false) => sealed.remove(&self.shared.folder),
-                Err(error) => {
-                    sealed.remove(&self.shared.folder);
-                    return Err(error);
-                }
-            }
-        };
+        let (says, mut log_file) = (self.says_anything(), self.log_file.take());
+        if says {
+            log_file = Some(self.seal_and_enter(log_file, retires)?);
+        } else {
+            self.enter(None, retires)?;
+        }
         self.look()?;
+        // not before: who adds to it must know what the manifest says of it
+        self.log_file = log_file;
         if !says && !retires {
             // who has said nothing merges nothing
             return Ok(());
@@ -178,26 +167,46 @@ impl Strata {
         self.maintain()
     }
 
-    /// Writes what the tail says of containers that are not retired, if anything; its log behind what `log_file` holds, if that may grow.
-    fn seal_tail(&self, log_file: Option<NewFile>) -> Result<Option<Sealed>> {
-        let is_live = |record: &&(Fingerprint, Said)| {
-            record
-                .1
-                .is_none_or(|container| !self.retired.contains(&container))
-        };
-        let records = self.tail.records();
-        if !records.iter().any(|record| is_live(&record)) {
-            return Ok(None);
+    /// Gives the log file that it ended in.
+    fn seal_and_enter(&mut self, mut log_file: Option<NewFile>, retires: bool) -> Result<NewFile> {
+        loop {
+            let sealed = self.seal_tail(log_file.take())?;
+            match self.enter(Some(&sealed), retires) {
+                Ok(true) => return Ok(sealed.file),
+                // others have sealed since: once more, into a new file
+                Ok(false) => sealed.remove(&self.shared.folder),
+                Err(error) => {
+                    sealed.remove(&self.shared.folder);
+                    return Err(error);
+                }
+            }
         }
+    }
+
+    /// Whether the tail says anything of containers that are not retired.
+    fn says_anything(&self) -> bool {
+        self.tail
+            .records()
+            .iter()
+            .any(|record| self.is_live(record))
+    }
+
+    fn is_live(&self, (_, said): &(Fingerprint, Said)) -> bool {
+        said.is_none_or(|container| !self.retired.contains(&container))
+    }
+
+    /// Writes what the tail says of containers that are not retired; its log behind what `log_file` holds, if that may grow.
+    fn seal_tail(&self, log_file: Option<NewFile>) -> Result<Sealed> {
+        let records = self.tail.records();
         let shared = &self.shared;
         // no view is held from here on: filters that somebody holds cannot be narrowed where they are
         let all = shared.view().manifest.records();
         let growing = log_file.and_then(|file| seal::growing(file, &shared.view().manifest));
         let own = records.len() as u64;
         let bits = shared.plan.filter_bits(all + own, own);
-        let records = records.iter().filter(is_live);
+        let records = records.iter().filter(|record| self.is_live(record));
         let (folder, written) = (&shared.folder, &shared.written);
-        seal::seal(folder, records, &shared.plan, bits, written, growing).map(Some)
+        seal::seal(folder, records, &shared.plan, bits, written, growing)
     }
 
     /// Names what was sealed and retired in the manifest. `false`: the log file that grew cannot be named any more.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use onefold_index::{ChunkIndex, ContainerId, Location};
+use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result};
 
+use crate::conformance::options;
 use crate::history::{History, key};
-use crate::papers::INDEXES;
+use crate::papers::{INDEXES, Open};
 
 const KEYS: u64 = 1500;
 /// Keys between two checkpoints.
@@ -191,7 +192,10 @@ fn a_checkpoint_is_durable_after_a_call_on_the_folder_that_failed() {
     let others = INDEXES
         .iter()
         .filter(|(name, _)| !name.starts_with("btree"));
-    for (name, open) in others {
+    let strata: (&str, Open) = ("strata", |dir| {
+        Ok(Box::new(Strata::open(dir, options(7, 1 << 20))?))
+    });
+    for (name, open) in others.chain([&strata]) {
         for kind in ["open", "sync"] {
             for number in 0..60 {
                 let dir = Arc::new(Failing {

@@ -59,6 +59,8 @@ fn one_writer_adds_to_one_file_and_readers_follow() {
     for round in 1..20 {
         tell(&mut writer, round * 300, 300);
         writer.checkpoint().expect("checkpoint");
+        // one that says nothing ends nothing
+        writer.checkpoint().expect("checkpoint");
         // who looks later sees what was there, whatever came behind it
         assert!(knows_all(&mut reader, seen), "round {round}");
         if round % 4 == 0 {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use onefold_backup::snapshots::Named;
 use onefold_backup::tree::Tree;
-use onefold_backup::{Entry, Flags, Kind, path};
+use onefold_backup::{Entry, Kind, path};
 use onefold_store::SessionKind;
 use serde_json::json;
 
@@ -185,7 +185,7 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
 pub fn missing(entry: &Entry) -> &'static str {
     if entry.is_unreadable() {
         " (could not be read)"
-    } else if entry.is_dir() && entry.flags.has(Flags::UNLISTED) {
+    } else if entry.is_unlisted() {
         " (could not be listed)"
     } else if !entry.knows_xattrs() {
         " (its attributes could not be read)"

@@ -67,6 +67,14 @@ fn a_restore_writes_nothing_into_its_own_repository() {
     let before = own();
     let to = rig.repo();
     let to = to.to_str().expect("UTF-8");
+    let dry = rig
+        .run(["restore", &from, "--target", to, "--dry-run"])
+        .ends(3);
+    assert!(
+        dry.err.contains("nothing would be restored here"),
+        "{}",
+        dry.err
+    );
     let ran = rig.run(["restore", &from, "--target", to]).ends(3);
     let told = "nothing is restored here: the repository that is restored from is here";
     assert_eq!(ran.err.matches(told).count(), 1, "{}", ran.err);

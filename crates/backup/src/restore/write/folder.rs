@@ -59,9 +59,7 @@ impl Run<'_> {
         if self.all.options.kept.is_empty() {
             return Ok(false);
         }
-        let there = Stat::of(opened)?;
-        let kept = &self.all.options.kept;
-        let is_kept = kept.contains(&(there.device, there.inode));
+        let is_kept = self.all.options.keeps(&Stat::of(opened)?);
         if is_kept && !self.all.tells_kept.swap(true, Relaxed) {
             let what = "nothing is restored here: the repository that is restored from is here";
             self.all.events.warning(path, what);

@@ -85,7 +85,7 @@ impl Run<'_> {
             return Ok(());
         };
         if let Err(e) = self.fill(&fd, entry, path) {
-            mark_unfinished(&dir, &entry.name, entry.mtime);
+            mark_unfinished(&fd, entry.mtime);
             return Err(e);
         }
         let missed = self.all.applier.to_open(fd.as_fd(), &meta);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::made::reopen;
 use super::{Run, make::Wanted};
 use crate::Error;
 use crate::restore::times::mark_unfinished;
@@ -43,10 +44,12 @@ impl Run<'_> {
 
     /// A file that this restore has made and cannot complete looks like no file of the snapshot, nor like one that is newer.
     pub(super) fn mark_unfinished(&self, file: &File) {
-        if file.is_ours.load(Relaxed)
+        let inode = file.inode.load(Relaxed);
+        if inode != 0
             && let Ok(dir) = self.folder(file.folder)
+            && let Ok(made) = reopen(&dir, &file.name, inode)
         {
-            mark_unfinished(&dir, &file.name, file.meta.mtime);
+            mark_unfinished(&made, file.meta.mtime);
         }
     }
 }

@@ -102,9 +102,9 @@ fn as_text(
     }
     if s.errors > 0 {
         out.note(format_args!(
-            "{} could not be read: the snapshot has nothing of {} contents (see `ls`)",
+            "{} could not be read, or not whole: what the snapshot lacks of {}, `ls` shows",
             many(s.errors, "path"),
-            if s.errors == 1 { "its" } else { "their" }
+            if s.errors == 1 { "it" } else { "them" }
         ));
     }
     match &outcome.id {

@@ -144,7 +144,7 @@ struct Found {
 impl Found {
     /// Reads what is data of it; holes are passed over, as by a backup.
     fn read(&self, reading: &mut Reading<'_>, progress: &Progress) -> io::Result<()> {
-        let mut source = read::open(self.dir.as_fd(), path::split(&self.path).1)?;
+        let mut source = read::open_to_look(self.dir.as_fd(), path::split(&self.path).1)?;
         if !source.may_have_holes() {
             return reading.stream(&self.path, &mut source, tick(progress));
         }
