@@ -37,7 +37,7 @@ pub use apply::Attributes;
 use plan::Planner;
 use target::Target;
 use times::TimeSteps;
-use window::Window;
+use window::{State, Window};
 use write::{Tally, Writer};
 
 /// What to do with what is already there.
@@ -226,13 +226,9 @@ pub fn run(
     let tells_kept = AtomicBool::new(false);
     while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
         let continues = planner.continues();
-        let last_of = |window: &Window| {
-            let file = window.files.last().filter(|_| continues);
-            file.map(|file| *file.state.lock())
-        };
         if options.dry_run {
             dry::look(&window, target.as_ref(), options, events, &mut summary);
-            last = last_of(&window);
+            last = state_of_last(&window, continues);
             continue;
         }
         let Some(target) = &target else { continue };
@@ -255,7 +251,7 @@ pub fn run(
         if options.verify {
             summary.verified += writer.verify(&window, continues)?;
         }
-        last = last_of(&window);
+        last = state_of_last(&window, continues);
         writer.tally.add_to(&mut summary);
     }
     if let Some(target) = target.filter(|_| !options.dry_run) {
@@ -263,6 +259,12 @@ pub fn run(
         settle(&target, named, &mut summary, progress, events);
     }
     Ok(summary)
+}
+
+/// How far the last file of a window is that goes on in the next.
+fn state_of_last(window: &Window, continues: bool) -> Option<State> {
+    let file = window.files.last().filter(|_| continues);
+    file.map(|file| *file.state.lock())
 }
 
 fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {

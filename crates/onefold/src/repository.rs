@@ -92,7 +92,13 @@ pub fn exists(place: &Path) -> Result<bool> {
 
 fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
     match FileDir::open(place) {
-        Ok(dir) => Ok(Arc::new(dir)),
+        Ok(dir) => match of_another_program(place) {
+            None => Ok(Arc::new(dir)),
+            Some(program) => {
+                let what = format!("{}, which is a repository of {program}", place.display());
+                Err(Error::NoRepository(what))
+            }
+        },
         Err(error) if error.kind == ErrorKind::NotFound => {
             Err(Error::NoRepository(place.display().to_string()))
         }
@@ -101,6 +107,24 @@ fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
             Err(Error::NoRepository(what))
         }
         Err(error) => Err(StoreError::Io(error).into()),
+    }
+}
+
+/// The program whose repository this looks like: to that it would look damaged.
+fn of_another_program(place: &Path) -> Option<&'static str> {
+    let is_ours = place.join("containers").exists();
+    let config = || {
+        let mut start = [0; 12];
+        let mut file = std::fs::File::open(place.join("config")).ok()?;
+        io::Read::read_exact(&mut file, &mut start).ok()?;
+        Some(start)
+    };
+    if is_ours || !place.join("data").is_dir() {
+        return None;
+    }
+    match config()? {
+        start if start == *b"[repository]" => Some("borg"),
+        _ => place.join("snapshots").is_dir().then_some("restic"),
     }
 }
 

@@ -406,3 +406,18 @@ fn holes_are_not_said_to_be_deduplicated() {
     let dedup = line("dedup").expect("a line");
     assert!(dedup.contains(" 0 B of what was read need not"), "{dedup}");
 }
+
+#[test]
+fn repositories_of_other_programs_are_none_and_not_damaged() {
+    let rig = Rig::empty();
+    rig.write("restic/config", &[7; 155]);
+    rig.write("restic/data/00/x", b"");
+    rig.write("restic/snapshots/x", b"");
+    rig.write("borg/config", b"[repository]\nversion = 1\n");
+    rig.write("borg/data/0/1", b"");
+    for program in ["restic", "borg"] {
+        let ran = rig.run(["-r", program, "snapshots"]).ends(10);
+        let told = format!("which is a repository of {program}");
+        assert!(ran.err.contains(&told), "{}", ran.err);
+    }
+}

@@ -18,6 +18,8 @@ pub const FOLDERS: [&str; 5] = [
     LOCKS_FOLDER,
     INDEX_FOLDER,
 ];
+/// What each new file system of the ext family has.
+const OF_THE_DISK: &str = "lost+found";
 /// Of whoever makes a repository.
 const INIT_LOCK: &str = "init";
 
@@ -56,7 +58,8 @@ fn remove_slots(slots: &dyn Dir) -> Result<()> {
 
 /// What is there, all of it of a repository that was never complete.
 fn left_over(root: &dyn Dir) -> Result<Vec<DirEntry>> {
-    let there = root.list()?;
+    let mut there = root.list()?;
+    there.retain(|entry| !(entry.is_dir && entry.name == OF_THE_DISK));
     for entry in &there {
         if !is_left_over(root, entry)? {
             return Err(Error::NotEmpty {

@@ -133,6 +133,10 @@ fn a_repository_is_made_only_where_nothing_stands() {
         init(&dir, Encryption::None),
         Err(Error::NotEmpty { .. })
     ));
+    // As a new disk has it.
+    let disk: Arc<dyn Dir> = Arc::new(MemDir::new());
+    disk.subdir("lost+found").unwrap();
+    init(&disk, Encryption::None).unwrap();
     let empty: Arc<dyn Dir> = Arc::new(MemDir::new());
     assert!(matches!(
         open(&empty, 1, 1),
