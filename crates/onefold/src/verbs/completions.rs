@@ -12,7 +12,7 @@ use crate::out::Out;
 ///
 /// For bash: onefold completions bash > ~/.local/share/bash-completion/completions/onefold;
 /// for fish: onefold completions fish > ~/.config/fish/completions/onefold.fish;
-/// for zsh: onefold completions zsh > "${fpath[1]}/_onefold", before compinit
+/// for zsh: into a file `_onefold` in a folder of fpath, before compinit
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The shell
