@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM end cleanly with 130; a closed standard output ends quietly; so does what a limit on threads ends.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,19 +69,25 @@ fn ends(child: &mut Child) -> Option<i32> {
     }
 }
 
+/// A backup that reads on until the pipe is closed.
+fn backup_of_a_stream(rig: &Rig) -> (Child, ChildStdin) {
+    let mut child = rig
+        .command(["backup", "--stdin"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let pipe = child.stdin.take().expect("a pipe");
+    (child, pipe)
+}
+
 #[test]
 fn a_signal_ends_a_backup_cleanly() {
     let rig = Rig::open();
     rig.write("s/f", b"x");
     let kept = rig.backup("s");
     for which in [Signal::INT, Signal::TERM] {
-        let mut child = rig
-            .command(["backup", "--stdin"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut pipe = child.stdin.take().expect("a pipe");
+        let (child, mut pipe) = backup_of_a_stream(&rig);
         pipe.write_all(&Random(3).bytes(30 << 20)).expect("written");
         wait_until("a session", || has_session(&rig));
         signal(&child, which);
@@ -131,13 +137,7 @@ fn a_signal_ends_a_backup_cleanly() {
 fn a_signal_ends_a_backup_whose_stream_is_silent() {
     let rig = Rig::open();
     for which in interrupting() {
-        let mut child = rig
-            .command(["backup", "--stdin"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut pipe = child.stdin.take().expect("a pipe");
+        let (mut child, mut pipe) = backup_of_a_stream(&rig);
         pipe.write_all(&Random(3).bytes(1 << 20)).expect("written");
         wait_until("a session", || has_session(&rig));
         signal(&child, which);
@@ -293,13 +293,7 @@ fn a_closed_pipe_is_quiet() {
 #[test]
 fn sigusr1_asks_how_far_it_is() {
     let rig = Rig::open();
-    let mut child = rig
-        .command(["backup", "--stdin"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut pipe = child.stdin.take().expect("a pipe");
+    let (mut child, mut pipe) = backup_of_a_stream(&rig);
     pipe.write_all(&Random(3).bytes(1 << 20)).expect("written");
     wait_until("a listener", || {
         listens(&child) && has(&child.id().to_string(), "SigCgt:", Signal::USR1)
