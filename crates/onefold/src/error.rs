@@ -106,6 +106,14 @@ impl Error {
         error.kind == onefold_io::ErrorKind::Denied && !is_read
     }
 
+    /// Whether what opens the repository is damaged or gone.
+    fn is_of_keys(&self) -> bool {
+        let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
+            return false;
+        };
+        matches!(error, StoreError::Damaged { object, .. } if object.split('/').next() == Some("keys"))
+    }
+
     /// What went wrong: the error and its causes, each said once.
     pub fn chain(&self) -> String {
         chain_of(self)
@@ -132,6 +140,9 @@ impl Error {
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",
+            error if error.is_of_keys() => {
+                "a key is what nothing can make again: put the folder `keys` back from a copy of the repository, or give the password of another key"
+            }
             error if error.cannot_write() => {
                 "nothing can be written there: the disk is mounted read-only, or the repository is somebody else's. It can be read, checked and restored from all the same"
             }

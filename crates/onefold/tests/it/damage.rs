@@ -165,3 +165,19 @@ fn a_check_tells_that_the_copy_of_the_configuration_is_missing() {
     rig.run(["repair"]).ends(0);
     assert_eq!(rig.run(["check"]).ends(0).err, "");
 }
+
+#[test]
+fn without_a_key_nobody_is_sent_to_a_repair_that_needs_one() {
+    let rig = Rig::new();
+    rig.write("s/file", b"content");
+    rig.run(["backup", "s"]).ends(0);
+    for (slot, _) in files(&rig.repo().join("keys")) {
+        fs::remove_file(rig.repo().join("keys").join(slot)).expect("ours");
+    }
+    for verb in ["snapshots", "repair"] {
+        let said = rig.run([verb]).ends(13).err;
+        assert!(said.contains("no key slot is left"), "{said}");
+        assert!(said.contains("put the folder `keys` back"), "{said}");
+        assert!(!said.contains("onefold repair"), "{said}");
+    }
+}
