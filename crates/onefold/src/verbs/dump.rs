@@ -18,7 +18,7 @@ use crate::json::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
 use crate::verbs::ls;
-use crate::{paths, repository};
+use crate::{paths, repository, signal};
 
 /// Print a file of a snapshot, or a folder as a tar or zip archive
 ///
@@ -134,16 +134,37 @@ fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>)
         .mode(0o600)
         .open(target)
         .map_err(failed)?;
-    let mut file = BufWriter::with_capacity(1 << 20, file);
+    let _listening = signal::listen();
+    let mut file = BufWriter::with_capacity(1 << 20, Stoppable(file));
     let written = fill(&mut file).and_then(|()| {
         let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
-        file.sync_all().map_err(failed)
+        file.0.sync_all().map_err(failed)
     });
+    let written = match written {
+        Err(_) if signal::raised() => Err(onefold_backup::Error::Cancelled.into()),
+        written => written,
+    };
     if written.is_err() {
         // Half a file passes for a whole one, and stands in the way of the next try.
         let _ = std::fs::remove_file(target);
     }
     written
+}
+
+/// A file that takes nothing more once a signal has come.
+struct Stoppable(File);
+
+impl Write for Stoppable {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match signal::raised() {
+            true => Err(io::Error::other("interrupted")),
+            false => self.0.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// The entry at `path`, which its backup could read; none for the root.

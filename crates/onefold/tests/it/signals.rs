@@ -233,6 +233,29 @@ fn a_signal_ends_what_works_on_the_repository_at_once() {
 }
 
 #[test]
+fn a_signal_leaves_no_half_of_a_dump() {
+    let rig = Rig::open();
+    rig.write("s/disk", b"begin");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(rig.path("s/disk"));
+    file.and_then(|file| file.set_len(8 << 30)).expect("a hole");
+    rig.backup("s");
+    for archive in ["tar", "zip"] {
+        let spec = format!("latest:{}", rig.path("s").display());
+        let mut child = rig
+            .command(["dump", &spec, "/", "--target", "half", "-a", archive])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        wait_until("the file", || rig.path("half").exists());
+        signal(&child, Signal::INT);
+        assert_eq!(ends(&mut child), Some(130), "{archive}");
+        assert!(!rig.path("half").exists(), "{archive}");
+    }
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let rig = Rig::open();
     let mut child = rig

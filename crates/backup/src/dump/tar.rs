@@ -1,0 +1,212 @@
+//! A folder of a snapshot as a tar archive: POSIX ustar with pax records for what that cannot say.
+//!
+//! What always holds: all that is in a folder follows the folder, before anything else does: a reader sets a folder's mode and times when something else
+//! comes, and could not write into it then. RAM is bounded, whatever the number of files and of folders.
+
+use std::io::Write;
+
+use onefold_store::ChunkReader;
+
+use super::{ZEROS, acl, file};
+use crate::restore::links::Links;
+use crate::restore::way::{Step, Way};
+use crate::tree::Tree;
+use crate::{Entry, Error, Kind, Result, Time, path};
+
+/// RAM for the paths of files with several names; those beyond stand in a temporary file.
+const LINKS_BYTES: usize = 16 << 20;
+
+/// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`. Sockets are left out, as tar knows none,
+/// and what could not be read; `incomplete` is told of that, and of folders that could not be listed, which are in the archive with what is known of them.
+pub fn tar(
+    tree: &Tree,
+    folder: &[u8],
+    reader: &mut ChunkReader,
+    out: &mut dyn Write,
+    incomplete: &mut dyn FnMut(&[u8], &Entry),
+) -> Result<()> {
+    let links = Links::new(LINKS_BYTES);
+    let mut archive = Archive { folder, out, links };
+    let mut way = Way::new(tree, folder.to_vec(), ());
+    let mut cursor = tree.cursor_at(folder, b"");
+    loop {
+        let next = cursor.next(reader)?;
+        let next = next.filter(|(at, _)| path::within(at, folder));
+        loop {
+            let to = next.as_ref().map(|(at, _)| &at[..]);
+            match way.step(to, reader)? {
+                Step::Into(path, entry) => {
+                    if let Some(entry) = entry {
+                        archive.add(&path, &entry, reader)?;
+                    }
+                    way.enter(path, ());
+                }
+                Step::Past(entry) => {
+                    let path = path::join(&way.innermost().path, &entry.name);
+                    archive.add(&path, &entry, reader)?;
+                }
+                Step::Left(_) => {}
+                Step::There => break,
+            }
+        }
+        let Some((at, entry)) = next else {
+            return archive.finish();
+        };
+        let path = path::join(&at, &entry.name);
+        if entry.is_unreadable() || entry.is_unlisted() {
+            incomplete(&path, &entry);
+        }
+        if entry.is_dir() {
+            way.met(entry);
+        } else if entry.kind != Kind::Socket && !entry.is_unreadable() {
+            archive.add(&path, &entry, reader)?;
+        }
+    }
+}
+
+struct Archive<'a> {
+    folder: &'a [u8],
+    out: &'a mut dyn Write,
+    links: Links,
+}
+
+impl Archive<'_> {
+    /// An entry of the snapshot at this path in it.
+    fn add(&mut self, path: &[u8], entry: &Entry, reader: &mut ChunkReader) -> Result<()> {
+        let mut name = path[self.folder.len() + 1..].to_vec();
+        if entry.is_dir() {
+            name.push(b'/');
+        }
+        let first = self.links.first_name(entry, name.clone())?;
+        self.write(&header(entry, &name, first.as_deref()))?;
+        if entry.kind == Kind::File && first.is_none() {
+            file(entry, reader, self.out)?;
+            self.write(&ZEROS[..padding(entry.size)])?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.write(&ZEROS[..1024])
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.out.write_all(bytes);
+        written.map_err(|e| Error::io("write", b"", e))
+    }
+}
+
+const BLOCK: u64 = 512;
+
+fn padding(len: u64) -> usize {
+    (len.next_multiple_of(BLOCK) - len) as usize
+}
+
+/// The header blocks of an entry: a pax header where the plain one is not enough, then the plain one.
+fn header(entry: &Entry, name: &[u8], first: Option<&[u8]>) -> Vec<u8> {
+    let (kind, link, size) = match (entry.kind, first) {
+        (_, Some(first)) => (b'1', first, 0),
+        (Kind::File, None) => (b'0', &b""[..], entry.size),
+        (Kind::Symlink, _) => (b'2', &entry.target[..], 0),
+        (Kind::CharDevice, _) => (b'3', &b""[..], 0),
+        (Kind::BlockDevice, _) => (b'4', &b""[..], 0),
+        (Kind::Dir, _) => (b'5', &b""[..], 0),
+        (Kind::Fifo | Kind::Socket, _) => (b'6', &b""[..], 0),
+    };
+    let records = pax_records(entry, name, link, size);
+    let mut out = Vec::new();
+    if !records.is_empty() {
+        out.extend_from_slice(&plain(entry, b"pax", b"", b'x', records.len() as u64));
+        out.extend_from_slice(&records);
+        out.extend_from_slice(&ZEROS[..padding(records.len() as u64)]);
+    }
+    out.extend_from_slice(&plain(entry, name, link, kind, size));
+    out
+}
+
+fn pax_records(entry: &Entry, name: &[u8], link: &[u8], size: u64) -> Vec<u8> {
+    let mut records = Vec::new();
+    let mut record = |key: &str, value: &[u8]| {
+        // The length counts itself.
+        let rest = key.len() + value.len() + 3;
+        let len = (rest + 1..)
+            .find(|len| rest + len.to_string().len() == *len)
+            .expect("a number that counts its own digits exists");
+        records.extend_from_slice(format!("{len} {key}=").as_bytes());
+        records.extend_from_slice(value);
+        records.push(b'\n');
+    };
+    if name.len() > 100 || !name.is_ascii() {
+        record("path", name);
+    }
+    if link.len() > 100 || !link.is_ascii() {
+        record("linkpath", link);
+    }
+    if size >= 1 << 33 {
+        record("size", size.to_string().as_bytes());
+    }
+    if entry.mtime.nanos > 0 || entry.mtime.secs < 0 || entry.mtime.secs >= 1 << 33 {
+        record("mtime", decimal(entry.mtime).as_bytes());
+    }
+    if let Some(atime) = entry.atime {
+        record("atime", decimal(atime).as_bytes());
+    }
+    if entry.owner.uid >= 1 << 21 {
+        record("uid", entry.owner.uid.to_string().as_bytes());
+    }
+    if entry.owner.gid >= 1 << 21 {
+        record("gid", entry.owner.gid.to_string().as_bytes());
+    }
+    for (name, value) in entry.xattrs.iter() {
+        if let Some((key, text)) = acl::record(name, value) {
+            record(key, text.as_bytes());
+        }
+        // A name with bytes that a record cannot hold is left out: tar has no way to say it.
+        if let Ok(name) = std::str::from_utf8(name)
+            && !name.contains('=')
+        {
+            record(&format!("SCHILY.xattr.{name}"), value);
+        }
+    }
+    records
+}
+
+/// Seconds with their fraction; before 1970 the fraction counts towards zero.
+fn decimal(time: Time) -> String {
+    let nanos = i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    format!(
+        "{sign}{}.{:09}",
+        nanos / 1_000_000_000,
+        nanos % 1_000_000_000
+    )
+}
+
+fn plain(entry: &Entry, name: &[u8], link: &[u8], kind: u8, size: u64) -> [u8; 512] {
+    let mut block = [0; 512];
+    let mut text = |at: usize, len: usize, value: &[u8]| {
+        let len = value.len().min(len);
+        block[at..at + len].copy_from_slice(&value[..len]);
+    };
+    let octal = |digits: usize, n: u64| {
+        format!("{:0digits$o}\0", n.min((1 << (3 * digits)) - 1)).into_bytes()
+    };
+    text(0, 100, name);
+    text(100, 8, &octal(7, entry.mode.into()));
+    text(108, 8, &octal(7, entry.owner.uid.into()));
+    text(116, 8, &octal(7, entry.owner.gid.into()));
+    text(124, 12, &octal(11, size));
+    text(136, 12, &octal(11, entry.mtime.secs.max(0) as u64));
+    text(148, 8, b"        ");
+    text(156, 1, &[kind]);
+    text(157, 100, link);
+    text(257, 8, b"ustar\x0000");
+    text(265, 31, entry.owner.user.as_bytes());
+    text(297, 31, entry.owner.group.as_bytes());
+    text(329, 8, &octal(7, rustix::fs::major(entry.rdev).into()));
+    text(337, 8, &octal(7, rustix::fs::minor(entry.rdev).into()));
+    let sum: u64 = block.iter().map(|&b| u64::from(b)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block
+}
