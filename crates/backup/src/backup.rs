@@ -206,7 +206,9 @@ fn find_parent(
             tags.dedup();
             let same = |named: &&Named| {
                 let there = &named.snapshot;
-                (!by.host || there.host == options.host)
+                // One of a clock that was ahead would stay the newest for years, and what changed since would be read each time.
+                there.time <= options.time
+                    && (!by.host || there.host == options.host)
                     && (!by.paths || there.paths == paths)
                     && (!by.tags || there.tags == tags)
             };

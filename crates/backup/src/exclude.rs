@@ -2,7 +2,8 @@
 //!
 //! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file system. `*` and `?` stay
 //! within a component, `**` spans them, braces stand for themselves, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
-//! pattern that matches decides. What is left out takes everything below it along.
+//! pattern that matches decides. What is left out takes everything below it along. `[^a]` is what `[!a]` is to shells, which ignore files alone may write: to
+//! restic that is one of two characters, and whichever is meant, the other reading leaves out what was to be kept. In brackets nothing is escaped.
 //!
 //! Paths and patterns are bytes. The globs' compiler takes text: see `text` for how bytes that are none come through it.
 
@@ -134,6 +135,7 @@ impl PatternsBuilder {
             Some(body) if !body.is_empty() => (body, true),
             _ => (body, false),
         };
+        without_doubt(pattern, body, slash_anchors)?;
         let body = &*cleaned(body);
         // Of these, nothing is left to match, or everything.
         if body.bytes().all(|b| b == b'/') {
@@ -198,6 +200,30 @@ impl PatternsBuilder {
     }
 }
 
+/// Errors: brackets that others read in another way. `is_git`: the pattern stands in an ignore file.
+fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
+    let wrong = |why: &str| Err(Error::Usage(format!("pattern {pattern:?}: {why}")));
+    let mut chars = body.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '[' => {
+                let class: Vec<char> = chars.by_ref().take_while(|c| *c != ']').collect();
+                if class.first() == Some(&'!') && !is_git {
+                    return wrong(
+                        "[!…] is all but these to shells, and these with ! to restic: write [^…] or […!]",
+                    );
+                }
+                if class.contains(&'\\') {
+                    return wrong("nothing is escaped in brackets: ] stands first in them, - last");
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Braces stand for themselves, as in gitignore and restic.
 fn without_alternatives(glob: &str) -> String {
     let mut escaped = String::with_capacity(glob.len());
@@ -220,18 +246,19 @@ fn without_alternatives(glob: &str) -> String {
     escaped
 }
 
-/// Without `.` components, and `..` undone with the component before it, as paths are cleaned before they are matched.
+/// Without `.` and empty components, and `..` undone with the component before it, as paths are cleaned before they are matched.
 fn cleaned(pattern: &str) -> Cow<'_, str> {
-    if !pattern
-        .split('/')
-        .any(|component| matches!(component, "." | ".."))
-    {
+    let is_none = |component| matches!(component, "" | "." | "..");
+    let mut components = pattern.split('/');
+    let first = components.next().filter(|first| !first.is_empty());
+    if !first.into_iter().chain(components).any(is_none) {
         return pattern.into();
     }
     let mut kept: Vec<&str> = Vec::new();
     for component in pattern.split('/') {
         match component {
             "." => {}
+            "" if !kept.is_empty() => {}
             ".." if kept.last().is_some_and(|last| !last.is_empty()) => drop(kept.pop()),
             _ => kept.push(component),
         }

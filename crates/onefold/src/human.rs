@@ -105,8 +105,8 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
         .strip_suffix('%')
         .ok_or_else(|| format!("{text:?} has no % sign"))?;
     match number.trim().parse::<f64>() {
-        Ok(n) if n > 0.0 && n <= 100.0 => Ok(n / 100.0),
-        _ => Err(format!("{text:?} is not above 0% and at most 100%")),
+        Ok(n) if (0.0..=100.0).contains(&n) => Ok(n / 100.0),
+        _ => Err(format!("{text:?} is not between 0% and 100%")),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::named_file::{self, LIST_BYTES_MAX};
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Leaving out")]
 pub struct LeaveOut {
-    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back). A path that is given itself is read whatever the patterns say of it
+    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back; patterns of --iexclude count behind those of --exclude, and those of files behind both). A path that is given itself is read whatever the patterns say of it
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
 
@@ -79,7 +79,9 @@ impl LeaveOut {
         let excludes = Excludes {
             patterns: builder.build()?,
             caches: self.exclude_caches,
-            if_present: if_present.map(|spec| if_present_of(spec)).collect(),
+            if_present: if_present
+                .map(|spec| if_present_of(spec))
+                .collect::<Result<_>>()?,
             ignore_files: ignore_files.map(|name| name.as_bytes().to_vec()).collect(),
             larger_than: self.exclude_larger_than,
             folders: Vec::new(),
@@ -97,10 +99,16 @@ pub fn read(file: &OsStr) -> Result<Vec<u8>> {
     done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))
 }
 
-fn if_present_of(spec: &OsStr) -> (Vec<u8>, Option<Vec<u8>>) {
+fn if_present_of(spec: &OsStr) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
     let bytes = spec.as_bytes();
-    match bytes.iter().position(|b| *b == b':') {
-        Some(at) => (bytes[..at].to_vec(), Some(bytes[at + 1..].to_vec())),
-        None => (bytes.to_vec(), None),
+    let (name, header) = match bytes.iter().position(|b| *b == b':') {
+        Some(at) => (&bytes[..at], Some(bytes[at + 1..].to_vec())),
+        None => (bytes, None),
+    };
+    match name {
+        b"" => Err(Error::Usage(
+            "--exclude-if-present names no file: NAME or NAME:HEADER".into(),
+        )),
+        name => Ok((name.to_vec(), header)),
     }
 }

@@ -24,7 +24,7 @@ pub struct PasswordOptions {
     #[command(flatten)]
     pub typed: Typed,
 
-    /// File whose first line is the password
+    /// File whose first line is the password; blanks around it do not count
     #[arg(
         short = 'p',
         long,
@@ -36,7 +36,7 @@ pub struct PasswordOptions {
     )]
     pub password_file: Option<OsString>,
 
-    /// Shell command whose first line of output is the password
+    /// Shell command whose first line of output is the password; blanks around it do not count
     #[arg(
         long,
         value_name = "COMMAND",
@@ -149,9 +149,10 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
 
 /// The first line of a file: for `--password-file` and `--new-password-file`.
 pub fn from_file(file: &Path) -> Result<Vec<u8>> {
+    let name = file.display();
     let bytes = named_file::read(file, TEXT_BYTES_MAX)
-        .map_err(|e| Error::Password(format!("read password file {}: {e}", file.display())))?;
-    Ok(first_line(&bytes))
+        .map_err(|e| Error::Password(format!("read password file {name}: {e}")))?;
+    first_line(&bytes, || format!("the password file {name} is empty"))
 }
 
 fn from_command(command: &OsString) -> Result<Vec<u8>> {
@@ -168,12 +169,21 @@ fn from_command(command: &OsString) -> Result<Vec<u8>> {
             output.status
         )));
     }
-    Ok(first_line(&output.stdout))
+    let nothing = || "the password command prints nothing".into();
+    first_line(&output.stdout, nothing)
 }
 
-fn first_line(bytes: &[u8]) -> Vec<u8> {
-    let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-    line.strip_suffix(b"\r").unwrap_or(line).to_vec()
+/// Without blanks around it and without the mark of an encoding: no prompt would be given those.
+fn first_line(bytes: &[u8], nothing: impl FnOnce() -> String) -> Result<Vec<u8>> {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut lines = text.trim_ascii().split(|b| *b == b'\n');
+    match lines.next().unwrap_or_default().trim_ascii_end() {
+        b"" => Err(Error::Password(format!(
+            "{}: say --insecure-no-password (for a new one, --new-insecure-no-password) if there is to be none",
+            nothing()
+        ))),
+        line => Ok(line.to_vec()),
+    }
 }
 
 /// A password as it is; where a new one is set, an empty one is refused.

@@ -19,6 +19,19 @@ pub fn inside(path: &OsStr) -> Vec<u8> {
     onefold_backup::path::clean(path.as_bytes())
 }
 
+/// Of a relative path that names nothing in a snapshot: which one may have been meant.
+pub fn meant(path: &OsStr) -> String {
+    match absolute(path) {
+        Ok(absolute) if !path.as_bytes().starts_with(b"/") => {
+            format!(
+                "; paths in snapshots are absolute: is {} meant?",
+                shown(&absolute)
+            )
+        }
+        _ => String::new(),
+    }
+}
+
 /// For text: escaped so that a name cannot move the cursor.
 pub fn shown(path: &[u8]) -> String {
     onefold_backup::path::show(path)

@@ -153,3 +153,28 @@ fn names_with_ignore_file(source: &Path) -> (Vec<String>, Vec<(String, String)>)
     list::list(&tree, &mut reader, &bytes(source), true, visit).expect("list");
     (names, log.warnings.into_inner())
 }
+
+#[test]
+fn brackets_that_others_read_in_another_way_are_refused() {
+    for pattern in ["[!a]*", "/x/[!a]", "!b[!a]", "x[\\]]y", "x[a\\-z]y"] {
+        assert!(Patterns::new([pattern]).is_err(), "{pattern}");
+    }
+    for pattern in ["[^a]*", "[a!]", "\\[!a]", "[]!a]", "[]]", "x[a-z]y"] {
+        assert!(Patterns::new([pattern]).is_ok(), "{pattern}");
+    }
+    let not_a = Patterns::new(["[^a]*"]).expect("patterns");
+    assert!(excludes(&not_a, "/b") && !excludes(&not_a, "/a"));
+}
+
+#[test]
+fn empty_components_of_a_pattern_count_for_nothing() {
+    for pattern in ["foo//bar", "/top//foo/bar", "//top/foo/bar", "foo/bar//"] {
+        let patterns = Patterns::new([pattern]).expect("patterns");
+        assert_eq!(
+            patterns.decide(b"/top/foo/bar", true),
+            Some(true),
+            "{pattern}"
+        );
+    }
+    assert!(Patterns::new(["//", "/"]).expect("patterns").is_empty());
+}

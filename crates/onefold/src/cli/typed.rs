@@ -83,9 +83,6 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
         return None;
     };
     let flag = arg.split_whitespace().next()?;
-    let is_typed = arguments
-        .iter()
-        .any(|typed| typed.split('=').next() == Some(flag));
     let all = Cli::command();
     let mut commands = std::iter::once(&all).chain(all.get_subcommands());
     let arg = commands.find_map(|command| {
@@ -95,6 +92,11 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
                 .is_some_and(|long| flag.strip_prefix("--") == Some(long))
         })
     })?;
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let is_typed = arguments.iter().any(|typed| {
+        let is_short = |short: &String| typed.starts_with(&short[..]);
+        typed.split('=').next() == Some(flag) || short.as_ref().is_some_and(is_short)
+    });
     let variable = arg
         .get_env()
         .filter(|variable| !is_typed && std::env::var_os(variable).is_some())?;

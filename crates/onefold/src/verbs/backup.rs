@@ -155,6 +155,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         .extend(sources::own_folder(&input, &place, out)?);
     let options = options(args, global, &repository, excludes, words)?;
     let meter = Meter::new(Doing::Backup, out);
+    let is_stream = matches!(input, Input::Stream(..));
     let done = meter.run(|| {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -162,9 +163,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 start_scan(scope, &input, &options, &meter.expected, &ended);
             }
             let progress = &meter.progress;
-            let ended_well = || match &mut command {
-                Some(command) => command.ended_well(progress),
-                None => Ok(()),
+            let ended_well = || {
+                if let Some(command) = &mut command {
+                    command.ended_well(progress)?;
+                }
+                sources::has_come(is_stream, progress)
             };
             let done = backup::run_if(&repository, input, &options, progress, &meter, ended_well);
             ended.store(true, Relaxed);

@@ -47,7 +47,10 @@ pub enum Subset {
 
 fn parse_subset(text: &str) -> Result<Subset, String> {
     if text.ends_with('%') {
-        return human::parse_percent(text).map(Subset::Share);
+        return match human::parse_percent(text)? {
+            0.0 => Err("0% is nothing to read".into()),
+            share => Ok(Subset::Share(share)),
+        };
     }
     let wrong = || format!("{text:?} is neither like 2/7 nor like 10% nor like 50G");
     let Some((n, m)) = text.split_once('/') else {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use onefold_backup::diff::{self, DiffSummary, Mark, Side};
+use onefold_backup::path;
 use onefold_backup::snapshots::{Filter, Named};
 use onefold_backup::tree::Tree;
 use onefold_store::{Repository, SessionKind};
@@ -64,7 +65,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         &mut |mark, at, old, new| {
             if printed.is_ok() {
                 let is_dir = new.or(old).is_some_and(onefold_backup::Entry::is_dir);
-                printed = tell(mark, at, is_dir, out);
+                let below = match (at.len() == second.path.len(), is_dir) {
+                    // A file is what its folder has of that name.
+                    (true, false) => path::join(b"", path::split(at).1),
+                    _ => at[second.path.len()..].to_vec(),
+                };
+                printed = tell(mark, &below, is_dir, out);
             }
         },
     )?;
@@ -79,7 +85,7 @@ fn load(repository: &Repository, spec: &Spec) -> Result<Named> {
 }
 
 fn tell(mark: Mark, at: &[u8], is_dir: bool, out: &Out) -> Result<()> {
-    let slash = if is_dir { "/" } else { "" };
+    let slash = if is_dir && !at.is_empty() { "/" } else { "" };
     if out.json {
         let path = format!("{}{slash}", paths::json(at));
         return out.json_buffered(

@@ -63,7 +63,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
-    let entry = find(&tree, &path, &mut reader)?;
+    let entry = find(&tree, &path, &args.path, &mut reader)?;
     let is_archive = entry.as_ref().is_none_or(Entry::is_dir);
     if is_archive && args.target.is_none() && io::stdout().is_terminal() {
         return Err(Error::Usage(
@@ -167,12 +167,23 @@ impl Write for Stoppable {
     }
 }
 
-/// The entry at `path`, which its backup could read; none for the root.
-fn find(tree: &Tree, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
+/// The entry at `path`, given in these words, which its backup could read; none for the root.
+fn find(
+    tree: &Tree,
+    path: &[u8],
+    words: &OsStr,
+    reader: &mut ChunkReader,
+) -> Result<Option<Entry>> {
     if path.is_empty() {
         return Ok(None);
     }
-    let missing = || onefold_backup::Error::NotInSnapshot(paths::shown(path));
+    let missing = || {
+        let (path, meant) = (paths::shown(path), paths::meant(words));
+        match &meant[..] {
+            "" => onefold_backup::Error::NotInSnapshot(path).into(),
+            meant => Error::Failed(format!("{path} is not in the snapshot{meant}")),
+        }
+    };
     let entry = tree.entry(path, reader)?.ok_or_else(missing)?;
     if entry.is_unreadable() {
         return Err(Error::Unread(paths::shown(path)));

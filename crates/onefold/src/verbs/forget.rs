@@ -162,14 +162,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, ids of snapshots to drop, or --unsafe-allow-remove-all with --host, --tag or --path".into()));
     }
     let repository = repository::open(global, "forgetting")?;
-    let all = || select::many(&repository, &[], &filter, out);
     let ids = |named: &[Named]| -> Vec<RootId> { named.iter().map(|named| named.id).collect() };
     let gone: Vec<RootId> = if !args.snapshots.is_empty() {
         select::ids(&repository, &args.snapshots, &filter)?
-    } else if policy.is_empty() {
-        ids(&all()?)
     } else {
-        let judged = judge(all()?, &policy, args)?;
+        let all = select::many(&repository, &[], &filter, out)?;
+        let judged = judge(all, &policy, args)?;
         show(&judged, args, out)?;
         judged
             .iter()
@@ -179,7 +177,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if !args.dry_run {
         gone.iter().try_for_each(|id| repository.remove_root(id))?;
     }
-    if out.json && (!args.snapshots.is_empty() || policy.is_empty()) {
+    if out.json && !args.snapshots.is_empty() {
         let ids: Vec<_> = gone.iter().map(RootId::to_string).collect();
         out.json(
             &json!({"message_type": "summary", "dry_run": args.dry_run, "removed_snapshots": ids}),
@@ -207,7 +205,10 @@ fn judge(chosen: Vec<Named>, policy: &Policy, args: &Args) -> Result<Vec<Judged>
             .iter()
             .map(|named| (named.snapshot.time, &named.snapshot.tags[..]))
             .collect();
-        let reasons = forget::apply(&ages, policy, now, &TimeZone::system());
+        let reasons = match policy.is_empty() {
+            true => vec![Vec::new(); ages.len()],
+            false => forget::apply(&ages, policy, now, &TimeZone::system()),
+        };
         let (mut keep, mut remove) = (Vec::new(), Vec::new());
         for (named, reasons) in series.into_iter().zip(reasons) {
             if reasons.is_empty() {

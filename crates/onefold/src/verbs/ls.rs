@@ -79,7 +79,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     let nothing = || {
         let id = short(&named.id);
-        Error::Failed(format!("nothing of that path is in snapshot {id}"))
+        let meant = args.paths.first().map(|path| paths::meant(path));
+        let meant = meant.unwrap_or_default();
+        Error::Failed(format!("nothing of that path is in snapshot {id}{meant}"))
     };
     let mut wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();
     let mut top = &spec.path[..];

@@ -31,7 +31,7 @@ pub struct Args {
 #[derive(clap::Args, Debug)]
 pub struct How {
     /// Rewrite containers of which less than this is in use; 0% rewrites none
-    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "70%")]
+    #[arg(long, value_name = "PERCENT", value_parser = human::parse_percent, default_value = "70%")]
     pub compact_below: f64,
 
     /// Instead: rewrite, those with most to gain first, until at most this is unused: a size, a percentage of what is stored, or "unlimited"
@@ -51,18 +51,9 @@ pub struct How {
     pub wait: u64,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    if text == "0%" {
-        Ok(0.0)
-    } else {
-        human::parse_percent(text)
-    }
-}
-
 fn unused(text: &str) -> Result<Unused, String> {
     match text {
         "unlimited" => Ok(Unused::Share(1.0)),
-        "0%" => Ok(Unused::Bytes(0)),
         _ if text.ends_with('%') => human::parse_percent(text).map(Unused::Share),
         _ => human::parse_bytes(text).map(Unused::Bytes),
     }

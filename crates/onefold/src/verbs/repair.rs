@@ -80,7 +80,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     if args.is_of_snapshots() {
         return Err(Error::Usage(
-            "snapshots, filters, --forget and --dry-run are for `repair snapshots`".into(),
+            "snapshots, filters, --forget and --dry-run are for `repair snapshots`; `repair` and `repair packs` look at all containers, and take no ids".into(),
         ));
     }
     let repository = repository::open(global, "a repair")?;

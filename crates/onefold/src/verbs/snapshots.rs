@@ -25,7 +25,7 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// Only the newest N of each host and paths
+    /// Only the newest N, of each group
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     pub latest: Option<usize>,
 
@@ -41,13 +41,14 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a listing")?;
     let filter = args.filter.filter()?;
-    let (mut found, unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
-    if let Some(latest) = args.latest {
-        found = newest(found, latest);
-    }
+    let (found, unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
     let by = args.group_by;
     let mut groups = forget::group(found, by);
-    groups.values_mut().for_each(|group| group.reverse());
+    for group in groups.values_mut() {
+        // The newest stands first so far.
+        group.truncate(args.latest.unwrap_or(usize::MAX));
+        group.reverse();
+    }
     if out.json {
         as_json(by, &groups, out)?;
         return unread.end();
@@ -62,23 +63,6 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     out.say(human::many(count as u64, "snapshot"))?;
     unread.end()
-}
-
-/// The newest `n` of each host and paths, oldest first.
-fn newest(mut all: Vec<Named>, n: usize) -> Vec<Named> {
-    let mut seen: BTreeMap<(String, Vec<Vec<u8>>), usize> = BTreeMap::new();
-    let mut kept = Vec::new();
-    while let Some(named) = all.pop() {
-        let count = seen
-            .entry((named.snapshot.host.clone(), named.snapshot.paths.clone()))
-            .or_default();
-        *count += 1;
-        if *count <= n {
-            kept.push(named);
-        }
-    }
-    kept.reverse();
-    kept
 }
 
 fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> Result<()> {

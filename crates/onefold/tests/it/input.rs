@@ -268,3 +268,77 @@ fn a_value_below_zero_is_wrong_by_its_own_name() {
         .ends(0);
     assert_eq!(rig.snapshots().len(), 1);
 }
+
+#[test]
+fn a_stream_of_nothing_is_no_backup() {
+    let rig = Rig::open();
+    for args in [
+        &["backup", "--stdin"][..],
+        &["backup", "--stdin-from-command", "--", "true"],
+    ] {
+        let said = rig.run(args).ends(1).err;
+        assert!(
+            said.contains("no data came: no snapshot was made"),
+            "{said}"
+        );
+    }
+    assert_eq!(rig.snapshots().len(), 0);
+}
+
+#[test]
+fn a_list_of_sources_may_have_a_mark_and_must_have_its_end() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    rig.write("s/b", b"y");
+    let [a, b] = ["s/a", "s/b"].map(|name| rig.path(name).into_os_string().into_encoded_bytes());
+    let marked = [b"\xef\xbb\xbf", &a[..], b"\n", &b, b"\n"].concat();
+    rig.write("marked", &marked);
+    for flag in ["--files-from", "--files-from-verbatim"] {
+        let ran = rig.run(["backup", "--json", flag, "marked"]).ends(0);
+        assert_eq!(ran.last()["total_files_processed"], 2, "{flag}");
+    }
+    for (bytes, code) in [
+        ([&a[..], b"\0", &b, b"\0"].concat(), 0),
+        ([&a[..], b"\0", &b].concat(), 2),
+        ([&a[..], b"\0\0", &b, b"\0"].concat(), 2),
+    ] {
+        rig.write("raw", &bytes);
+        rig.run(["backup", "--files-from-raw", "raw"]).ends(code);
+    }
+    for none in ["", ":header"] {
+        rig.run(["backup", "s", "--exclude-if-present", none])
+            .ends(2);
+    }
+}
+
+#[test]
+fn a_password_has_no_blanks_around_it_and_is_not_nothing() {
+    let rig = Rig::new();
+    rig.write("s/a", b"x");
+    rig.run(["backup", "s"]).ends(0);
+    let with = |file: &str| {
+        let mut command = rig.command(["snapshots", "--password-file", file]);
+        let output = command.output().expect("starts");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let password = crate::rig::PASSWORD;
+    for around in [
+        ["\u{feff}", "\n"],
+        ["  ", " \r\n"],
+        ["\n\n", "\nsecond line"],
+    ] {
+        let [before, behind] = around;
+        rig.write("password", format!("{before}{password}{behind}").as_bytes());
+        let (code, said) = with("password");
+        assert_eq!(code, Some(0), "{around:?}: {said}");
+    }
+    for nothing in ["", " \n", "\u{feff}"] {
+        rig.write("password", nothing.as_bytes());
+        let (code, said) = with("password");
+        assert_eq!(code, Some(12), "{said}");
+        assert!(said.contains("--insecure-no-password"), "{said}");
+    }
+}

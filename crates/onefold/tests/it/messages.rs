@@ -271,7 +271,7 @@ fn a_comparison_of_a_folder_counts_that_folder_alone() {
     let below = |name: &str| format!("{}:{}", ids[1], rig.path(name).display());
     let diff = rig.run(["diff", &ids[0], &below("s/d")]).ends(0).out;
     assert!(
-        diff.contains("/s/d/new\n") && !diff.contains("/s/e"),
+        diff.contains("+    /new\n") && !diff.contains("/e"),
         "{diff}"
     );
     assert!(
@@ -419,5 +419,17 @@ fn repositories_of_other_programs_are_none_and_not_damaged() {
         let ran = rig.run(["-r", program, "snapshots"]).ends(10);
         let told = format!("which is a repository of {program}");
         assert!(ran.err.contains(&told), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_relative_path_is_told_what_it_would_be_in_a_snapshot() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    rig.backup("s");
+    let meant = format!("is {} meant?", rig.path("s/a").display());
+    for verb in ["ls", "dump"] {
+        let said = rig.run([verb, "latest", "s/a"]).ends(1).err;
+        assert!(said.contains(&meant), "{said}");
     }
 }

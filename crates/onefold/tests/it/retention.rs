@@ -130,3 +130,59 @@ fn so_many_hours_days_weeks_months_and_years_are_kept() {
         assert_eq!(kept, expected, "{rule}");
     }
 }
+
+#[test]
+fn all_of_a_filter_may_be_dropped_and_are_told_by_series() {
+    let rig = Rig::open();
+    snapshots_of(&rig, &["2026-03-01", "2026-03-02"]);
+    let args = ["forget", "--unsafe-allow-remove-all", "--path"];
+    let path = rig.path("s").into_os_string();
+    let args: Vec<_> = args.map(Into::into).into_iter().chain([path]).collect();
+    let ran = rig.run(args.iter().chain([&"--json".into()])).ends(0);
+    let told = ran.last();
+    assert_eq!(told[0]["keep"], json!([]));
+    assert_eq!(told[0]["remove"].as_array().map(Vec::len), Some(2));
+    assert_eq!(rig.snapshots().len(), 0);
+}
+
+#[test]
+fn the_newest_are_those_of_each_group() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    for (time, tag) in [
+        ("2026-03-01", "a"),
+        ("2026-03-02", "b"),
+        ("2026-03-03", "a"),
+    ] {
+        rig.run(["backup", "s", "--tag", tag, "--time", time])
+            .ends(0);
+    }
+    let shown = |args: &[&str]| {
+        let args = ["snapshots", "--json", "--latest", "1"].iter().chain(args);
+        rig.run(args).ends(0).last()
+    };
+    let all = shown(&[]);
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
+    assert_eq!(all[0]["tags"], json!(["a"]));
+    let groups = shown(&["--group-by", "tags"]);
+    let tags = [0, 1].map(|group: usize| &groups[group]["snapshots"][0]["tags"]);
+    assert_eq!(tags, [&json!(["a"]), &json!(["b"])]);
+    assert_eq!(groups[0]["snapshots"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_snapshot_of_the_future_is_no_parent() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    rig.run(["backup", "s", "--time", "2140-01-01"]).ends(0);
+    rig.write("s/a", b"changed");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    let file = fs::File::options().write(true).open(rig.path("s/a"));
+    file.and_then(|file| file.set_modified(old)).expect("time");
+    rig.backup("s");
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let ran = rig.run(["backup", "s", "--json", "--skip-if-unchanged"]);
+    let summary = ran.ends(0).last();
+    assert_eq!(summary["files_unmodified"], 1, "{summary}");
+    assert_eq!(rig.snapshots().len(), 2);
+}

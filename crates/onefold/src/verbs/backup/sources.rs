@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use onefold_backup::backup::Input;
@@ -52,6 +53,14 @@ impl Feed {
     }
 }
 
+/// Of a stream, at least a byte has come: what dies before it has written anything, in front of a pipe, is no backup of nothing.
+pub fn has_come(is_stream: bool, progress: &Progress) -> onefold_backup::Result<()> {
+    match is_stream && progress.bytes_moved.load(Relaxed) == 0 {
+        true => Err(onefold_backup::Error::HalfInput("no data came".into())),
+        false => Ok(()),
+    }
+}
+
 impl Drop for Feed {
     fn drop(&mut self) {
         // After its end, both do nothing.
@@ -82,7 +91,7 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     }
     let mut all = args.paths.clone();
     for file in &args.files_from {
-        all.extend(globs::expand_lines(&read(file)?, out)?);
+        all.extend(globs::expand_lines(without_mark(&read(file)?), out)?);
     }
     for (files, separator) in [
         (&args.files_from_verbatim, b'\n'),
@@ -140,14 +149,34 @@ fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
     Ok((Feed { child, words }, out.into()))
 }
 
+/// The paths of a list, each behind the other. One of zero bytes ends with one, or its end is missing.
 fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
     let bytes = read(file)?;
-    let names = bytes
-        .split(|b| *b == separator)
-        .filter(|name| !name.is_empty());
+    let bytes = match separator {
+        0 => &bytes[..],
+        _ => without_mark(&bytes),
+    };
+    let mut names: Vec<&[u8]> = bytes.split(|b| *b == separator).collect();
+    if separator == 0 {
+        let wrong = |what: &str| Error::Usage(format!("{}: {what}", file.to_string_lossy()));
+        if names.pop().is_some_and(|rest| !rest.is_empty()) {
+            return Err(wrong(
+                "no zero byte ends the last path: a part of the list may be missing",
+            ));
+        }
+        if names.iter().any(|name| name.is_empty()) {
+            return Err(wrong("a path is empty"));
+        }
+    }
+    let names = names.into_iter().filter(|name| !name.is_empty());
     Ok(names
         .map(|name| OsString::from_vec(name.to_vec()))
         .collect())
+}
+
+/// Some editors begin a file with a mark of its encoding.
+fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
 /// The repository's folder, which is left out of a backup that would hold it: by device and inode, since the walk may meet it by way of links
