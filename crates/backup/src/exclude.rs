@@ -174,7 +174,7 @@ impl PatternsBuilder {
             true => glob.to_lowercase(),
             false => glob.to_owned(),
         };
-        let glob = GlobBuilder::new(&without_alternatives(&glob))
+        let glob = GlobBuilder::new(&as_compiled(&glob))
             .literal_separator(true)
             .backslash_escape(true)
             .build()
@@ -208,7 +208,9 @@ fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
         match c {
             '\\' => drop(chars.next()),
             '[' => {
-                let class: Vec<char> = chars.by_ref().take_while(|c| *c != ']').collect();
+                let first = chars.next();
+                let rest = chars.by_ref().take_while(|c| *c != ']');
+                let class: Vec<char> = first.into_iter().chain(rest).collect();
                 if class.first() == Some(&'!') && !is_git {
                     return wrong(
                         "[!…] is all but these to shells, and these with ! to restic: write [^…] or […!]",
@@ -224,26 +226,34 @@ fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
     Ok(())
 }
 
-/// Braces stand for themselves, as in gitignore and restic.
-fn without_alternatives(glob: &str) -> String {
-    let mut escaped = String::with_capacity(glob.len());
-    let mut chars = glob.chars();
-    let mut is_class = false;
+/// The glob as its compiler takes it: braces stand for themselves, as in gitignore and restic, and no brackets stand for a `/`.
+fn as_compiled(glob: &str) -> String {
+    let mut compiled = String::with_capacity(glob.len());
+    let mut chars = glob.chars().peekable();
     while let Some(c) = chars.next() {
+        if matches!(c, '{' | '}') {
+            compiled.push('\\');
+        }
+        compiled.push(c);
         match c {
-            '\\' => {
-                escaped.push(c);
-                escaped.extend(chars.next());
-                continue;
+            '\\' => compiled.extend(chars.next()),
+            '[' => {
+                let negation = chars.next_if(|c| matches!(c, '!' | '^'));
+                compiled.extend(negation);
+                // The first of them may be a bracket.
+                compiled.extend(chars.next());
+                for c in chars.by_ref() {
+                    if c == ']' {
+                        compiled.push_str(if negation.is_some() { "/]" } else { "]" });
+                        break;
+                    }
+                    compiled.push(c);
+                }
             }
-            '[' => is_class = true,
-            ']' => is_class = false,
-            '{' | '}' if !is_class => escaped.push('\\'),
             _ => {}
         }
-        escaped.push(c);
     }
-    escaped
+    compiled
 }
 
 /// Without `.` and empty components, and `..` undone with the component before it, as paths are cleaned before they are matched.

@@ -164,6 +164,10 @@ fn brackets_that_others_read_in_another_way_are_refused() {
     }
     let not_a = Patterns::new(["[^a]*"]).expect("patterns");
     assert!(excludes(&not_a, "/b") && !excludes(&not_a, "/a"));
+    // No brackets stand for what parts components.
+    let three = Patterns::new(["a[^b]c", "x[]^]y"]).expect("patterns");
+    assert!(excludes(&three, "/axc") && excludes(&three, "/x]y"));
+    assert!(!excludes(&three, "/a/c") && !excludes(&three, "/abc"));
 }
 
 #[test]
