@@ -1,7 +1,7 @@
 //! Removing what is in restored folders of the target and not in the snapshot.
 //!
 //! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
-//! never removed; nothing is removed where the backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller keeps.
+//! removed only where it is a folder here and none there; nothing is removed where the backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller keeps.
 //! Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,13 +12,14 @@ use rustix::io::Errno;
 use super::Options;
 use super::remove::Remover;
 use super::target::Target;
+use super::times::may_be_same;
 use super::way::{Step, Way};
 use crate::meta::Stat;
 use crate::path::{self, join};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
-use crate::{Entry, Events, Progress, Result};
+use crate::{Entry, Events, Kind, Progress, Result};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
 /// was removed, and how many paths failed; failures are told.
@@ -224,32 +225,56 @@ impl Deleting<'_> {
 
     /// The innermost folder has this entry.
     fn known(&mut self, entry: Entry) {
-        self.remove_up_to(Some(&entry.name));
+        let is_there = self.remove_up_to(Some(&entry.name));
         if entry.is_dir() {
             self.way.met(entry);
+        } else if is_there && !entry.is_unreadable() {
+            self.make_way(&entry);
         }
     }
 
-    /// Removes the names before `known`, which stays, or all that are left.
-    fn remove_up_to(&mut self, known: Option<&[u8]>) {
-        let Some(open) = &mut self.current else {
+    /// A folder where the snapshot has something else is not in the snapshot: it goes with what is in it, if what is there is to be replaced.
+    fn make_way(&mut self, entry: &Entry) {
+        let Some(open) = &self.current else {
             return;
+        };
+        let Ok(there) = Stat::at(&open.dir, &entry.name, false) else {
+            return;
+        };
+        let has_same_time = || may_be_same(entry.mtime, there.mtime);
+        let overwrite = self.remover.options.overwrite;
+        if there.kind == Kind::Dir
+            && !overwrite.keeps(&there, entry.size, entry.mtime, has_same_time)
+        {
+            let place = join(&open.place, &entry.name);
+            let dir = open.dir.as_fd();
+            self.remover.remove(dir, open.device, &entry.name, &place);
+        }
+    }
+
+    /// Removes the names before `known`, which stays, or all that are left. Whether `known` is there.
+    fn remove_up_to(&mut self, known: Option<&[u8]>) -> bool {
+        let mut is_there = false;
+        let Some(open) = &mut self.current else {
+            return is_there;
         };
         loop {
             let name = match open.names.next_up_to(&open.dir, known) {
                 Ok(Some(name)) => name,
-                Ok(None) => return,
+                Ok(None) => return is_there,
                 Err(e) => {
                     self.remover.failed("list", &open.place, e);
                     self.current = None;
-                    return;
+                    return is_there;
                 }
             };
-            if known != Some(&name[..]) {
-                let place = join(&open.place, &name);
-                let dir = open.dir.as_fd();
-                self.remover.remove(dir, open.device, &name, &place);
+            if known == Some(&name[..]) {
+                is_there = true;
+                continue;
             }
+            let place = join(&open.place, &name);
+            let dir = open.dir.as_fd();
+            self.remover.remove(dir, open.device, &name, &place);
         }
     }
 }

@@ -19,7 +19,7 @@ const NAMES_BYTES: usize = 4 << 20;
 
 /// Removes, or counts in a dry run.
 pub struct Remover<'a> {
-    options: &'a Options,
+    pub options: &'a Options,
     progress: &'a Progress,
     events: &'a dyn Events,
     /// Things that were removed.

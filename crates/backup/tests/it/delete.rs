@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use onefold_backup::exclude::Patterns;
-use onefold_backup::restore::{Options, Summary};
+use onefold_backup::restore::{Options, Overwrite, Summary};
 use onefold_backup::{Error, Progress, Result, Silent, path, restore, snapshots};
 use onefold_store::SessionKind;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
@@ -241,4 +241,37 @@ fn nothing_is_deleted_above_what_was_backed_up() {
     assert_eq!(summary.expect("restore").deleted, 1);
     assert!(target.join("precious").exists() && target.join("source/precious/file").exists());
     assert!(target.join("source/sub/inner").exists() && !target.join("source/sub/gone").exists());
+}
+
+/// Folders of the target where the snapshot has a file, a link and a folder.
+#[test]
+fn a_folder_goes_with_what_is_in_it_where_the_snapshot_has_a_file() {
+    let mut scene = scene();
+    symlink("keep", scene.source.join("link")).expect("symlink");
+    scene.outcome = scene::back_up(&scene.repository, &scene.source, 2);
+    let fill = || {
+        for name in ["keep", "link"] {
+            fs::create_dir_all(scene.target.join(name).join("in the way")).expect("dirs");
+        }
+        fs::create_dir_all(scene.target.join("sub")).expect("dirs");
+    };
+    fill();
+    let run = |options| delete(&scene, &scene.target, options).0.expect("restore");
+    let stays = Options {
+        overwrite: Overwrite::Never,
+        ..options(&scene)
+    };
+    let summary = run(stays);
+    assert_eq!((summary.deleted, summary.errors), (0, 0));
+    assert!(scene.target.join("keep/in the way").exists());
+    for dry_run in [true, false] {
+        let summary = run(Options {
+            dry_run,
+            ..options(&scene)
+        });
+        assert_eq!((summary.deleted, summary.errors), (4, 0), "{dry_run}");
+    }
+    let text = fs::read_to_string(scene.target.join("keep")).expect("read");
+    assert_eq!(text, "snapshot's keep");
+    assert!(scene.target.join("link").is_symlink());
 }
