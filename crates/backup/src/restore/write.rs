@@ -148,9 +148,13 @@ impl Writer<'_> {
     }
 
     pub(super) fn failed(&self, path: &[u8], error: &Error) {
-        self.tally.errors.fetch_add(1, Relaxed);
         self.tally.lost.fetch_add(error.is_loss().into(), Relaxed);
         self.tally.is_full.fetch_or(error.is_full(), Relaxed);
+        self.tell(path, error);
+    }
+
+    fn tell(&self, path: &[u8], error: &Error) {
+        self.tally.errors.fetch_add(1, Relaxed);
         Progress::add(&self.progress.errors, 1);
         self.events.error(path, error);
     }
@@ -378,6 +382,7 @@ impl Run<'_> {
         self.all.target.error(op, path, source)
     }
 
+    /// What says that there is no room is no sign of a full target here: attributes have a room of their own.
     fn tell_missed(&self, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
         if missed.is_empty() {
             return;
@@ -385,6 +390,6 @@ impl Run<'_> {
         let path = path();
         missed
             .into_iter()
-            .for_each(|(op, e)| self.failed(&path, &self.io(op, &path, e)));
+            .for_each(|(op, e)| self.all.tell(&path, &self.io(op, &path, e)));
     }
 }

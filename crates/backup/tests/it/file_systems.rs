@@ -151,3 +151,29 @@ fn what_does_not_reach_the_disk_is_an_error() {
     assert_eq!(summary.errors, 1, "{errors:?}");
     assert!(errors[0].1.contains("to the disk"), "{errors:?}");
 }
+
+/// One that has no inodes for large attributes keeps some KiB of them a file.
+#[test]
+fn an_attribute_for_which_there_is_no_room_is_no_full_target() {
+    let mut scene = scene();
+    let image = scene.target.with_file_name("source-image");
+    let Some(_source) = Mount::ext4(&image, 16, &["-O", "ea_inode"], &scene.source) else {
+        return;
+    };
+    fs::write(scene.source.join("keep"), "snapshot's keep").expect("write");
+    let file = fs::File::open(scene.source.join("keep")).expect("open");
+    let flags = rustix::fs::XattrFlags::empty();
+    for name in ["user.large", "user.as-large"] {
+        rustix::fs::fsetxattr(&file, name, &noise(1, 6000), flags).expect("set");
+    }
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    let image = scene.target.with_file_name("image");
+    let Some(_mount) = Mount::ext4(&image, 16, &["-O", "^ea_inode"], &scene.target) else {
+        return;
+    };
+    let (summary, log) = restore_some(&scene);
+    let errors = log.errors.lock();
+    assert!(summary.errors > 0 && !summary.is_full, "{errors:?}");
+    let text = fs::read_to_string(scene.target.join("keep")).expect("read");
+    assert_eq!(text, "snapshot's keep");
+}
