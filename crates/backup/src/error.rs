@@ -1,6 +1,7 @@
 //! The crate's error: what was done, to which path, and why it failed.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::path::show;
 
@@ -17,6 +18,17 @@ pub enum Error {
         /// What the system said.
         #[source]
         source: io::Error,
+    },
+    /// What is stored of a path of the user cannot be had.
+    #[error("{op} {path}")]
+    Content {
+        /// What was done: "restore" …
+        op: &'static str,
+        /// To what, as the user would write it.
+        path: String,
+        /// What the repository said, which may hurt several paths.
+        #[source]
+        source: Arc<Error>,
     },
     /// Bytes of a leaf, recipe or snapshot mean nothing, though their checksum or fingerprint was right.
     #[error(transparent)]
@@ -71,6 +83,7 @@ impl Error {
             Self::Store(error) => error.is_loss(),
             Self::Malformed(_) => true,
             Self::NotRead { source, .. } => source.is_loss(),
+            Self::Content { source, .. } => source.is_loss(),
             _ => false,
         }
     }
@@ -80,6 +93,7 @@ impl Error {
         match self {
             Self::Store(error) => error.is_damage(),
             Self::Malformed(_) => true,
+            Self::Content { source, .. } => source.is_damage(),
             _ => false,
         }
     }

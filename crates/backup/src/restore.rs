@@ -195,11 +195,11 @@ pub fn run(
     if options.delete && is_partial {
         return refused("nothing is deleted where only a part of a folder is restored");
     }
+    let named = target;
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();
-    let mut planner = Planner::new(&tree, options, &mut reader, progress, events)?;
-    let named = target;
+    let mut planner = Planner::new(&tree, named, options, &mut reader, progress, events)?;
     let target = if options.dry_run {
         Target::existing(named)?
     } else {

@@ -42,7 +42,7 @@ pub fn delete_others(
         sources: &snapshot.paths,
         from,
         target,
-        remover: Remover::new(options, progress, events),
+        remover: Remover::new(options, target, progress, events),
         events,
         way: Way::new(tree, from.to_vec(), top),
         current: None,

@@ -6,6 +6,7 @@ use onefold_store::ChunkReader;
 
 use super::apply::Meta;
 use super::links::Links;
+use super::target;
 use super::way::{Step, Way};
 use super::window::{Link, Special, State, Window};
 use super::{Options, Summary};
@@ -35,6 +36,8 @@ struct Unfinished {
 
 /// Goes through the snapshot once.
 pub struct Planner<'a> {
+    /// What the user calls it.
+    target: &'a [u8],
     options: &'a Options,
     cursor: Cursor<'a>,
     progress: &'a Progress,
@@ -70,6 +73,7 @@ impl<'a> Planner<'a> {
     /// Plans what `options` ask for. Errors: the path that is asked for is not in the snapshot.
     pub fn new(
         tree: &'a Tree,
+        target: &'a [u8],
         options: &'a Options,
         reader: &mut ChunkReader,
         progress: &'a Progress,
@@ -96,13 +100,14 @@ impl<'a> Planner<'a> {
                 top = folder;
             }
         }
-        let target = Folder::new(b"", None, false, options);
+        let outermost = Folder::new(b"", None, false, options);
         Ok(Self {
+            target,
             options,
             cursor,
             progress,
             events,
-            way: Way::new(tree, top.to_vec(), target),
+            way: Way::new(tree, top.to_vec(), outermost),
             ahead: None,
             is_past: false,
             links: Some(Links::new(options.hard_links_bytes)),
@@ -372,7 +377,9 @@ impl<'a> Planner<'a> {
             summary.failed_bytes += entry.size;
             Progress::add(&self.progress.errors, 1);
             let folder = &window.folders[lost.folder as usize].path;
-            self.events.error(&join(folder, &lost.name), &error);
+            let path = join(folder, &lost.name);
+            let error = target::lost(self.target, &path, error);
+            self.events.error(&path, &error);
             return;
         }
         window.files[file as usize].set_size = has_holes || end < entry.size;

@@ -9,10 +9,10 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::Options;
-use super::target::open_unmounted;
+use super::target::{Target, open_unmounted};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
-use crate::{Change, Error, Events, Kind, Progress, path};
+use crate::{Change, Events, Kind, Progress, path};
 
 /// Names of a folder that stand in RAM while it is removed; those of the folders that it lies in do, too.
 const NAMES_BYTES: usize = 4 << 20;
@@ -20,6 +20,7 @@ const NAMES_BYTES: usize = 4 << 20;
 /// Removes, or counts in a dry run.
 pub struct Remover<'a> {
     pub options: &'a Options,
+    target: &'a Target,
     progress: &'a Progress,
     events: &'a dyn Events,
     /// Things that were removed.
@@ -30,9 +31,15 @@ pub struct Remover<'a> {
 
 impl<'a> Remover<'a> {
     /// Nothing removed yet.
-    pub fn new(options: &'a Options, progress: &'a Progress, events: &'a dyn Events) -> Self {
+    pub fn new(
+        options: &'a Options,
+        target: &'a Target,
+        progress: &'a Progress,
+        events: &'a dyn Events,
+    ) -> Self {
         Self {
             options,
+            target,
             progress,
             events,
             removed: 0,
@@ -68,7 +75,7 @@ impl<'a> Remover<'a> {
     pub fn failed(&mut self, op: &'static str, place: &[u8], e: Errno) {
         self.errors += 1;
         Progress::add(&self.progress.errors, 1);
-        self.events.error(place, &Error::io(op, place, e));
+        self.events.error(place, &self.target.error(op, place, e));
     }
 
     /// Whether it is gone, or would be.

@@ -2,6 +2,7 @@
 //! through no symbolic link, whatever the snapshot says and whoever changes the folder meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -60,8 +61,12 @@ impl Target {
 
     /// What failed on `path` in the target, which the error calls as the user finds it.
     pub fn error(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
-        let place = self.place.strip_suffix(b"/").unwrap_or(&self.place);
-        Error::io(op, &[place, path].concat(), source)
+        Error::io(op, &in_target(&self.place, path), source)
+    }
+
+    /// What is stored of `path` cannot be had; named so, too.
+    pub fn lost(&self, path: &[u8], error: impl Into<Arc<Error>>) -> Error {
+        lost(&self.place, path, error)
     }
 
     /// Waits until everything in its file system is on the disk. Errors: also those of what was written since the target was opened and failed
@@ -138,6 +143,20 @@ impl Target {
         }
         Err(Errno::EXIST)
     }
+}
+
+/// As [`Target::lost`], of the target that the user calls `place`.
+pub fn lost(place: &[u8], path: &[u8], error: impl Into<Arc<Error>>) -> Error {
+    Error::Content {
+        op: "restore",
+        path: path::show(&in_target(place, path)),
+        source: error.into(),
+    }
+}
+
+fn in_target(place: &[u8], path: &[u8]) -> Vec<u8> {
+    let place = place.strip_suffix(b"/").unwrap_or(place);
+    [place, path].concat()
 }
 
 /// The folder `name` in `dir`, which lies on `device`; [`Errno::XDEV`] where something is mounted there.

@@ -198,7 +198,7 @@ impl Run<'_> {
                 len,
             }) {
                 Ok(bytes) => self.hand_out(&bytes, group, &mut batch, batches),
-                Err(e) => self.lost(group, &Error::Store(e)),
+                Err(e) => self.lost(group, Error::Store(e)),
             }
         }
         batch.send(batches);
@@ -214,7 +214,7 @@ impl Run<'_> {
             if one.len as usize != bytes.len() {
                 self.lost(
                     &[*one],
-                    &Error::Usage(format!(
+                    Error::Usage(format!(
                         "a chunk has {} bytes, expected {}",
                         bytes.len(),
                         one.len
@@ -285,7 +285,7 @@ impl Run<'_> {
             Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
                 let file = &self.window.files[number as usize];
-                self.fail(file, &self.io("write", &self.path(file), e));
+                self.fail(file, |path| self.io("write", path, e));
                 self.arrived(number, chunks, None);
             }
         }

@@ -199,6 +199,9 @@ fn what_cannot_be_removed_is_told_and_the_rest_goes() {
     let mut told = places(&log.errors);
     told.sort();
     assert_eq!(told, ["/sub/b", "/sub/folder/c"]);
+    let place = scene.target.join("sub/b").display().to_string();
+    let errors = log.errors.lock();
+    assert!(errors.iter().any(|it| it.1.contains(&place)), "{errors:?}");
     let left = names.map(|name| scene.target.join(name).exists());
     assert_eq!(left, [false, true, true, false, false]);
 }

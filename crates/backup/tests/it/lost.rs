@@ -111,7 +111,10 @@ pub fn restore_from(
     let progress = Progress::default();
     let summary = restore::run(&session, snapshot, &to, &options, &progress, &log);
     let summary = summary.expect("the rest is restored");
-    assert_eq!(log.errors.lock().len() as u64, summary.errors);
+    let errors = log.errors.lock();
+    assert_eq!(errors.len() as u64, summary.errors);
+    let place = target.display().to_string();
+    assert!(errors.iter().all(|it| it.1.contains(&place)), "{errors:?}");
     summary
 }
 

@@ -99,7 +99,7 @@ impl Run<'_> {
         let file = std::fs::File::from(fd.try_clone().map_err(failed)?);
         file.set_len(entry.size).map_err(failed)?;
         let mut reader = self.all.session.reader()?;
-        visit_items(&entry.content, &mut reader, &mut |visit, reader| {
+        let visited = visit_items(&entry.content, &mut reader, &mut |visit, reader| {
             self.all.progress.check()?;
             if let Visit::Data(chunk, offset) = visit {
                 let bytes = reader.read(&chunk)?;
@@ -111,6 +111,10 @@ impl Run<'_> {
                     .fetch_add(bytes.len() as u64, Relaxed);
             }
             Ok(true)
+        });
+        visited.map_err(|e| match e {
+            Error::Io { .. } | Error::Cancelled => e,
+            lost => self.all.target.lost(path, lost),
         })
     }
 }

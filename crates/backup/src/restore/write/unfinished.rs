@@ -1,5 +1,6 @@
 //! Files that are not completed: told once each, and marked so that they pass for none that is whole.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::made::reopen;
@@ -9,16 +10,18 @@ use crate::restore::times::mark_unfinished;
 use crate::restore::window::{File, State, Use};
 
 impl Run<'_> {
-    pub(super) fn lost(&self, group: &[Use], error: &Error) {
+    /// What the repository does not give is lost to each file that wants it.
+    pub(super) fn lost(&self, group: &[Use], error: Error) {
+        let error = Arc::new(error);
         for files in group.chunk_by(|a, b| a.file == b.file) {
             let file = &self.window.files[files[0].file as usize];
-            self.fail(file, error);
+            self.fail(file, |path| self.all.target.lost(path, Arc::clone(&error)));
             self.arrived(files[0].file, files.len() as u32, None);
         }
     }
 
     /// A file fails, once, unless what is there stays anyway.
-    pub(super) fn fail(&self, file: &File, error: &Error) {
+    pub(super) fn fail(&self, file: &File, error: impl FnOnce(&[u8]) -> Error) {
         let mut state = file.state.lock();
         if *state == State::Planned && self.stays_anyway(file) {
             *state = State::Skipped;
@@ -28,7 +31,8 @@ impl Run<'_> {
         }
         *state = State::Failed;
         drop(state);
-        self.failed(&self.path(file), error);
+        let path = self.path(file);
+        self.failed(&path, &error(&path));
         self.all.tally.failed_file(file.size);
     }
 
