@@ -69,6 +69,20 @@ impl Overwrite {
             Self::IfChanged => there.kind == Kind::File && there.size == size && has_same_time(),
         }
     }
+
+    /// Whether what is there and no folder stays where a folder is wanted. What time the folder has may not be known: then what is there is newer.
+    fn keeps_for_folder(
+        self,
+        there: &Stat,
+        mtime: Option<Time>,
+        has_same_time: impl FnOnce(Time) -> bool,
+    ) -> bool {
+        match self {
+            Self::Always | Self::IfChanged => false,
+            Self::Never => true,
+            Self::IfNewer => mtime.is_none_or(|mtime| there.mtime >= mtime || has_same_time(mtime)),
+        }
+    }
 }
 
 /// What to restore, and how.
@@ -148,7 +162,7 @@ pub struct Summary {
     pub others: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Files that stayed as they were in the target.
+    /// Files that stayed as they were in the target, with those of folders in whose place something else stayed.
     pub skipped: u64,
     /// Their bytes.
     pub skipped_bytes: u64,

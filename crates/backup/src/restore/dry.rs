@@ -1,13 +1,17 @@
 //! A dry run of a window: nothing is touched, but what is there is looked at as the real run would.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use super::target::Target;
 use super::times::may_be_same;
-use super::window::{State, Window};
+use super::window::{Folder, State, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
-use crate::path::join;
+use crate::path::{join, split};
+use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Time};
 
 /// Counts what of the window would stay as it is in the target, and tells what would become of each thing. Files that would be made are so from then on,
@@ -19,69 +23,198 @@ pub fn look(
     events: &dyn Events,
     summary: &mut Summary,
 ) {
-    let mut becomes = |folder: u32, name: &[u8], (kind, size): (Kind, u64), mtime: Time| {
-        // What cannot be looked at is not there, or will fail when it is real.
-        let path = &window.folders[folder as usize].path;
-        let dir = target.and_then(|target| target.open_folder(path).ok());
-        let is_kept = |dir: &OwnedFd| Stat::of(dir).is_ok_and(|there| options.keeps(&there));
-        if dir.as_ref().is_some_and(is_kept) {
-            let what =
-                "nothing would be restored here: the repository that is restored from is here";
-            events.warning(&join(path, name), what);
-            summary.errors += 1;
-            match kind {
-                Kind::File => {
-                    (summary.failed, summary.failed_bytes) =
-                        (summary.failed + 1, summary.failed_bytes + size)
-                }
-                _ => summary.failed_others += 1,
-            }
-            return State::Failed;
-        }
-        let there = dir.and_then(|dir| Stat::at(&dir, name, false).ok());
-        let change = match there {
-            Some(there)
-                if options
-                    .overwrite
-                    .keeps(&there, size, mtime, || may_be_same(mtime, there.mtime)) =>
-            {
-                Change::Unchanged
-            }
-            Some(_) => Change::Modified,
-            None => Change::New,
-        };
-        if events.wants_entries() {
-            events.entry(&join(path, name), change, size);
-        }
-        let stays = change == Change::Unchanged;
-        if stays && kind == Kind::File {
-            summary.skipped += 1;
-            summary.skipped_bytes += size;
-        } else if stays {
-            summary.skipped_others += 1;
-        }
-        if stays {
-            State::Skipped
-        } else {
-            State::Made(0)
-        }
+    let mut look = Look {
+        window,
+        target,
+        options,
+        events,
+        summary,
+        last: None,
     };
-    if events.wants_entries() {
-        let folders = window.folders.iter().rev();
-        for folder in folders.filter(|folder| folder.meta.is_some() && !folder.continues) {
-            events.entry(&folder.path, Change::New, 0);
-        }
-    }
+    look.at_folders();
     for file in &window.files {
         let mut state = file.state.lock();
         if *state == State::Planned {
             let what = (Kind::File, file.size);
-            *state = becomes(file.folder, &file.name, what, file.meta.mtime);
+            *state = look.at(file.folder, &file.name, what, file.meta.mtime);
         }
     }
     let specials = window.specials.iter().map(|one| (one.folder, &one.entry));
     let links = window.links.iter().map(|one| (one.folder, &one.entry));
     for (folder, entry) in specials.chain(links) {
-        becomes(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+        look.at(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+    }
+}
+
+/// What stands where a folder of the snapshot is to be.
+#[derive(Clone)]
+enum There {
+    /// A folder.
+    Folder(Arc<OwnedFd>),
+    /// Nothing, or what gives way.
+    Nothing,
+    /// What stays, here or in place of a folder above.
+    Stays,
+    /// It cannot be looked at.
+    Fails(Errno),
+}
+
+struct Look<'a> {
+    window: &'a Window,
+    target: Option<&'a Target>,
+    options: &'a Options,
+    events: &'a dyn Events,
+    summary: &'a mut Summary,
+    /// The folder that was looked at last.
+    last: Option<(u32, There)>,
+}
+
+impl Look<'_> {
+    fn at_folders(&mut self) {
+        for (number, folder) in self.window.folders.iter().enumerate().rev() {
+            if folder.meta.is_none() || folder.continues {
+                continue;
+            }
+            let error = match self.there(number as u32) {
+                There::Folder(_) | There::Nothing => {
+                    if self.events.wants_entries() {
+                        self.events.entry(&folder.path, Change::New, 0);
+                    }
+                    continue;
+                }
+                There::Stays => Errno::EXIST,
+                There::Fails(e) => e,
+            };
+            self.summary.failed_dirs += 1;
+            let is_outermost =
+                error != Errno::EXIST || !matches!(self.there(folder.parent), There::Stays);
+            if is_outermost {
+                self.fails("create the folder", &folder.path, error);
+            }
+        }
+    }
+
+    /// What is to become of something in a folder, which is told and counted.
+    fn at(&mut self, folder: u32, name: &[u8], what: (Kind, u64), mtime: Time) -> State {
+        let path = join(&self.window.folders[folder as usize].path, name);
+        let known = self.last.take().filter(|(last, _)| *last == folder);
+        let (_, there) = known.unwrap_or_else(|| (folder, self.there(folder)));
+        self.last = Some((folder, there.clone()));
+        let dir = match there {
+            There::Stays => {
+                self.stays(what);
+                return State::Skipped;
+            }
+            There::Fails(e) => {
+                self.fails("create", &path, e);
+                return self.failed(what);
+            }
+            There::Nothing => None,
+            There::Folder(dir) => Some(dir),
+        };
+        let is_kept =
+            |dir: &Arc<OwnedFd>| Stat::of(dir).is_ok_and(|there| self.options.keeps(&there));
+        if dir.as_ref().is_some_and(is_kept) {
+            let what_is_there =
+                "nothing would be restored here: the repository that is restored from is here";
+            self.events.warning(&path, what_is_there);
+            self.summary.errors += 1;
+            return self.failed(what);
+        }
+        let there = dir.and_then(|dir| Stat::at(&*dir, name, false).ok());
+        let change = there.map_or(Change::New, |there| {
+            let has_same_time = || may_be_same(mtime, there.mtime);
+            let overwrite = self.options.overwrite;
+            match overwrite.keeps(&there, what.1, mtime, has_same_time) {
+                true => Change::Unchanged,
+                false => Change::Modified,
+            }
+        });
+        let is_dir = there.is_some_and(|there| there.kind == Kind::Dir);
+        if is_dir && change == Change::Modified && self.is_in_the_way(&path) {
+            self.fails("create", &path, Errno::NOTEMPTY);
+            return self.failed(what);
+        }
+        if self.events.wants_entries() {
+            self.events.entry(&path, change, what.1);
+        }
+        if change != Change::Unchanged {
+            return State::Made(0);
+        }
+        self.stays(what);
+        State::Skipped
+    }
+
+    /// What stands in place of a folder of the window.
+    fn there(&self, number: u32) -> There {
+        let Some(target) = self.target else {
+            return There::Nothing;
+        };
+        let folder = &self.window.folders[number as usize];
+        match target.open_folder(&folder.path) {
+            Ok(dir) => There::Folder(Arc::new(dir)),
+            Err(Errno::NOENT) => There::Nothing,
+            Err(Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
+                match self.there(folder.parent) {
+                    There::Folder(above) => self.instead_of(folder, &above),
+                    other => other,
+                }
+            }
+            Err(e) => There::Fails(e),
+        }
+    }
+
+    /// What is no folder stands in `above` in place of one.
+    fn instead_of(&self, folder: &Folder, above: &OwnedFd) -> There {
+        let there = match Stat::at(above, split(&folder.path).1, false) {
+            Ok(there) => there,
+            Err(Errno::NOENT) => return There::Nothing,
+            Err(e) => return There::Fails(e),
+        };
+        let mtime = folder.meta.as_ref().map(|meta| meta.mtime);
+        let is_same = |mtime| may_be_same(mtime, there.mtime);
+        let overwrite = self.options.overwrite;
+        match overwrite.keeps_for_folder(&there, mtime, is_same) {
+            true => There::Stays,
+            false => There::Nothing,
+        }
+    }
+
+    /// Whether a folder that stands in place of something else has anything in it and is not emptied by --delete.
+    fn is_in_the_way(&self, path: &[u8]) -> bool {
+        let opened = self.target.map(|target| target.open_folder(path));
+        let Some(Ok(dir)) = opened.filter(|_| !self.options.delete) else {
+            return false;
+        };
+        let first = SortedNames::new(4096).next_up_to(&dir, None);
+        matches!(first, Ok(Some(_)))
+    }
+
+    fn stays(&mut self, (kind, size): (Kind, u64)) {
+        if kind == Kind::File {
+            self.summary.skipped += 1;
+            self.summary.skipped_bytes += size;
+        } else {
+            self.summary.skipped_others += 1;
+        }
+    }
+
+    fn fails(&mut self, op: &'static str, path: &[u8], e: Errno) {
+        self.summary.errors += 1;
+        let error = self.target.map(|target| target.error(op, path, e));
+        if let Some(error) = error {
+            self.events.error(path, &error);
+        }
+    }
+
+    fn failed(&mut self, (kind, size): (Kind, u64)) -> State {
+        match kind {
+            Kind::File => {
+                self.summary.failed += 1;
+                self.summary.failed_bytes += size;
+            }
+            _ => self.summary.failed_others += 1,
+        }
+        State::Failed
     }
 }

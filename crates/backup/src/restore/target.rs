@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::meta::Stat;
-use crate::{Error, Result, path};
+use crate::{Error, Kind, Result, path};
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -119,8 +119,13 @@ impl Target {
         at.ok_or(Errno::INVAL)
     }
 
-    /// Makes the folder `path` where it is missing; its parent must be there. What stands in its way and is no folder is removed if `replace`.
-    pub fn make_folder(&self, path: &[u8], replace: bool) -> Result<OwnedFd, Errno> {
+    /// Makes the folder `path` where it is missing; its parent must be there. What stands in its way and is no folder is removed if it `gives_way`.
+    /// `EXIST`: it does not.
+    pub fn make_folder(
+        &self,
+        path: &[u8],
+        gives_way: impl Fn(BorrowedFd<'_>, &Stat) -> bool,
+    ) -> Result<OwnedFd, Errno> {
         let (parent, name) = path::split(path);
         let parent = self.open_folder(parent)?;
         // Another thread may be at the same folder: whatever it did in between, it is looked at again.
@@ -131,8 +136,14 @@ impl Target {
             }
             match rustix::fs::openat(&parent, name, FOLDER, Mode::empty()) {
                 Err(Errno::NOENT) => {}
-                Err(Errno::NOTDIR | Errno::LOOP) if !replace => return Err(Errno::EXIST),
                 Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let there = match Stat::at(&parent, name, false) {
+                        Err(Errno::NOENT) => continue,
+                        other => other?,
+                    };
+                    if there.kind != Kind::Dir && !gives_way(parent.as_fd(), &there) {
+                        return Err(Errno::EXIST);
+                    }
                     match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
                         Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
                         Err(e) => return Err(e),
@@ -141,7 +152,7 @@ impl Target {
                 other => return other,
             }
         }
-        Err(Errno::EXIST)
+        Err(Errno::AGAIN)
     }
 }
 
@@ -222,7 +233,7 @@ mod tests {
             let together = std::sync::Barrier::new(4);
             let make = || {
                 together.wait();
-                target.make_folder(path.as_bytes(), true).map(drop)
+                target.make_folder(path.as_bytes(), |_, _| true).map(drop)
             };
             std::thread::scope(|scope| {
                 let threads = [(); 4].map(|()| scope.spawn(make));

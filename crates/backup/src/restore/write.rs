@@ -29,7 +29,7 @@ use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::join;
-use crate::{Error, Events, Progress, Result};
+use crate::{Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
@@ -70,6 +70,16 @@ impl Tally {
     pub fn failed_file(&self, size: u64) {
         self.failed_files.fetch_add(1, Relaxed);
         self.failed_bytes.fetch_add(size, Relaxed);
+    }
+
+    /// Something of `size` bytes stays as it was.
+    pub fn stayed(&self, kind: Kind, size: u64) {
+        if kind == Kind::File {
+            self.skipped.fetch_add(1, Relaxed);
+            self.skipped_bytes.fetch_add(size, Relaxed);
+        } else {
+            self.skipped_others.fetch_add(1, Relaxed);
+        }
     }
 
     pub fn add_to(&self, summary: &mut Summary) {
@@ -329,7 +339,14 @@ impl Run<'_> {
         let mut state = file.state.lock();
         let dir = match *state {
             State::Skipped | State::Failed => return Ok(None),
-            State::Planned | State::Made(_) | State::Resumed(_) => self.folder(file.folder)?,
+            State::Planned => match self.folder_for(file.folder, Kind::File, file.size)? {
+                Some(dir) => dir,
+                None => {
+                    *state = State::Skipped;
+                    return Ok(None);
+                }
+            },
+            State::Made(_) | State::Resumed(_) => self.folder(file.folder)?,
         };
         if let State::Made(inode) = *state {
             return match self.large.get(number) {

@@ -11,6 +11,7 @@ mod foreign;
 mod forget;
 mod golden;
 mod hard_links;
+mod in_the_way;
 mod leaf;
 mod leased;
 mod lost;

@@ -1,7 +1,7 @@
 //! The folders of a window: made when something goes into them, described when everything is there.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::Run;
 use crate::meta::Stat;
-use crate::restore::Overwrite;
-use crate::{Change, Progress};
+use crate::restore::window::Folder;
+use crate::{Change, Kind, Progress};
 
 /// Folders kept open.
 const FOLDERS_OPEN_MAX: usize = 384;
@@ -23,7 +23,7 @@ pub(super) struct OpenFolders {
 }
 
 impl Run<'_> {
-    /// A folder of the window, made with those above it where they are missing.
+    /// A folder of the window, made with those above it where they are missing. `EXIST`: something else stays in its place, or in that of one above.
     pub(super) fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(fd) = self.folders.lock().open.get(&number) {
             return Ok(fd.clone());
@@ -32,9 +32,8 @@ impl Run<'_> {
         let opened = match self.all.target.open_folder(&folder.path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
                 self.folder(folder.parent)?;
-                self.all
-                    .target
-                    .make_folder(&folder.path, self.all.options.overwrite != Overwrite::Never)?
+                let gives_way = |dir: BorrowedFd<'_>, there: &Stat| !self.keeps(folder, dir, there);
+                self.all.target.make_folder(&folder.path, gives_way)?
             }
             other => other?,
         };
@@ -52,6 +51,35 @@ impl Run<'_> {
             folders.open.remove(&oldest);
         }
         Ok(fd)
+    }
+
+    /// Whether what is there, in `dir`, stays instead of the folder.
+    fn keeps(&self, folder: &Folder, dir: BorrowedFd<'_>, there: &Stat) -> bool {
+        let mtime = folder.meta.as_ref().map(|meta| meta.mtime);
+        let is_same = |mtime| self.all.times.is_same(dir, mtime, there);
+        let overwrite = self.all.options.overwrite;
+        overwrite.keeps_for_folder(there, mtime, is_same)
+    }
+
+    /// The folder into which something of this kind and size is to go; where something else stays in its place, so does what would be in it, and counts as such.
+    pub(super) fn folder_for(
+        &self,
+        number: u32,
+        kind: Kind,
+        size: u64,
+    ) -> Result<Option<Arc<OwnedFd>>, Errno> {
+        match self.folder(number) {
+            Err(Errno::EXIST) => {
+                self.all.tally.stayed(kind, size);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Whether something stays in place of the folder that this one lies in: that is told of the outermost.
+    fn is_below_what_stays(&self, folder: &Folder) -> bool {
+        matches!(self.folder(folder.parent), Err(Errno::EXIST))
     }
 
     /// Whether it is one of the repository's, into which nothing is restored; that is said.
@@ -84,8 +112,10 @@ impl Run<'_> {
                 }
                 Err(e) => {
                     self.all.tally.failed_dirs.fetch_add(1, Relaxed);
-                    let error = self.io("create the folder", &folder.path, e);
-                    self.failed(&folder.path, &error);
+                    if e != Errno::EXIST || !self.is_below_what_stays(folder) {
+                        let error = self.io("create the folder", &folder.path, e);
+                        self.failed(&folder.path, &error);
+                    }
                 }
             }
             Progress::add(&self.all.progress.dirs_done, 1);

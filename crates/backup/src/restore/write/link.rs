@@ -59,7 +59,9 @@ impl Run<'_> {
         if !there.is_ok_and(|there| looks_as(entry, &there, &first_dir, first_name)) {
             return Ok(false);
         }
-        let dir = self.folder(folder)?;
+        let Some(dir) = self.folder_for(folder, entry.kind, entry.size)? else {
+            return Ok(true);
+        };
         let (name, none) = (&entry.name[..], AtFlags::empty());
         let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
         let meta = Meta::of(entry);
@@ -75,7 +77,10 @@ impl Run<'_> {
     fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
         let (entry, meta) = (&link.entry, Meta::of(&link.entry));
         let failed = |e: Errno| self.io("create", path, e);
-        let dir = self.folder(link.folder).map_err(failed)?;
+        let dir = self.folder_for(link.folder, entry.kind, entry.size);
+        let Some(dir) = dir.map_err(failed)? else {
+            return Ok(());
+        };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;

@@ -1,7 +1,6 @@
 //! Something is made under a name, where something else may stand that stays or goes, as the user asked.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
@@ -74,13 +73,7 @@ impl Run<'_> {
         let overwrite = self.all.options.overwrite;
         let stays = overwrite.keeps(&there, wanted.size, mtime, has_same_time);
         if stays {
-            let tally = &self.all.tally;
-            if wanted.kind == Kind::File {
-                tally.skipped.fetch_add(1, Relaxed);
-                tally.skipped_bytes.fetch_add(wanted.size, Relaxed);
-            } else {
-                tally.skipped_others.fetch_add(1, Relaxed);
-            }
+            self.all.tally.stayed(wanted.kind, wanted.size);
             self.tell(folder, wanted, Change::Unchanged);
         }
         Ok(stays)

@@ -27,7 +27,9 @@ impl Run<'_> {
         {
             return;
         }
-        let made = self.folder(*folder).and_then(|dir| {
+        let dir = self.folder_for(*folder, entry.kind, entry.size);
+        let made = dir.and_then(|dir| {
+            let Some(dir) = dir else { return Ok(None) };
             let make = || make_special(&dir, entry);
             let made = self.make((*folder, &dir), Wanted::of(entry, &meta), make)?;
             Ok(made.map(|()| {

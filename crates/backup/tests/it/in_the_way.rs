@@ -1,0 +1,117 @@
+//! What stands in the target where the snapshot has something of another kind.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime};
+
+use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::{Progress, snapshots};
+use onefold_store::SessionKind;
+
+use crate::restore::{Scene, options, scene};
+use crate::scene::{self, Log, bytes};
+
+/// Restores; some of it may fail. The paths that did.
+fn restore(scene: &Scene, options: &Options) -> (Summary, Vec<String>) {
+    let session = scene.repository.session(SessionKind::Read);
+    let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
+    let log = Log::default();
+    let progress = Progress::default();
+    let (session, target) = (session.expect("session"), bytes(&scene.target));
+    let summary = restore::run(&session, &named.snapshot, &target, options, &progress, &log);
+    let failed = log.errors.lock().iter().map(|it| it.0.clone()).collect();
+    (summary.expect("restore"), failed)
+}
+
+/// A dry run, and the real one, which must say the same.
+fn restore_and_before_dry(scene: &Scene, options: Options) -> (Summary, Vec<String>) {
+    let before = scene::look(&scene.target);
+    let dry = Options {
+        dry_run: true,
+        ..options.clone()
+    };
+    let dry = restore(scene, &dry);
+    assert_eq!(before, scene::look(&scene.target));
+    let real = restore(scene, &options);
+    assert_eq!(dry, real);
+    real
+}
+
+/// A file that is newer than the folder, or older.
+fn file_in_place_of_a_folder(scene: &Scene, is_newer: bool) {
+    fs::write(scene.target.join("sub"), "the user's").expect("write");
+    let file = fs::File::options()
+        .write(true)
+        .open(scene.target.join("sub"))
+        .expect("open");
+    let ages = Duration::from_secs(86_400);
+    let time = match is_newer {
+        true => SystemTime::now() + ages,
+        false => SystemTime::now() - ages,
+    };
+    file.set_modified(time).expect("set");
+}
+
+#[test]
+fn a_newer_file_stays_where_the_snapshot_has_a_folder() {
+    let stays = [
+        (Overwrite::Never, true, true),
+        (Overwrite::Never, false, true),
+        (Overwrite::IfNewer, true, true),
+        (Overwrite::IfNewer, false, false),
+        (Overwrite::IfChanged, true, false),
+        (Overwrite::Always, true, false),
+    ];
+    for (overwrite, is_newer, stays) in stays {
+        let mut scene = scene();
+        fs::create_dir(scene.source.join("sub/deeper")).expect("dir");
+        fs::write(scene.source.join("sub/deeper/file"), "x").expect("write");
+        symlink("inner", scene.source.join("sub/link")).expect("symlink");
+        fs::hard_link(scene.source.join("keep"), scene.source.join("sub/keep")).expect("link");
+        scene.outcome = scene::back_up(&scene.repository, &scene.source, 2);
+        file_in_place_of_a_folder(&scene, is_newer);
+        let options = Options {
+            overwrite,
+            ..options(&scene)
+        };
+        let (summary, failed) = restore_and_before_dry(&scene, options);
+        let text = fs::read_to_string(scene.target.join("sub"));
+        assert_eq!(text.is_ok_and(|text| text == "the user's"), stays);
+        // It is said once; what would be in the folder stays out.
+        let expected: &[&str] = if stays { &["/sub"] } else { &[] };
+        assert_eq!(failed, expected, "{overwrite:?}");
+        let left = (summary.skipped, summary.skipped_others);
+        assert_eq!(left, if stays { (4, 1) } else { (0, 0) });
+        assert_eq!(summary.failed_dirs, if stays { 2 } else { 0 });
+        let keep = fs::read_to_string(scene.target.join("keep")).expect("read");
+        assert_eq!(keep, "snapshot's keep");
+    }
+}
+
+#[test]
+fn a_newer_link_stays_where_the_snapshot_has_a_folder() {
+    let scene = scene();
+    let elsewhere = scene.target.with_file_name("elsewhere");
+    fs::create_dir(&elsewhere).expect("dir");
+    symlink(&elsewhere, scene.target.join("sub")).expect("symlink");
+    let options = Options {
+        overwrite: Overwrite::IfNewer,
+        ..options(&scene)
+    };
+    let (summary, failed) = restore_and_before_dry(&scene, options);
+    assert_eq!((summary.skipped, summary.failed_dirs), (2, 1));
+    assert_eq!(failed, ["/sub"]);
+    assert!(scene.target.join("sub").is_symlink());
+    assert_eq!(fs::read_dir(&elsewhere).expect("list").count(), 0);
+}
+
+#[test]
+fn a_dry_run_tells_of_a_folder_that_will_be_in_the_way_of_a_file() {
+    let scene = scene();
+    fs::create_dir(scene.target.join("keep")).expect("dir");
+    fs::create_dir_all(scene.target.join("sub/inner/full")).expect("dirs");
+    let (summary, failed) = restore_and_before_dry(&scene, options(&scene));
+    assert_eq!((summary.errors, summary.failed), (1, 1));
+    assert_eq!(failed, ["/sub/inner"]);
+    assert!(scene.target.join("keep").is_file());
+}
