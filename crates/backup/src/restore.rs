@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod remove;
 mod target;
+mod temporary;
 mod times;
 mod verify;
 pub mod way;
@@ -24,7 +25,7 @@ mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use onefold_store::Session;
+use onefold_store::{ChunkReader, Session};
 
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat};
@@ -38,7 +39,7 @@ use plan::Planner;
 use target::Target;
 use times::TimeSteps;
 use window::{State, Window};
-use write::{Tally, Writer};
+use write::{Begun, Tally, Writer};
 
 /// What to do with what is already there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -236,16 +237,13 @@ pub fn run(
         )?;
     }
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
-    let (mut last, times) = (None, TimeSteps::default());
+    let times = TimeSteps::default();
     let tells_kept = AtomicBool::new(false);
-    while let Some(mut window) = planner.next(last, &mut reader, &mut summary)? {
-        let continues = planner.continues();
-        if options.dry_run {
-            dry::look(&window, target.as_ref(), options, events, &mut summary);
-            last = state_of_last(&window, continues);
-            continue;
-        }
-        let Some(target) = &target else { continue };
+    let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
+        let Some(target) = target.as_ref().filter(|_| !options.dry_run) else {
+            dry::look(window, target.as_ref(), options, events, summary);
+            return Ok(());
+        };
         let writer = Writer {
             target,
             session,
@@ -261,13 +259,17 @@ pub fn run(
             tally: Tally::default(),
             tells_kept: &tells_kept,
         };
-        writer.carry_out(&mut window)?;
-        if options.verify {
-            summary.verified += writer.verify(&window, continues)?;
-        }
-        last = state_of_last(&window, continues);
-        writer.tally.add_to(&mut summary);
-    }
+        let done = writer.carry_out(window);
+        let verified = done.and_then(|()| match options.verify {
+            true => writer.verify(window, continues),
+            false => Ok(0),
+        });
+        writer.tally.add_to(summary);
+        summary.verified += verified?;
+        Ok(())
+    };
+    let real = target.as_ref().filter(|_| !options.dry_run);
+    each_window(&mut planner, &mut reader, &mut summary, real, carry_out)?;
     if let Some(target) = target.filter(|_| !options.dry_run) {
         progress.is_settling.store(true, Relaxed);
         settle(&target, named, &mut summary, progress, events);
@@ -275,10 +277,41 @@ pub fn run(
     Ok(summary)
 }
 
-/// How far the last file of a window is that goes on in the next.
-fn state_of_last(window: &Window, continues: bool) -> Option<State> {
-    let file = window.files.last().filter(|_| continues);
-    file.map(|file| *file.state.lock())
+/// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or it has failed.
+fn each_window(
+    planner: &mut Planner<'_>,
+    reader: &mut ChunkReader,
+    summary: &mut Summary,
+    target: Option<&Target>,
+    carry_out: impl Fn(&mut Window, bool, &mut Summary) -> Result<()>,
+) -> Result<()> {
+    let mut last: Option<Begun> = None;
+    let give_up = |last: Option<Begun>| {
+        if let Some((last, target)) = last.zip(target) {
+            last.give_up(target);
+        }
+    };
+    loop {
+        let state = last.as_ref().map(|last| last.state);
+        let mut window = match planner.next(state, reader, summary) {
+            Ok(Some(window)) => window,
+            Ok(None) => return Ok(()),
+            Err(e) => {
+                give_up(last);
+                return Err(e);
+            }
+        };
+        let continues = planner.continues();
+        let done = carry_out(&mut window, continues, summary);
+        last = continues.then(|| Begun::last_of(&window)).flatten();
+        let has_failed = |last: &Begun| matches!(last.state, State::Failed(_));
+        if done.is_err() || last.as_ref().is_some_and(has_failed) {
+            give_up(last.take());
+            done?;
+            // It has failed, and nothing more is done for it.
+            last = continues.then(|| Begun::last_of(&window)).flatten();
+        }
+    }
 }
 
 fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {

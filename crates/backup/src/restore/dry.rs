@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::target::Target;
+use super::temporary::Place;
 use super::times::may_be_same;
-use super::window::{Folder, State, Window};
+use super::window::{Folder, Made, State, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
 use crate::path::{join, split};
@@ -45,6 +46,12 @@ pub fn look(
         look.at(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
     }
 }
+
+/// What would be made.
+const MADE: Made = Made {
+    inode: 0,
+    place: Place::Own,
+};
 
 /// What stands where a folder of the snapshot is to be.
 #[derive(Clone)]
@@ -139,7 +146,7 @@ impl Look<'_> {
             self.events.entry(&path, change, what.1);
         }
         if change != Change::Unchanged {
-            return State::Made(0);
+            return State::Made(MADE);
         }
         self.stays(what);
         State::Skipped
@@ -215,6 +222,6 @@ impl Look<'_> {
             }
             _ => self.summary.failed_others += 1,
         }
-        State::Failed
+        State::Failed(None)
     }
 }

@@ -370,7 +370,8 @@ impl<'a> Planner<'a> {
         if let Err(error) = visited {
             // A recipe that cannot be read costs its file.
             let lost = &mut window.files[file as usize];
-            *lost.state.get_mut() = State::Failed;
+            let state = lost.state.get_mut();
+            *state = State::Failed(state.made());
             summary.errors += 1;
             summary.lost += u64::from(error.is_loss());
             summary.failed += 1;
@@ -401,7 +402,7 @@ impl<'a> Planner<'a> {
             return;
         };
         // Nothing more is done for what stays, or has failed.
-        if let Some(State::Skipped | State::Failed) = last {
+        if let Some(State::Skipped | State::Failed(_)) = last {
             let kept = u64::from(last == Some(State::Skipped));
             Progress::add(&self.progress.files_done, kept);
             Progress::add(&self.progress.bytes_done, kept * entry.size);
@@ -410,7 +411,7 @@ impl<'a> Planner<'a> {
         let folder = self.number(window);
         let file = window.file(folder, &entry);
         *window.files[file as usize].state.get_mut() = match last {
-            Some(State::Made(inode) | State::Resumed(inode)) => State::Resumed(inode),
+            Some(State::Made(made) | State::Resumed(made)) => State::Resumed(made),
             other => other.unwrap_or(State::Planned),
         };
         self.chunks(file, entry, done, window, reader, summary);

@@ -208,15 +208,6 @@ fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     at.ok_or(Errno::INVAL)
 }
 
-/// Removes what stands under `name` in `dir`, so that something else can: a file or link, or an empty folder.
-pub fn clear(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-        Err(Errno::ISDIR | Errno::PERM) => rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR),
-        Err(Errno::NOENT) => Ok(()),
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt;

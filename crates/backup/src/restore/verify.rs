@@ -9,7 +9,7 @@ use onefold_chunk::Fingerprint;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::window::{File, State, Use, Window};
+use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
 use crate::path::join;
 use crate::tree::{Visit, visit_items};
@@ -27,17 +27,17 @@ impl Writer<'_> {
             let len = rest.partition_point(|one| one.file as usize <= number);
             let (own, others) = rest.split_at(len);
             rest = others;
-            if !matches!(*file.state.lock(), State::Made(_)) {
+            let State::Made(made) = *file.state.lock() else {
                 continue;
-            }
+            };
             let folder = &window.folders[file.folder as usize].path;
-            match self.verify_file(folder, file, own) {
+            match self.verify_file(folder, file, made, own) {
                 Ok(()) => {
                     let is_whole = !last_continues || number + 1 < window.files.len();
                     verified += u64::from(is_whole);
                 }
                 Err(e) => {
-                    *file.state.lock() = State::Failed;
+                    *file.state.lock() = State::Failed(Some(made));
                     let path = join(folder, &file.name);
                     self.failed(&path, &self.target.error("verify", &path, e));
                 }
@@ -55,8 +55,9 @@ impl Writer<'_> {
         Ok(verified)
     }
 
-    fn verify_file(&self, folder: &[u8], file: &File, uses: &[&Use]) -> io::Result<()> {
-        let opened = self.open_restored(folder, &file.name, file.size)?;
+    fn verify_file(&self, folder: &[u8], file: &File, made: Made, uses: &[&Use]) -> io::Result<()> {
+        let name = made.place.name(&file.name);
+        let opened = self.open_restored(folder, &name, file.size)?;
         let mut buffer = Vec::new();
         uses.iter().try_for_each(|one| {
             let place = (one.offset, one.len);

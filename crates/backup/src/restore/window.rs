@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel};
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 use parking_lot::Mutex;
 
 use super::apply::Meta;
+use super::temporary::Place;
 use crate::{Entry, Item, Xattrs};
 
 /// A folder of the window.
@@ -28,14 +29,32 @@ pub struct Folder {
 pub enum State {
     /// Nothing was done yet.
     Planned,
-    /// It is there under this inode, and gets its bytes.
-    Made(u64),
+    /// It is there, and gets its bytes.
+    Made(Made),
     /// It is there since the window before.
-    Resumed(u64),
+    Resumed(Made),
     /// What was there stays.
     Skipped,
-    /// It failed, and that was said.
-    Failed,
+    /// It failed, and that was said; what was made of it before is not complete.
+    Failed(Option<Made>),
+}
+
+impl State {
+    /// What was made of it.
+    pub fn made(self) -> Option<Made> {
+        match self {
+            Self::Made(made) | Self::Resumed(made) => Some(made),
+            Self::Failed(made) => made,
+            Self::Planned | Self::Skipped => None,
+        }
+    }
+}
+
+/// A file that this restore has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    pub inode: u64,
+    pub place: Place,
 }
 
 /// A file of the window.
@@ -47,8 +66,6 @@ pub struct File {
     /// Its size must be set, as writing alone does not reach its end or may not reach it last.
     pub set_size: bool,
     pub state: Mutex<State>,
-    /// The inode of what this restore has made; 0: nothing yet.
-    pub inode: AtomicU64,
     to_come: AtomicU32,
 }
 
@@ -153,7 +170,6 @@ impl Window {
             meta: Meta::of(entry),
             set_size: false,
             state: Mutex::new(State::Planned),
-            inode: AtomicU64::new(0),
             to_come: AtomicU32::new(0),
         });
         self.files.len() as u32 - 1

@@ -1,5 +1,6 @@
 //! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get their metadata.
 
+mod file;
 mod folder;
 mod link;
 mod made;
@@ -7,27 +8,22 @@ mod make;
 mod special;
 mod unfinished;
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
 
 use self::folder::OpenFolders;
-use self::made::reopen;
-use self::make::Wanted;
+pub use self::unfinished::Begun;
 use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
-use super::output::{LargeFiles, Output};
+use super::output::LargeFiles;
 use super::target::Target;
 use super::times::TimeSteps;
-use super::window::{File, State, Use, Window};
+use super::window::{File, Use, Window};
 use super::{Options, Summary};
-use crate::meta::Stat;
 use crate::path::join;
 use crate::{Error, Events, Kind, Progress, Result};
 
@@ -143,9 +139,11 @@ impl Writer<'_> {
                 .try_for_each(|reader| reader.join().expect("a reader's own mistakes are ours"))
         });
         if result.is_err() {
-            let is_unfinished = |file: &&File| file.to_come() > 0;
-            let unfinished = window.files.iter().filter(is_unfinished);
-            unfinished.for_each(|file| run.mark_unfinished(file));
+            let unfinished = window.files.iter().filter(|file| file.to_come() > 0);
+            for file in unfinished {
+                let made = file.state.lock().made();
+                made.inspect(|made| run.give_up(file, *made));
+            }
         }
         result?;
         window
@@ -279,112 +277,6 @@ impl Run<'_> {
                 self.write_file(places[0].file, places, batch.bytes());
             }
         }
-    }
-
-    fn write_file(&self, number: u32, places: &[Place], buffer: &[u8]) {
-        let result = self.open_file(number).and_then(|output| {
-            if let Some(output) = &output {
-                output.write_places(places, buffer)?;
-                let written: usize = places.iter().map(|place| place.len).sum();
-                Progress::add(&self.all.progress.bytes_moved, written as u64);
-            }
-            Ok(output)
-        });
-        let chunks = places.iter().filter(|place| place.len > 0).count() as u32;
-        match result {
-            Ok(output) => self.arrived(number, chunks, output),
-            Err(e) => {
-                let file = &self.window.files[number as usize];
-                self.fail(file, |path| self.io("write", path, e));
-                self.arrived(number, chunks, None);
-            }
-        }
-    }
-
-    /// Some chunks of a file are dealt with; whoever deals with the last completes it.
-    fn arrived(&self, number: u32, chunks: u32, output: Option<Output>) {
-        let file = &self.window.files[number as usize];
-        let is_last = if chunks == 0 {
-            file.to_come() == 0
-        } else {
-            file.arrived(chunks)
-        };
-        if !is_last {
-            return;
-        }
-        self.large.close(number);
-        let state = *file.state.lock();
-        if matches!(state, State::Made(_) | State::Skipped) {
-            Progress::add(&self.all.progress.files_done, 1);
-            Progress::add(&self.all.progress.bytes_done, file.size);
-        }
-        if state == State::Failed {
-            self.mark_unfinished(file);
-        }
-        if let State::Made(_) = state {
-            let Some(output) = output else { return };
-            let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
-            self.tell_missed(missed, || self.path(file));
-            self.all
-                .progress
-                .current
-                .lock()
-                .clone_from(&self.window.folders[file.folder as usize].path);
-        }
-    }
-
-    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
-    fn open_file(&self, number: u32) -> Result<Option<Output>, Errno> {
-        let file = &self.window.files[number as usize];
-        let mut state = file.state.lock();
-        let dir = match *state {
-            State::Skipped | State::Failed => return Ok(None),
-            State::Planned => match self.folder_for(file.folder, Kind::File, file.size)? {
-                Some(dir) => dir,
-                None => {
-                    *state = State::Skipped;
-                    return Ok(None);
-                }
-            },
-            State::Made(_) | State::Resumed(_) => self.folder(file.folder)?,
-        };
-        if let State::Made(inode) = *state {
-            return match self.large.get(number) {
-                Some(large) => Ok(Some(large)),
-                None => reopen(&dir, &file.name, inode).map(|fd| Some(Output::Small(fd))),
-            };
-        }
-        if let State::Resumed(inode) = *state {
-            let fd = reopen(&dir, &file.name, inode)?;
-            let output = self.large.made(number, fd, file.size, false)?;
-            *state = State::Made(inode);
-            file.inode.store(inode, Relaxed);
-            return Ok(Some(output));
-        }
-        let place = (file.folder, &*dir);
-        let made = self.make(place, Wanted::of_file(file), || {
-            let flags =
-                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&*dir, &file.name[..], flags, Mode::RUSR | Mode::WUSR)
-        })?;
-        let Some(fd) = made else {
-            *state = State::Skipped;
-            return Ok(None);
-        };
-        let inode = Stat::of(&fd)?.inode;
-        // From here on it is no file of before that could stay as it was.
-        *state = State::Made(inode);
-        file.inode.store(inode, Relaxed);
-        let sized = match file.set_size {
-            true => rustix::fs::ftruncate(&fd, file.size),
-            false => Ok(()),
-        };
-        let made = sized.and_then(|()| self.large.made(number, fd, file.size, !file.set_size));
-        if made.is_err() {
-            // Nothing is in it, and nothing will be.
-            let _ = rustix::fs::unlinkat(&*dir, &file.name[..], AtFlags::empty());
-        }
-        made.map(Some)
     }
 
     fn path(&self, file: &File) -> Vec<u8> {

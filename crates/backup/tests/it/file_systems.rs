@@ -177,3 +177,20 @@ fn an_attribute_for_which_there_is_no_room_is_no_full_target() {
     let text = fs::read_to_string(scene.target.join("keep")).expect("read");
     assert_eq!(text, "snapshot's keep");
 }
+
+#[test]
+fn what_was_there_stays_where_there_is_no_room_for_what_replaces_it() {
+    let Some((scene, _mount)) = with_a_file_too_large() else {
+        return;
+    };
+    fs::write(scene.target.join("a-large"), "the user's").expect("write");
+    let (summary, log) = restore_some(&scene);
+    let failed: Vec<_> = log.errors.lock().iter().map(|it| it.0.clone()).collect();
+    assert_eq!(failed, ["/a-large"]);
+    assert!(summary.is_full);
+    let text = fs::read_to_string(scene.target.join("a-large")).expect("read");
+    assert_eq!(text, "the user's");
+    let names = fs::read_dir(&scene.target).expect("list").count();
+    // With lost+found.
+    assert_eq!(names, 4, "nothing is left beside it");
+}

@@ -5,10 +5,10 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
 use onefold_backup::restore::{self, Options, Overwrite, Summary};
-use onefold_backup::{Progress, snapshots};
+use onefold_backup::{Error, Progress, snapshots};
 use onefold_store::SessionKind;
 
-use crate::restore::{Scene, options, scene};
+use crate::restore::{CancelAt, Scene, options, scene};
 use crate::scene::{self, Log, bytes};
 
 /// Restores; some of it may fail. The paths that did.
@@ -114,4 +114,39 @@ fn a_dry_run_tells_of_a_folder_that_will_be_in_the_way_of_a_file() {
     assert_eq!((summary.errors, summary.failed), (1, 1));
     assert_eq!(failed, ["/sub/inner"]);
     assert!(scene.target.join("keep").is_file());
+}
+
+/// The first file of three is begun, and what it is to replace has another kind.
+#[test]
+fn an_interruption_leaves_what_was_there_and_nothing_beside_it() {
+    let mut scene = scene();
+    fs::write(scene.source.join("keep"), scene::noise(1, 5_000_000)).expect("write");
+    scene.outcome = scene::back_up(&scene.repository, &scene.source, 2);
+    symlink("elsewhere", scene.target.join("keep")).expect("symlink");
+    let session = scene.repository.session(SessionKind::Read);
+    let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
+    // In one window, and in many.
+    for window_bytes in [64 << 20, 16 << 10] {
+        let progress = Progress::default();
+        let events = CancelAt(b"/keep", &progress, Log::default());
+        let options = Options {
+            window_bytes,
+            readers: 1,
+            ..options(&scene)
+        };
+        let result = restore::run(
+            session.as_ref().expect("session"),
+            &named.snapshot,
+            &bytes(&scene.target),
+            &options,
+            &progress,
+            &events,
+        );
+        assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+        let names = fs::read_dir(&scene.target).expect("list");
+        let names = names.map(|it| it.expect("entry").file_name());
+        let mut beside = names.filter(|name| name != "keep" && name != "sub");
+        assert!(scene.target.join("keep").is_symlink(), "{window_bytes}");
+        assert_eq!(beside.next(), None, "{window_bytes}");
+    }
 }

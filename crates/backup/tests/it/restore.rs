@@ -396,7 +396,7 @@ fn each_file_is_completed_once() {
 }
 
 /// Cancels the run when it is told of an entry.
-struct CancelAt<'a>(&'a [u8], &'a Progress, scene::Log);
+pub struct CancelAt<'a>(pub &'a [u8], pub &'a Progress, pub scene::Log);
 
 impl Events for CancelAt<'_> {
     fn error(&self, path: &[u8], error: &Error) {

@@ -47,6 +47,11 @@ fn scene(fill: impl FnOnce(&Path)) -> Scene {
 impl Scene {
     /// Restores while a block of the container with the data is not as it was written, and again when it is. Errors of the first.
     fn restore_twice(&self, overwrite: Overwrite) -> u64 {
+        self.restore_twice_and(overwrite, || {})
+    }
+
+    /// And looks after each.
+    fn restore_twice_and(&self, overwrite: Overwrite, look: impl Fn()) -> u64 {
         let restore = || {
             let options = Options {
                 overwrite,
@@ -61,8 +66,10 @@ impl Scene {
         disk.read_at(&mut byte, at).expect("read");
         disk.write_at(&[!byte[0]], at).expect("write");
         let first = restore();
+        look();
         disk.write_at(&byte, at).expect("write");
         assert_eq!(restore().errors, 0);
+        look();
         first.errors
     }
 
@@ -126,4 +133,42 @@ fn a_further_name_that_was_half_copied_is_restored_again() {
         b"the user's"
     );
     assert!(scene.is_whole("b"));
+}
+
+/// What is in the target's folder.
+fn names(scene: &Scene) -> Vec<String> {
+    let names = fs::read_dir(&scene.target).expect("list");
+    let mut names: Vec<_> = names
+        .map(|entry| {
+            entry
+                .expect("entry")
+                .file_name()
+                .into_string()
+                .expect("text")
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_was_there_stays_until_the_whole_of_what_replaces_it_is_there() {
+    let scene = scene(|source| {
+        fs::hard_link(source.join("a"), source.join("b")).expect("link");
+    });
+    for name in ["a", "b"] {
+        fs::write(scene.target.join(name), "the user's").expect("write");
+    }
+    let seen = std::cell::RefCell::new(Vec::new());
+    let look = || {
+        let text = |name| fs::read(scene.target.join(name)).expect("read");
+        seen.borrow_mut()
+            .push((text("a"), text("b"), names(&scene)));
+    };
+    assert_eq!(scene.restore_twice_and(Overwrite::Always, look), 2);
+    let theirs = b"the user's".to_vec();
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let whole = noise(1, BYTES);
+    assert!(seen.borrow()[0] == (theirs.clone(), theirs, names.clone()));
+    assert!(seen.borrow()[1] == (whole.clone(), whole, names));
 }

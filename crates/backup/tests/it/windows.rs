@@ -69,10 +69,13 @@ impl Scene {
 #[test]
 fn files_that_take_many_windows_come_back_and_are_counted_once() {
     let scene = Scene::new();
-    let summary = scene.restore(Options::default());
-    assert_eq!(look(&scene.source), look(&scene.target));
-    // Two of the files are further names of others.
-    assert_eq!(summary.verified, summary.files - 2);
+    // The second time each replaces what is there.
+    for _ in 0..2 {
+        let summary = scene.restore(Options::default());
+        assert_eq!(look(&scene.source), look(&scene.target));
+        // Two of the files are further names of others.
+        assert_eq!(summary.verified, summary.files - 2);
+    }
 }
 
 #[test]

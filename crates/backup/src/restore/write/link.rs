@@ -3,14 +3,14 @@
 //! What always holds: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to what happened to stand
 //! under the first name.
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::Link;
-use super::{Run, make::Wanted};
+use super::{Run, file::create, make::Wanted};
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
@@ -62,12 +62,13 @@ impl Run<'_> {
         let Some(dir) = self.folder_for(folder, entry.kind, entry.size)? else {
             return Ok(true);
         };
-        let (name, none) = (&entry.name[..], AtFlags::empty());
-        let make = || rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
+        let none = AtFlags::empty();
+        let make = |name: &[u8]| rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
         let meta = Meta::of(entry);
         let made = self.make((folder, &dir), Wanted::of(entry, &meta), make);
         match made {
-            Ok(_) => Ok(true),
+            Ok(None) => Ok(true),
+            Ok(Some(((), place))) => place.put(&dir, &entry.name).map(|()| true),
             // The names lie on two file systems, it has all the names that it may have, or none of its kind may have two.
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => Ok(false),
             Err(e) => Err(e),
@@ -81,19 +82,18 @@ impl Run<'_> {
         let Some(dir) = dir.map_err(failed)? else {
             return Ok(());
         };
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let make = || rustix::fs::openat(&*dir, &entry.name[..], flags, mode);
+        let make = |name: &[u8]| create(&dir, name);
         let made = self.make((link.folder, &dir), Wanted::of(entry, &meta), make);
-        let Some(fd) = made.map_err(failed)? else {
+        let Some((fd, place)) = made.map_err(failed)? else {
             return Ok(());
         };
         if let Err(e) = self.fill(&fd, entry, path) {
             mark_unfinished(&fd, entry.mtime);
+            place.give_up(&dir);
             return Err(e);
         }
         let missed = self.all.applier.to_open(fd.as_fd(), &meta);
+        place.put(&dir, &entry.name).map_err(failed)?;
         self.tell_missed(missed, || path.to_vec());
         link.is_copy.store(true, Relaxed);
         Ok(())

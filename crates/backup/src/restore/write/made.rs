@@ -7,15 +7,16 @@ use rustix::io::Errno;
 
 use crate::Kind;
 use crate::meta::Stat;
+use crate::restore::window::Made;
 
 /// FAT, exFAT, FUSE, CIFS and SMB: what a file is called by there may change while nobody has it open.
 const WITHOUT_INODES: [u32; 5] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
 
-/// Opens a file that was made before, if it is still the one with this inode. `STALE`: it is another, or none.
-pub fn reopen(dir: &OwnedFd, name: &[u8], inode: u64) -> Result<OwnedFd, Errno> {
+/// Opens a file that was made before and is or will be called `name`, if it is still the one that was made. `STALE`: it is another, or none.
+pub fn reopen(dir: &OwnedFd, name: &[u8], made: Made) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-    if !is_it(&fd, inode)? {
+    let fd = rustix::fs::openat(dir, made.place.name(name), flags, Mode::empty())?;
+    if !is_it(&fd, made.inode)? {
         return Err(Errno::STALE);
     }
     rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
@@ -37,27 +38,30 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::restore::temporary::Place;
 
     /// Somebody else who may write in the target swaps what a restore has made, before it is opened again.
     #[test]
     fn only_what_was_made_is_opened_again() {
-        let place = tempfile::tempdir().expect("tempdir");
-        let path = |name: &str| place.path().join(name);
+        let outer = tempfile::tempdir().expect("tempdir");
+        let path = |name: &str| outer.path().join(name);
         fs::write(path("outside"), "not ours").expect("write");
         fs::write(path("file"), "ours").expect("write");
-        let dir = OwnedFd::from(fs::File::open(place.path()).expect("open"));
+        let dir = OwnedFd::from(fs::File::open(outer.path()).expect("open"));
         let inode = Stat::at(&dir, b"file", false).expect("stat").inode;
-        assert!(reopen(&dir, b"file", inode).is_ok());
+        let place = Place::Own;
+        let made = Made { inode, place };
+        assert!(reopen(&dir, b"file", made).is_ok());
         fs::rename(path("file"), path("ours")).expect("rename");
         fs::hard_link(path("outside"), path("file")).expect("link");
-        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::STALE));
+        assert_eq!(reopen(&dir, b"file", made).err(), Some(Errno::STALE));
         fs::remove_file(path("file")).expect("remove");
         let node = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(&dir, "file", node, Mode::RUSR | Mode::WUSR, 0).expect("mkfifo");
         // And does not wait for whoever reads the pipe.
-        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::NXIO));
+        assert_eq!(reopen(&dir, b"file", made).err(), Some(Errno::NXIO));
         fs::remove_file(path("file")).expect("remove");
         std::os::unix::fs::symlink("ours", path("file")).expect("link");
-        assert_eq!(reopen(&dir, b"file", inode).err(), Some(Errno::LOOP));
+        assert_eq!(reopen(&dir, b"file", made).err(), Some(Errno::LOOP));
     }
 }

@@ -30,13 +30,15 @@ impl Run<'_> {
         let dir = self.folder_for(*folder, entry.kind, entry.size);
         let made = dir.and_then(|dir| {
             let Some(dir) = dir else { return Ok(None) };
-            let make = || make_special(&dir, entry);
+            let make = |name: &[u8]| make_special(&dir, name, entry);
             let made = self.make((*folder, &dir), Wanted::of(entry, &meta), make)?;
-            Ok(made.map(|()| {
-                self.all
-                    .applier
-                    .to_special(dir.as_fd(), &entry.name, entry.kind, &meta)
-            }))
+            let Some(((), place)) = made else {
+                return Ok(None);
+            };
+            let name = place.name(&entry.name);
+            let applier = self.all.applier;
+            let missed = applier.to_special(dir.as_fd(), &name, entry.kind, &meta);
+            place.put(&dir, &entry.name).map(|()| Some(missed))
         });
         let path = join(&self.window.folders[*folder as usize].path, &entry.name);
         match made {
@@ -49,8 +51,7 @@ impl Run<'_> {
     }
 }
 
-fn make_special(dir: &OwnedFd, entry: &crate::Entry) -> Result<(), Errno> {
-    let name = &entry.name[..];
+fn make_special(dir: &OwnedFd, name: &[u8], entry: &crate::Entry) -> Result<(), Errno> {
     let mode = Mode::RUSR | Mode::WUSR;
     let node = |kind, device| rustix::fs::mknodat(dir, name, kind, mode, device);
     match entry.kind {

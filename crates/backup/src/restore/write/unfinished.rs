@@ -1,13 +1,16 @@
 //! Files that are not completed: told once each, and marked so that they pass for none that is whole.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::made::reopen;
 use super::{Run, make::Wanted};
-use crate::Error;
+use crate::meta::Stat;
+use crate::restore::target::Target;
+use crate::restore::temporary::Place;
 use crate::restore::times::mark_unfinished;
-use crate::restore::window::{File, State, Use};
+use crate::restore::window::{File, Made, State, Use, Window};
+use crate::{Error, Time};
 
 impl Run<'_> {
     /// What the repository does not give is lost to each file that wants it.
@@ -26,10 +29,10 @@ impl Run<'_> {
         if *state == State::Planned && self.stays_anyway(file) {
             *state = State::Skipped;
         }
-        if matches!(*state, State::Skipped | State::Failed) {
+        if matches!(*state, State::Skipped | State::Failed(_)) {
             return;
         }
-        *state = State::Failed;
+        *state = State::Failed(state.made());
         drop(state);
         let path = self.path(file);
         self.failed(&path, &error(&path));
@@ -42,18 +45,57 @@ impl Run<'_> {
         let Ok(dir) = self.all.target.open_folder(folder) else {
             return false;
         };
-        self.stays((file.folder, &dir), Wanted::of_file(file))
-            .unwrap_or(false)
+        let there = Stat::at(&dir, &file.name, false);
+        there.is_ok_and(|there| self.stays((file.folder, &dir), Wanted::of_file(file), &there))
     }
 
-    /// A file that this restore has made and cannot complete looks like no file of the snapshot, nor like one that is newer.
-    pub(super) fn mark_unfinished(&self, file: &File) {
-        let inode = file.inode.load(Relaxed);
-        if inode != 0
-            && let Ok(dir) = self.folder(file.folder)
-            && let Ok(made) = reopen(&dir, &file.name, inode)
+    pub(super) fn give_up(&self, file: &File, made: Made) {
+        if let Ok(dir) = self.folder(file.folder) {
+            give_up(&dir, &file.name, made, file.meta.mtime);
+        }
+    }
+}
+
+/// A file that this restore has made and cannot complete goes where it was to replace another; else it looks like no file of the snapshot, nor like
+/// one that is newer.
+fn give_up(dir: &OwnedFd, name: &[u8], made: Made, mtime: Time) {
+    match made.place {
+        Place::Beside(_) => made.place.give_up(dir),
+        Place::Own => {
+            if let Ok(file) = reopen(dir, name, made) {
+                mark_unfinished(&file, mtime);
+            }
+        }
+    }
+}
+
+/// The last file of a window, which goes on in the next.
+pub struct Begun {
+    /// How far it is.
+    pub state: State,
+    folder: Vec<u8>,
+    name: Box<[u8]>,
+    mtime: Time,
+}
+
+impl Begun {
+    /// The last of this window.
+    pub fn last_of(window: &Window) -> Option<Self> {
+        let file = window.files.last()?;
+        Some(Self {
+            state: *file.state.lock(),
+            folder: window.folders[file.folder as usize].path.clone(),
+            name: file.name.clone(),
+            mtime: file.meta.mtime,
+        })
+    }
+
+    /// It will not go on.
+    pub fn give_up(&self, target: &Target) {
+        if let Some(made) = self.state.made()
+            && let Ok(dir) = target.open_folder(&self.folder)
         {
-            mark_unfinished(&made, file.meta.mtime);
+            give_up(&dir, &self.name, made, self.mtime);
         }
     }
 }

@@ -1,0 +1,137 @@
+//! Files of a window: made where their first chunk arrives, completed where the last one does.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::Run;
+use super::made::reopen;
+use super::make::Wanted;
+use crate::meta::Stat;
+use crate::restore::batch::Place as Piece;
+use crate::restore::output::Output;
+use crate::restore::temporary::Place;
+use crate::restore::window::{File, Made, State};
+use crate::{Kind, Progress};
+
+/// A file that is made anew, and read by nobody else before it is complete.
+pub(super) fn create(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)
+}
+
+impl Run<'_> {
+    pub(super) fn write_file(&self, number: u32, pieces: &[Piece], buffer: &[u8]) {
+        let result = self.open_file(number).and_then(|output| {
+            if let Some(output) = &output {
+                output.write_places(pieces, buffer)?;
+                let written: usize = pieces.iter().map(|piece| piece.len).sum();
+                Progress::add(&self.all.progress.bytes_moved, written as u64);
+            }
+            Ok(output)
+        });
+        let chunks = pieces.iter().filter(|piece| piece.len > 0).count() as u32;
+        match result {
+            Ok(output) => self.arrived(number, chunks, output),
+            Err(e) => {
+                let file = &self.window.files[number as usize];
+                self.fail(file, |path| self.io("write", path, e));
+                self.arrived(number, chunks, None);
+            }
+        }
+    }
+
+    /// Some chunks of a file are dealt with; whoever deals with the last completes it.
+    pub(super) fn arrived(&self, number: u32, chunks: u32, output: Option<Output>) {
+        let file = &self.window.files[number as usize];
+        let is_last = if chunks == 0 {
+            file.to_come() == 0
+        } else {
+            file.arrived(chunks)
+        };
+        if !is_last {
+            return;
+        }
+        self.large.close(number);
+        let state = *file.state.lock();
+        if let (State::Made(made), Some(output)) = (state, output) {
+            self.complete(file, made, &output);
+        }
+        let state = *file.state.lock();
+        if let State::Failed(Some(made)) = state {
+            self.give_up(file, made);
+        }
+        if matches!(state, State::Made(_) | State::Skipped) {
+            Progress::add(&self.all.progress.files_done, 1);
+            Progress::add(&self.all.progress.bytes_done, file.size);
+        }
+    }
+
+    /// All of its content is there.
+    fn complete(&self, file: &File, made: Made, output: &Output) {
+        let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
+        let put = self
+            .folder(file.folder)
+            .and_then(|dir| made.place.put(&dir, &file.name));
+        if let Err(e) = put {
+            return self.fail(file, |path| self.io("replace", path, e));
+        }
+        *file.state.lock() = State::Made(Made {
+            place: Place::Own,
+            ..made
+        });
+        self.tell_missed(missed, || self.path(file));
+        let folder = &self.window.folders[file.folder as usize].path;
+        self.all.progress.current.lock().clone_from(folder);
+    }
+
+    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
+    fn open_file(&self, number: u32) -> Result<Option<Output>, Errno> {
+        let file = &self.window.files[number as usize];
+        let mut state = file.state.lock();
+        let dir = match *state {
+            State::Skipped | State::Failed(_) => return Ok(None),
+            State::Planned => match self.folder_for(file.folder, Kind::File, file.size)? {
+                Some(dir) => dir,
+                None => {
+                    *state = State::Skipped;
+                    return Ok(None);
+                }
+            },
+            State::Made(_) | State::Resumed(_) => self.folder(file.folder)?,
+        };
+        if let State::Made(made) = *state {
+            return match self.large.get(number) {
+                Some(large) => Ok(Some(large)),
+                None => reopen(&dir, &file.name, made).map(|fd| Some(Output::Small(fd))),
+            };
+        }
+        if let State::Resumed(made) = *state {
+            let fd = reopen(&dir, &file.name, made)?;
+            let output = self.large.made(number, fd, file.size, false)?;
+            *state = State::Made(made);
+            return Ok(Some(output));
+        }
+        let folder = (file.folder, &*dir);
+        let new = self.make(folder, Wanted::of_file(file), |name| create(&dir, name))?;
+        let Some((fd, place)) = new else {
+            *state = State::Skipped;
+            return Ok(None);
+        };
+        let inode = Stat::of(&fd)?.inode;
+        // From here on it is no file of before that could stay as it was.
+        *state = State::Made(Made { inode, place });
+        let sized = match file.set_size {
+            true => rustix::fs::ftruncate(&fd, file.size),
+            false => Ok(()),
+        };
+        let output = sized.and_then(|()| self.large.made(number, fd, file.size, !file.set_size));
+        if output.is_err() {
+            // Nothing is in it, and nothing will be.
+            let name = place.name(&file.name);
+            let _ = rustix::fs::unlinkat(&*dir, name, rustix::fs::AtFlags::empty());
+        }
+        output.map(Some)
+    }
+}
