@@ -120,20 +120,21 @@ impl Target {
     }
 
     /// Makes the folder `path` where it is missing; its parent must be there. What stands in its way and is no folder is removed if it `gives_way`.
-    /// `EXIST`: it does not.
+    /// Also whether it was not there before. `EXIST`: what is in its way does not give way.
     pub fn make_folder(
         &self,
         path: &[u8],
         gives_way: impl Fn(BorrowedFd<'_>, &Stat) -> bool,
-    ) -> Result<OwnedFd, Errno> {
+    ) -> Result<(OwnedFd, bool), Errno> {
         let (parent, name) = path::split(path);
         let parent = self.open_folder(parent)?;
         // Another thread may be at the same folder: whatever it did in between, it is looked at again.
         for _ in 0..MAKE_ROUNDS_MAX {
-            match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
+            let is_new = match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
                 Err(e) => return Err(e),
-            }
+            };
             match rustix::fs::openat(&parent, name, FOLDER, Mode::empty()) {
                 Err(Errno::NOENT) => {}
                 Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -149,7 +150,7 @@ impl Target {
                         Err(e) => return Err(e),
                     }
                 }
-                other => return other,
+                other => return other.map(|folder| (folder, is_new)),
             }
         }
         Err(Errno::AGAIN)

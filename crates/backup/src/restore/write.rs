@@ -2,6 +2,7 @@
 
 mod file;
 mod folder;
+mod folding;
 mod link;
 mod made;
 mod make;
@@ -16,6 +17,7 @@ use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
 
 use self::folder::OpenFolders;
+use self::folding::{Listed, TAKEN};
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
@@ -99,6 +101,7 @@ struct Run<'a> {
     folders: Mutex<OpenFolders>,
     large: LargeFiles,
     spares: Spares,
+    listed: Mutex<Listed>,
 }
 
 impl Writer<'_> {
@@ -112,6 +115,7 @@ impl Writer<'_> {
             folders: Mutex::default(),
             large: LargeFiles::default(),
             spares: Spares::default(),
+            listed: Mutex::default(),
         };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);
@@ -288,6 +292,12 @@ impl Run<'_> {
     }
 
     fn io(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
+        let source = source.into();
+        let is_taken = source.raw_os_error() == Some(TAKEN.raw_os_error());
+        let source = match is_taken {
+            true => std::io::Error::other(self.taken(path)),
+            false => source,
+        };
         self.all.target.error(op, path, source)
     }
 

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::Run;
 use crate::meta::Stat;
+use crate::path::split;
 use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
 
@@ -29,14 +30,18 @@ impl Run<'_> {
             return Ok(fd.clone());
         }
         let folder = &self.window.folders[number as usize];
-        let opened = match self.all.target.open_folder(&folder.path) {
+        let (opened, is_new) = match self.all.target.open_folder(&folder.path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
                 self.folder(folder.parent)?;
                 let gives_way = |dir: BorrowedFd<'_>, there: &Stat| !self.keeps(folder, dir, there);
                 self.all.target.make_folder(&folder.path, gives_way)?
             }
-            other => other?,
+            other => (other?, false),
         };
+        if !is_new && folder.parent != number {
+            let above = self.folder(folder.parent)?;
+            self.must_be_exact((folder.parent, &above), split(&folder.path).1)?;
+        }
         if self.is_kept(&opened, &folder.path)? {
             return Err(Errno::PERM);
         }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::Link;
-use super::{Run, file::create, make::Wanted};
+use super::{Run, file::create, folding::is_exact, make::Wanted};
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
 use crate::restore::apply::Meta;
@@ -55,6 +55,9 @@ impl Run<'_> {
         let Ok(first_dir) = self.all.target.open_folder(first_folder) else {
             return Ok(false);
         };
+        if !is_exact(&first_dir, first_name).unwrap_or(false) {
+            return Ok(false);
+        }
         let there = Stat::at(&first_dir, first_name, false);
         if !there.is_ok_and(|there| looks_as(entry, &there, &first_dir, first_name)) {
             return Ok(false);

@@ -1,12 +1,13 @@
 //! Files that this restore has made, met again by their names. Whoever may write in the target may have put something else there meanwhile, which is left alone.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::Kind;
 use crate::meta::Stat;
+use crate::path::split;
 use crate::restore::window::Made;
 
 /// FAT, exFAT, FUSE, CIFS and SMB: what a file is called by there may change while nobody has it open.
@@ -15,22 +16,30 @@ const WITHOUT_INODES: [u32; 5] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42,
 /// Opens a file that was made before and is or will be called `name`, if it is still the one that was made. `STALE`: it is another, or none.
 pub fn reopen(dir: &OwnedFd, name: &[u8], made: Made) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::openat(dir, made.place.name(name), flags, Mode::empty())?;
-    if !is_it(&fd, made.inode)? {
+    let name = made.place.name(name);
+    let fd = rustix::fs::openat(dir, &name[..], flags, Mode::empty())?;
+    if !is_it(&fd, &name, made.inode)? {
         return Err(Errno::STALE);
     }
     rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
     Ok(fd)
 }
 
-/// Whether what is open is the file with this inode; where inodes say nothing, a file that has no other name.
-fn is_it(fd: impl AsFd, inode: u64) -> Result<bool, Errno> {
-    let there = Stat::of(&fd)?;
+/// Whether what is open is the file with this inode; where inodes say nothing, a file that has this name and no other.
+fn is_it(fd: &OwnedFd, name: &[u8], inode: u64) -> Result<bool, Errno> {
+    let there = Stat::of(fd)?;
     if there.kind != Kind::File || there.inode == inode {
         return Ok(there.kind == Kind::File);
     }
-    let system = rustix::fs::fstatfs(&fd)?.f_type as u32;
-    Ok(there.links == 1 && WITHOUT_INODES.contains(&system))
+    let system = rustix::fs::fstatfs(fd)?.f_type as u32;
+    Ok(there.links == 1 && WITHOUT_INODES.contains(&system) && is_called(fd, name))
+}
+
+/// Whether the system calls what is open by this name: where case says nothing, it may have been opened by another.
+fn is_called(fd: &OwnedFd, name: &[u8]) -> bool {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    // Without /proc that is not known.
+    rustix::fs::readlink(link, Vec::new()).map_or(true, |path| split(path.as_bytes()).1 == name)
 }
 
 #[cfg(test)]
@@ -52,6 +61,8 @@ mod tests {
         let place = Place::Own;
         let made = Made { inode, place };
         assert!(reopen(&dir, b"file", made).is_ok());
+        let open = OwnedFd::from(fs::File::open(path("file")).expect("open"));
+        assert!(is_called(&open, b"file") && !is_called(&open, b"FILE"));
         fs::rename(path("file"), path("ours")).expect("rename");
         fs::hard_link(path("outside"), path("file")).expect("link");
         assert_eq!(reopen(&dir, b"file", made).err(), Some(Errno::STALE));

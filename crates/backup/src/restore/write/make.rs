@@ -57,6 +57,7 @@ impl Run<'_> {
             Err(Errno::EXIST) => {}
             other => return other.inspect(|_| tell(Change::New)).map(Some),
         }
+        self.must_be_exact((folder, dir), wanted.name)?;
         let there = Stat::at(dir, wanted.name, false)?;
         if self.stays((folder, dir), wanted, &there) {
             return Ok(None);

@@ -45,6 +45,9 @@ impl Run<'_> {
         let Ok(dir) = self.all.target.open_folder(folder) else {
             return false;
         };
+        if self.must_be_exact((file.folder, &dir), &file.name).is_err() {
+            return false;
+        }
         let there = Stat::at(&dir, &file.name, false);
         there.is_ok_and(|there| self.stays((file.folder, &dir), Wanted::of_file(file), &there))
     }

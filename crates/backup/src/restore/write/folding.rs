@@ -1,0 +1,207 @@
+//! Targets that take two names for one: file systems that ignore case (FAT, exFAT, many that are not Linux's own, folders of ext4 with
+//! `casefold`) or cut dots off the end of a name.
+//!
+//! What always holds: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What answers to that name and has
+//! another is another file of the snapshot, which was just made, or the user's. It stays, and that is an error.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::Run;
+use crate::meta::Stat;
+use crate::path::split;
+
+/// What a path fails with that the target takes for another: a name that is not unique.
+pub const TAKEN: Errno = Errno::NOTUNIQ;
+
+/// Names of a folder that are remembered: some 16 MiB.
+const NAMES_MAX: usize = 1 << 20;
+
+/// The names of the folder that was listed last, by hashes.
+#[derive(Default)]
+pub struct Listed {
+    folder: Option<u32>,
+    names: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Listed {
+    /// Whether a folder has exactly this name. It is listed where that is not known to be so.
+    fn has(
+        &mut self,
+        folder: u32,
+        name: &[u8],
+        list: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), Errno>,
+    ) -> Result<bool, Errno> {
+        let hash = |name: &[u8]| self.hasher.hash_one(name);
+        if self.folder == Some(folder) && self.names.contains(&hash(name)) {
+            return Ok(true);
+        }
+        self.folder = None;
+        self.names.clear();
+        let mut is_there = false;
+        let names = &mut self.names;
+        list(&mut |there| {
+            is_there |= there == name;
+            if names.len() < NAMES_MAX {
+                names.insert(hash(there));
+            }
+        })?;
+        self.folder = Some(folder);
+        Ok(is_there)
+    }
+}
+
+/// Another name, which such a target takes for this one; none where no such target is known to do so.
+fn twin(name: &[u8]) -> Option<Vec<u8>> {
+    let swapped = |b: &u8| match b.is_ascii_lowercase() {
+        true => b.to_ascii_uppercase(),
+        false => b.to_ascii_lowercase(),
+    };
+    let mut twin: Vec<u8> = name.iter().map(swapped).collect();
+    if twin == name {
+        let text = std::str::from_utf8(name).unwrap_or_default();
+        twin = text.chars().map(swapped_char).collect::<String>().into();
+    }
+    if twin == name || twin.is_empty() {
+        let end = name.iter().rposition(|b| !matches!(b, b'.' | b' '));
+        twin = name[..end.map_or(0, |end| end + 1)].to_vec();
+    }
+    (twin != name && !twin.is_empty()).then_some(twin)
+}
+
+fn swapped_char(c: char) -> char {
+    let one = |mut chars: std::char::ToUppercase| chars.next().filter(|_| chars.next().is_none());
+    match c.is_lowercase() {
+        true => one(c.to_uppercase()).unwrap_or(c),
+        false => c.to_lowercase().next().unwrap_or(c),
+    }
+}
+
+/// Whether some target may take them for one.
+fn are_alike(a: &[u8], b: &[u8]) -> bool {
+    let folded = |name| String::from_utf8_lossy(name).to_lowercase();
+    let cut = |name: String| name.trim_end_matches(['.', ' ']).to_owned();
+    cut(folded(a)) == cut(folded(b))
+}
+
+fn each_name(dir: &OwnedFd, each: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+    // Opened anew: another thread may be listing it.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
+    let mut buf = [MaybeUninit::uninit(); 32 << 10];
+    let mut names = RawDir::new(&dir, &mut buf);
+    while let Some(entry) = names.next() {
+        each(entry?.file_name().to_bytes());
+    }
+    Ok(())
+}
+
+/// Whether what answers to `name` in `dir` may have another: its twin answers, too.
+fn may_be_another(dir: &OwnedFd, name: &[u8]) -> bool {
+    twin(name).is_some_and(|twin| Stat::at(dir, &twin, false).is_ok())
+}
+
+/// Whether what answers to `name` in `dir` has exactly that name.
+pub fn is_exact(dir: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
+    if !may_be_another(dir, name) {
+        return Ok(true);
+    }
+    Listed::default().has(0, name, |each| each_name(dir, each))
+}
+
+impl Run<'_> {
+    /// As [`is_exact`], of a folder of the window. [`TAKEN`]: it has another.
+    pub(super) fn must_be_exact(
+        &self,
+        (folder, dir): (u32, &OwnedFd),
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        if !may_be_another(dir, name) {
+            return Ok(());
+        }
+        let list = |each: &mut dyn FnMut(&[u8])| each_name(dir, each);
+        match self.listed.lock().has(folder, name, list)? {
+            true => Ok(()),
+            false => Err(TAKEN),
+        }
+    }
+
+    /// Says which names the target takes for one, of a path that failed so.
+    pub(super) fn taken(&self, path: &[u8]) -> String {
+        let show = |name: &[u8]| crate::path::show(name);
+        let mut at = path;
+        while !at.is_empty() {
+            let (folder, name) = split(at);
+            let (mut has_it, mut other) = (false, None);
+            if let Ok(dir) = self.all.target.open_folder(folder) {
+                let _ = each_name(&dir, &mut |there| {
+                    has_it |= there == name;
+                    if are_alike(there, name) {
+                        other = Some(there.to_vec());
+                    }
+                });
+            }
+            if let Some(other) = other.filter(|_| !has_it) {
+                let (one, other) = (show(name), show(&other));
+                return format!("the target takes {one} and {other} for one name, and has {other}");
+            }
+            at = folder;
+        }
+        "the target takes this name and another that it has for one".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a restore finds exactly this name in a folder of a target that ignores case.
+    fn finds(listed: &mut Listed, names: &[&str], name: &str) -> bool {
+        let answers = |asked: &[u8]| names.iter().any(|it| are_alike(it.as_bytes(), asked));
+        assert!(answers(name.as_bytes()), "{name} is asked for where it is");
+        let has = listed.has(1, name.as_bytes(), |each| {
+            names.iter().for_each(|name| each(name.as_bytes()));
+            Ok(())
+        });
+        let twin = twin(name.as_bytes());
+        !twin.is_some_and(|twin| answers(&twin)) || has.expect("listed")
+    }
+
+    #[test]
+    fn a_name_of_other_case_is_another() {
+        let names = ["README", "big", "ÄÖ", "1", "ends"];
+        for there in names {
+            assert!(finds(&mut Listed::default(), &names, there), "{there}");
+        }
+        for other in ["readme", "Readme", "BIG", "äö", "1.", "ends. ."] {
+            assert!(!finds(&mut Listed::default(), &names, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_was_made_since_the_folder_was_listed_is_found() {
+        let mut listed = Listed::default();
+        assert!(finds(&mut listed, &["a"], "a"));
+        assert!(finds(&mut listed, &["a", "b"], "b"));
+        assert!(!finds(&mut listed, &["a", "b"], "B"));
+    }
+
+    /// As everywhere else.
+    #[test]
+    fn where_case_matters_both_names_are_exact() {
+        let place = tempfile::tempdir().expect("tempdir");
+        for name in ["name", "NAME"] {
+            std::fs::write(place.path().join(name), name).expect("write");
+        }
+        let dir = OwnedFd::from(std::fs::File::open(place.path()).expect("open"));
+        for name in ["name", "NAME"] {
+            assert_eq!(is_exact(&dir, name.as_bytes()), Ok(true));
+        }
+    }
+}
