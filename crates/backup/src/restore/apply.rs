@@ -1,13 +1,13 @@
 //! Putting metadata back: owner, attributes and ACLs, mode, times, in this order, since each may undo what comes after it.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use crate::exclude::Patterns;
-use crate::meta::{Owners, Stat, beside, xattr_names};
+use crate::meta::{Owners, Stat, xattr_names};
 use crate::{Entry, Kind, Owner, Time, Xattrs};
 
 const SET_UID: u16 = 0o4000;
@@ -152,41 +152,56 @@ impl Applier<'_> {
         missed
     }
 
-    /// To a link, pipe, socket or device that was just made.
-    pub fn to_special(self, dir: BorrowedFd<'_>, name: &[u8], kind: Kind, meta: &Meta) -> Missed {
+    /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write in its folder may have put
+    /// anything under its name since.
+    pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Missed {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {
             let (uid, gid) = self.ids(&meta.owner);
-            note(
-                "set the owner of",
-                rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
-            );
+            let owned = rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH);
+            note("set the owner of", owned);
         }
-        let path = beside(dir, name);
+        // Leads to what is open itself, also where that is a link.
+        let path = &by_descriptor(fd)[..];
         if kind != Kind::Symlink {
-            let list = |names: &mut [u8]| rustix::fs::llistxattr(&path[..], names);
+            let list = |names: &mut [u8]| rustix::fs::listxattr(path, names);
             for attribute in self.foreign(meta, list) {
-                let removed = rustix::fs::lremovexattr(&path[..], &attribute[..]);
+                let removed = rustix::fs::removexattr(path, &attribute[..]);
                 note("remove an attribute of", gone(removed));
             }
         }
         for (attribute, value) in self.xattrs.of(meta) {
-            note(
-                "set an attribute of",
-                rustix::fs::lsetxattr(&path[..], &attribute[..], value, XattrFlags::empty()),
-            );
+            let set = rustix::fs::setxattr(path, &attribute[..], value, XattrFlags::empty());
+            note("set an attribute of", set);
         }
         if kind != Kind::Symlink {
-            let mode = self.mode(meta, || Stat::at(dir, name, false));
-            note("set the mode of", chmod_special(dir, name, kind, mode));
+            let mode = self.mode(meta, || Stat::of(fd));
+            let mode = Mode::from_raw_mode(mode.into());
+            note("set the mode of", rustix::fs::chmod(path, mode));
         }
-        note(
-            "set the times of",
-            rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW),
-        );
+        let times = times(meta);
+        let set = match rustix::fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH) {
+            // Kernels before 5.8.
+            Err(Errno::INVAL | Errno::NOENT) => {
+                rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
+            }
+            other => other,
+        };
+        note("set the times of", set);
         missed
     }
+
+    /// The number of the user who is to own what this owner had, where owners are put back.
+    pub fn uid_of(self, owner: &Owner) -> Option<u32> {
+        let (uid, _) = self.ids(owner);
+        uid.filter(|_| self.owners).map(Uid::as_raw)
+    }
+}
+
+/// A path that leads to what is open, whatever its names lead to now.
+pub fn by_descriptor(fd: BorrowedFd<'_>) -> Vec<u8> {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
 /// What is gone already is as it should be.
@@ -195,21 +210,6 @@ fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
         Err(Errno::NODATA) => Ok(()),
         other => other,
     }
-}
-
-/// Through a descriptor that was checked, since changing modes by name follows links.
-fn chmod_special(dir: BorrowedFd<'_>, name: &[u8], kind: Kind, mode: u16) -> Result<(), Errno> {
-    let fd: OwnedFd = rustix::fs::openat(
-        dir,
-        name,
-        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    if Stat::of(&fd)?.kind != kind {
-        return Err(Errno::STALE);
-    }
-    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    rustix::fs::chmod(path, Mode::from_raw_mode(mode.into()))
 }
 
 /// A time of access that the snapshot does not have is left as it is.

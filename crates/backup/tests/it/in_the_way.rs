@@ -1,7 +1,7 @@
 //! What stands in the target where the snapshot has something of another kind.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
 use std::time::{Duration, SystemTime};
 
 use onefold_backup::restore::{self, Options, Overwrite, Summary};
@@ -149,4 +149,31 @@ fn an_interruption_leaves_what_was_there_and_nothing_beside_it() {
         assert!(scene.target.join("keep").is_symlink(), "{window_bytes}");
         assert_eq!(beside.next(), None, "{window_bytes}");
     }
+}
+
+/// Another user's file that looks like the snapshot's, where that has the first name of one of root's.
+#[test]
+fn no_further_name_leads_to_a_file_of_another_owner() {
+    if !crate::untested::is_root() {
+        return;
+    }
+    let mut scene = scene();
+    fs::hard_link(scene.source.join("keep"), scene.source.join("sub/keep")).expect("link");
+    scene.outcome = scene::back_up(&scene.repository, &scene.source, 2);
+    let fake = scene.target.join("keep");
+    fs::write(&fake, "somebody's k...").expect("write");
+    let time = scene.source.join("keep").metadata().expect("stat");
+    let file = fs::File::options().write(true).open(&fake).expect("open");
+    file.set_modified(time.modified().expect("time"))
+        .expect("set");
+    chown(&fake, Some(1234), None).expect("chown");
+    assert_eq!(fake.metadata().expect("stat").len(), time.len());
+    let options = Options {
+        overwrite: Overwrite::Never,
+        ..options(&scene)
+    };
+    let (summary, failed) = restore(&scene, &options);
+    assert_eq!((summary.skipped, failed), (1, vec![]));
+    let text = fs::read_to_string(scene.target.join("sub/keep")).expect("read");
+    assert_eq!(text, "snapshot's keep");
 }

@@ -3,7 +3,7 @@
 //! What always holds: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to what happened to stand
 //! under the first name.
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use super::super::window::Link;
 use super::{Run, file::create, folding::is_exact, make::Wanted};
 use crate::meta::{Stat, link_target};
 use crate::path::{join, split};
-use crate::restore::apply::Meta;
+use crate::restore::apply::{Meta, by_descriptor};
 use crate::restore::times::{mark_unfinished, may_be_same};
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
@@ -55,27 +55,40 @@ impl Run<'_> {
         let Ok(first_dir) = self.all.target.open_folder(first_folder) else {
             return Ok(false);
         };
-        if !is_exact(&first_dir, first_name).unwrap_or(false) {
+        // By what is open it is linked, since the name may lead elsewhere by then.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&first_dir, first_name, flags, Mode::empty());
+        let Ok(there) = opened.and_then(|fd| Ok((Stat::of(&fd)?, fd))) else {
+            return Ok(false);
+        };
+        let is_exact = is_exact(&first_dir, first_name).unwrap_or(false);
+        if !is_exact || !looks_as(entry, &there) || !self.is_owners(entry, &there.0) {
             return Ok(false);
         }
-        let there = Stat::at(&first_dir, first_name, false);
-        if !there.is_ok_and(|there| looks_as(entry, &there, &first_dir, first_name)) {
-            return Ok(false);
-        }
+        let path = by_descriptor(there.1.as_fd());
         let Some(dir) = self.folder_for(folder, entry.kind, entry.size)? else {
             return Ok(true);
         };
-        let none = AtFlags::empty();
-        let make = |name: &[u8]| rustix::fs::linkat(&first_dir, first_name, &*dir, name, none);
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        let make = |name: &[u8]| rustix::fs::linkat(CWD, &path[..], &*dir, name, follow);
         let meta = Meta::of(entry);
         let made = self.make((folder, &dir), Wanted::of(entry, &meta), make);
         match made {
             Ok(None) => Ok(true),
             Ok(Some(((), place))) => place.put(&dir, &entry.name).map(|()| true),
-            // The names lie on two file systems, it has all the names that it may have, or none of its kind may have two.
-            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => Ok(false),
+            // The names lie on two file systems, it has all the names that it may have, none of its kind may have two, or there is no /proc.
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOENT) => {
+                Ok(false)
+            }
             Err(e) => Err(e),
         }
+    }
+
+    /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to, wherever that is.
+    fn is_owners(&self, entry: &Entry, there: &Stat) -> bool {
+        let expected = self.all.applier.uid_of(&entry.owner);
+        let ours = rustix::process::geteuid().as_raw();
+        expected.is_none_or(|expected| there.uid == expected || there.uid == ours)
     }
 
     fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
@@ -128,13 +141,13 @@ impl Run<'_> {
 }
 
 /// Whether what is there is what the snapshot says of `entry`.
-fn looks_as(entry: &Entry, there: &Stat, dir: &OwnedFd, name: &[u8]) -> bool {
+fn looks_as(entry: &Entry, (there, fd): &(Stat, OwnedFd)) -> bool {
     if there.kind != entry.kind || !may_be_same(entry.mtime, there.mtime) {
         return false;
     }
     match entry.kind {
         Kind::File => there.size == entry.size,
-        Kind::Symlink => link_target(dir, name).is_ok_and(|target| target == entry.target),
+        Kind::Symlink => link_target(fd, b"").is_ok_and(|target| target == entry.target),
         Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
         Kind::Fifo | Kind::Socket => true,
         Kind::Dir => false,

@@ -3,14 +3,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{FileType, Mode};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::super::apply::Meta;
 use super::super::window::Special;
 use super::{Run, make::Wanted};
-use crate::Kind;
+use crate::meta::{Stat, link_target};
 use crate::path::join;
+use crate::{Entry, Kind};
 
 impl Run<'_> {
     /// Makes it, or links it to the first of its names.
@@ -30,14 +31,13 @@ impl Run<'_> {
         let dir = self.folder_for(*folder, entry.kind, entry.size);
         let made = dir.and_then(|dir| {
             let Some(dir) = dir else { return Ok(None) };
-            let make = |name: &[u8]| make_special(&dir, name, entry);
+            let make = |name: &[u8]| make_special(&dir, name, entry, self.all.applier.owners);
             let made = self.make((*folder, &dir), Wanted::of(entry, &meta), make)?;
-            let Some(((), place)) = made else {
+            let Some((made, place)) = made else {
                 return Ok(None);
             };
-            let name = place.name(&entry.name);
             let applier = self.all.applier;
-            let missed = applier.to_special(dir.as_fd(), &name, entry.kind, &meta);
+            let missed = applier.to_special(made.as_fd(), entry.kind, &meta);
             place.put(&dir, &entry.name).map(|()| Some(missed))
         });
         let path = join(&self.window.folders[*folder as usize].path, &entry.name);
@@ -51,7 +51,13 @@ impl Run<'_> {
     }
 }
 
-fn make_special(dir: &OwnedFd, name: &[u8], entry: &crate::Entry) -> Result<(), Errno> {
+/// Makes it, and opens it by path. `STALE`: something else stands there already, put by whoever may write in this folder.
+fn make_special(
+    dir: &OwnedFd,
+    name: &[u8],
+    entry: &Entry,
+    is_given_away: bool,
+) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR;
     let node = |kind, device| rustix::fs::mknodat(dir, name, kind, mode, device);
     match entry.kind {
@@ -61,5 +67,83 @@ fn make_special(dir: &OwnedFd, name: &[u8], entry: &crate::Entry) -> Result<(), 
         Kind::CharDevice => node(FileType::CharacterDevice, entry.rdev),
         Kind::BlockDevice => node(FileType::BlockDevice, entry.rdev),
         Kind::File | Kind::Dir => Err(Errno::INVAL),
+    }?;
+    open_special(dir, name, entry, is_given_away)
+}
+
+/// Opens what was just made, if nothing tells that it is another: not a further name of something, and, where owners are put back, still ours.
+fn open_special(
+    dir: &OwnedFd,
+    name: &[u8],
+    entry: &Entry,
+    is_given_away: bool,
+) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let there = Stat::of(&fd)?;
+    let is_same = match entry.kind {
+        Kind::Symlink => link_target(&fd, b"").is_ok_and(|target| target == entry.target),
+        Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
+        _ => true,
+    };
+    let is_ours = !is_given_away || there.uid == rustix::process::geteuid().as_raw();
+    match there.kind == entry.kind && there.links <= 1 && is_same && is_ours {
+        true => Ok(fd),
+        false => Err(Errno::STALE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::restore::apply::{Applier, Attributes};
+
+    /// Somebody else who owns the folder swaps what root has made there, before root opens it or afterwards.
+    #[test]
+    fn nothing_but_what_was_made_gets_its_owner_and_mode() {
+        let place = tempfile::tempdir().expect("tempdir");
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("roots"), "root's").expect("write");
+        let before = Stat::at(
+            rustix::fs::CWD,
+            path("roots").as_os_str().as_encoded_bytes(),
+            false,
+        );
+        let dir = OwnedFd::from(fs::File::open(place.path()).expect("open"));
+        for (kind, target) in [(Kind::Fifo, ""), (Kind::Symlink, "elsewhere")] {
+            let mut entry = Entry::new(b"special".to_vec(), kind);
+            (entry.target, entry.mode) = (target.into(), 0o666);
+            entry.mtime.secs = 1_000_000;
+            let made = make_special(&dir, b"special", &entry, true).expect("made");
+            fs::rename(path("special"), path("ours")).expect("rename");
+            fs::hard_link(path("roots"), path("special")).expect("link");
+            assert!(open_special(&dir, b"special", &entry, true).is_err());
+            let applier = Applier {
+                owners: false,
+                names: None,
+                xattrs: &Attributes::default(),
+            };
+            assert_eq!(
+                applier.to_special(made.as_fd(), kind, &Meta::of(&entry)),
+                []
+            );
+            let ours = Stat::at(&dir, b"ours", false).expect("stat");
+            assert_eq!((ours.kind, ours.mtime.secs), (kind, 1_000_000));
+            fs::remove_file(path("special")).expect("remove");
+            fs::hard_link(path("ours"), path("special")).expect("link");
+            let twice = open_special(&dir, b"special", &entry, true);
+            assert_eq!(twice.err(), Some(Errno::STALE));
+            fs::remove_file(path("ours")).expect("remove");
+            assert!(open_special(&dir, b"special", &entry, true).is_ok());
+            entry.target = b"another".to_vec();
+            let is_another = open_special(&dir, b"special", &entry, true).is_err();
+            assert_eq!(is_another, kind == Kind::Symlink);
+            fs::remove_file(path("special")).expect("remove");
+        }
+        let after = Stat::at(&dir, b"roots", false).expect("stat");
+        let before = before.expect("stat");
+        assert_eq!((after.mode, after.mtime), (before.mode, before.mtime));
     }
 }
