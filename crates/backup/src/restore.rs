@@ -15,6 +15,7 @@ pub(crate) mod links;
 mod output;
 mod plan;
 mod remove;
+mod shut;
 mod target;
 mod temporary;
 mod times;

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::Options;
 use super::remove::Remover;
+use super::shut;
 use super::target::Target;
 use super::times::may_be_same;
 use super::way::{Step, Way};
@@ -184,7 +185,7 @@ impl Deleting<'_> {
         if self.only_leads_to_sources(path) {
             return;
         }
-        let state = &mut self.way.innermost_mut().state;
+        let state = self.way.innermost().state;
         if state.is_unlisted {
             let what = "nothing is deleted here: the backup could not list this folder";
             return self.events.warning(place, what);
@@ -192,12 +193,14 @@ impl Deleting<'_> {
         if state.is_left {
             return;
         }
-        let opened = self.target.open_unmounted(place).and_then(|dir| {
+        let opened = self.open_in_target(place).and_then(|dir| {
             let stat = Stat::of(&dir)?;
             Ok((dir, stat))
         });
         match opened {
-            Ok((_, stat)) if self.remover.keeps(&stat, place) => state.is_left = true,
+            Ok((_, stat)) if self.remover.keeps(&stat, place) => {
+                self.way.innermost_mut().state.is_left = true;
+            }
             Ok((dir, stat)) => {
                 self.current = Some(Open {
                     dir,
@@ -210,10 +213,28 @@ impl Deleting<'_> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::XDEV) => {
                 self.remover.leave_mounted(place);
-                state.is_left = true;
+                self.way.innermost_mut().state.is_left = true;
             }
             Err(e) => self.remover.failed("open the folder", place, e),
         }
+    }
+
+    /// Its mode comes back when it is restored.
+    fn open_in_target(&self, place: &[u8]) -> Result<OwnedFd, Errno> {
+        let is_real = !self.remover.options.dry_run && !place.is_empty();
+        let dir = match self.target.open_unmounted(place) {
+            Err(Errno::ACCESS) if is_real => {
+                let (above, name) = path::split(place);
+                shut::let_into(self.target.open_unmounted(above)?, name)?;
+                self.target.open_unmounted(place)?
+            }
+            other => other?,
+        };
+        let is_kept = self.remover.options.keeps(&Stat::of(&dir)?);
+        if is_real && !is_kept {
+            shut::let_in(&dir)?;
+        }
+        Ok(dir)
     }
 
     /// Whether the backup took of this folder only what leads to its sources: nothing else in it was looked at.

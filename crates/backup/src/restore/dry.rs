@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::shut;
 use super::target::Target;
 use super::temporary::Place;
 use super::times::may_be_same;
@@ -167,6 +168,13 @@ impl Look<'_> {
                     other => other,
                 }
             }
+            Err(Errno::ACCESS) if folder.parent != number => match self.there(folder.parent) {
+                There::Folder(above) if shut::is_own(&*above, split(&folder.path).1) => {
+                    There::Nothing
+                }
+                There::Folder(_) => There::Fails(Errno::ACCESS),
+                other => other,
+            },
             Err(e) => There::Fails(e),
         }
     }

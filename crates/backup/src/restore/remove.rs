@@ -9,6 +9,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::Options;
+use super::shut;
 use super::target::{Target, open_unmounted};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
@@ -99,7 +100,15 @@ impl<'a> Remover<'a> {
 
     /// Removes what is in a folder. Whether nothing is left.
     fn clear(&mut self, dir: BorrowedFd<'_>, device: u64, name: &[u8], place: &[u8]) -> bool {
-        let folder = match open_unmounted(dir, name, device) {
+        let mut opened = open_unmounted(dir, name, device);
+        if !self.options.dry_run {
+            // It goes with its mode.
+            if matches!(opened, Err(Errno::ACCESS)) && shut::let_into(dir, name) == Ok(true) {
+                opened = open_unmounted(dir, name, device);
+            }
+            let _ = opened.as_ref().map(shut::let_in);
+        }
+        let folder = match opened {
             Ok(folder) => folder,
             Err(Errno::XDEV) => {
                 self.leave_mounted(place);

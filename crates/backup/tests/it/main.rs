@@ -26,6 +26,7 @@ mod roundtrip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
 mod scene;
+mod shut;
 mod sketch;
 mod small_files;
 mod sources;

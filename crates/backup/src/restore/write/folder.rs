@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::Run;
 use crate::meta::Stat;
 use crate::path::split;
+use crate::restore::shut;
 use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
 
@@ -36,6 +37,12 @@ impl Run<'_> {
                 let gives_way = |dir: BorrowedFd<'_>, there: &Stat| !self.keeps(folder, dir, there);
                 self.all.target.make_folder(&folder.path, gives_way)?
             }
+            // It gets its mode in the end, and may be shut until then.
+            Err(Errno::ACCESS) if folder.meta.is_some() => {
+                let above = self.folder(folder.parent)?;
+                shut::let_into(&above, split(&folder.path).1)?;
+                (self.all.target.open_folder(&folder.path)?, false)
+            }
             other => (other?, false),
         };
         if !is_new && folder.parent != number {
@@ -44,6 +51,9 @@ impl Run<'_> {
         }
         if self.is_kept(&opened, &folder.path)? {
             return Err(Errno::PERM);
+        }
+        if folder.meta.is_some() && !is_new {
+            shut::let_in(&opened)?;
         }
         let fd = Arc::new(opened);
         let mut folders = self.folders.lock();
