@@ -186,7 +186,9 @@ pub struct Summary {
     pub verified: u64,
     /// Paths that failed.
     pub errors: u64,
-    /// Of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
+    /// Of these, those that are there, but lack some of their metadata.
+    pub lacking: u64,
+    /// Also of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
     pub lost: u64,
     /// Also of the errors: parts of the snapshot's listing that are lost so, each with some thousand paths, whichever they were.
     pub lost_parts: u64,

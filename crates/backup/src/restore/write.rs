@@ -59,6 +59,8 @@ pub struct Tally {
     pub failed_others: AtomicU64,
     /// Paths of which the repository has no good copy.
     pub lost: AtomicU64,
+    /// Paths that are there, without some of their metadata.
+    pub lacking: AtomicU64,
     /// The target was full, once at least.
     pub is_full: AtomicBool,
 }
@@ -86,6 +88,7 @@ impl Tally {
         summary.skipped_others += self.skipped_others.load(Relaxed);
         summary.errors += self.errors.load(Relaxed);
         summary.lost += self.lost.load(Relaxed);
+        summary.lacking += self.lacking.load(Relaxed);
         summary.failed += self.failed_files.load(Relaxed);
         summary.failed_bytes += self.failed_bytes.load(Relaxed);
         summary.failed_dirs += self.failed_dirs.load(Relaxed);
@@ -162,10 +165,6 @@ impl Writer<'_> {
     pub(super) fn failed(&self, path: &[u8], error: &Error) {
         self.tally.lost.fetch_add(error.is_loss().into(), Relaxed);
         self.tally.is_full.fetch_or(error.is_full(), Relaxed);
-        self.tell(path, error);
-    }
-
-    fn tell(&self, path: &[u8], error: &Error) {
         self.tally.errors.fetch_add(1, Relaxed);
         Progress::add(&self.progress.errors, 1);
         self.events.error(path, error);
@@ -307,8 +306,11 @@ impl Run<'_> {
             return;
         }
         let path = path();
-        missed
-            .into_iter()
-            .for_each(|(op, e)| self.all.tell(&path, &self.io(op, &path, e)));
+        self.all.tally.errors.fetch_add(1, Relaxed);
+        self.all.tally.lacking.fetch_add(1, Relaxed);
+        Progress::add(&self.all.progress.errors, 1);
+        for (op, e) in missed {
+            self.all.events.error(&path, &self.io(op, &path, e));
+        }
     }
 }

@@ -320,6 +320,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "bytes_skipped": summary.skipped_bytes,
             "files_verified": summary.verified,
             "error_count": summary.errors,
+            "incomplete_metadata_count": summary.lacking,
             "unread_count": summary.unread,
             "lost_listing_parts": summary.lost_parts,
         }));
@@ -393,12 +394,19 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
             many(summary.deleted, "entry")
         ))?;
     }
-    let errors = summary.errors - summary.lost_parts;
+    let errors = summary.errors - summary.lost_parts - summary.lacking;
     if errors > 0 {
         out.note(format_args!(
             "{} could not be restored",
             many(errors, "path")
         ));
+    }
+    if summary.lacking > 0 {
+        let (paths, lack) = match summary.lacking {
+            1 => ("1 path".into(), "lacks some of its"),
+            more => (many(more, "path"), "lack some of their"),
+        };
+        out.note(format_args!("{paths} {lack} metadata"));
     }
     if summary.unread > 0 {
         out.note(format_args!(
