@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 
-use crate::{Error, Result};
+use crate::{Error, Result, path};
 
 /// The signature of a CACHEDIR.TAG file (bford.info/cachedir).
 pub const CACHEDIR_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
@@ -355,6 +355,19 @@ impl Patterns {
             .filter(|(_, b)| **b == b'/')
             .any(|(at, _)| self.decide(&path[..at], true) == Some(true));
         above || self.decide(path, is_dir) == Some(true)
+    }
+}
+
+impl Patterns {
+    /// What is decided of `path` or, where no pattern speaks of it, of the folder nearest above it of which one does.
+    pub fn decide_nearest(&self, path: &[u8], is_dir: bool) -> Option<bool> {
+        let mut decision = self.decide(path, is_dir);
+        let mut above = path::split(path).0;
+        while decision.is_none() && !above.is_empty() {
+            decision = self.decide(above, true);
+            above = path::split(above).0;
+        }
+        decision
     }
 }
 

@@ -22,7 +22,7 @@ struct Folder {
     is_wanted: bool,
     /// Its number in the current window.
     number: Option<u32>,
-    /// The patterns of what is wanted match it or a folder above.
+    /// The patterns of what is wanted match it, or the nearest folder above of which they speak.
     is_included: bool,
     /// Those of what is not.
     is_excluded: bool,
@@ -63,7 +63,8 @@ impl Folder {
             meta,
             is_wanted,
             number: None,
-            is_included: options.include.is_empty() || options.include.covers(path, true),
+            is_included: options.include.is_empty()
+                || options.include.decide_nearest(path, true) == Some(true),
             is_excluded: options.exclude.covers(path, true),
         }
     }
@@ -259,7 +260,8 @@ impl<'a> Planner<'a> {
         } = self.way.innermost().state;
         let path = self.in_target(path);
         let excluded = is_excluded || self.options.exclude.decide(&path, is_dir) == Some(true);
-        !excluded && (is_included || self.options.include.decide(&path, is_dir) == Some(true))
+        let included = self.options.include.decide(&path, is_dir);
+        !excluded && included.unwrap_or(is_included)
     }
 
     fn entry(

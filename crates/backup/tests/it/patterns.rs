@@ -182,3 +182,29 @@ fn empty_components_of_a_pattern_count_for_nothing() {
     }
     assert!(Patterns::new(["//", "/"]).expect("patterns").is_empty());
 }
+
+#[test]
+fn what_an_include_takes_back_is_not_restored() {
+    let scene = crate::restore::scene();
+    for name in ["sub/not/x", "sub/not/but/y", "sub/z.tmp"] {
+        let path = scene.source.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("dirs");
+        std::fs::write(path, name).expect("write");
+    }
+    let outcome = crate::scene::back_up(&scene.repository, &scene.source, 2);
+    let patterns = ["/sub", "!/sub/not", "!*.tmp", "/sub/not/but"];
+    let options = onefold_backup::restore::Options {
+        include: Patterns::new(patterns).expect("patterns"),
+        ..crate::restore::options(&scene)
+    };
+    crate::scene::restore_with(&scene.repository, &outcome, &scene.target, &options);
+    let names = [
+        "sub/inner",
+        "sub/not/x",
+        "sub/not/but/y",
+        "sub/z.tmp",
+        "keep",
+    ];
+    let is_there = names.map(|name| scene.target.join(name).exists());
+    assert_eq!(is_there, [true, false, true, false, false]);
+}
