@@ -7,6 +7,7 @@
 //! What always holds: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked before it is
 //! written; a path that fails is reported and the rest goes on.
 
+mod acl;
 mod apply;
 mod batch;
 mod delete;

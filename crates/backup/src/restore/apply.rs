@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use super::acl;
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, xattr_names};
 use crate::{Entry, Kind, Owner, Time, Xattrs};
@@ -74,6 +75,11 @@ impl Attributes {
     }
 }
 
+fn acl_of(meta: &Meta) -> Option<&[u8]> {
+    let acl = meta.xattrs.iter().find(|(name, _)| **name == *acl::ACCESS);
+    acl.map(|(_, value)| &value[..])
+}
+
 /// What could not be put back, though the content could.
 pub type Missed = Vec<(&'static str, Errno)>;
 
@@ -110,10 +116,16 @@ impl Applier<'_> {
 
     /// The mode. "Runs as its owner" and "as its group" stand for the snapshot's: with another owner or group (setting it failed, or was not asked
     /// for), a stranger's program would run as whoever restores.
-    fn mode(self, meta: &Meta, stat: impl Fn() -> Result<Stat, Errno>) -> u16 {
-        let is_set = |bit: u16| meta.mode & bit != 0;
+    ///
+    /// Where the snapshot has an ACL, the group's bits are all that the ACL grants to anybody it names; without it, the group gets what it had.
+    fn mode(self, meta: &Meta, has_acl: bool, stat: impl Fn() -> Result<Stat, Errno>) -> u16 {
+        let mode = match acl_of(meta).filter(|_| !has_acl) {
+            Some(acl) => acl::mode_without(meta.mode, acl),
+            None => meta.mode,
+        };
+        let is_set = |bit: u16| mode & bit != 0;
         if !is_set(SET_UID | SET_GID) {
-            return meta.mode;
+            return mode;
         }
         let (uid, gid) = self.ids(&meta.owner);
         let there = stat().map(|stat| (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid)));
@@ -121,7 +133,7 @@ impl Applier<'_> {
             (Some(there.0) == uid, Some(there.1) == gid)
         });
         let lost = |has: bool, bit: u16| if has { 0 } else { bit };
-        meta.mode & !(lost(has_owner, SET_UID) | lost(has_group, SET_GID))
+        mode & !(lost(has_owner, SET_UID) | lost(has_group, SET_GID))
     }
 
     /// To an open file or folder.
@@ -137,13 +149,13 @@ impl Applier<'_> {
             let removed = rustix::fs::fremovexattr(fd, &name[..]);
             note("remove an attribute of", gone(removed));
         }
+        let mut has_acl = false;
         for (name, value) in self.xattrs.of(meta) {
-            note(
-                "set an attribute of",
-                rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty()),
-            );
+            let set = rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty());
+            has_acl |= set.is_ok() && **name == *acl::ACCESS;
+            note("set an attribute of", set);
         }
-        let mode = self.mode(meta, || Stat::of(fd));
+        let mode = self.mode(meta, has_acl, || Stat::of(fd));
         note(
             "set the mode of",
             rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into())),
@@ -171,12 +183,14 @@ impl Applier<'_> {
                 note("remove an attribute of", gone(removed));
             }
         }
+        let mut has_acl = false;
         for (attribute, value) in self.xattrs.of(meta) {
             let set = rustix::fs::setxattr(path, &attribute[..], value, XattrFlags::empty());
+            has_acl |= set.is_ok() && **attribute == *acl::ACCESS;
             note("set an attribute of", set);
         }
         if kind != Kind::Symlink {
-            let mode = self.mode(meta, || Stat::of(fd));
+            let mode = self.mode(meta, has_acl, || Stat::of(fd));
             let mode = Mode::from_raw_mode(mode.into());
             note("set the mode of", rustix::fs::chmod(path, mode));
         }

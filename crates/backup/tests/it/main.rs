@@ -1,5 +1,6 @@
 //! The crate's integration tests, one binary.
 
+mod acls;
 mod bad_sector;
 mod change;
 mod crash;
