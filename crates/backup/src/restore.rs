@@ -13,6 +13,7 @@ mod batch;
 mod delete;
 mod dry;
 pub(crate) mod links;
+mod open_files;
 mod output;
 mod plan;
 mod remove;

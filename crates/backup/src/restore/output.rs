@@ -14,11 +14,10 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::batch::Place;
+use super::open_files::large_max;
 
-/// Files from this size on are written past the page cache,
+/// Files from this size on are written past the page cache, while not too many are open.
 const LARGE_BYTES: u64 = 8 << 20;
-/// while no more than so many are open.
-const LARGE_OPEN_MAX: usize = 128;
 
 /// A file open for writing.
 pub enum Output {
@@ -46,7 +45,7 @@ impl LargeFiles {
 
     /// A file that was just made and will have `size` bytes. `whole`: all of them are written, so that it has no holes.
     pub fn made(&self, number: u32, fd: OwnedFd, size: u64, whole: bool) -> Result<Output, Errno> {
-        if size < LARGE_BYTES || self.0.lock().len() >= LARGE_OPEN_MAX {
+        if size < LARGE_BYTES || self.0.lock().len() >= large_max() {
             return Ok(Output::Small(fd));
         }
         if whole {
@@ -60,7 +59,10 @@ impl LargeFiles {
                 }
             }
         }
-        let Ok(disk) = FileDisk::from_file(File::from(fd.try_clone().map_err(errno)?), "") else {
+        // Without a second descriptor it is written as small ones are.
+        let disk = fd.try_clone().ok();
+        let disk = disk.and_then(|fd| FileDisk::from_file(File::from(fd), "").ok());
+        let Some(disk) = disk else {
             return Ok(Output::Small(fd));
         };
         let large = Arc::new(Large { fd, disk });

@@ -21,6 +21,7 @@ use self::folding::{Listed, TAKEN};
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
+use super::open_files;
 use super::output::LargeFiles;
 use super::target::Target;
 use super::times::TimeSteps;
@@ -115,7 +116,7 @@ impl Writer<'_> {
         let run = Run {
             all: self,
             window,
-            folders: Mutex::default(),
+            folders: Mutex::new(OpenFolders::new(open_files::folders_max())),
             large: LargeFiles::default(),
             spares: Spares::default(),
             listed: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::rig::{Rig, files};
+use crate::rig::{Ran, Rig, files};
 
 #[test]
 fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
@@ -119,4 +119,29 @@ fn what_stays_is_said_by_its_kind() {
         again.contains("left 2 files, 5 other as they were"),
         "{again}"
     );
+}
+
+#[test]
+fn a_low_limit_of_open_files_loses_nothing() {
+    let rig = Rig::open();
+    for n in 0..400 {
+        rig.write(&format!("s/folder {n}/file"), format!("{n}").as_bytes());
+    }
+    for n in 0..12 {
+        rig.write(&format!("s/large {n}"), &vec![n; 8 << 20]);
+    }
+    rig.backup("s");
+    let program = env!("CARGO_BIN_EXE_onefold");
+    let spec = format!("latest:{}", rig.path("s").display());
+    let script = format!("ulimit -n 100; exec {program} -r repo restore {spec} -t t");
+    // And again, over what is there.
+    for _ in 0..2 {
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(rig.dir.path())
+            .output();
+        let output = output.expect("runs");
+        Ran::from(output).ends(0);
+        assert_eq!(files(&rig.path("t")), files(&rig.path("s")));
+    }
 }

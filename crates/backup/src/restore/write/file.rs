@@ -23,7 +23,8 @@ pub(super) fn create(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 
 impl Run<'_> {
     pub(super) fn write_file(&self, number: u32, pieces: &[Piece], buffer: &[u8]) {
-        let result = self.open_file(number).and_then(|output| {
+        let opened = self.with_room(|| self.open_file(number));
+        let result = opened.and_then(|output| {
             if let Some(output) = &output {
                 output.write_places(pieces, buffer)?;
                 let written: usize = pieces.iter().map(|piece| piece.len).sum();

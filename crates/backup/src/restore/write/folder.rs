@@ -14,14 +14,45 @@ use crate::restore::shut;
 use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
 
-/// Folders kept open.
-const FOLDERS_OPEN_MAX: usize = 384;
-
 /// Descriptors of folders, the oldest given up first.
-#[derive(Default)]
 pub(super) struct OpenFolders {
     open: HashMap<u32, Arc<OwnedFd>>,
     order: VecDeque<u32>,
+    max: usize,
+}
+
+impl OpenFolders {
+    /// None yet, and never more than `max`.
+    pub fn new(max: usize) -> Self {
+        Self {
+            open: HashMap::new(),
+            order: VecDeque::new(),
+            max,
+        }
+    }
+
+    fn insert(&mut self, number: u32, folder: Arc<OwnedFd>) {
+        if self.open.insert(number, folder).is_none() {
+            self.order.push_back(number);
+        }
+        self.keep(self.max);
+    }
+
+    /// Gives up half of them, and keeps no more from then on. Whether there were any.
+    fn give_up_half(&mut self) -> bool {
+        let had = self.order.len();
+        self.max = (had / 2).max(1);
+        self.keep(had / 2);
+        had > 0
+    }
+
+    fn keep(&mut self, most: usize) {
+        while self.order.len() > most
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.open.remove(&oldest);
+        }
+    }
 }
 
 impl Run<'_> {
@@ -56,16 +87,18 @@ impl Run<'_> {
             shut::let_in(&opened)?;
         }
         let fd = Arc::new(opened);
-        let mut folders = self.folders.lock();
-        if folders.open.insert(number, fd.clone()).is_none() {
-            folders.order.push_back(number);
-        }
-        if folders.order.len() > FOLDERS_OPEN_MAX
-            && let Some(oldest) = folders.order.pop_front()
-        {
-            folders.open.remove(&oldest);
-        }
+        self.folders.lock().insert(number, fd.clone());
         Ok(fd)
+    }
+
+    /// Does what opens something; again with fewer folders open where too many files are.
+    pub(super) fn with_room<T>(&self, open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        loop {
+            match open() {
+                Err(Errno::MFILE) if self.folders.lock().give_up_half() => {}
+                other => return other,
+            }
+        }
     }
 
     /// Whether what is there, in `dir`, stays instead of the folder.
@@ -116,7 +149,7 @@ impl Run<'_> {
             let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
                 continue;
             };
-            match self.folder(number as u32) {
+            match self.with_room(|| self.folder(number as u32)) {
                 Ok(fd) => {
                     self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || {
                         folder.path.clone()

@@ -28,7 +28,7 @@ impl Run<'_> {
             &link.entry.name,
         );
         let failed = |e: Errno| self.io("link", &path, e);
-        let made = self.try_link(link.folder, &link.first, &link.entry);
+        let made = self.with_room(|| self.try_link(link.folder, &link.first, &link.entry));
         let made = made.map_err(failed).and_then(|linked| {
             if linked {
                 return Ok(());

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::super::apply::Meta;
@@ -28,9 +28,10 @@ impl Run<'_> {
         {
             return;
         }
-        let dir = self.folder_for(*folder, entry.kind, entry.size);
-        let made = dir.and_then(|dir| {
-            let Some(dir) = dir else { return Ok(None) };
+        let made = self.with_room(|| {
+            let Some(dir) = self.folder_for(*folder, entry.kind, entry.size)? else {
+                return Ok(None);
+            };
             let make = |name: &[u8]| make_special(&dir, name, entry, self.all.applier.owners);
             let made = self.make((*folder, &dir), Wanted::of(entry, &meta), make)?;
             let Some((made, place)) = made else {
@@ -68,7 +69,12 @@ fn make_special(
         Kind::BlockDevice => node(FileType::BlockDevice, entry.rdev),
         Kind::File | Kind::Dir => Err(Errno::INVAL),
     }?;
-    open_special(dir, name, entry, is_given_away)
+    let opened = open_special(dir, name, entry, is_given_away);
+    if let Err(Errno::MFILE) = opened {
+        // It is made again when there is room to open it.
+        let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+    }
+    opened
 }
 
 /// Opens what was just made, if nothing tells that it is another: not a further name of something, and, where owners are put back, still ours.

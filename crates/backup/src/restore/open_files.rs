@@ -1,0 +1,45 @@
+//! How many files and folders a restore keeps open: as many as help, and no more than a part of what the system grants.
+
+use rustix::process::{Resource, getrlimit};
+
+/// Folders that are kept open at most,
+const FOLDERS_MAX: usize = 384;
+/// and large files.
+const LARGE_MAX: usize = 128;
+
+/// How many folders are kept open.
+pub fn folders_max() -> usize {
+    share(granted(), 4, FOLDERS_MAX)
+}
+
+/// How many large files are kept open.
+pub fn large_max() -> usize {
+    share(granted(), 8, LARGE_MAX)
+}
+
+fn granted() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// One of `parts` parts of what is granted, or the most that is of use.
+fn share(granted: Option<u64>, parts: u64, most: usize) -> usize {
+    let share = granted.map_or(usize::MAX, |granted| (granted / parts) as usize);
+    share.clamp(1, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_kept_open_where_few_are_granted() {
+        for (granted, expected) in [
+            (None, 384),
+            (Some(1 << 20), 384),
+            (Some(128), 32),
+            (Some(2), 1),
+        ] {
+            assert_eq!(share(granted, 4, FOLDERS_MAX), expected);
+        }
+    }
+}
