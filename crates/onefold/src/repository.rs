@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_io::{Dir, ErrorKind, FileDir};
-use onefold_store::{Encryption, Error as StoreError, OpenOptions, PinInfo, Repository, Secret};
+use onefold_store::{
+    Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions, PinInfo, Repository, Secret,
+};
 
 use crate::cli::Global;
 use crate::cli::typed::Way;
@@ -93,7 +95,7 @@ pub fn exists(place: &Path) -> Result<bool> {
 fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
     match FileDir::open(place) {
         Ok(dir) => match of_another_program(place) {
-            None => Ok(Arc::new(dir)),
+            None => Ok(Arc::new(dir.linked(INDEX_FOLDER))),
             Some(program) => {
                 let what = format!("{}, which is a repository of {program}", place.display());
                 Err(Error::NoRepository(what))

@@ -53,7 +53,7 @@ pub use keys::{Fingerprinter, Secret};
 pub use pin::PinInfo;
 pub use reader::{ChunkData, ChunkReader};
 pub use repair::{ASIDE_SUFFIX, RepairReport};
-pub use repository::{InitOptions, OpenOptions, Repository};
+pub use repository::{INDEX_FOLDER, InitOptions, OpenOptions, Repository};
 pub use roots::{RootId, Roots, Seen};
 pub use sealing::Packing;
 pub use secrets::KeyInfo;

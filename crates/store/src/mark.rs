@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::{Dir, Disk, Scratch, frame};
+use onefold_io::{Dir, Disk, ErrorKind, Scratch, frame};
 
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
@@ -56,8 +56,9 @@ impl Marks {
     /// No marks, which are spilled into the repository: only the holder of the sweep's lock may have any.
     pub fn new(root: &dyn Dir) -> Result<Self> {
         let folder = root.subdir(SCRATCH_FOLDER)?;
-        for entry in folder.list()? {
-            folder.remove(&entry.name)?;
+        match folder.remove(SPILLED) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
         Ok(Self {
             folder: Some(folder),

@@ -1,13 +1,13 @@
 //! Folders of the file system.
 
-use std::{fs::File, io, os::fd::OwnedFd, path::Path, sync::Arc};
+use std::{fs::File, os::fd::OwnedFd, path::Path, sync::Arc};
 
 use rustix::{
     fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid},
     io::Errno,
 };
 
-use super::FileDisk;
+use super::{FileDisk, make::make_durably};
 use crate::{
     Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
     batch::Batching,
@@ -16,13 +16,15 @@ use crate::{
 };
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-const DIR_MODE: Mode = Mode::RWXU;
+pub(super) const DIR_MODE: Mode = Mode::RWXU;
 
 /// A folder of the file system.
 pub struct FileDir {
     fd: OwnedFd,
     path: String,
     access: Access,
+    /// The one folder within that may be a symbolic link.
+    linked: Option<&'static str>,
 }
 
 /// How a folder opens its disks.
@@ -67,6 +69,13 @@ impl FileDir {
         self
     }
 
+    /// The folder `name` within, and no other, may be a symbolic link of our own: to a faster disk, say. Folders within that one are no links again.
+    #[must_use]
+    pub fn linked(mut self, name: &'static str) -> Self {
+        self.linked = Some(name);
+        self
+    }
+
     /// The path that it was opened with.
     pub fn path(&self) -> &Path {
         Path::new(&self.path)
@@ -85,6 +94,7 @@ impl FileDir {
                 fd,
                 path: shown,
                 access,
+                linked: None,
             }),
             Err(e) => Err(Error::from_io("open folder", shown, e)),
         }
@@ -186,12 +196,26 @@ impl FileDir {
         }
     }
 
-    /// How a folder within is opened: through a symbolic link only if that is our own (an index may be put on a faster disk), since
-    /// somebody else's may lead anywhere.
+    /// How a folder within is opened: through a symbolic link only where one was foreseen, and if that is our own. Any other may lead anywhere, and what is there is not ours to remove.
     fn follow(&self, name: &str) -> OFlags {
+        let is_own = || match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat.st_uid == rustix::process::geteuid().as_raw(),
+            Err(_) => false,
+        };
+        match self.linked == Some(name) && is_own() {
+            true => OFlags::empty(),
+            false => OFlags::NOFOLLOW,
+        }
+    }
+
+    /// An error that says so where a folder could not be opened because it is a link.
+    fn say_if_link(&self, name: &str, error: Error) -> Error {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if stat.st_uid == rustix::process::geteuid().as_raw() => OFlags::empty(),
-            _ => OFlags::NOFOLLOW,
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Error {
+                what: "a symbolic link, which is not followed here".into(),
+                ..error
+            },
+            _ => error,
         }
     }
 
@@ -203,41 +227,6 @@ impl FileDir {
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(self.fail("lock", name, e)),
         }
-    }
-}
-
-/// Makes a folder, and its parents where they are missing, each durable in the one that it is in.
-fn make_durably(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let make = || {
-        std::fs::DirBuilder::new()
-            .mode(DIR_MODE.bits())
-            .create(path)
-    };
-    let parent = match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return make(),
-    };
-    match make() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_durably(parent)?;
-            make()?;
-        }
-        Err(_) if path.is_dir() => return Ok(()),
-        made => made?,
-    }
-    match File::open(parent).and_then(|parent| parent.sync_all()) {
-        // One that may be written to and not listed; or a file system whose folders need no sync.
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
-            ) =>
-        {
-            Ok(())
-        }
-        other => other,
     }
 }
 
@@ -316,13 +305,11 @@ impl Dir for FileDir {
 
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         check_name("open folder", &self.path, name)?;
-        Ok(Arc::new(Self::open_at(
-            &self.fd,
-            name,
-            join(&self.path, name),
-            self.access,
-            self.follow(name),
-        )?))
+        let (path, follow) = (join(&self.path, name), self.follow(name));
+        match Self::open_at(&self.fd, name, path, self.access, follow) {
+            Ok(dir) => Ok(Arc::new(dir)),
+            Err(error) => Err(self.say_if_link(name, error)),
+        }
     }
 
     fn remove_subdir(&self, name: &str) -> Result<()> {

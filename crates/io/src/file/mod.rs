@@ -6,6 +6,7 @@
 
 mod dir;
 mod disk;
+mod make;
 mod turns;
 
 pub use dir::FileDir;

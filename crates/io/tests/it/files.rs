@@ -42,6 +42,29 @@ fn links_and_folders_are_not_opened_as_disks() {
     assert_eq!(dir.open("sub").err().unwrap().kind, ErrorKind::Device);
 }
 
+#[test]
+fn a_folder_is_opened_through_a_link_only_where_one_was_foreseen() {
+    let (temp, dir) = folder();
+    std::fs::create_dir(temp.path().join("away")).unwrap();
+    for name in ["fast", "other"] {
+        std::os::unix::fs::symlink(temp.path().join("away"), temp.path().join("a/b").join(name))
+            .unwrap();
+        std::os::unix::fs::symlink("..", temp.path().join("away").join(name)).unwrap();
+    }
+    let dir = dir.linked("fast");
+    for refused in [
+        dir.open_subdir("other"),
+        dir.subdir("other"),
+        dir.subdir("fast").unwrap().open_subdir("fast"),
+    ] {
+        let refused = refused.err().unwrap();
+        assert_eq!(refused.kind, ErrorKind::Device);
+        assert!(refused.what.contains("symbolic link"), "{refused}");
+    }
+    dir.open_subdir("fast").unwrap().create("x").unwrap();
+    assert!(temp.path().join("away/x").exists());
+}
+
 /// Threads write neighbouring pieces, large ones past the page cache and small ones through it, while others read them.
 fn mixed_writers(dir: &FileDir) {
     const PIECE: usize = 300_001;

@@ -1,4 +1,4 @@
-//! A folder of the repository that is missing altogether is damage, never an empty one.
+//! A folder of the repository that is missing altogether is damage, never an empty one; one that is a link leads nowhere, but for that of the index.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,8 +35,12 @@ fn what_is_missing_with_its_folder_is_damage_and_nothing_is_deleted_for_it() {
                 if folder == "containers" && args == ["snapshots"] {
                     continue;
                 }
-                let ran = rig.run(args).ends(13);
-                let named = format!("{folder}: the folder is missing");
+                let (code, what) = match leads_nowhere {
+                    true => (1, "a symbolic link, which is not followed here"),
+                    false => (13, "the folder is missing"),
+                };
+                let ran = rig.run(args).ends(code);
+                let named = format!("{folder}: {what}");
                 assert!(ran.err.contains(&named), "{args:?}: {}", ran.err);
             }
             assert_eq!(files(&containers), stored);
@@ -64,4 +68,41 @@ fn a_repair_makes_folders_that_are_missing_only_where_nothing_was_in_them() {
     rig.write("source/file", &[7; 20_000]);
     rig.backup("source");
     rig.run(["check", "--read-data"]).ends(0);
+}
+
+/// Only files of the engine's own names are in a repository's folders; who plants a link there must not have others emptied.
+#[test]
+fn nothing_is_removed_through_a_link_or_that_the_program_did_not_make() {
+    let rig = Rig::open();
+    rig.write("source/file", &[7; 20_000]);
+    rig.backup("source");
+    rig.write("victim/0123456789abcdef", b"not a session");
+    rig.write("victim/marks", b"not of a sweep");
+    for folder in ["scratch", "sessions"] {
+        let there = rig.repo().join(folder);
+        fs::rename(&there, rig.path("away")).ok();
+        symlink(rig.path("victim"), &there).expect("a link");
+        let ran = rig.run(["prune"]).ends(1);
+        assert!(ran.err.contains("a symbolic link"), "{}", ran.err);
+        assert_eq!(files(&rig.path("victim")).len(), 2);
+        fs::remove_file(&there).expect("the link");
+        fs::rename(rig.path("away"), &there).ok();
+    }
+    rig.write("repo/scratch/notes", b"of a person");
+    rig.write("repo/scratch/marks", b"of a sweep that died");
+    rig.run(["prune"]).ends(0);
+    assert!(rig.repo().join("scratch/notes").exists());
+    assert!(!rig.repo().join("scratch/marks").exists());
+}
+
+/// A link of one's own puts the index on a faster disk.
+#[test]
+fn the_index_may_be_a_link() {
+    let rig = Rig::open();
+    let there = rig.repo().join("index");
+    fs::rename(&there, rig.path("fast")).expect("one disk");
+    symlink(rig.path("fast"), &there).expect("a link");
+    rig.write("source/file", &[7; 20_000]);
+    rig.backup("source");
+    assert!(rig.path("fast/manifest").exists());
 }

@@ -1,0 +1,42 @@
+//! Folders that are made so that a power cut does not take their names away.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use super::dir::DIR_MODE;
+
+/// Makes a folder, and its parents where they are missing, each durable in the one that it is in.
+pub(super) fn make_durably(path: &Path) -> io::Result<()> {
+    let make = || {
+        std::fs::DirBuilder::new()
+            .mode(DIR_MODE.bits())
+            .create(path)
+    };
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return make(),
+    };
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_durably(parent)?;
+            make()?;
+        }
+        Err(_) if path.is_dir() => return Ok(()),
+        made => made?,
+    }
+    match File::open(parent).and_then(|parent| parent.sync_all()) {
+        // One that may be written to and not listed; or a file system whose folders need no sync.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
