@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onefold_io::Dir;
+use onefold_io::{Dir, ErrorKind};
 
 use crate::{
     BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
@@ -104,6 +104,65 @@ impl IndexName {
     }
 }
 
+impl IndexName {
+    /// Deletes the index in `dir`, damaged or not, by the names that it makes and by no others: its folder may be one of the user's. Only `strata` may be open
+    /// meanwhile ([`Strata::delete`]).
+    pub fn delete(self, dir: &dyn Dir) -> Result<()> {
+        if self == IndexName::Strata {
+            return Strata::delete(dir);
+        }
+        for entry in dir.list()?.iter().filter(|entry| self.makes(&entry.name)) {
+            // What somebody keeps in a folder stays.
+            let removed = match entry.is_dir {
+                true => dir.remove_subdir(&entry.name),
+                false => dir.remove(&entry.name),
+            };
+            match removed {
+                Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(dir.sync()?)
+    }
+
+    /// Whether an index that is not `strata` makes a file of this name. A file that is replaced is made under its name with `-tmp` behind it.
+    fn makes(self, name: &str) -> bool {
+        let fixed: &[&str] = match self {
+            IndexName::Strata => &[],
+            IndexName::ChunkStash => &["stash-log", "stash-retired", "stash-lock"],
+            IndexName::BloomStore => &[
+                "bloom-log",
+                "bloom-journal",
+                "bloom-shape",
+                "bloom-chains",
+                "bloom-lock",
+            ],
+            IndexName::SkimpyStash => &["skimpy-log", "skimpy-journal", "skimpy-lock"],
+            IndexName::BufferHash => &[
+                "bufferhash-log",
+                "bufferhash-journal",
+                "bufferhash-shape",
+                "bufferhash-lock",
+            ],
+            IndexName::BTree => &["btree", "btree-lock"],
+            IndexName::Tablets => &["tablets", "tablets-lock"],
+            IndexName::Sparse => &["sparse-log", "sparse-lock"],
+        };
+        let is_numbered = |prefix| name.strip_prefix(prefix).is_some_and(is_number);
+        fixed.contains(&name.strip_suffix("-tmp").unwrap_or(name))
+            || self == IndexName::Tablets
+                && (is_numbered("tablet-") || is_numbered("tablets-journal-"))
+    }
+}
+
+/// Eight hex digits, as tablets are numbered.
+fn is_number(text: &str) -> bool {
+    text.len() == 8
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
 impl FromStr for IndexName {
     type Err = String;
 
@@ -113,5 +172,51 @@ impl FromStr for IndexName {
             let names = IndexName::ALL.map(|(name, _)| name).join(", ");
             format!("unknown index {name:?}, expected one of {names}")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_chunk::Fingerprint;
+    use onefold_io::MemDir;
+
+    use super::*;
+    use crate::{ContainerId, Location};
+
+    #[test]
+    fn deleting_an_index_removes_all_that_it_makes_and_nothing_else() {
+        for (name, index) in IndexName::ALL {
+            let dir = Arc::new(MemDir::new());
+            for unique in 0..2 {
+                let mut opened = index.open(dir.clone(), 1 << 20, unique).unwrap();
+                for container in 0..8 {
+                    let entry = |i: u64| {
+                        let key = Fingerprint::of(&(container << 32 | i).to_le_bytes());
+                        let container = ContainerId(container);
+                        (key, Location { container })
+                    };
+                    let entries: Vec<_> = (0..10_000).map(entry).collect();
+                    opened.insert(&entries).unwrap();
+                    opened.checkpoint().unwrap();
+                }
+                opened.retire(&[ContainerId(3)]).unwrap();
+                opened.checkpoint().unwrap();
+            }
+            for kept in ["btree.txt", "tablet-photo", "notes"] {
+                dir.create(kept).unwrap();
+            }
+            let sub = dir.subdir("photos").unwrap();
+            sub.create("stash-log").unwrap();
+            index.delete(&*dir).unwrap();
+            let left: Vec<_> = dir.list().unwrap().into_iter().map(|e| e.name).collect();
+            let ours = ["lock", "merge"];
+            let strangers: Vec<_> = left.iter().filter(|n| !ours.contains(&&n[..])).collect();
+            assert_eq!(
+                strangers,
+                ["btree.txt", "notes", "photos", "tablet-photo"],
+                "{name}"
+            );
+            assert_eq!(sub.list().unwrap().len(), 1);
+        }
     }
 }

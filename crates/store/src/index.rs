@@ -190,14 +190,15 @@ impl RepositoryIndex {
         self.name != RAM && !self.is_strata()
     }
 
-    /// Removes its files; first, durably, the list of what it was told.
+    /// Removes its files, and nothing else that is in its folder; first, durably, the list of what it was told.
     fn clear(&self) -> Result<()> {
         self.ingested().clear(None)?;
-        if !self.is_strata() {
-            return clear_folder(&*self.dir);
+        if self.name == RAM {
+            return Ok(());
         }
+        let name: IndexName = self.name.parse().map_err(Error::Option)?;
+        name.delete(&*self.dir)?;
         // others may have it open
-        Strata::delete(&*self.dir)?;
         Ok(self.ingested().clear(None)?)
     }
 }
@@ -288,21 +289,4 @@ fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
         };
     }
     Ok(bytes)
-}
-
-fn clear_folder(dir: &dyn Dir) -> Result<()> {
-    // a lock that is removed while it is held would let another in
-    let entries = dir.list()?.into_iter();
-    for entry in entries.filter(|entry| entry.name != OPENER_LOCK) {
-        if entry.is_dir {
-            clear_folder(&*dir.open_subdir(&entry.name)?)?;
-            dir.remove_subdir(&entry.name)?;
-            continue;
-        }
-        match dir.remove(&entry.name) {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-    }
-    Ok(dir.sync()?)
 }

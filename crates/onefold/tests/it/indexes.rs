@@ -68,8 +68,14 @@ fn lives_a_life(index: &str) {
         let bytes = std::fs::read(&path).expect("a file");
         std::fs::write(&path, vec![0x5a; bytes.len()]).expect("damage");
     }
+    for kept in ["photos/one", "notes"] {
+        rig.write(&format!("repo/index/{kept}"), b"not of an index");
+    }
     assert!(added(&rig, "new") < all / 20, "{index}: after damage");
     rig.run(["repair", "index"]).ends(0);
+    for kept in ["photos/one", "notes"] {
+        assert!(folder.join(kept).exists(), "{index}: {kept} is removed");
+    }
     rig.run(["repair"]).ends(0);
     assert!(added(&rig, "new") < all / 20, "{index}: after a repair");
     rig.run(["check"]).ends(0);
