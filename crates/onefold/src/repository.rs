@@ -157,12 +157,17 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         ..options(global, activity)
     };
     if config.encryption == Encryption::None {
-        return Ok(Repository::open(dir, options, None)?);
+        return Ok(Repository::open_agreed(dir, config, options, None)?);
     }
+    // What was agreed on: somebody may change what is there while the password is asked for.
+    let open = |secret: &Secret| {
+        let (dir, config, options) = (Arc::clone(&dir), config.clone(), options.clone());
+        Repository::open_agreed(dir, config, options, Some(secret))
+    };
     let prompt = format!("password for {}: ", place.display());
     for _ in 1..PROMPTS_MAX {
         let secret = global.password.read(Purpose::Open, &prompt)?;
-        match Repository::open(Arc::clone(&dir), options.clone(), Some(&secret)) {
+        match open(&secret) {
             Err(StoreError::WrongPassword { .. }) if global.password.asks() => {
                 eprintln!("wrong password, try again")
             }
@@ -170,7 +175,7 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         }
     }
     let secret = global.password.read(Purpose::Open, &prompt)?;
-    Ok(Repository::open(dir, options, Some(&secret))?)
+    Ok(open(&secret)?)
 }
 
 /// That the repository is protected as whoever calls takes for granted. What it says of itself nobody seals where it says that nothing is sealed: who gives

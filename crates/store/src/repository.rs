@@ -83,16 +83,30 @@ impl Repository {
     /// Opens the repository in `root`.
     ///
     /// # Errors
-    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::Damaged`].
+    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::Damaged`]; [`Error::Option`] where a password is missing, or is given and nothing is encrypted.
     pub fn open(root: Arc<dyn Dir>, options: OpenOptions, secret: Option<&Secret>) -> Result<Self> {
+        let config = Self::config_at(&root)?;
+        Self::open_agreed(root, config, options, secret)
+    }
+
+    /// The same as `config` says, which the caller has read ([`config_at`](Self::config_at)) and agrees to: what somebody makes of it since then counts for nothing.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_agreed(
+        root: Arc<dyn Dir>,
+        config: Config,
+        options: OpenOptions,
+        secret: Option<&Secret>,
+    ) -> Result<Self> {
         let objects: Arc<dyn ObjectStore> = Arc::new(LocalObjects::new(
             Arc::clone(&root),
             options.entropy.clone(),
         ));
-        let config = read_config(&*objects)?;
         let open_index = || RepositoryIndex::new(&config.index, &root, &options);
         let (unlocked, index) = match config.encryption {
             Encryption::None => {
+                refuse_secret(secret)?;
                 refuse_slots(&*objects)?;
                 (None, open_index()?)
             }
@@ -291,6 +305,14 @@ impl Repository {
         let shared = &self.shared;
         shared.index.lock().forget(&shared.options)
     }
+}
+
+/// Who gives a password means what is stored to be sealed by it.
+fn refuse_secret(secret: Option<&Secret>) -> Result<()> {
+    secret.map_or(Ok(()), |_| {
+        let what = "a password is given, and the repository says that nothing is encrypted";
+        Err(Error::Option(what.into()))
+    })
 }
 
 /// What never was encrypted has no key slots: its configuration was changed, so that what is stored next would be in the clear.

@@ -29,8 +29,15 @@ fn open(dir: &MemDir) -> Repository {
         compression: Compression::Off,
         ..OpenOptions::default()
     };
+    open_with(dir, options)
+}
+
+fn open_with(dir: &MemDir, options: OpenOptions) -> Repository {
     let root: Arc<dyn Dir> = Arc::new(dir.clone());
-    Repository::open(root, options, Some(&Secret::new("open sesame"))).expect("open")
+    let config = Repository::config_at(&root).expect("a configuration");
+    let secret = Secret::new("open sesame");
+    let secret = (config.encryption != Encryption::None).then_some(&secret);
+    Repository::open_agreed(root, config, options, secret).expect("open")
 }
 
 /// One reader, so that files are cut in the same order each time; every file is read.
@@ -169,12 +176,11 @@ fn whole_bytes_that_are_no_sketch_and_dry_runs_change_nothing_but_cuts() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let before = stored(&dir);
     assert_eq!(back_up(&dir, &source, 2).1, [""; 0]);
-    let root: Arc<dyn Dir> = Arc::new(dir.clone());
     let options = OpenOptions {
         dry_run: true,
         ..OpenOptions::default()
     };
-    let dry = Repository::open(root, options, Some(&Secret::new("open sesame"))).expect("open");
+    let dry = open_with(&dir, options);
     let after = stored(&dir);
     dry.put_sketch(b"nothing").expect("nothing is put");
     assert_eq!(stored(&dir), after);

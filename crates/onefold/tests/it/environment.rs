@@ -106,6 +106,42 @@ fn a_password_for_a_repository_without_encryption_is_refused_unless_that_is_mean
     with(&rig, &[other], &["backup", "s"]).ends(2);
 }
 
+/// Somebody may write to the repository while a person types, or a command runs.
+#[test]
+fn what_becomes_of_the_configuration_while_the_password_is_asked_for_counts_for_nothing() {
+    let rig = Rig::new();
+    rig.write("s/a", b"in the clear");
+    rig.run(["init", "-r", "plain", "--encryption", "none"])
+        .ends(0);
+    let switch = "cp plain/config plain/config.copy repo/ && mv repo/keys . && mkdir repo/keys";
+    for (back, more) in [
+        (true, &[][..]),
+        (true, &["--encryption", "aes256gcm"]),
+        (false, &[]),
+    ] {
+        let config = std::fs::read(rig.repo().join("config")).expect("there");
+        let back = if back {
+            "rm -r repo/keys; mv keys repo/;"
+        } else {
+            ""
+        };
+        let command = format!("{switch}; {back} echo '{PASSWORD}'");
+        let args = [&["backup", "s", "--password-command", &command], more].concat();
+        let ran = with(&rig, &[], &args);
+        match back {
+            "" => assert_ne!(ran.code, Some(0), "{}", ran.out),
+            _ => drop(ran.ends(0)),
+        }
+        for name in ["config", "config.copy"] {
+            std::fs::write(rig.repo().join(name), &config).expect("put back");
+        }
+    }
+    std::fs::remove_dir(rig.repo().join("keys")).expect("empty");
+    std::fs::rename(rig.path("keys"), rig.repo().join("keys")).expect("put back");
+    assert_eq!(rig.snapshots().len(), 2);
+    rig.run(["check", "--read-data"]).ends(0);
+}
+
 #[test]
 fn a_variable_that_is_set_to_nothing_says_nothing() {
     let rig = Rig::open();

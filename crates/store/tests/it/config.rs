@@ -5,9 +5,9 @@ use std::sync::Arc;
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::config::{CONFIG, decode_twice, encode_twice};
-use onefold_store::{Config, Encryption, Error, Repository};
+use onefold_store::{Config, Encryption, Error, OpenOptions, Repository, Secret};
 
-use crate::fixture::{back_up, check, chunks, init, init_seeded, open};
+use crate::fixture::{back_up, check, chunks, init, init_seeded, open, secret};
 
 fn made() -> (SimDir, Arc<dyn Dir>) {
     let device = SimDir::new(1);
@@ -67,4 +67,34 @@ fn encryption_cannot_be_switched_off_beside_key_slots() {
         told.is_damage() && told.to_string().contains("key slots"),
         "{told}"
     );
+}
+
+/// It would count for nothing, and what is stored would be in the clear.
+#[test]
+fn a_password_where_nothing_is_encrypted_is_refused() {
+    let dir: Arc<dyn Dir> = Arc::new(SimDir::new(1));
+    init(&dir, Encryption::None).unwrap();
+    let secret = Secret::new("open sesame");
+    let opened = |secret| Repository::open(Arc::clone(&dir), OpenOptions::default(), secret);
+    assert!(matches!(opened(Some(&secret)), Err(Error::Option(_))));
+    assert!(opened(None).is_ok());
+}
+
+#[test]
+fn what_is_opened_is_the_configuration_that_was_agreed_on() {
+    let (device, dir) = made();
+    let agreed = Repository::config_at(&dir).unwrap();
+    let plain = SimDir::new(2);
+    init(&(Arc::new(plain.clone()) as Arc<dyn Dir>), Encryption::None).unwrap();
+    for name in ["config", "config.copy"] {
+        let mut theirs = Vec::new();
+        plain
+            .damage(name, |bytes| theirs.clone_from(bytes))
+            .unwrap();
+        device.damage(name, |bytes| *bytes = theirs).unwrap();
+    }
+    let options = OpenOptions::default();
+    let opened = Repository::open_agreed(dir, agreed.clone(), options, Some(&secret())).unwrap();
+    assert_eq!(*opened.config(), agreed);
+    assert!(check(&opened).unwrap().damage.len() == 2);
 }

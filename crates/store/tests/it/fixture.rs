@@ -51,7 +51,9 @@ pub fn open(dir: &Arc<dyn Dir>, threads: usize, seed: u64) -> Result<Repository>
         entropy: Entropy::seeded(seed),
         ..OpenOptions::default()
     };
-    Repository::open(Arc::clone(dir), options, Some(&secret()))
+    let config = Repository::config_at(dir)?;
+    let secret = (config.encryption != Encryption::None).then(secret);
+    Repository::open_agreed(Arc::clone(dir), config, options, secret.as_ref())
 }
 
 /// `count` chunks of 300 to 1,500 bytes that depend on `seed`, no two alike; every third compresses.

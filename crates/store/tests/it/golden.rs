@@ -68,7 +68,9 @@ fn open(dir: &Arc<dyn Dir>, compression: Compression) -> Repository {
         entropy: Entropy::seeded(3),
         ..OpenOptions::default()
     };
-    Repository::open(Arc::clone(dir), options, Some(&secret())).unwrap()
+    let config = Repository::config_at(dir).unwrap();
+    let secret = (config.encryption != Encryption::None).then(secret);
+    Repository::open_agreed(Arc::clone(dir), config, options, secret.as_ref()).unwrap()
 }
 
 /// A repository made as the golden one was.
