@@ -51,8 +51,10 @@ pub struct CheckReport {
 pub struct Hurt {
     /// Containers that are missing, or whose descriptors cannot be read.
     pub containers: HashSet<ContainerId>,
-    /// Chunks that are there but do not read as what was written, and those that references look for in vain.
+    /// Chunks that are there but do not read as what was written, and those whose container is gone and that the index does not know elsewhere.
     pub chunks: HashSet<Fingerprint>,
+    /// Beginnings of their fingerprints ([`Fingerprint::prefix`]), and of those that references look for in vain in a container that is there.
+    pub missing: HashSet<u64>,
     /// Chunks that are well, wherever they are; kept only for those that a lost container might have held.
     pub elsewhere: HashSet<Fingerprint>,
 }
@@ -60,13 +62,14 @@ pub struct Hurt {
 impl Hurt {
     /// Whether nothing is lost.
     pub fn is_empty(&self) -> bool {
-        self.containers.is_empty() && self.chunks.is_empty()
+        self.containers.is_empty() && self.chunks.is_empty() && self.missing.is_empty()
     }
 
     /// Whether this reference leads nowhere any more.
     pub fn hurts(&self, chunk: &ChunkRef) -> bool {
-        let gone =
-            self.chunks.contains(&chunk.fingerprint) || self.containers.contains(&chunk.container);
+        let gone = self.containers.contains(&chunk.container)
+            || self.chunks.contains(&chunk.fingerprint)
+            || self.missing.contains(&chunk.fingerprint.prefix());
         gone && !self.elsewhere.contains(&chunk.fingerprint)
     }
 }
@@ -293,6 +296,8 @@ impl Check<'_> {
     /// Looks in all containers for the chunks that are `missing` where they should be, and for those that are bad there.
     fn search(&mut self, listed: &[ContainerId], mut missing: HashSet<u64>) -> Result<()> {
         missing.extend(self.report.hurt.chunks.iter().map(Fingerprint::prefix));
+        self.report.hurt.missing = missing;
+        let missing = &self.report.hurt.missing;
         if missing.is_empty() {
             return Ok(());
         }

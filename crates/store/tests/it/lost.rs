@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use onefold_io::count::{CountedDir, Counters};
 use onefold_io::{Dir, MemDir};
-use onefold_store::{Encryption, Error, SessionKind, StreamKind};
+use onefold_store::{Encryption, Error, Fingerprint, SessionKind, StreamKind};
 
-use crate::fixture::{back_up, chunks, decode_root, init, open};
+use crate::fixture::{back_up, check, chunks, decode_root, encode_root, init, open};
 use crate::scale::scale;
 
 /// Removes every second container; gives how many stay.
@@ -101,4 +101,26 @@ fn chunks_that_two_containers_hold_survive_the_loss_of_either() {
             assert_eq!(&reader.read(chunk).unwrap()[..], &expected[..], "{gone}");
         }
     }
+}
+
+/// As after somebody put an older container back, or by a mistake of ours: the container is there and whole.
+#[test]
+fn a_reference_into_a_container_without_its_chunk_is_hurt_if_no_other_has_it() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::None).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let (root, _) = back_up(&repository, &chunks(1, 60)).unwrap();
+    let whole = decode_root(&repository.root(&root).unwrap());
+    let mut refs = whole.clone();
+    refs[3].fingerprint = Fingerprint::of(b"stored nowhere");
+    refs[7].container = refs[59].container;
+    assert_ne!(refs[7].container, whole[7].container);
+    repository.put_root(&encode_root(&refs)).unwrap();
+    let report = check(&repository).unwrap();
+    assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
+    assert!(!report.hurt.is_empty());
+    let hurt: Vec<_> = refs.iter().map(|chunk| report.hurt.hurts(chunk)).collect();
+    let expected: Vec<_> = (0..60).map(|number| number == 3).collect();
+    assert_eq!(hurt, expected);
+    assert!(!whole.iter().any(|chunk| report.hurt.hurts(chunk)));
 }
