@@ -9,6 +9,7 @@
 mod cut;
 mod decode;
 mod encode;
+mod limits;
 pub mod recipe;
 
 pub use cut::Cutter;

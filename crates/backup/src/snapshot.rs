@@ -5,6 +5,7 @@
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
+use crate::path::entry_order;
 use crate::wire::{Reader, put, put_bytes, zigzag};
 use crate::{Result, Time};
 
@@ -358,23 +359,45 @@ pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
 
 /// The list that [`encode_table`] wrote.
 pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
+    let mut leaves = Vec::new();
+    append_table(bytes, &mut leaves)?;
+    Ok(leaves)
+}
+
+/// Bytes of folders' paths in all of a table, beside [`FOLDER_BYTES_A_LEAF`]: what each shares with the one before costs no bytes, and RAM.
+const FOLDER_BYTES_MAX: usize = 64 << 20;
+/// A path that Linux takes whole.
+const FOLDER_BYTES_A_LEAF: usize = 4096;
+
+/// The same, behind the leaves of the lists before. Leaves stand in order, so that no list stands there twice.
+pub(crate) fn append_table(bytes: &[u8], leaves: &mut Vec<LeafRef>) -> Result<()> {
     let mut reader = Reader::new("table of leaves", bytes);
     let count = reader.count()?;
-    let mut leaves: Vec<LeafRef> = Vec::new();
-    for _ in 0..count {
+    let mut folder_bytes: usize = leaves.iter().map(|leaf| leaf.folder.len()).sum();
+    for i in 0..count {
         let chunk = read_ref(&mut reader)?;
         let shared: usize = reader.small()?;
-        let before = leaves.last().map_or(&b""[..], |leaf| &leaf.folder);
+        let last = leaves.last();
+        let before = last.filter(|_| i > 0).map_or(&b""[..], |leaf| &leaf.folder);
         let start = before
             .get(..shared)
             .ok_or_else(|| reader.fail("shares more than the folder before has"))?;
-        let folder = [start, reader.bytes()?].concat();
+        let own = reader.bytes()?;
+        folder_bytes += start.len() + own.len();
+        if folder_bytes > FOLDER_BYTES_MAX + (leaves.len() + 1) * FOLDER_BYTES_A_LEAF {
+            return Err(reader.fail(format_args!("{folder_bytes} bytes of folders")));
+        }
+        let (folder, name) = ([start, own].concat(), reader.bytes()?.to_vec());
+        let is_behind =
+            |last: &LeafRef| entry_order((&last.folder, &last.name), (&folder, &name)).is_lt();
+        if !last.is_none_or(is_behind) {
+            return Err(reader.fail("a leaf before the one before it"));
+        }
         leaves.push(LeafRef {
             chunk,
             folder,
-            name: reader.bytes()?.to_vec(),
+            name,
         });
     }
-    reader.end()?;
-    Ok(leaves)
+    reader.end()
 }

@@ -6,7 +6,7 @@ use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::leaf::{Leaf, recipe};
 use crate::path::entry_order;
-use crate::snapshot::{LeafRef, Snapshot, Table, decode_table};
+use crate::snapshot::{LeafRef, Snapshot, Table, append_table};
 use crate::{Content, Entry, Item, Result};
 
 /// The entries of one snapshot. Holds the table of leaves (about 100 bytes per 1,500 entries) and nothing else.
@@ -23,7 +23,7 @@ impl Tree {
             Table::Chunks(chunks) => {
                 let mut leaves = Vec::new();
                 for chunk in chunks {
-                    leaves.append(&mut decode_table(&reader.read(chunk)?)?);
+                    append_table(&reader.read(chunk)?, &mut leaves)?;
                 }
                 leaves
             }

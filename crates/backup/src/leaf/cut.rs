@@ -1,6 +1,7 @@
 //! Where the stream of entries is cut into leaves.
 
 use super::Leaf;
+use super::limits::FOLDERS_BYTES_CUT;
 use crate::Entry;
 
 /// A leaf is not cut before it holds so many bytes (estimated).
@@ -16,6 +17,8 @@ const LEAF_BYTES_MAX: u64 = 192 << 10;
 pub struct Cutter {
     leaf: Leaf,
     bytes: u64,
+    /// Of the paths of its folders.
+    folder_bytes: u64,
 }
 
 impl Cutter {
@@ -25,14 +28,20 @@ impl Cutter {
         self.bytes += weight;
         let chance = weight as u128 * u128::from(u64::MAX) / u128::from(LEAF_BYTES_STEP);
         let lot = u128::from(path_hash(folder, &entry.name));
+        let runs = self.leaf.runs.len();
         self.leaf.push(folder, entry);
-        let cut = self.bytes >= LEAF_BYTES_MAX || self.bytes >= LEAF_BYTES_MIN && lot < chance;
+        if self.leaf.runs.len() > runs {
+            self.folder_bytes += folder.len() as u64;
+        }
+        let cut = self.bytes >= LEAF_BYTES_MAX
+            || self.folder_bytes >= FOLDERS_BYTES_CUT
+            || self.bytes >= LEAF_BYTES_MIN && lot < chance;
         cut.then(|| self.finish()).flatten()
     }
 
     /// The last leaf, if it holds anything.
     pub fn finish(&mut self) -> Option<Leaf> {
-        self.bytes = 0;
+        (self.bytes, self.folder_bytes) = (0, 0);
         let leaf = std::mem::take(&mut self.leaf);
         (!leaf.entries.is_empty()).then_some(leaf)
     }

@@ -1,4 +1,4 @@
-//! From a leaf's bytes back to entries. Any bytes give a leaf or an error; nothing is allocated beyond what the bytes pay for.
+//! From a leaf's bytes back to entries. Any bytes give a leaf or an error; nothing is allocated beyond what the bytes pay for, or the limits of a leaf allow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,6 +6,9 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
+use super::limits::{
+    ENTRIES_MAX, FOLDERS_BYTES_MAX, ITEMS_MAX, Limit, NAMES_BYTES_MAX, XATTRS_MAX,
+};
 use super::{
     COLUMNS, COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, Leaf, RecipeRef, Run, VERSION,
     recipe,
@@ -39,8 +42,9 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
         return Err(reader.fail(format_args!("head {head:#x}")));
     }
     let entries = reader.count()?;
+    Limit::new("entries", ENTRIES_MAX).take(entries as u64, &reader)?;
     let runs = read_runs(&mut reader, entries)?;
-    let tables = Tables::read(&mut reader)?;
+    let tables = Tables::read(&mut reader, entries)?;
     let recipes = read_recipes(&mut reader, &tables.containers)?;
     let count = match head & HAS_ATIMES {
         0 => COLUMNS,
@@ -66,9 +70,11 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
         inode: 0,
         device: 0,
         counts: Vec::new(),
+        names: Limit::new("bytes of names", NAMES_BYTES_MAX),
+        items: Limit::new("items", ITEMS_MAX),
     };
     let mut leaf = Leaf {
-        entries: Vec::with_capacity(entries.min(1 << 16)),
+        entries: Vec::with_capacity(entries),
         runs,
         recipes,
     };
@@ -88,13 +94,16 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
 fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut left = entries;
+    let mut bytes = Limit::new("bytes of folders", FOLDERS_BYTES_MAX);
     for _ in 0..reader.count()? {
         let shared: usize = reader.small()?;
         let before = runs.last().map_or(&b""[..], |run| &run.folder);
         let start = before
             .get(..shared)
             .ok_or_else(|| reader.fail("shares more than the folder before has"))?;
-        let folder = [start, reader.bytes()?].concat();
+        let own = reader.bytes()?;
+        bytes.take((start.len() + own.len()) as u64, reader)?;
+        let folder = [start, own].concat();
         if !folder_is_safe(&folder) {
             return Err(reader.fail(format_args!("folder {:?}", show(&folder))));
         }
@@ -119,9 +128,16 @@ struct Tables {
 }
 
 impl Tables {
-    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+    /// Of `entries`: owners and sets of attributes that none of them has are none.
+    fn read(reader: &mut Reader<'_>, entries: usize) -> Result<Self> {
+        let count = |what, reader: &mut Reader<'_>| {
+            let count = reader.count()?;
+            Limit::new(what, entries as u64).take(count as u64, reader)?;
+            Ok::<_, crate::Error>(count)
+        };
+        let mut pairs = Limit::new("attributes", XATTRS_MAX);
         let mut owners = Vec::new();
-        for _ in 0..reader.count()? {
+        for _ in 0..count("owners", reader)? {
             let (uid, gid) = (reader.small()?, reader.small()?);
             owners.push(Arc::new(Owner {
                 uid,
@@ -131,9 +147,11 @@ impl Tables {
             }));
         }
         let mut xattrs = vec![Arc::default()];
-        for _ in 0..reader.count()? {
+        for _ in 0..count("sets of attributes", reader)? {
             let mut one = Xattrs::new();
-            for _ in 0..reader.count()? {
+            let own = reader.count()?;
+            pairs.take(own as u64, reader)?;
+            for _ in 0..own {
                 one.push((reader.bytes()?.into(), reader.bytes()?.into()));
             }
             xattrs.push(Arc::new(one));
@@ -149,6 +167,7 @@ impl Tables {
 fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<Vec<RecipeRef>> {
     let count = reader.count()?;
     let mut recipes = Vec::new();
+    let mut left = Limit::new("items", ITEMS_MAX);
     for _ in 0..count {
         let number: usize = reader.small()?;
         let container = number.checked_sub(1).and_then(|i| containers.get(i));
@@ -160,10 +179,12 @@ fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<V
             container,
             len: reader.small()?,
         };
-        recipes.push(RecipeRef {
-            chunk,
-            items: reader.small()?,
-        });
+        let items: u32 = reader.small()?;
+        if items == 0 {
+            return Err(reader.fail("a recipe chunk of no items"));
+        }
+        left.take(items.into(), reader)?;
+        recipes.push(RecipeRef { chunk, items });
     }
     for recipe in &mut recipes {
         recipe.chunk.fingerprint = Fingerprint(reader.array()?);
@@ -220,6 +241,8 @@ struct Rows<'a, 'r> {
     ctime: Time,
     inode: u64,
     device: u64,
+    names: Limit,
+    items: Limit,
 }
 
 impl<'a> Rows<'a, '_> {
@@ -260,6 +283,9 @@ impl<'a> Rows<'a, '_> {
         let start = before
             .get(..shared)
             .ok_or_else(|| lengths.fail("shares more than the name before has"))?;
+        let column = &self.columns[Column::Names as usize];
+        self.names
+            .take((start.len() as u64).saturating_add(own as u64), column)?;
         let name = [start, self.column(Column::Names).take(own)?].concat();
         match name_is_safe(&name) && name.as_slice() > before {
             true => Ok(name),
@@ -329,6 +355,7 @@ impl<'a> Rows<'a, '_> {
         let shapes = &mut columns[Column::Shapes as usize];
         let head = shapes.varint()?;
         let (depth, count) = ((head & 15) as u8, head >> 4);
+        self.items.take(count, shapes)?;
         let items = match depth {
             0 => self.feed.take(count, shapes)?,
             _ => recipe::read_nodes(

@@ -22,6 +22,8 @@ const CHUNK_ITEMS_MIN: usize = 256;
 const CHUNK_ITEMS_MAX: usize = 4096;
 /// and past the minimum ends at an item with probability one in so many: about 1,000 items, 40 KiB.
 const CHUNK_ITEMS_STEP: u64 = 768;
+/// A reader takes no more: a few bytes could say of many items that they are holes.
+const CHUNK_ITEMS_READ_MAX: usize = 1 << 16;
 /// Layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
 pub const DEPTH_MAX: u8 = 8;
 
@@ -53,6 +55,11 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
         return Err(reader.fail(format_args!("depth {found}, expected {depth}")));
     }
     let count = reader.count()?;
+    if count > CHUNK_ITEMS_READ_MAX {
+        return Err(reader.fail(format_args!(
+            "{count} items, at most {CHUNK_ITEMS_READ_MAX} can be"
+        )));
+    }
     let containers = Containers::read(&mut reader)?;
     let mut shapes = reader.column("recipe")?;
     let items = (0..count)
@@ -253,9 +260,8 @@ fn read_item(
 ) -> Result<Item> {
     let number: usize = shapes.small()?;
     if number == 0 {
-        return Ok(Item::Hole {
-            len: shapes.varint()?,
-        });
+        let len = read_span(shapes)?;
+        return Ok(Item::Hole { len });
     }
     let container = containers
         .get(number - 1)
@@ -266,7 +272,7 @@ fn read_item(
     } else {
         None
     };
-    let span = shapes.varint()?;
+    let span = read_span(shapes)?;
     let len = match chunk_len {
         Some(len) => len,
         None => {
@@ -284,4 +290,12 @@ fn read_item(
         },
         span,
     })
+}
+
+/// What an item covers. One that covers nothing is none: any number of them would fit into any file, and recipe chunks of such, layer upon layer, have no end.
+fn read_span(shapes: &mut Reader<'_>) -> Result<u64> {
+    match shapes.varint()? {
+        0 => Err(shapes.fail("an item that covers nothing")),
+        span => Ok(span),
+    }
 }

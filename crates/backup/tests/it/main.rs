@@ -9,6 +9,7 @@ mod delete;
 mod faults;
 mod file_systems;
 mod foreign;
+mod forged;
 mod forget;
 mod golden;
 mod hard_links;
