@@ -20,6 +20,9 @@ pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
 /// Nor is it stored in more than this: what cannot be compressed is stored raw, with a seal behind it.
 pub const BLOCK_STORED_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX + (64 << 10);
 
+/// A block holds no more chunks than this, none of them empty.
+pub const BLOCK_CHUNKS_MAX: usize = 1 << 16;
+
 /// A block before it is compressed: chunk bytes one after the other, then their lengths.
 ///
 /// `lens_of` gives the trailer: every chunk's length as a varint, then the trailer's own length in four bytes.
@@ -49,6 +52,13 @@ pub fn chunk_lengths(raw: &[u8], object: &str, offset: u64) -> Result<Vec<u32>> 
     while reader.remaining() > 0 {
         let len = reader.varint()?;
         sum = sum.saturating_add(len);
+        if len == 0 {
+            return Err(bad("a chunk of no bytes"));
+        }
+        if lens.len() == BLOCK_CHUNKS_MAX {
+            let what = format!("more than {BLOCK_CHUNKS_MAX} chunks");
+            return Err(bad(&what));
+        }
         lens.push(u32::try_from(len).map_err(|_| bad("a chunk of over 4 GiB"))?);
     }
     if sum != data_bytes as u64 {
@@ -202,4 +212,33 @@ pub fn decode_block(
 pub fn find_header(bytes: &[u8]) -> Option<usize> {
     let last = bytes.len().checked_sub(BLOCK_HEADER_BYTES)?;
     (0..=last).find(|at| bytes[*at..].starts_with(&BLOCK_MAGIC))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What compresses to nothing could else say that it is millions of chunks.
+    #[test]
+    fn a_block_of_empty_chunks_or_of_too_many_is_damage() {
+        let lens = |lens: &[u32]| {
+            let mut raw = vec![0; lens.iter().sum::<u32>() as usize];
+            let chunks: Vec<_> = lens
+                .iter()
+                .map(|len| (Fingerprint([0; 32]), *len))
+                .collect();
+            append_chunk_lengths(&mut raw, &chunks);
+            chunk_lengths(&raw, "one", 64)
+        };
+        let most = vec![1; BLOCK_CHUNKS_MAX];
+        assert_eq!(lens(&[5, 1]).unwrap(), [5, 1]);
+        assert_eq!(lens(&most).unwrap(), most);
+        for refused in [
+            lens(&[5, 0]),
+            lens(&[0; 9]),
+            lens(&[&most[..], &[1]].concat()),
+        ] {
+            assert!(refused.is_err_and(|error| error.is_damage()));
+        }
+    }
 }

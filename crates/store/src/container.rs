@@ -133,6 +133,9 @@ pub struct Table {
     pub chunks: Vec<(Fingerprint, u32)>,
 }
 
+/// Three bytes of its own, and a chunk: a byte for the length, and its fingerprint.
+const BLOCK_DESCRIPTOR_BYTES_MIN: usize = 36;
+
 impl Table {
     /// The block that holds chunk number `chunk`.
     pub fn block_of(&self, chunk: u32) -> usize {
@@ -172,7 +175,8 @@ impl Table {
         out
     }
 
-    /// From its plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the bytes do not bear out.
+    /// From its plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the bytes do not bear out: each block takes bytes, and holds chunks, and each
+    /// of these, too.
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, object, offset);
         let small = |reader: &mut ByteReader<'_>| -> Result<u32> {
@@ -183,7 +187,7 @@ impl Table {
                     .into()
             })
         };
-        let block_count = reader.count(3)?;
+        let block_count = reader.count(BLOCK_DESCRIPTOR_BYTES_MIN)?;
         let mut table = Self {
             blocks: Vec::with_capacity(block_count),
             chunks: Vec::new(),
@@ -192,6 +196,9 @@ impl Table {
         for _ in 0..block_count {
             let (offset, stored_len, chunks) =
                 (reader.varint()?, small(&mut reader)?, small(&mut reader)?);
+            if stored_len == 0 || chunks == 0 {
+                return Err(reader.damaged("a block of nothing".into()).into());
+            }
             table.blocks.push(BlockDescriptor {
                 offset,
                 stored_len,
@@ -210,9 +217,11 @@ impl Table {
         }
         table.chunks.reserve_exact(chunk_count as usize);
         for _ in 0..chunk_count {
-            table
-                .chunks
-                .push((Fingerprint([0; 32]), small(&mut reader)?));
+            let len = small(&mut reader)?;
+            if len == 0 {
+                return Err(reader.damaged("a chunk of no bytes".into()).into());
+            }
+            table.chunks.push((Fingerprint([0; 32]), len));
         }
         for chunk in &mut table.chunks {
             chunk.0 = Fingerprint(reader.array()?);
@@ -244,5 +253,25 @@ mod tests {
         };
         assert!(table(BLOCK_STORED_BYTES_MAX).is_ok());
         assert!(table(BLOCK_STORED_BYTES_MAX + 1).is_err_and(|error| error.is_damage()));
+    }
+
+    /// Such a table could say of a hole in a file that it is millions of them.
+    #[test]
+    fn blocks_and_chunks_of_nothing_are_damage() {
+        let table = |stored_len, chunks: &[(Fingerprint, u32)]| {
+            let mut table = Table::default();
+            table.push_block(64, stored_len, chunks);
+            Table::decode(&table.encode(), "one", 64)
+        };
+        let (one, empty) = ((Fingerprint([7; 32]), 5), (Fingerprint([8; 32]), 0));
+        assert!(table(9, &[one]).is_ok());
+        for refused in [table(0, &[one]), table(9, &[]), table(9, &[one, empty])] {
+            assert!(refused.is_err_and(|error| error.is_damage()));
+        }
+        let mut many = Vec::new();
+        put_varint(&mut many, 1 << 20);
+        many.resize((3 << 20) + 3, 1);
+        let told = Table::decode(&many, "one", 64).unwrap_err().to_string();
+        assert!(told.contains("a count of 1048576"), "{told}");
     }
 }

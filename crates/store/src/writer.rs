@@ -9,6 +9,7 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
+use crate::block::BLOCK_CHUNKS_MAX;
 use crate::building::{Building, ChunkList};
 use crate::container::StreamKind;
 use crate::sealing::{BlockJob, Packing, Sealing};
@@ -114,7 +115,7 @@ struct OpenContainer {
 /// Blocks that compress very well would make a container of very many chunks: at this many raw bytes per target byte it is closed.
 const RAW_PER_TARGET_MAX: u64 = 12;
 /// Nor do tiny chunks: who reads a container keeps its table in RAM, some 40 bytes a chunk.
-const CONTAINER_CHUNKS_MAX: u32 = 1 << 16;
+const CONTAINER_CHUNKS_MAX: u32 = BLOCK_CHUNKS_MAX as u32;
 
 impl ChunkWriter {
     pub(crate) fn new(session: Arc<SessionState>, stream: StreamKind) -> Result<Self> {
@@ -271,6 +272,7 @@ impl ChunkWriter {
         data: &[u8],
         packing: Packing,
     ) -> Result<ContainerId> {
+        assert!(!data.is_empty(), "a chunk holds something");
         let block_bytes = self.session.block_bytes(self.stream);
         let used = self.open[packing as usize].raw.len();
         if used > 0 && used + data.len() > block_bytes {
