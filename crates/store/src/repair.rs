@@ -217,7 +217,7 @@ impl Repository {
             .try_for_each(|id| self.set_aside(*id))
     }
 
-    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it; `None` where nothing can be unsealed.
+    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it, or what was not searched; `None` where nothing can be unsealed.
     fn save(
         &self,
         session: &Session,
@@ -240,7 +240,11 @@ impl Repository {
             );
             Error::damaged(container::object_name(id), Some(bytes.start), what)
         });
-        Ok(Some(told.collect()))
+        let given_up = salvage.given_up_at().map(|at| {
+            let what = "blocks seem to begin nearly everywhere from here on: it is not searched to its end";
+            Error::damaged(container::object_name(id), Some(at), what)
+        });
+        Ok(Some(told.chain(given_up).collect()))
     }
 
     /// Renames a container, durably, so that it is none.

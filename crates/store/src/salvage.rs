@@ -1,7 +1,8 @@
 //! What can be saved of a damaged container: it is searched for blocks from its header to its end, a window at a time.
 //! Where the device does not give it, pages of it are asked for one by one; those that do not come count as zeros, and are never asked for again.
 //!
-//! What always holds: every chunk that is given stood in a block whose seal holds; RAM is one window and one block, whatever the object's length.
+//! What always holds: every chunk that is given stood in a block whose seal holds; RAM is one window and one block, whatever the object's length. What is read
+//! in vain is bounded: somebody may have made a container of which every byte seems to begin a block.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,6 +20,8 @@ use crate::repository::Shared;
 
 /// So much is searched at once.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// So many times a container's bytes may be read behind what only seemed to begin a block. Damage alone leads to some blocks with a wrong length, each of them shorter than the container.
+const VAIN_READS_MAX: u64 = 64;
 /// What a device fails to give is some sectors: pages around them are given up whole.
 const PAGE_BYTES: u64 = 4096;
 
@@ -29,6 +32,13 @@ pub struct Salvage<'a> {
     len: u64,
     header: Header,
     sealer: Sealer,
+    /// What is looked at, and where it begins.
+    window: Vec<u8>,
+    window_at: u64,
+    /// Bytes that may still be read in vain.
+    vain_bytes_left: u64,
+    /// Where the search was given up.
+    given_up_at: Option<u64>,
 }
 
 /// A block that was found.
@@ -134,6 +144,10 @@ impl<'a> Salvage<'a> {
             len,
             sealer: shared.keys.container_sealer(&header.salt),
             header,
+            window: Vec::new(),
+            window_at: 0,
+            vain_bytes_left: len.saturating_mul(VAIN_READS_MAX),
+            given_up_at: None,
         }))
     }
 
@@ -147,11 +161,20 @@ impl<'a> Salvage<'a> {
         self.medium.lost()
     }
 
+    /// Where the search was given up, since too much was read behind what only seemed to begin a block.
+    pub fn given_up_at(&self) -> Option<u64> {
+        self.given_up_at
+    }
+
     /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched for.
     pub fn chunks(&mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut zstd = Decompressor::new()?;
         let mut at = HEADER_BYTES as u64;
         while let Some(start) = self.next_header(at)? {
+            if self.vain_bytes_left == 0 {
+                self.given_up_at = Some(start);
+                break;
+            }
             at = match self.block(start, &mut zstd)? {
                 None => start + 1,
                 Some(Block { raw, lens, end }) => {
@@ -170,11 +193,9 @@ impl<'a> Salvage<'a> {
 
     /// Where a block may begin, from `at` on.
     fn next_header(&mut self, mut at: u64) -> Result<Option<u64>> {
-        let mut window = Vec::new();
         while at + BLOCK_HEADER_BYTES as u64 <= self.len {
-            window.resize(WINDOW_BYTES.min(self.len - at) as usize, 0);
-            self.medium.read(at, &mut window)?;
-            if let Some(found) = block::find_header(&window) {
+            let window = self.window(at)?;
+            if let Some(found) = block::find_header(window) {
                 return Ok(Some(at + found as u64));
             }
             at += (window.len() - BLOCK_HEADER_BYTES + 1) as u64;
@@ -182,11 +203,22 @@ impl<'a> Salvage<'a> {
         Ok(None)
     }
 
+    /// What the window shows from `at` on: a header's bytes at least, which the container must have there.
+    fn window(&mut self, at: u64) -> Result<&[u8]> {
+        let end = self.window_at + self.window.len() as u64;
+        if at < self.window_at || at + BLOCK_HEADER_BYTES as u64 > end {
+            self.window
+                .resize(WINDOW_BYTES.min(self.len - at) as usize, 0);
+            self.medium.read(at, &mut self.window)?;
+            self.window_at = at;
+        }
+        Ok(&self.window[(at - self.window_at) as usize..])
+    }
+
     /// The block that begins at `start`, if one does.
     fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Option<Block>> {
-        let mut stored = vec![0; BLOCK_HEADER_BYTES];
-        self.medium.read(start, &mut stored)?;
-        let Ok(header) = BlockHeader::decode(&stored, &self.medium.object, start) else {
+        let header = BlockHeader::decode(self.window(start)?, "block", start);
+        let Ok(header) = header else {
             return Ok(None);
         };
         let body = u64::from(header.stored_len);
@@ -194,7 +226,7 @@ impl<'a> Salvage<'a> {
         if end > self.len {
             return Ok(None);
         }
-        stored.resize((end - start) as usize, 0);
+        let mut stored = vec![0; (end - start) as usize];
         self.medium.read(start, &mut stored)?;
         let (number, sealer) = (header.number, &self.sealer);
         let decoded = block::decode_block(&self.header, number, &stored, start, sealer, zstd);
@@ -204,7 +236,12 @@ impl<'a> Salvage<'a> {
         });
         match whole {
             Ok(block) => Ok(Some(block)),
-            Err(error) if error.is_damage() => Ok(None),
+            Err(error) if error.is_damage() => {
+                // Asking costs, too, however short the block.
+                let cost = (end - start).max(PAGE_BYTES);
+                self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_io::Dir;
+use onefold_io::count::{CountedDir, Counters};
 use onefold_io::frame::crc64;
 use onefold_io::sim::SimDir;
 use onefold_store::block::BLOCK_HEADER_BYTES;
@@ -144,4 +145,43 @@ fn a_repair_goes_on_past_a_block_whose_chunks_have_other_lengths_than_it_says() 
     let report = repository.repair(&Lists, &mut Hasty).unwrap();
     assert!(report.saved_chunks > 0);
     assert_eq!(report.replaced_containers.len(), 1);
+}
+
+/// Each header is a good one, as far as it goes, and says that its block goes on to the end.
+#[test]
+fn a_repair_gives_up_a_container_in_which_blocks_seem_to_begin_everywhere() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::None).unwrap();
+    back_up(&open(&dir, 1, 1).unwrap(), &alike(1, 4)).unwrap();
+    let path = containers(&device).remove(0);
+    let headers = 6000;
+    device
+        .damage(&path, |bytes| {
+            bytes.truncate(HEADER_BYTES);
+            for left in (0..headers).rev() {
+                let body = left * BLOCK_HEADER_BYTES as u32;
+                let mut header = [0; BLOCK_HEADER_BYTES];
+                header[..4].copy_from_slice(b"1FB\n");
+                header[12..16].copy_from_slice(&body.to_le_bytes());
+                header[16..20].copy_from_slice(&body.to_le_bytes());
+                bytes.extend_from_slice(&header);
+            }
+        })
+        .unwrap();
+    let counters = Counters::new();
+    let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(dir, counters.clone()));
+    let repository = open(&counted, 1, 2).unwrap();
+    let before = counters.counts();
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    let read = (counters.counts() - before).read_bytes;
+    let len = u64::from(headers) * BLOCK_HEADER_BYTES as u64;
+    assert!(read < 100 * len, "{read} bytes of a container of {len}");
+    assert_eq!(report.set_aside.len(), 1);
+    let told: Vec<_> = report.found.iter().map(ToString::to_string).collect();
+    assert!(
+        told.iter()
+            .any(|told| told.contains("not searched to its end")),
+        "{told:?}"
+    );
 }
