@@ -63,6 +63,16 @@ impl Default for KdfCost {
 }
 
 impl KdfCost {
+    /// Memory that is written, in KiB, all passes together: about what trying a password takes in time.
+    pub(crate) fn work_kib(self) -> u64 {
+        u64::from(self.memory_kib) * u64::from(self.passes)
+    }
+
+    /// Whether it takes much more than what is made here.
+    pub(crate) fn is_high(self) -> bool {
+        self.work_kib() > 4 * Self::default().work_kib()
+    }
+
     /// The least that the algorithm takes. For tests.
     pub const LEAST: Self = Self {
         memory_kib: 8,
@@ -92,7 +102,7 @@ impl KdfCost {
 /// A key slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    cost: KdfCost,
+    pub(crate) cost: KdfCost,
     salt: [u8; SALT_BYTES],
     /// When it was made, seconds since 1970.
     pub created_unix_s: u64,

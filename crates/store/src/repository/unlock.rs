@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::keys::Secret;
 use crate::objects::ObjectStore;
-use crate::slots::{self, SLOT_FOLDER, Slot};
+use crate::slots::{self, KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
 /// The configuration, from whichever of its copies can be read.
@@ -46,7 +46,7 @@ pub(crate) struct Unlocked {
 /// How often slots are listed again where one that was listed is gone: others change their passwords meanwhile.
 const LISTED_AGAIN_MAX: u32 = 16;
 
-/// Tries every slot. The configuration that is sealed in the slot must be the one in the clear.
+/// Tries every slot, the cheapest first: whoever can write to the storage can put one there that takes minutes. The configuration that is sealed in the slot must be the one in the clear.
 pub(crate) fn unlock(
     objects: &dyn ObjectStore,
     config: &Config,
@@ -57,11 +57,11 @@ pub(crate) fn unlock(
     loop {
         let names = slots::listed(objects)?;
         let mut gone = None;
-        for name in &names {
+        for name in cheapest_first(objects, &names) {
             if tried.contains(name) {
                 continue;
             }
-            match read_slot(objects, name).and_then(|slot| slot.unwrap(secret)) {
+            match read_slot(objects, name).and_then(|slot| try_slot(&slot, name, secret)) {
                 Ok(Some((master, sealed))) if sealed == *config => {
                     let slot = name[SLOT_FOLDER.len() + 1..].to_string();
                     return Ok(Unlocked { master, slot });
@@ -98,6 +98,32 @@ pub(crate) fn unlock(
     }
 }
 
+/// Slots by what trying a password costs, as far as they can be read.
+fn cheapest_first<'a>(objects: &dyn ObjectStore, names: &'a [String]) -> Vec<&'a String> {
+    let work = |name: &String| read_slot(objects, name).map_or(0, |slot| slot.cost.work_kib());
+    let mut names: Vec<_> = names.iter().collect();
+    names.sort_by_cached_key(|name| work(name));
+    names
+}
+
+/// What is in the slot; of one that takes long, that is said before.
+fn try_slot(
+    slot: &Slot,
+    name: &str,
+    secret: &Secret,
+) -> Result<Option<(Zeroizing<[u8; 32]>, Config)>> {
+    if slot.cost.is_high() {
+        let KdfCost {
+            memory_kib, passes, ..
+        } = slot.cost;
+        let mib = memory_kib >> 10;
+        tracing::warn!(
+            "{name} asks for {mib} MiB of memory and {passes} passes over it: trying the password there takes long"
+        );
+    }
+    slot.unwrap(secret)
+}
+
 /// A key slot.
 pub(crate) fn read_slot(objects: &dyn ObjectStore, name: &str) -> Result<Slot> {
     Ok(Slot::decode(&objects.get(name)?, name)?.0)
@@ -107,4 +133,44 @@ pub(crate) fn read_slot(objects: &dyn ObjectStore, name: &str) -> Result<Slot> {
 fn differing(slot: &str) -> Error {
     let what = format!("it differs from the copy sealed in the key slot {slot}");
     Error::damaged(CONFIG_OBJECT, None, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use onefold_io::MemDir;
+
+    use super::*;
+    use crate::config::Encryption;
+    use crate::entropy::Entropy;
+    use crate::objects::LocalObjects;
+
+    #[test]
+    fn slots_are_tried_from_the_cheapest_on() {
+        let entropy = Entropy::seeded(1);
+        let objects = LocalObjects::new(Arc::new(MemDir::new()), entropy.clone());
+        let config = Config {
+            repository: [7; 16],
+            encryption: Encryption::Aes256Gcm,
+            chunker: "sieve".into(),
+            chunk_bytes_mean: 8192,
+            index: "strata".into(),
+        };
+        let (master, secret) = (Zeroizing::new([1; 32]), Secret::new("open sesame"));
+        for (digit, passes) in [(0, 64), (1, 1), (2, 9)] {
+            let cost = KdfCost {
+                passes,
+                ..KdfCost::LEAST
+            };
+            let slot = Slot::wrap(&master, &config, &secret, cost, "", 0, &entropy).unwrap();
+            let name = format!("{SLOT_FOLDER}/{digit:016x}");
+            objects.put_if_absent(&name, &[&slot.encode()]).unwrap();
+        }
+        let names = slots::listed(&objects).unwrap();
+        let digits = cheapest_first(&objects, &names);
+        assert_eq!(digits, [&names[1], &names[2], &names[0]]);
+        let opened = unlock(&objects, &config, &secret).unwrap();
+        assert_eq!(opened.slot, "0000000000000001");
+    }
 }
