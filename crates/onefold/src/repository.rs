@@ -8,6 +8,7 @@ use onefold_io::{Dir, ErrorKind, FileDir};
 use onefold_store::{
     Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions, PinInfo, Repository, Secret,
 };
+use rustix::fs::{Mode, OFlags};
 
 use crate::cli::Global;
 use crate::cli::typed::Way;
@@ -117,7 +118,11 @@ fn of_another_program(place: &Path) -> Option<&'static str> {
     let is_ours = place.join("containers").exists();
     let config = || {
         let mut start = [0; 12];
-        let mut file = std::fs::File::open(place.join("config")).ok()?;
+        // A FIFO of that name, or one that a link leads to, would make us wait for its writer.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(place.join("config"), flags, Mode::empty());
+        let mut file = std::fs::File::from(file.ok()?);
+        file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         io::Read::read_exact(&mut file, &mut start).ok()?;
         Some(start)
     };

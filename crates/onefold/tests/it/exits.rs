@@ -327,3 +327,20 @@ fn an_encryption_that_the_repository_does_not_have_is_refused() {
     let told = rig.run(["backup", "s", "--chunker", "sieve"]).ends(0).err;
     assert!(!told.contains("changes nothing"), "{told}");
 }
+
+/// Where `data` stands beside it, it is looked at for whether it is another program's.
+#[test]
+fn a_pipe_in_the_place_of_the_configuration_is_not_waited_for() {
+    let rig = Rig::empty();
+    fs::create_dir_all(rig.repo().join("data")).expect("folders");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    for name in ["config", "pipe"] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, rig.repo().join(name), mode).expect("a pipe");
+    }
+    let ran = rig.run(["snapshots"]);
+    assert!(ran.code.is_some_and(|code| code != 0), "{}", ran.out);
+    fs::remove_file(rig.repo().join("config")).expect("removed");
+    std::os::unix::fs::symlink("pipe", rig.repo().join("config")).expect("a link");
+    let ran = rig.run(["snapshots"]);
+    assert!(ran.code.is_some_and(|code| code != 0), "{}", ran.out);
+}
