@@ -75,9 +75,11 @@ pub fn folder_is_safe(folder: &[u8]) -> bool {
     folder.is_empty() || (folder[0] == b'/' && folder[1..].split(|&b| b == b'/').all(name_is_safe))
 }
 
-/// Marks that turn the direction of what follows: a name could pass for another.
-fn turns(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether a character of text from outside is escaped for people: control characters, which could move the cursor, and marks that turn the direction of what
+/// follows, by which a name could pass for another.
+pub fn is_escaped(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// For people: UTF-8, with other bytes as `\xNN`, control characters escaped; the root is `/`.
@@ -88,7 +90,7 @@ pub fn show(path: &[u8]) -> String {
     let mut shown = String::with_capacity(path.len());
     for piece in path.utf8_chunks() {
         for c in piece.valid().chars() {
-            match c.is_control() || turns(c) {
+            match is_escaped(c) {
                 true => shown.extend(c.escape_default()),
                 false => shown.push(c),
             }

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use onefold_backup::path::is_escaped;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -149,15 +150,28 @@ impl Write for Raw<'_> {
     }
 }
 
-/// Text from outside for a terminal: control characters are escaped, so that a file name cannot move the cursor.
+/// Text from outside for a terminal: what [`is_escaped`] is, as in paths.
 pub fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() {
+        if is_escaped(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe;
+
+    #[test]
+    fn what_moves_the_cursor_or_turns_the_text_is_escaped() {
+        let label = "of ann\u{1b}[2K\u{202e}nimda\u{2066}\u{200f}";
+        let shown = "of ann\\u{1b}[2K\\u{202e}nimda\\u{2066}\\u{200f}";
+        assert_eq!(safe(label), shown);
+        assert_eq!(safe("Zoë's “key”"), "Zoë's “key”");
+    }
 }
