@@ -121,10 +121,7 @@ pub fn run_if(
     let id = match unchanged {
         _ if repository.options().dry_run => None,
         // What stands for this backup must outlive a power cut as the backup would.
-        Some(same) if options.skip_if_unchanged => {
-            repository.keep_root(&same)?;
-            None
-        }
+        Some(same) if options.skip_if_unchanged && repository.keep_root(&same)? => None,
         _ => Some(session.put_root(&snapshot.encode())?),
     };
     cutting.keep(events);

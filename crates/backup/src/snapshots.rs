@@ -157,7 +157,11 @@ pub struct Retag {
 }
 
 /// Changes a snapshot's tags: a new root replaces the old. `None`: nothing to change.
+///
+/// # Errors
+/// [Locked](onefold_store::Error::Locked) while another chooses snapshots to remove: it could take either of the two for one too many.
 pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Option<RootId>> {
+    let _lock = repository.lock_roots()?;
     // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes the unfinished root for a dead one.
     let session = repository.session(SessionKind::Pinned)?;
     let Named { mut snapshot, .. } = load(repository, id)?;

@@ -10,6 +10,9 @@ use crate::signal;
 /// How often it is tried.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How long it takes at most to choose snapshots and drop them; many, on a slow disk.
+const BRIEF: Duration = Duration::from_secs(60);
+
 /// How long to try.
 pub struct Patience {
     until: Option<Instant>,
@@ -21,6 +24,14 @@ impl Patience {
         let until = |patience| Instant::now().checked_add(patience);
         Self {
             until: global.retry_lock.and_then(until),
+        }
+    }
+
+    /// The same, or at least for what others do in a moment.
+    pub fn with_the_brief(global: &Global) -> Self {
+        let patience = global.retry_lock.unwrap_or_default().max(BRIEF);
+        Self {
+            until: Instant::now().checked_add(patience),
         }
     }
 

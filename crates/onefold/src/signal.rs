@@ -4,12 +4,16 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
+
+/// From the first signal on a verb that can stop cleanly has so long for that.
+const LISTENING_MAX: Duration = Duration::from_secs(30);
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 /// Somebody asks how far it is.
@@ -37,6 +41,11 @@ pub fn install() {
             if second || LISTENERS.load(SeqCst) == 0 {
                 leave();
             }
+            // Whoever listens may wait for a lock that a stopped process holds, or for a device that is gone.
+            std::thread::spawn(|| {
+                std::thread::sleep(LISTENING_MAX);
+                leave();
+            });
         }
     });
 }

@@ -45,6 +45,15 @@ pub enum Error {
         /// The file.
         object: String,
     },
+    /// The same, of a prune or repair: another may have deleted what was written in place of what is to be deleted.
+    #[error(
+        "{object} is gone: another took this process for dead, as when a machine sleeps and a network file system frees its locks, and may have gone on in its place. \
+         Nothing was deleted: run it again"
+    )]
+    Overtaken {
+        /// The file.
+        object: String,
+    },
     /// Stored bytes are not what was written.
     #[error("{object}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
     Damaged {

@@ -54,7 +54,7 @@ pub use pin::PinInfo;
 pub use reader::{ChunkData, ChunkReader};
 pub use repair::{ASIDE_SUFFIX, RepairReport};
 pub use repository::{INDEX_FOLDER, InitOptions, OpenOptions, Repository};
-pub use roots::{RootId, Roots, Seen};
+pub use roots::{RootId, Roots, RootsLock, Seen};
 pub use sealing::Packing;
 pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};

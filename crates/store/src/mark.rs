@@ -331,7 +331,11 @@ impl<'a> Marker<'a> {
         self.seen = seen;
         self.follow(&mut wandering, mark)?;
         match outcome {
-            Err(error) if error.is_loss() => self.damaged.push((*id, error)),
+            Err(error) if error.is_loss() => match self.repository.root(id) {
+                // Forgotten while it was read, and swept where no pin keeps that off.
+                Err(gone) if gone.is_not_found() => return Ok(false),
+                _ => self.damaged.push((*id, error)),
+            },
             other => other?,
         }
         Ok(true)

@@ -208,9 +208,9 @@ impl Repository {
             }
             report.found.extend(unreadable);
         }
-        session.finish()?;
+        session.is_not_overtaken()?;
         let mut sweep = Sweep::begin(self, roots, reader)?;
-        sweep.delete_damaged(report.replaced_containers.clone(), observer)?;
+        sweep.delete_damaged(report.replaced_containers.clone(), session, observer)?;
         report
             .set_aside
             .iter()

@@ -296,7 +296,13 @@ impl Repository {
     pub fn rebuild_index(&self) -> Result<()> {
         // A sweep waits for it: what is told last of a chunk is not to be what is just being deleted.
         let session = self.session(SessionKind::Pinned)?;
-        self.shared.rebuild(&mut self.shared.index.lock())?;
+        let shared = &self.shared;
+        // What others throw away meanwhile is begun anew.
+        let mut is_new = false;
+        shared.with_index(|index| match std::mem::replace(&mut is_new, true) {
+            true => Ok(()),
+            false => shared.rebuild(index),
+        })?;
         session.finish()
     }
 

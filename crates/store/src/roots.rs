@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
+use onefold_io::{ErrorKind, LockGuard, LockKind};
 
 use crate::reader::ChunkReader;
 use crate::repository::{Repository, Shared};
@@ -18,6 +18,14 @@ pub const ROOT: FrameKind = FrameKind {
 };
 /// The folder of all roots.
 pub(crate) const ROOT_FOLDER: &str = "snapshots";
+
+/// Of whoever chooses roots to remove.
+const ROOTS_LOCK: &str = "snapshots";
+
+/// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's twin, both could go.
+pub struct RootsLock {
+    _guard: Option<Box<dyn LockGuard>>,
+}
 
 /// A root's name: BLAKE3 of its stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -147,9 +155,14 @@ impl Repository {
         Ok(self.shared.put_root(root)?.0)
     }
 
-    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that.
-    pub fn keep_root(&self, id: &RootId) -> Result<()> {
-        self.shared.objects.keep(&[id.object()])
+    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that. `false`: it is there no longer.
+    pub fn keep_root(&self, id: &RootId) -> Result<bool> {
+        self.shared.objects.keep(&[id.object()])?;
+        match self.shared.root(id) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() || error.is_loss() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A root's bytes.
@@ -164,7 +177,29 @@ impl Repository {
         Ok(listed.iter().filter_map(|(name, _)| id(name)).collect())
     }
 
-    /// Removes a root; one that is not there is no error. What only it kept alive goes with the next sweep.
+    /// For whoever chooses roots to remove.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another does.
+    pub fn lock_roots(&self) -> Result<RootsLock> {
+        let held = || Error::Locked {
+            what: "another forget, tag or repair of snapshots is running".into(),
+        };
+        let lock = |locks: std::sync::Arc<dyn onefold_io::Dir>| {
+            locks.lock(ROOTS_LOCK, LockKind::Exclusive)
+        };
+        match self.shared.root.subdir("locks").and_then(lock) {
+            Ok(lock) => Ok(RootsLock {
+                _guard: Some(lock.ok_or_else(held)?),
+            }),
+            // To forget is what helps then; and nobody puts a root in another's place.
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(RootsLock { _guard: None }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a root, for who holds the [lock](Self::lock_roots) if there could be another; one that is not there is no error. What only it kept alive goes with
+    /// the next sweep.
     pub fn remove_root(&self, id: &RootId) -> Result<()> {
         self.shared.objects.delete(&id.object())
     }

@@ -84,6 +84,20 @@ impl Session {
         }
     }
 
+    /// For a sweep and a repair, which write what takes the place of what they delete: whether no other took them for dead, and went on in their place.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`].
+    pub(crate) fn is_not_overtaken(&self) -> Result<()> {
+        let Some(pin) = &self.state.pin else {
+            return Ok(()); // it wrote nothing
+        };
+        pin.confirm().map_err(|error| match error {
+            Error::PinLost { object } => Error::Overtaken { object },
+            error => error,
+        })
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.state.shared
     }

@@ -115,10 +115,9 @@ impl Repository {
         let marks = Marks::new(&*self.shared.root)?;
         let verdict = sweep.judge(marks, options, observer)?;
         let (rewritten, written) = sweep.compact(&session, &verdict.compact, observer)?;
-        session.finish()?;
         let mut list = verdict.dead;
         list.extend(rewritten);
-        sweep.delete(list, observer)?;
+        sweep.delete(list, session, observer)?;
         sweep.report.freed_bytes = sweep.report.freed_bytes.saturating_sub(written);
         Ok(sweep.report)
     }
@@ -253,18 +252,27 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the rest.
+    /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the rest. `session` wrote what takes the place
+    /// of what is on it.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`]: nothing was deleted.
     pub(crate) fn delete(
         &mut self,
         mut list: Vec<ContainerId>,
+        session: crate::Session,
         observer: &mut dyn SweepObserver,
     ) -> Result<()> {
         let shared = &self.repository.shared;
         if list.is_empty() && self.inherited.is_empty() {
-            return Ok(());
+            return session.finish();
         }
         list.sort_unstable();
+        session.is_not_overtaken()?;
         condemned::write(&*shared.objects, &list)?;
+        // A sweep that takes this session for dead removes its pin, then reads the list: with the pin still there, it will follow what is on it to the copies.
+        session.is_not_overtaken()?;
+        session.finish()?;
         if !self.wait(observer)? {
             self.report.pending_containers = list.len() as u64;
             return Ok(());
@@ -295,10 +303,11 @@ impl<'a> Sweep<'a> {
     pub(crate) fn delete_damaged(
         &mut self,
         list: Vec<ContainerId>,
+        session: crate::Session,
         observer: &mut dyn SweepObserver,
     ) -> Result<()> {
         self.marked.extend(self.repository.roots()?);
-        self.delete(list, observer)
+        self.delete(list, session, observer)
     }
 
     /// Returns when every session that lives now, and began before the list was durable, is over; false where the observer gave up.

@@ -32,3 +32,27 @@ fn a_snapshot_is_read_for_other_tags_only_in_a_session() {
     let new = retag(&repository, id, &add).expect("well again");
     assert!(new.is_some_and(|new| new != id));
 }
+
+/// Whoever forgets by rules could take the old one and the new one for two.
+#[test]
+fn tags_change_when_nobody_chooses_snapshots_to_forget() {
+    let source = tempfile::tempdir().expect("tempdir");
+    std::fs::write(source.path().join("f"), "content").expect("write");
+    let device = SimDir::new(1);
+    init(&device);
+    let (repository, forgetting) = (open(&device, 1), open(&device, 2));
+    let (repository, forgetting) = (repository.expect("open"), forgetting.expect("open"));
+    let (id, ..) = back_up(&repository, source.path(), 1);
+    let lock = forgetting.lock_roots().expect("free");
+    let add = Retag {
+        add: vec!["new".into()],
+        ..Retag::default()
+    };
+    let failed = retag(&repository, id, &add);
+    assert!(matches!(
+        failed,
+        Err(Error::Store(onefold_store::Error::Locked { .. }))
+    ));
+    drop(lock);
+    retag(&repository, id, &add).expect("free");
+}

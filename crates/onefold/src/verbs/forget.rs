@@ -162,6 +162,13 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, ids of snapshots to drop, or --unsafe-allow-remove-all with --host, --tag or --path".into()));
     }
     let repository = repository::open(global, "forgetting")?;
+    let lock = match args.dry_run {
+        true => None,
+        false => {
+            let patience = Patience::with_the_brief(global);
+            Some(patience.keep(|| Ok(repository.lock_roots()?))?)
+        }
+    };
     let ids = |named: &[Named]| -> Vec<RootId> { named.iter().map(|named| named.id).collect() };
     let gone: Vec<RootId> = if !args.snapshots.is_empty() {
         select::ids(&repository, &args.snapshots, &filter)?
@@ -177,6 +184,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if !args.dry_run {
         gone.iter().try_for_each(|id| repository.remove_root(id))?;
     }
+    drop(lock);
     if out.json && !args.snapshots.is_empty() {
         let ids: Vec<_> = gone.iter().map(RootId::to_string).collect();
         out.json(

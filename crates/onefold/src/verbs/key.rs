@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::{self, Out};
 use crate::password::{self, Purpose};
+use crate::patience::Patience;
 use crate::{human, machine, repository, when};
 
 /// Digits of a key's name that are shown.
@@ -109,7 +110,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             let old = repository.current_key().map(str::to_owned);
             let id = add(&repository, new)?;
             if let Some(old) = &old {
-                repository.remove_key(old)?;
+                remove_old(&repository, old, global)
+                    .inspect_err(|_| out.note(format_args!("key {} was added", short(&id))))?;
             }
             changed(Some(&id), old.as_deref(), out)?;
             out.say(format_args!(
@@ -119,6 +121,17 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Another who changed the same password may have removed it; then the new ones of both are there.
+fn remove_old(repository: &Repository, old: &str, global: &Global) -> Result<()> {
+    let patience = Patience::with_the_brief(global);
+    patience.keep(
+        || match repository.key_names()?.iter().any(|key| key == old) {
+            true => Ok(repository.remove_key(old)?),
+            false => Ok(()),
+        },
+    )
 }
 
 /// For programs: which key came, and which went.

@@ -9,6 +9,7 @@ use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::patience::Patience;
 use crate::select::{self, FilterArgs, short, tag_list};
 use crate::{human, repository};
 
@@ -52,11 +53,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         add: all(&args.add),
         remove: all(&args.remove),
     };
+    let patience = Patience::with_the_brief(global);
     let mut changed = 0;
     for named in &chosen {
-        let Some(new) = snapshots::retag(&repository, named.id, &retag)? else {
-            continue;
-        };
+        let new = patience.keep(|| Ok(snapshots::retag(&repository, named.id, &retag)?))?;
+        let Some(new) = new else { continue };
         changed += 1;
         if out.json {
             out.json(&json!({"message_type": "changed", "old_snapshot_id": named.id.to_string(), "new_snapshot_id": new.to_string()}))?;

@@ -186,3 +186,20 @@ fn a_snapshot_of_the_future_is_no_parent() {
     assert_eq!(summary["files_unmodified"], 1, "{summary}");
     assert_eq!(rig.snapshots().len(), 2);
 }
+
+#[test]
+fn to_forget_waits_for_who_changes_tags() {
+    let rig = Rig::open();
+    snapshots_of(&rig, &["2026-03-01", "2026-03-02"]);
+    rig.run(["tag", "--add", "x", "latest"]).ends(0);
+    let lock = fs::File::open(rig.repo().join("locks/snapshots")).expect("a lock");
+    lock.lock().expect("free");
+    let mut forgetting = rig.command(["forget", "--keep-last", "1"]).spawn();
+    let forgetting = forgetting.as_mut().expect("starts");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(forgetting.try_wait().expect("waits"), None);
+    assert_eq!(rig.snapshots().len(), 2);
+    lock.unlock().expect("ours");
+    assert_eq!(forgetting.wait().expect("ends").code(), Some(0));
+    assert_eq!(rig.snapshots().len(), 1);
+}

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 #[derive(Clone, Default)]
 pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind, u32)>>>, Meanwhile);
 
-/// What happens once, when a folder whose path ends so has been listed, or before such a file is opened.
-type Meanwhile = Arc<Mutex<Option<(String, Box<dyn FnOnce() + Send>)>>>;
+/// What happens when a folder whose path ends so has been listed, or before such a file is opened, until it says that it is done.
+type Meanwhile = Arc<Mutex<Option<(String, Box<dyn FnMut() -> bool + Send>)>>>;
 
 impl Failing {
     pub fn set(&self, path: &str, kind: ErrorKind) {
@@ -24,7 +24,22 @@ impl Failing {
 
     /// Does something, once, when the folder `path` has just been listed.
     pub fn once_listed(&self, path: &str, meanwhile: impl FnOnce() + Send + 'static) {
+        let mut meanwhile = Some(meanwhile);
+        self.until(path, move || {
+            meanwhile.take().is_some_and(|meanwhile| {
+                meanwhile();
+                true
+            })
+        });
+    }
+
+    fn until(&self, path: &str, meanwhile: impl FnMut() -> bool + Send + 'static) {
         *self.1.lock() = Some((path.into(), Box::new(meanwhile)));
+    }
+
+    /// Does something whenever any folder has just been synced, until it says that it is done.
+    pub fn at_syncs(&self, meanwhile: impl FnMut() -> bool + Send + 'static) {
+        self.until("/.", meanwhile);
     }
 
     /// Does something, once, before the file `path` is opened.
@@ -39,9 +54,7 @@ impl Failing {
 
     fn happens(&self, path: &str) {
         let mut meanwhile = self.1.lock();
-        if let Some((_, happens)) = meanwhile.take_if(|(end, _)| path.ends_with(&**end)) {
-            happens();
-        }
+        meanwhile.take_if(|(end, happens)| path.ends_with(&**end) && happens());
     }
 
     pub fn clear(&self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_io::{Dir, MemDir};
 use onefold_store::{Encryption, Error, Repository, RootId, SessionKind, StreamKind};
 
-use crate::fixture::{back_up, check, chunks, encode_root, init, open, sweep};
+use crate::fixture::{assert_sound, back_up, check, chunks, encode_root, init, open, sweep};
 use crate::guarded::{Failing, Guarded};
 
 fn scene() -> Arc<dyn Dir> {
@@ -71,4 +71,69 @@ fn a_root_goes_again_where_the_pin_went_while_it_was_put() {
     let (root, stats) = back_up(&slept, &chunks(1, 60)).unwrap();
     assert_eq!(stats.new_chunks, 0, "it goes on from what was stored");
     assert_eq!(slept.roots().unwrap(), [root]);
+}
+
+/// The folder and the name of every container.
+fn containers(dir: &Arc<dyn Dir>) -> Vec<(String, String)> {
+    let all = dir.open_subdir("containers").unwrap();
+    let folders = all.list().unwrap().into_iter().map(|entry| entry.name);
+    let names = |folder: String| {
+        let entries = all.open_subdir(&folder).unwrap().list().unwrap();
+        let named = entries.into_iter().map(move |entry| entry.name);
+        named.map(move |name| (folder.clone(), name))
+    };
+    folders.flat_map(names).collect()
+}
+
+/// Another sweep takes the copies, to which nothing refers yet, for dead.
+#[test]
+fn a_sweep_whose_copies_may_be_gone_deletes_nothing() {
+    let dir = scene();
+    let failing = Failing::default();
+    let slept = open(&Guarded::writable(&dir, &failing), 1, 1).unwrap();
+    let all = chunks(1, 120);
+    let (whole, _) = back_up(&slept, &all).unwrap();
+    let half: Vec<_> = all.into_iter().step_by(2).collect();
+    let (root, _) = back_up(&slept, &half).unwrap();
+    slept.remove_root(&whole).unwrap();
+    let old = containers(&dir);
+    let other = Arc::clone(&dir);
+    failing.at_syncs(move || {
+        let mut copies = containers(&other);
+        copies.retain(|one| !old.contains(one));
+        for (folder, name) in &copies {
+            let folder = other.open_subdir("containers").unwrap().open_subdir(folder);
+            folder.unwrap().remove(name).unwrap();
+        }
+        if !copies.is_empty() {
+            lose_pins(&other);
+        }
+        !copies.is_empty()
+    });
+    let swept = sweep(&slept);
+    assert!(matches!(swept, Err(Error::Overtaken { .. })), "{swept:?}");
+    let fresh = open(&dir, 1, 2).unwrap();
+    assert_sound(&fresh, &[(root, half.clone())], &"overtaken");
+    assert!(sweep(&fresh).unwrap().compacted_containers > 0);
+    assert_sound(&fresh, &[(root, half)], &"run again");
+}
+
+#[test]
+fn one_at_a_time_chooses_roots_to_remove() {
+    let dir = scene();
+    let (first, second) = (open(&dir, 1, 1).unwrap(), open(&dir, 1, 2).unwrap());
+    let lock = first.lock_roots().unwrap();
+    assert!(matches!(second.lock_roots(), Err(Error::Locked { .. })));
+    drop(lock);
+    second.lock_roots().unwrap();
+}
+
+#[test]
+fn a_root_that_is_gone_is_not_kept() {
+    let dir = scene();
+    let repository = open(&dir, 1, 1).unwrap();
+    let (root, _) = back_up(&repository, &chunks(1, 10)).unwrap();
+    assert!(repository.keep_root(&root).unwrap());
+    repository.remove_root(&root).unwrap();
+    assert!(!repository.keep_root(&root).unwrap());
 }

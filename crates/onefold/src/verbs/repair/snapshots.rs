@@ -12,6 +12,7 @@ use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
 use crate::human::many;
 use crate::out::Out;
+use crate::patience::Patience;
 use crate::select::{self, short};
 use crate::{hurt, repository, when};
 
@@ -33,6 +34,13 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             chain_of(error)
         )));
     }
+    let _lock = match args.dry_run {
+        true => None,
+        false => {
+            let patience = Patience::with_the_brief(global);
+            Some(patience.keep(|| Ok(repository.lock_roots()?))?)
+        }
+    };
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let filter = args.filter.filter()?;
     let (mut changed, mut gone) = (0, 0);
