@@ -4,7 +4,7 @@
 mod depth;
 mod references;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use depth::CheckDepth;
 use onefold_chunk::Fingerprint;
@@ -95,16 +95,52 @@ impl Repository {
         };
         check.small_objects()?;
         // before the containers are: a root that comes up while they are read refers to some that were not there then
-        let all = check.tolerate(self.roots())?.unwrap_or_default();
-        let listed = self
+        let mut all = check.tolerate(self.roots())?.unwrap_or_default();
+        let mut listed = self
             .shared
             .containers_past(&mut |error| check.tolerate(Err(error)).map(|_: Option<()>| ()))?;
         check.containers(&listed, depth, observer)?;
         let mut reader = session.reader()?;
-        let missing = check.references(roots, &all, &listed, &mut reader, observer)?;
-        check.search(&listed, missing)?;
+        let mut astray = check.references(roots, &all, &listed, &mut reader, observer)?;
+        // Snapshots are forgotten meanwhile, and where no pin keeps that off, containers swept: what was there is looked at again, as it is now.
+        for _ in 0..LOOKS_MAX {
+            let now = self
+                .roots()
+                .and_then(|roots| Ok((roots, self.shared.containers()?)));
+            let changes = |now: &(_, _)| now.0 != all || now.1 != listed;
+            match now {
+                Ok(now) if !astray.is_empty() && changes(&now) => (all, listed) = now,
+                _ => break,
+            }
+            astray = check.references(roots, &all, &listed, &mut reader, observer)?;
+        }
+        check.tell(astray, &listed)?;
         session.finish()?;
         Ok(check.report)
+    }
+}
+
+/// How often references that lead astray are followed again, where others change the repository meanwhile.
+const LOOKS_MAX: usize = 4;
+
+/// References that do not lead where they should.
+struct Astray {
+    /// Chunks, by the beginning of their fingerprint, that are not in the container that is there.
+    missing: HashSet<u64>,
+    /// Containers that could not be looked into, and why.
+    failed: Vec<(ContainerId, Error)>,
+    /// Roots that could not be read, and why.
+    damaged: Vec<(RootId, Error)>,
+    /// Chunks whose container is not there, and that it is.
+    unresolved: HashMap<Fingerprint, ContainerId>,
+}
+
+impl Astray {
+    fn is_empty(&self) -> bool {
+        self.missing.is_empty()
+            && self.failed.is_empty()
+            && self.damaged.is_empty()
+            && self.unresolved.is_empty()
     }
 }
 
@@ -175,7 +211,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Follows every reference of every root of `all`. Gives those chunks, by the beginning of their fingerprint, that are not where they should be.
+    /// Follows every reference of every root of `all`.
     fn references(
         &mut self,
         roots: &dyn Roots,
@@ -183,7 +219,7 @@ impl Check<'_> {
         listed: &[ContainerId],
         reader: &mut crate::ChunkReader,
         observer: &mut dyn FnMut(Progress),
-    ) -> Result<HashSet<u64>> {
+    ) -> Result<Astray> {
         let mut references = References::new(self.repository, &self.report.hurt.containers);
         let mut marker = Marker::new(self.repository, listed, &[]);
         for (i, id) in all.iter().enumerate() {
@@ -197,25 +233,36 @@ impl Check<'_> {
             marker.mark(id, roots, reader, &mut add)?;
         }
         let (missing, failed) = references.finish()?;
-        let Marker {
-            damaged,
-            unresolved,
-            ..
-        } = marker;
         self.report.roots = all.len() as u64;
-        for (id, error) in damaged {
+        Ok(Astray {
+            missing,
+            failed,
+            damaged: marker.damaged,
+            unresolved: marker.unresolved,
+        })
+    }
+
+    /// Puts down what leads astray, unless it is elsewhere.
+    fn tell(&mut self, astray: Astray, listed: &[ContainerId]) -> Result<()> {
+        for (id, error) in astray.damaged {
             self.report.damaged_roots.push(id);
             self.note(error);
         }
-        let is_missing = |id: &&ContainerId| listed.binary_search(id).is_err();
-        let missing_ones = unresolved.values().filter(is_missing);
-        self.report.broken.extend(missing_ones);
-        self.report.hurt.chunks.extend(unresolved.into_keys());
-        for (id, error) in failed {
+        let chunks = astray.unresolved.keys().copied();
+        self.report.hurt.chunks.extend(chunks);
+        for (id, error) in astray.failed {
             self.lose(id);
             self.note(error);
         }
-        Ok(missing)
+        self.search(listed, astray.missing)?;
+        // A container that a sweep has rewritten is not missed.
+        let elsewhere = &self.report.hurt.elsewhere;
+        let lost = astray
+            .unresolved
+            .into_iter()
+            .filter(|(chunk, id)| listed.binary_search(id).is_err() && !elsewhere.contains(chunk));
+        self.report.broken.extend(lost.map(|(_, id)| id));
+        Ok(())
     }
 
     /// Opens every container, and reads those of the chosen part.

@@ -146,6 +146,27 @@ fn a_container_that_cannot_be_read_is_named_and_tried_again() {
 }
 
 #[test]
+fn a_check_without_a_pin_takes_nothing_for_lost_that_a_sweep_moved_or_took() {
+    let Scene {
+        dir,
+        writing,
+        whole,
+        ..
+    } = scene();
+    let failing = Failing::default();
+    let reading = open(&Guarded::over(&dir, &failing), 1, 2).unwrap();
+    // When roots have been listed, and containers have not.
+    failing.once_listed("/snapshots", move || {
+        writing.remove_root(&whole).unwrap();
+        assert!(sweep(&writing).unwrap().compacted_containers > 0);
+    });
+    let report = check(&reading).unwrap();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert!(report.broken.is_empty(), "{:?}", report.broken);
+    assert_eq!(report.roots, 1);
+}
+
+#[test]
 fn what_a_sweep_would_do_is_told_of_a_repository_to_be_read_only_too() {
     let scene = scene();
     scene.writing.remove_root(&scene.whole).unwrap();
