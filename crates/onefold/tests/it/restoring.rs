@@ -16,8 +16,8 @@ fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
             .status();
         assert!(init.expect("init").success());
         if behind_a_link {
-            fs::rename(repo.join("containers"), rig.path("home/elsewhere")).expect("move");
-            std::os::unix::fs::symlink(rig.path("home/elsewhere"), repo.join("containers"))
+            fs::rename(repo.join("index"), rig.path("home/elsewhere")).expect("move");
+            std::os::unix::fs::symlink(rig.path("home/elsewhere"), repo.join("index"))
                 .expect("link");
         }
         rig.write("home/file", b"kept");
@@ -40,6 +40,7 @@ fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
             );
         }
         assert!(!rig.path("home/new").exists());
+        assert_eq!(behind_a_link, rig.path("home/elsewhere/manifest").exists());
         run(&["check", "--read-data"]);
     }
 }
