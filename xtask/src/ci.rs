@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("util-linux", "unshare"),
     ("mount", "mount"),
     ("e2fsprogs", "mkfs.ext4"),
+    ("xfsprogs", "mkfs.xfs"),
     ("python3", "python3"),
 ];
 

@@ -11,7 +11,13 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::{Entry, Kind, Owner, Time, Xattrs};
+use crate::{Entry, Error, Kind, Owner, Time, Xattrs};
+
+/// Extended attributes that one entry keeps, names and values, in bytes: some entries with so many are on their way at once. Most file systems have room for a
+/// few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a thousand.
+pub const XATTRS_BYTES_MAX: usize = 4 << 20;
+/// What is said of more than that; no call on attributes says so.
+const TOO_MANY_XATTRS: Errno = Errno::FBIG;
 
 /// What `stat` says, as far as snapshots keep it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,6 +248,18 @@ pub fn link_target(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
 }
 
+/// Why the attributes of `path` cannot be had.
+pub fn xattrs_error(path: &[u8], e: Errno) -> Error {
+    let source = match e {
+        TOO_MANY_XATTRS => {
+            let mib = XATTRS_BYTES_MAX >> 20;
+            std::io::Error::other(format!("they are more than the {mib} MiB that are kept"))
+        }
+        e => e.into(),
+    };
+    Error::io("read the attributes of", path, source)
+}
+
 /// Extended attributes of an open file or folder; none where the file system has none.
 pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     let list = |buf: &mut [u8]| rustix::fs::flistxattr(fd, buf);
@@ -270,10 +288,16 @@ fn collect(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Xattrs, Errno> {
-    let mut xattrs = Xattrs::new();
+    let (mut xattrs, mut bytes) = (Xattrs::new(), 0);
     for name in xattr_names(list)? {
         match grown(|buf| get(&name, buf)) {
-            Ok(value) => xattrs.push((name, value.into())),
+            Ok(value) => {
+                bytes += name.len() + value.len();
+                if bytes > XATTRS_BYTES_MAX {
+                    return Err(TOO_MANY_XATTRS);
+                }
+                xattrs.push((name, value.into()));
+            }
             Err(Errno::NODATA | Errno::NOTSUP) => {}
             Err(e) => return Err(e),
         }

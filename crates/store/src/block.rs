@@ -17,6 +17,8 @@ pub const BLOCK_HEADER_BYTES: usize = 28;
 const BLOCK_MAGIC: [u8; 4] = *b"1FB\n";
 /// No block's raw bytes are more than this; a length beyond it is damage.
 pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
+/// The longest chunk: a block has it, its length as a varint, and the four bytes of that trailer's length.
+pub const CHUNK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX - 16;
 /// Nor is it stored in more than this: what cannot be compressed is stored raw, with a seal behind it.
 pub const BLOCK_STORED_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX + (64 << 10);
 

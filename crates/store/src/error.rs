@@ -72,6 +72,16 @@ pub enum Error {
         /// Where it was when the reference was made.
         container: ContainerId,
     },
+    /// It would be longer than what can be read again.
+    #[error("{what} of {bytes} bytes cannot be stored: at most {bytes_max} can be read again")]
+    TooLong {
+        /// What was to be stored.
+        what: &'static str,
+        /// Its length.
+        bytes: u64,
+        /// The longest that can be.
+        bytes_max: u64,
+    },
     /// A temporary file failed: there is no room for it, or no folder that can be written to.
     #[error(transparent)]
     Temporary(onefold_io::Error),

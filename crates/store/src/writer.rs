@@ -9,12 +9,12 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
-use crate::block::BLOCK_CHUNKS_MAX;
+use crate::block::{BLOCK_CHUNKS_MAX, CHUNK_BYTES_MAX};
 use crate::building::{Building, ChunkList};
 use crate::container::StreamKind;
 use crate::sealing::{BlockJob, Packing, Sealing};
 use crate::session::SessionState;
-use crate::{ChunkRef, Result};
+use crate::{ChunkRef, Error, Result};
 
 /// What a writer did. Bytes are of chunks, before compression; `stored_bytes` is what containers took on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -144,7 +144,7 @@ impl ChunkWriter {
     /// Stores what is new of `chunks`, a segment of the stream, and appends a reference for each to `refs`, in order.
     ///
     /// # Errors
-    /// Any failure since the last call, of other threads too. The writer is of no use afterwards.
+    /// Any failure since the last call, of other threads too, and [`Error::TooLong`]. The writer is of no use afterwards.
     pub fn write(
         &mut self,
         chunks: &[(Fingerprint, &[u8])],
@@ -273,6 +273,13 @@ impl ChunkWriter {
         packing: Packing,
     ) -> Result<ContainerId> {
         assert!(!data.is_empty(), "a chunk holds something");
+        if data.len() > CHUNK_BYTES_MAX {
+            return Err(Error::TooLong {
+                what: "a chunk",
+                bytes: data.len() as u64,
+                bytes_max: CHUNK_BYTES_MAX as u64,
+            });
+        }
         let block_bytes = self.session.block_bytes(self.stream);
         let used = self.open[packing as usize].raw.len();
         if used > 0 && used + data.len() > block_bytes {

@@ -26,7 +26,7 @@ use super::plan::{ContentFrom, Job, Planned, Step};
 use super::segment::{Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
-use crate::meta::Owners;
+use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
 use crate::{Entry, Error, Events, Flags, Progress, Result, path};
 
@@ -317,7 +317,7 @@ impl<'a> Finisher<'a> {
             Err(e) => {
                 entry.flags.0 |= Flags::UNLISTED.0;
                 let path = path::join(folder, &entry.name);
-                self.failed(&path, &Error::io("read the attributes of", &path, e));
+                self.failed(&path, &xattrs_error(&path, e));
             }
         }
         if end.changed {

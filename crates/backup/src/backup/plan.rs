@@ -2,12 +2,13 @@
 //!
 //! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
 
-use std::os::fd::{AsFd, OwnedFd};
+mod describe;
+
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkReader, Session};
-use rustix::io::Errno;
 
 use super::Options;
 use super::budget::Budget;
@@ -19,10 +20,10 @@ use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
 use super::unchanged::{is_settled, looks_unchanged};
 use crate::linked::Linked;
-use crate::meta::{Owners, Stat, link_target, xattrs_at};
+use crate::meta::{Owners, Stat};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
-use crate::{Change, Content, Entry, Error, Events, Flags, Kind, Progress, Result, path};
+use crate::{Change, Entry, Error, Events, Kind, Progress, Result, path};
 
 /// Entries without content that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
@@ -390,37 +391,6 @@ impl Planner<'_> {
         let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
         let remembered = self.links.insert(key, to_come, looks);
         remembered.is_ok().then_some(Names { key, to_come })
-    }
-
-    /// Fills in what `stat` does not say.
-    fn describe(
-        &self,
-        dir: &OwnedFd,
-        folder: &[u8],
-        mut entry: Entry,
-    ) -> Result<Entry, Box<Failed>> {
-        let failed = |op, e: Errno, mut entry: Entry| {
-            let path = path::join(folder, &entry.name);
-            let error = Error::io(op, &path, e);
-            entry.flags.0 |= Flags::UNREADABLE.0;
-            (entry.size, entry.content) = (0, Content::default());
-            Box::new(Failed {
-                path,
-                error,
-                entry: (e != Errno::NOENT).then_some(entry),
-            })
-        };
-        if entry.kind == Kind::Symlink {
-            entry.target = match link_target(dir, &entry.name) {
-                Ok(target) => target,
-                Err(e) => return Err(failed("read the link", e, entry)),
-            };
-        }
-        match xattrs_at(dir.as_fd(), &entry.name) {
-            Ok(xattrs) => entry.xattrs = Arc::new(xattrs),
-            Err(e) => return Err(failed("read the attributes of", e, entry)),
-        }
-        Ok(entry)
     }
 
     /// Whether everything that the entry refers to is still in the repository, and not condemned.

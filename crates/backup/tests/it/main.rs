@@ -1,6 +1,7 @@
 //! The crate's integration tests, one binary.
 
 mod acls;
+mod attributes;
 mod bad_sector;
 mod change;
 mod crash;

@@ -38,18 +38,25 @@ impl Mount {
 
     /// A new ext4 in the file `image`, of so many MiB, made as `how` says.
     pub fn ext4(image: &Path, mib: u64, how: &[&str], at: &Path) -> Option<Self> {
+        let how = [&["-q", "-F", "-m", "0"], how].concat();
+        Self::made("mkfs.ext4", &how, (image, mib), at)
+    }
+
+    /// A new XFS in the file `image`, of the least that it can have.
+    pub fn xfs(image: &Path, at: &Path) -> Option<Self> {
+        Self::made("mkfs.xfs", &["-q"], (image, 300), at)
+    }
+
+    fn made(program: &str, how: &[&str], (image, mib): (&Path, u64), at: &Path) -> Option<Self> {
         std::fs::create_dir_all(at).expect("a folder");
-        if !is_root() || !has("mkfs.ext4") {
+        if !is_root() || !has(program) {
             return None;
         }
         let file = std::fs::File::create(image).expect("create");
         file.set_len(mib << 20).expect("set_len");
-        let made = Command::new("mkfs.ext4")
-            .args([&["-q", "-F", "-m", "0"], how].concat())
-            .arg(image)
-            .output()
-            .expect("it is there");
-        assert!(made.status.success(), "mkfs.ext4: {made:?}");
+        let made = Command::new(program).args(how).arg(image).output();
+        let made = made.expect("it is there");
+        assert!(made.status.success(), "{program}: {made:?}");
         Self::with(&[Path::new("-o"), Path::new("loop"), image], at)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, MemDir};
+use onefold_store::block::CHUNK_BYTES_MAX;
 use onefold_store::{
     Encryption, Entropy, Error, Given, OpenOptions, Packing, Repository, Secret, SessionKind,
     StreamKind, Written,
@@ -53,6 +55,26 @@ fn chunks_that_are_not_to_be_compressed_lie_beside_those_that_are() {
     assert!(as_is > raw && compressed < raw / 2, "{as_is} {compressed}");
     let middle = (as_is + compressed) / 2;
     assert!(mixed.abs_diff(middle) < raw / 10, "{mixed} {middle}");
+}
+
+/// Nothing is taken that could not be read again.
+#[test]
+fn a_chunk_that_no_reader_would_take_is_refused() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let session = repository.session(SessionKind::Backup).unwrap();
+    let mut writer = session.writer(StreamKind::Metadata).unwrap();
+    let zeros = vec![0; CHUNK_BYTES_MAX + 1];
+    let (longest, mut refs) = (&zeros[1..], Vec::new());
+    let fingerprint = repository.fingerprinter().fingerprint(longest);
+    writer.write(&[(fingerprint, longest)], &mut refs).unwrap();
+    let refused = writer.write(&[(Fingerprint([1; 32]), &zeros)], &mut refs);
+    assert!(matches!(refused, Err(Error::TooLong { .. })), "{refused:?}");
+    writer.finish().unwrap();
+    let mut reader = session.reader().unwrap();
+    assert!(reader.read(&refs[0]).unwrap()[..] == *longest);
+    session.finish().unwrap();
 }
 
 /// However little they take: a reader keeps the tables of two containers and more within its cache.

@@ -1,0 +1,53 @@
+//! What a backup asks of entries that are not read: targets and attributes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::{Failed, Planner};
+use crate::meta::{link_target, xattrs_at, xattrs_error};
+use crate::{Content, Entry, Error, Flags, Kind, path};
+
+impl Planner<'_> {
+    /// Fills in what `stat` does not say.
+    pub(super) fn describe(
+        &self,
+        dir: &OwnedFd,
+        folder: &[u8],
+        mut entry: Entry,
+    ) -> Result<Entry, Box<Failed>> {
+        let failed = |entry: Entry, e: Errno, why: &dyn Fn(&[u8]) -> Error| {
+            let path = path::join(folder, &entry.name);
+            Box::new(Failed {
+                error: why(&path),
+                path,
+                entry: (e != Errno::NOENT).then_some(entry),
+            })
+        };
+        if entry.kind == Kind::Symlink {
+            match link_target(dir, &entry.name) {
+                Ok(target) => entry.target = target,
+                Err(e) => {
+                    entry.flags.0 |= Flags::UNREADABLE.0;
+                    (entry.size, entry.content) = (0, Content::default());
+                    return Err(failed(entry, e, &|path| {
+                        Error::io("read the link", path, e)
+                    }));
+                }
+            }
+        }
+        match xattrs_at(dir.as_fd(), &entry.name) {
+            Ok(xattrs) => entry.xattrs = Arc::new(xattrs),
+            Err(e) => {
+                // All else that is known of it is kept.
+                entry.flags.0 |= match entry.kind {
+                    Kind::Dir => Flags::UNREADABLE.0,
+                    _ => Flags::UNLISTED.0,
+                };
+                return Err(failed(entry, e, &|path| xattrs_error(path, e)));
+            }
+        }
+        Ok(entry)
+    }
+}
