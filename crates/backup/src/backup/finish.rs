@@ -156,8 +156,8 @@ impl<'a> Finisher<'a> {
         worker: &Worker<'_>,
     ) -> Result<()> {
         self.progress.current.lock().clone_from(&folder.to_vec());
-        let (mut files, mut fingerprints) = match job {
-            Job::None => (Vec::new().into_iter(), Vec::new().into_iter()),
+        let (mut files, mut fingerprints, rest) = match job {
+            Job::None => (Vec::new().into_iter(), Vec::new().into_iter(), None),
             Job::Large {
                 parts,
                 budget_bytes,
@@ -173,7 +173,8 @@ impl<'a> Finisher<'a> {
                 let held = Held::Buffer(Buffer::Heap(done.buffer));
                 self.batch.held.push((held, budget_bytes));
                 self.batch.budget_bytes += budget_bytes;
-                (done.files.into_iter(), done.fingerprints.into_iter())
+                let (files, fingerprints) = (done.files, done.fingerprints);
+                (files.into_iter(), fingerprints.into_iter(), done.rest)
             }
         };
         let (held, mut at) = (self.batch.held.len().saturating_sub(1), 0);
@@ -184,9 +185,12 @@ impl<'a> Finisher<'a> {
                     .push(Note::Entry(folder.clone(), planned.into()));
                 continue;
             }
-            match files.next().ok_or_else(|| self.reader_died())? {
-                Err(e) => self.unreadable(folder, planned, e),
-                Ok(file) => {
+            match (files.next(), &rest) {
+                (None, None) => return Err(self.reader_died()),
+                // Nothing behind it lies in the job's buffer.
+                (None, Some(parts)) => self.large(folder, planned, parts, worker)?,
+                (Some(Err(e)), _) => self.unreadable(folder, planned, e),
+                (Some(Ok(file)), _) => {
                     for part in file.parts {
                         match part {
                             Part::Chunk(len) => {

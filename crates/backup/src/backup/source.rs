@@ -1,7 +1,8 @@
 //! Reader threads: small files whole, many in one job; large files in segments that other threads read.
 //!
 //! Small files are cut and fingerprinted by the thread that read them, while their bytes are in its cache. A reader of a large file gives out its
-//! segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. Who waits for whom: a reader of a large file waits until the
+//! segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A file of a job that grew since it was looked at, and those behind
+//! it, are read as large ones by the job's reader: what was reserved holds for what was said. Who waits for whom: a reader of a large file waits until the
 //! store has taken its earlier segments; the store waits for readers and segments; segments wait for segments before them. So nothing waits in a
 //! circle.
 
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 
 use super::buffers::{Buffers, SEGMENT_BYTES};
 use super::outlook::Outlook;
-use super::parts::{LargePart, PartSender};
+use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
 use super::segment::{Cutter, Queues, Segments};
 use super::windows::WINDOW_BYTES;
@@ -29,8 +30,6 @@ pub const JOB_BYTES: usize = 128 << 10;
 pub const JOB_FILES: usize = 48;
 /// Files from this size on are read in segments.
 pub const LARGE_BYTES: u64 = SEGMENT_BYTES as u64;
-/// A file that grew since it was looked at is still read whole as a small one up to this size.
-const GROWN_BYTES_MAX: usize = 64 << 20;
 
 /// What follows in a file's content.
 pub enum Part {
@@ -63,6 +62,8 @@ pub struct SmallDone {
     pub files: Vec<Result<SmallFile, Errno>>,
     /// Those of all chunks, in order.
     pub fingerprints: Vec<Fingerprint>,
+    /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it grew.
+    pub rest: Option<PartReceiver>,
 }
 
 /// What a reader thread is to do.
@@ -125,8 +126,20 @@ impl Reader<'_> {
                     buffer_bytes,
                     done,
                 } => {
-                    let result = self.small(&dir, &names, buffer_bytes);
+                    let mut result = self.small(&dir, &names, buffer_bytes);
+                    let rest = &names[result.files.len()..];
+                    let parts = (!rest.is_empty()).then(|| {
+                        // One segment at a time, beside the budget.
+                        let (parts, receiver, _) = large_channel(1, self.buffers);
+                        result.rest = Some(receiver);
+                        parts
+                    });
                     let _ = done.send(result);
+                    drop(done);
+                    if let Some(parts) = parts {
+                        let mut rest = rest.iter();
+                        let _ = rest.try_for_each(|name| self.large(&dir, name, &parts));
+                    }
                 }
                 Work::Large { dir, name, parts } => {
                     let _ = self.large(&dir, &name, &parts);
@@ -144,22 +157,26 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads the files up to the first one that does not fit into what is reserved for all.
     fn small(&mut self, dir: &OwnedFd, names: &[Vec<u8>], buffer_bytes: usize) -> SmallDone {
         let mut buffer = self.buffers.get(buffer_bytes);
-        let mut used = 0;
-        let files = names.iter().map(|name| {
+        let (mut files, mut used) = (Vec::with_capacity(names.len()), 0);
+        for name in names {
             let file = read::open(dir.as_fd(), name)
-                .and_then(|source| self.small_file((name, source), &mut buffer, used));
-            file.map(|(file, more)| {
-                used += more;
-                file
-            })
-        });
-        let files: Vec<Result<SmallFile, Errno>> = files.collect();
+                .and_then(|source| self.small_file((name, source), &mut buffer[used..]));
+            match file {
+                Ok(Some((file, more))) => {
+                    used += more;
+                    files.push(Ok(file));
+                }
+                Ok(None) => break,
+                Err(e) => files.push(Err(e)),
+            }
+        }
         let lengths = files
             .iter()
             .flatten()
-            .flat_map(|file| &file.parts)
+            .flat_map(|file: &SmallFile| &file.parts)
             .filter_map(|part| match part {
                 Part::Chunk(len) => Some(*len),
                 Part::Hole(_) => None,
@@ -169,60 +186,60 @@ impl Reader<'_> {
             buffer,
             files,
             fingerprints,
+            rest: None,
         }
     }
 
+    /// The file, and how many bytes of the room it takes; `None` where it does not fit into that.
     fn small_file(
         &mut self,
         (name, mut source): (&[u8], Source),
-        buffer: &mut Vec<u8>,
-        at: usize,
-    ) -> Result<(SmallFile, usize), Errno> {
+        room: &mut [u8],
+    ) -> Result<Option<(SmallFile, usize)>, Errno> {
         self.begins(name);
-        let mut read = self.small_content(&source, buffer, at)?;
-        let mut changed = source.changed()?;
+        let mut read = self.small_content(&source, room)?;
+        let mut changed = read.is_some() && source.changed()?;
         if changed {
             source.look_again()?;
             self.begins(name);
-            read = self.small_content(&source, buffer, at)?;
+            read = self.small_content(&source, room)?;
             changed = source.changed()?;
         }
-        let (parts, used) = read;
-        // There is more than was read.
-        changed |= used >= GROWN_BYTES_MAX || source.stat.size > GROWN_BYTES_MAX as u64;
-        Ok((
-            SmallFile {
-                end: FileEnd {
-                    stat: source.stat,
-                    xattrs: source.xattrs,
-                    changed,
-                },
-                packing: self.cutter.lock().packing(),
-                parts,
-            },
-            used,
-        ))
+        let Some((parts, used)) = read else {
+            return Ok(None);
+        };
+        let end = FileEnd {
+            stat: source.stat,
+            xattrs: source.xattrs,
+            changed,
+        };
+        let packing = self.cutter.lock().packing();
+        let file = SmallFile {
+            end,
+            packing,
+            parts,
+        };
+        Ok(Some((file, used)))
     }
 
-    /// Reads the whole file behind `at`; gives its parts and how many bytes of the buffer they take.
+    /// Reads the whole file into the room; gives its parts and how many bytes they take, `None` where there are more.
     fn small_content(
         &mut self,
         source: &Source,
-        buffer: &mut Vec<u8>,
-        at: usize,
-    ) -> Result<(Vec<Part>, usize), Errno> {
-        let size = (source.stat.size as usize).min(GROWN_BYTES_MAX);
-        if buffer.len() < at + size {
-            buffer.resize(at + size, 0);
-        }
-        let mut parts = Vec::with_capacity(1 + size / self.cutter.lock().chunker.limits().mean);
+        room: &mut [u8],
+    ) -> Result<Option<(Vec<Part>, usize)>, Errno> {
+        // What is longer than memory is none that fits.
+        let size = usize::try_from(source.stat.size).unwrap_or(usize::MAX);
+        let mut parts = Vec::new();
         if !source.may_have_holes() {
             let used = match size {
-                0 => read_to_end(source, buffer, at)?,
-                _ => source.read_fully(&mut buffer[at..at + size])?,
+                0 => read_to_end(source, room)?,
+                _ if size > room.len() => None,
+                _ => Some(source.read_fully(&mut room[..size])?),
             };
-            self.cut(&buffer[at..at + used], &mut parts);
-            return Ok((parts, used));
+            let Some(used) = used else { return Ok(None) };
+            self.cut(&room[..used], &mut parts);
+            return Ok(Some((parts, used)));
         }
         let (mut used, mut offset) = (0, 0);
         while let Some(data) = source
@@ -231,16 +248,19 @@ impl Reader<'_> {
         {
             push_hole(&mut parts, data.start - offset);
             let want = data.end.min(size as u64) - data.start;
-            let got = source.read_fully(&mut buffer[at + used..at + used + want as usize])?;
-            self.cut(&buffer[at + used..at + used + got], &mut parts);
+            if want > (room.len() - used) as u64 {
+                return Ok(None);
+            }
+            let got = source.read_fully(&mut room[used..used + want as usize])?;
+            self.cut(&room[used..used + got], &mut parts);
             used += got;
             offset = data.start + got as u64;
             if (got as u64) < want {
-                return Ok((parts, used));
+                return Ok(Some((parts, used)));
             }
         }
         push_hole(&mut parts, (size as u64).saturating_sub(offset));
-        Ok((parts, used))
+        Ok(Some((parts, used)))
     }
 
     fn cut(&mut self, data: &[u8], parts: &mut Vec<Part>) {
@@ -349,21 +369,12 @@ impl Reader<'_> {
     }
 }
 
-/// Reads behind `at` what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always, are read as large ones.
-fn read_to_end(source: &Source, buffer: &mut Vec<u8>, at: usize) -> Result<usize, Errno> {
-    let mut used = 0;
-    loop {
-        if buffer.len() == at + used {
-            let more = used.max(4096).min(GROWN_BYTES_MAX - used);
-            buffer.resize(at + used + more, 0);
-        }
-        let end = buffer.len().min(at + GROWN_BYTES_MAX);
-        let got = source.read_fully(&mut buffer[at + used..end])?;
-        used += got;
-        if at + used < end || used >= GROWN_BYTES_MAX {
-            return Ok(used);
-        }
-    }
+/// Reads what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always, are read as large ones. `None`: it has
+/// more than fits.
+fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno> {
+    let used = source.read_fully(room)?;
+    let is_all = used < room.len() || source.read(&mut [0])? == 0;
+    Ok(is_all.then_some(used))
 }
 
 /// A hole of no length is none.
@@ -372,3 +383,6 @@ fn push_hole(parts: &mut Vec<Part>, len: u64) {
         parts.push(Part::Hole(len));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,14 @@
 //! Small files: many in flight at once, and such as are larger than they say.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use onefold_backup::restore;
+use onefold_backup::backup::{self, Input};
+use onefold_backup::exclude::Excludes;
+use onefold_backup::{Error, Events, Progress, restore};
 
-use crate::scene::{back_up, bytes, repository, restore_folder, restore_with};
+use crate::scene::{back_up, bytes, noise, options, repository, restore_folder, restore_with};
 
 /// Files that hold little or nothing to store take room on their way as others do: whoever stores must not wait for more of them while whoever reads waits for room.
 #[test]
@@ -59,4 +62,49 @@ fn backed_up_and_restored(file: &Path) -> Vec<u8> {
     };
     restore_with(&repository, &outcome, dir.path(), &options);
     fs::read(dir.path().join(file.file_name().expect("a name"))).expect("read")
+}
+
+/// Writes to files when it hears of a line that is no pattern: then the walk has looked at them, and nobody has opened them.
+struct Writer(PathBuf);
+
+impl Events for Writer {
+    fn error(&self, path: &[u8], error: &Error) {
+        panic!("{}: {error}", String::from_utf8_lossy(path));
+    }
+
+    fn warning(&self, _: &[u8], what: &str) {
+        assert!(what.starts_with("a line is passed over"), "{what}");
+        for (name, len) in [("03", 200_000), ("04", 3_000_000), ("60", 700_000)] {
+            fs::write(self.0.join(name), noise(len as u64, len)).expect("write");
+        }
+        fs::remove_file(self.0.join("05")).expect("remove");
+        File::create(self.0.join("06")).expect("empty");
+    }
+}
+
+#[test]
+fn files_that_grow_before_they_are_read_are_read_whole() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    fs::create_dir(&source).expect("dir");
+    fs::write(source.join(".ignore"), "[z-a]\n").expect("write");
+    for n in 0..100 {
+        fs::write(source.join(format!("{n:02}")), noise(n, 2000)).expect("write");
+    }
+    let mut how = options(1);
+    how.excludes = Arc::new(Excludes {
+        ignore_files: vec![b".ignore".to_vec()],
+        ..Excludes::default()
+    });
+    let (repository, input) = (repository(), Input::Paths(vec![bytes(&source)]));
+    let events = Writer(source.clone());
+    let outcome = backup::run(&repository, input, &how, &Progress::default(), &events);
+    let outcome = outcome.expect("backup");
+    let restored = restore_folder(&repository, &outcome, &source, &target);
+    assert_eq!(restored.files, 100);
+    for file in fs::read_dir(&source).expect("list") {
+        let name = file.expect("entry").file_name();
+        let read = |folder: &Path| fs::read(folder.join(&name)).expect("read");
+        assert!(read(&source) == read(&target), "{name:?}");
+    }
 }
