@@ -72,6 +72,12 @@ pub struct Owner {
 /// Extended attributes, ACLs among them (`system.posix_acl_*`), sorted by name; names and values as the system gives them.
 pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
+/// What attributes take in RAM, in bytes.
+pub(crate) fn xattrs_bytes(xattrs: &Xattrs) -> usize {
+    let bytes = |(name, value): &(Box<[u8]>, Box<[u8]>)| name.len() + value.len();
+    xattrs.iter().map(bytes).sum::<usize>() + size_of_val(&xattrs[..])
+}
+
 /// What is noteworthy of an entry. Bits on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flags(pub u8);
@@ -212,6 +218,12 @@ impl Entry {
             Flags::UNLISTED
         };
         !self.flags.has(unknown) && !self.is_unreadable()
+    }
+
+    /// What it takes in RAM beside itself, in bytes, were nothing shared with other entries.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let items = size_of_val(&self.content.items[..]);
+        self.name.len() + self.target.len() + items + xattrs_bytes(&self.xattrs)
     }
 
     /// Whether it is a folder.

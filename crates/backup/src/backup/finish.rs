@@ -22,7 +22,7 @@ use super::metadata::MetadataStream;
 use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
-use super::plan::{ContentFrom, Job, Planned, Step};
+use super::plan::{ContentFrom, Job, Planned, STEP_BYTES_MAX, Step};
 use super::segment::{Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
@@ -34,6 +34,8 @@ use crate::{Entry, Error, Events, Flags, Progress, Result, path};
 const BATCH_CHUNKS: usize = 512;
 /// or this many bytes,
 const BATCH_BYTES: usize = 4 << 20;
+/// or this many bytes of entries,
+const BATCH_ENTRY_BYTES: usize = 4 << 20;
 /// or this many notes (entries without content need no lookup, but wait for those before them).
 const BATCH_NOTES: usize = 4096;
 
@@ -88,10 +90,26 @@ struct Batch {
     chunks: Vec<Chunk>,
     notes: Vec<Note>,
     bytes: usize,
-    /// What the chunks lie in, and what it counts for in the budget.
-    held: Vec<(Held, usize)>,
-    /// The sum of these counts.
+    /// What the entries have with them.
+    entry_bytes: usize,
+    /// What the chunks lie in.
+    held: Vec<Held>,
+    /// What it and the entries count for in the budget.
     budget_bytes: usize,
+}
+
+impl Batch {
+    /// An entry that needs none of the references.
+    fn entry(&mut self, folder: &Arc<[u8]>, planned: Planned) {
+        self.entry_bytes += planned.entry.heap_bytes();
+        self.notes.push(Note::Entry(folder.clone(), planned.into()));
+    }
+
+    /// The current file.
+    fn file(&mut self, folder: &Arc<[u8]>, planned: Planned) {
+        self.entry_bytes += planned.entry.heap_bytes();
+        self.notes.push(Note::File(folder.clone(), planned.into()));
+    }
 }
 
 impl<'a> Finisher<'a> {
@@ -135,7 +153,11 @@ impl<'a> Finisher<'a> {
                     folder,
                     entries,
                     job,
-                } => self.entries(&folder, entries, job, &worker)?,
+                    budget_bytes,
+                } => {
+                    self.batch.budget_bytes += budget_bytes;
+                    self.entries(&folder, entries, job, &worker)?;
+                }
             }
         }
         self.progress.check()?;
@@ -168,11 +190,10 @@ impl<'a> Finisher<'a> {
                 self.large_budget.free(budget_bytes);
                 return Ok(());
             }
-            Job::Small { done, budget_bytes } => {
+            Job::Small { done } => {
                 let done = done.recv().map_err(|_| self.reader_died())?;
                 let held = Held::Buffer(Buffer::Heap(done.buffer));
-                self.batch.held.push((held, budget_bytes));
-                self.batch.budget_bytes += budget_bytes;
+                self.batch.held.push(held);
                 let (files, fingerprints) = (done.files, done.fingerprints);
                 (files.into_iter(), fingerprints.into_iter(), done.rest)
             }
@@ -180,9 +201,7 @@ impl<'a> Finisher<'a> {
         let (held, mut at) = (self.batch.held.len().saturating_sub(1), 0);
         for mut planned in entries {
             if planned.content != ContentFrom::Job {
-                self.batch
-                    .notes
-                    .push(Note::Entry(folder.clone(), planned.into()));
+                self.batch.entry(folder, planned);
                 continue;
             }
             match (files.next(), &rest) {
@@ -204,9 +223,7 @@ impl<'a> Finisher<'a> {
                         }
                     }
                     self.describe(folder, &mut planned.entry, file.end);
-                    self.batch
-                        .notes
-                        .push(Note::File(folder.clone(), planned.into()));
+                    self.batch.file(folder, planned);
                 }
             }
         }
@@ -237,9 +254,7 @@ impl<'a> Finisher<'a> {
                 }
                 LargePart::End(Ok(end)) => {
                     self.describe(folder, &mut planned.entry, end);
-                    self.batch
-                        .notes
-                        .push(Note::File(folder.clone(), planned.into()));
+                    self.batch.file(folder, planned);
                     return self.flush_if_full();
                 }
                 LargePart::End(Err(e)) => {
@@ -260,7 +275,7 @@ impl<'a> Finisher<'a> {
             start: mut at,
             chunks,
         } = segment;
-        self.batch.held.push((held, 0));
+        self.batch.held.push(held);
         for (fingerprint, len) in chunks {
             let bytes = at..at + len as usize;
             self.chunk(fingerprint, self.batch.held.len() - 1, bytes, packing);
@@ -283,9 +298,7 @@ impl<'a> Finisher<'a> {
         let path = path::join(folder, &planned.entry.name);
         self.failed(&path, &Error::io("read", &path, e));
         mark_unreadable(&mut planned);
-        self.batch
-            .notes
-            .push(Note::Entry(folder.clone(), planned.into()));
+        self.batch.entry(folder, planned);
     }
 
     fn chunk(
@@ -336,9 +349,10 @@ impl<'a> Finisher<'a> {
     fn flush_if_full(&mut self) -> Result<()> {
         let batch = &self.batch;
         // The planner must find room for any job while this thread waits for it with a batch begun: there may be little to store in what is held.
-        let job_bytes_max = self.buffers.size_for(LARGE_BYTES as usize);
+        let job_bytes_max = self.buffers.size_for(LARGE_BYTES as usize) + STEP_BYTES_MAX;
         let full = batch.chunks.len() >= BATCH_CHUNKS
             || batch.bytes >= BATCH_BYTES
+            || batch.entry_bytes >= BATCH_ENTRY_BYTES
             || batch.notes.len() >= BATCH_NOTES
             || batch.held.len() >= 64
             || batch.budget_bytes + job_bytes_max > self.budget.max();
@@ -350,7 +364,7 @@ impl<'a> Finisher<'a> {
         let mut written = Vec::with_capacity(batch.chunks.len());
         if !batch.chunks.is_empty() {
             let given = |chunk: &Chunk| {
-                let held = &batch.held[chunk.held].0;
+                let held = &batch.held[chunk.held];
                 Given {
                     fingerprint: chunk.fingerprint,
                     data: &held[chunk.bytes.clone()],
@@ -363,12 +377,12 @@ impl<'a> Finisher<'a> {
             let any_new = written.iter().any(|w| !matches!(w, Written::Known(_)));
             self.outlook.tell(batch.bytes as u64, any_new);
         }
-        for (held, budget_bytes) in batch.held {
+        for held in batch.held {
             // By now whoever looked into it has done so.
             self.has_lost |= held.is_torn();
             self.buffers.put(held);
-            self.budget.free(budget_bytes);
         }
+        self.budget.free(batch.budget_bytes);
         Progress::add(&self.progress.bytes_moved, batch.bytes as u64);
         let new_bytes = self.writer.stats().new_bytes + self.metadata.new_bytes();
         self.progress.bytes_new.store(new_bytes, Relaxed);

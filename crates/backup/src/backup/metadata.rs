@@ -19,6 +19,8 @@ use crate::{Entry, Error, Flags, Item, Result, path};
 
 /// Leaves that are handed to the store at once: one index lookup for a megabyte of them.
 const LEAVES_AT_ONCE: usize = 16;
+/// Or so many bytes of them: of files with many attributes.
+const LEAVES_BYTES: usize = 4 << 20;
 /// Leaves in one chunk of a table that does not fit into the root: about 100 bytes each.
 const TABLE_CHUNK_LEAVES: usize = 2048;
 
@@ -35,6 +37,8 @@ pub struct MetadataStream {
     fingerprinter: Fingerprinter,
     cutter: Cutter,
     pending: Vec<Pending>,
+    /// Of the leaves in it.
+    pending_bytes: usize,
     leaves: Vec<LeafRef>,
     /// (folder, name) of the entry that was pushed last.
     last: (Vec<u8>, Vec<u8>),
@@ -49,6 +53,7 @@ impl MetadataStream {
             fingerprinter,
             cutter: Cutter::default(),
             pending: Vec::new(),
+            pending_bytes: 0,
             leaves: Vec::new(),
             last: Default::default(),
             before: WriteStats::default(),
@@ -89,13 +94,14 @@ impl MetadataStream {
         };
         let bytes = leaf::encode(&leaf);
         let fingerprint = self.fingerprinter.fingerprint(&bytes);
+        self.pending_bytes += bytes.len();
         self.pending.push(Pending {
             fingerprint,
             bytes,
             folder: folder.to_vec(),
             name: name.to_vec(),
         });
-        if self.pending.len() >= LEAVES_AT_ONCE {
+        if self.pending.len() >= LEAVES_AT_ONCE || self.pending_bytes >= LEAVES_BYTES {
             self.flush()
         } else {
             Ok(())
@@ -134,6 +140,7 @@ impl MetadataStream {
             .collect();
         let mut refs = Vec::with_capacity(chunks.len());
         self.writer.write(&chunks, &mut refs)?;
+        self.pending_bytes = 0;
         let leaves = self.pending.drain(..).zip(refs);
         self.leaves.extend(leaves.map(|(leaf, chunk)| LeafRef {
             chunk,
@@ -223,9 +230,7 @@ mod tests {
     use super::*;
     use crate::Kind;
 
-    /// A leaf with a name twice, or out of order, cannot be decoded: the entries of all of it would be lost.
-    #[test]
-    fn what_comes_out_of_order_is_refused() {
+    fn stream() -> (Repository, Session, MetadataStream) {
         let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
         let mut init = InitOptions::new("test", 1);
         init.encryption = Encryption::None;
@@ -233,7 +238,29 @@ mod tests {
         let repository = Repository::open(dir, OpenOptions::default(), None).expect("open");
         let session = repository.session(SessionKind::Backup).expect("session");
         let writer = session.writer(StreamKind::Metadata).expect("writer");
-        let mut stream = MetadataStream::new(writer, repository.fingerprinter());
+        let stream = MetadataStream::new(writer, repository.fingerprinter());
+        (repository, session, stream)
+    }
+
+    #[test]
+    fn leaves_with_many_attributes_do_not_wait_for_others() {
+        let (_repository, _session, mut stream) = stream();
+        for n in 0..60u32 {
+            let mut entry = Entry::new(n.to_be_bytes().to_vec(), Kind::Fifo);
+            let value = n.to_be_bytes().repeat(100_000);
+            entry.xattrs = Arc::new(vec![(Box::from(&b"user.a"[..]), value.into())]);
+            stream.push(b"", entry).expect("push");
+            let waiting = stream.pending.iter().map(|leaf| leaf.bytes.len());
+            let bytes: usize = waiting.sum();
+            assert!(bytes < LEAVES_BYTES, "{bytes}");
+        }
+        assert!(stream.leaves.len() > LEAVES_AT_ONCE / 2);
+    }
+
+    /// A leaf with a name twice, or out of order, cannot be decoded: the entries of all of it would be lost.
+    #[test]
+    fn what_comes_out_of_order_is_refused() {
+        let (_repository, _session, mut stream) = stream();
         let mut push =
             |folder: &[u8], name: &[u8]| stream.push(folder, Entry::new(name.to_vec(), Kind::File));
         for (folder, name) in [

@@ -46,6 +46,7 @@ impl LargePart {
     fn bytes(&self) -> usize {
         match self {
             Self::Segment(_, bytes) => *bytes,
+            Self::End(Ok(end)) => end.bytes(),
             _ => 0,
         }
     }
@@ -98,7 +99,8 @@ pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver,
 impl PartSender {
     /// Waits until there is room.
     pub fn send(&self, part: LargePart) -> Result<(), Abandoned> {
-        if part.segment().is_some() && !self.room.take(part.bytes()) {
+        let bytes = part.bytes();
+        if bytes > 0 && !self.room.take(bytes) {
             return Err(Abandoned);
         }
         self.parts.send(part).map_err(|_| Abandoned)

@@ -3,6 +3,8 @@
 //! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
 
 mod describe;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,13 +22,17 @@ use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
 use super::unchanged::{is_settled, looks_unchanged};
 use crate::linked::Linked;
-use crate::meta::{Owners, Stat};
+use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
 use crate::{Change, Entry, Error, Events, Kind, Progress, Result, path};
 
 /// Entries without content that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
+/// Or so many bytes of names, targets, attributes and contents.
+const STEP_BYTES: usize = 128 << 10;
+/// What a step counts for in the budget at most beside what its job reads: an entry with as many attributes as are kept, and what the parent has of it.
+pub const STEP_BYTES_MAX: usize = STEP_BYTES + 2 * XATTRS_BYTES_MAX;
 
 /// An entry on its way to the store.
 pub struct Planned {
@@ -37,6 +43,13 @@ pub struct Planned {
     pub before: Option<Box<Entry>>,
     /// Set where other names of the file will ask for its content, or ask now.
     pub link: Option<Names>,
+}
+
+impl Planned {
+    fn heap_bytes(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, |entry| entry.heap_bytes());
+        self.entry.heap_bytes() + before
+    }
 }
 
 /// Where an entry's content comes from.
@@ -57,6 +70,8 @@ pub enum Step {
         folder: Arc<[u8]>,
         entries: Vec<Planned>,
         job: Job,
+        /// What was taken of the budget of small files for it.
+        budget_bytes: usize,
     },
     /// A path that failed.
     Failed(Vec<u8>, Error),
@@ -71,7 +86,6 @@ pub enum Job {
     None,
     Small {
         done: Receiver<SmallDone>,
-        budget_bytes: usize,
     },
     Large {
         parts: PartReceiver,
@@ -84,7 +98,7 @@ pub struct Planner<'a> {
     pub options: &'a Options,
     pub session: &'a Session,
     pub owners: &'a Owners,
-    /// Of small files.
+    /// Of small files, and of what entries have with them.
     pub budget: &'a Budget,
     /// Of segments of large ones: taken in the order in which the store wants them.
     pub large_budget: &'a Budget,
@@ -118,6 +132,8 @@ struct Batch {
     entries: Vec<Planned>,
     names: Vec<Vec<u8>>,
     bytes: u64,
+    /// What the entries have with them.
+    entry_bytes: usize,
 }
 
 impl Planner<'_> {
@@ -222,12 +238,14 @@ impl Planner<'_> {
             Progress::add(&self.progress.files_total, 1);
             Progress::add(&self.progress.bytes_total, stat.size);
         }
+        let entry_bytes = planned.heap_bytes();
         if planned.content != ContentFrom::Job {
             batch.entries.push(planned);
-            return if batch.entries.len() >= STEP_ENTRIES {
-                self.submit(dir, folder, batch)
-            } else {
-                Ok(())
+            batch.entry_bytes += entry_bytes;
+            let is_full = batch.entries.len() >= STEP_ENTRIES || batch.entry_bytes >= STEP_BYTES;
+            return match is_full {
+                true => self.submit(dir, folder, batch),
+                false => Ok(()),
             };
         }
         if stat.size >= LARGE_BYTES || self.may_hide_its_size(dir, &planned.entry.name, stat) {
@@ -244,6 +262,7 @@ impl Planner<'_> {
                     parts: receiver,
                     budget_bytes,
                 },
+                budget_bytes: 0,
             };
             self.work
                 .send(Work::Large {
@@ -254,10 +273,14 @@ impl Planner<'_> {
                 .map_err(|_| Gone)?;
             return self.steps.send(step).map_err(|_| Gone);
         }
-        if batch.names.len() >= JOB_FILES || batch.bytes + stat.size > JOB_BYTES as u64 {
+        if batch.names.len() >= JOB_FILES
+            || batch.bytes + stat.size > JOB_BYTES as u64
+            || batch.entry_bytes >= STEP_BYTES
+        {
             self.submit(dir, folder, batch)?;
         }
         batch.bytes += stat.size;
+        batch.entry_bytes += entry_bytes;
         batch.names.push(planned.entry.name.clone());
         batch.entries.push(planned);
         Ok(())
@@ -279,14 +302,17 @@ impl Planner<'_> {
         if batch.entries.is_empty() {
             return Ok(());
         }
+        let mut budget_bytes = batch.entry_bytes.min(STEP_BYTES_MAX);
+        let buffer_bytes = batch.bytes as usize;
+        if !batch.names.is_empty() {
+            budget_bytes += self.buffers.size_for(buffer_bytes);
+        }
+        if !self.budget.take(budget_bytes) {
+            return Err(Gone);
+        }
         let job = if batch.names.is_empty() {
             Job::None
         } else {
-            let buffer_bytes = batch.bytes as usize;
-            let budget_bytes = self.buffers.size_for(buffer_bytes);
-            if !self.budget.take(budget_bytes) {
-                return Err(Gone);
-            }
             let (sender, done) = slot();
             self.work
                 .send(Work::Small {
@@ -296,13 +322,14 @@ impl Planner<'_> {
                     done: sender,
                 })
                 .map_err(|_| Gone)?;
-            Job::Small { done, budget_bytes }
+            Job::Small { done }
         };
         self.steps
             .send(Step::Entries {
                 folder: folder.clone(),
                 entries: batch.entries,
                 job,
+                budget_bytes,
             })
             .map_err(|_| Gone)
     }

@@ -1,7 +1,7 @@
 //! Reader threads: small files whole, many in one job; large files in segments that other threads read.
 //!
 //! Small files are cut and fingerprinted by the thread that read them, while their bytes are in its cache. A reader of a large file gives out its
-//! segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A file of a job that grew since it was looked at, and those behind
+//! segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A file of a job that grew since it was looked at or has many attributes, and those behind
 //! it, are read as large ones by the job's reader: what was reserved holds for what was said. Who waits for whom: a reader of a large file waits until the
 //! store has taken its earlier segments; the store waits for readers and segments; segments wait for segments before them. So nothing waits in a
 //! circle.
@@ -21,6 +21,7 @@ use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
 use super::segment::{Cutter, Queues, Segments};
 use super::windows::WINDOW_BYTES;
+use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
 use crate::{Progress, Xattrs};
 
@@ -28,6 +29,8 @@ use crate::{Progress, Xattrs};
 pub const JOB_BYTES: usize = 128 << 10;
 /// Files in one job at most: a job is what one thread does while others do others.
 pub const JOB_FILES: usize = 48;
+/// What the attributes of a job's files take at most, beside what is reserved for it: so many are most of their labels and lists of rights.
+const JOB_XATTRS_BYTES_MAX: usize = 64 << 10;
 /// Files from this size on are read in segments.
 pub const LARGE_BYTES: u64 = SEGMENT_BYTES as u64;
 
@@ -49,6 +52,13 @@ pub struct FileEnd {
     pub changed: bool,
 }
 
+impl FileEnd {
+    /// What it takes in RAM beside itself.
+    pub fn bytes(&self) -> usize {
+        self.xattrs.as_ref().map_or(0, xattrs_bytes)
+    }
+}
+
 /// A small file's content: parts whose chunks lie one after the other in the job's buffer.
 pub struct SmallFile {
     pub end: FileEnd,
@@ -62,7 +72,7 @@ pub struct SmallDone {
     pub files: Vec<Result<SmallFile, Errno>>,
     /// Those of all chunks, in order.
     pub fingerprints: Vec<Fingerprint>,
-    /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it grew.
+    /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it grew or has too many attributes.
     pub rest: Option<PartReceiver>,
 }
 
@@ -160,13 +170,18 @@ impl Reader<'_> {
     /// Reads the files up to the first one that does not fit into what is reserved for all.
     fn small(&mut self, dir: &OwnedFd, names: &[Vec<u8>], buffer_bytes: usize) -> SmallDone {
         let mut buffer = self.buffers.get(buffer_bytes);
-        let (mut files, mut used) = (Vec::with_capacity(names.len()), 0);
+        let mut files = Vec::with_capacity(names.len());
+        let (mut used, mut xattrs_bytes) = (0, 0);
         for name in names {
             let file = read::open(dir.as_fd(), name)
                 .and_then(|source| self.small_file((name, source), &mut buffer[used..]));
             match file {
                 Ok(Some((file, more))) => {
                     used += more;
+                    xattrs_bytes += file.end.bytes();
+                    if xattrs_bytes > JOB_XATTRS_BYTES_MAX {
+                        break;
+                    }
                     files.push(Ok(file));
                 }
                 Ok(None) => break,

@@ -50,6 +50,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
             folder: folder.into(),
             entries: vec![planned],
             job,
+            budget_bytes: 0,
         });
     };
     for (at, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {

@@ -78,3 +78,21 @@ fn files_that_grew_take_no_more_than_was_reserved() {
     });
     assert_eq!((files, bytes.sum::<usize>()), (4, JOB_BYTES));
 }
+
+#[test]
+fn files_with_many_attributes_are_no_part_of_a_job() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let names: Vec<String> = (0..JOB_FILES).map(|n| format!("{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for name in &names {
+        let file = std::fs::File::create(folder.path().join(name)).expect("create");
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::fsetxattr(&file, "user.long", &[7; 3000], flags).expect("setxattr");
+    }
+    let (done, files) = read(folder.path(), &names, 0);
+    let attributes = done.files.iter().flatten().map(|file| file.end.bytes());
+    let bytes = attributes.sum::<usize>();
+    assert!((1..=JOB_XATTRS_BYTES_MAX).contains(&bytes), "{bytes}");
+    assert!(files < names.len());
+    assert_eq!(read(folder.path(), &names[..files], 0).1, files);
+}
