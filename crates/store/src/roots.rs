@@ -6,6 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::{ErrorKind, LockGuard, LockKind};
 
+use crate::objects::OBJECT_BYTES_MAX;
 use crate::reader::ChunkReader;
 use crate::repository::{Repository, Shared};
 use crate::session::Session;
@@ -16,6 +17,8 @@ pub const ROOT: FrameKind = FrameKind {
     magic: *b"1FROOT\0\0",
     version: 1,
 };
+/// The longest root, in bytes: with its frame and its seal it is an object that can be read again.
+const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
 /// The folder of all roots.
 pub(crate) const ROOT_FOLDER: &str = "snapshots";
 
@@ -89,7 +92,7 @@ impl Session {
     /// Stores a root, durably, if no sweep can have missed this session. Everything it refers to must be durable: its writers have finished. A dry run only names it.
     ///
     /// # Errors
-    /// [`Error::PinLost`]: then it is not stored.
+    /// [`Error::PinLost`], [`Error::TooLong`]: then it is not stored.
     pub fn put_root(&self, root: &[u8]) -> Result<RootId> {
         // What is known to be in vain is not shown to others.
         self.confirm_pin()?;
@@ -107,6 +110,13 @@ impl Session {
 impl Shared {
     /// Stores a root, durably. Whether it is new: without encryption the very same bytes can be there already, or what damage left of them.
     fn put_root(&self, root: &[u8]) -> Result<(RootId, bool)> {
+        if root.len() > ROOT_BYTES_MAX {
+            return Err(Error::TooLong {
+                what: "a snapshot's root, with all paths, patterns and tags that were given,",
+                bytes: root.len() as u64,
+                bytes_max: ROOT_BYTES_MAX as u64,
+            });
+        }
         let sealed = self
             .keys
             .seal_object(&ROOT.magic, root, &self.options.entropy);

@@ -285,6 +285,20 @@ fn a_stream_of_nothing_is_no_backup() {
     assert_eq!(rig.snapshots().len(), 0);
 }
 
+/// A snapshot that names them all could not be read.
+#[test]
+fn more_paths_than_a_snapshot_can_name_are_refused() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    let name = [&b"/"[..], &[b'n'; 4000], b"\n"].concat();
+    rig.write("list", &name.repeat((32 << 20) / 4001 + 1));
+    let ran = rig
+        .run(["backup", "s", "--files-from-verbatim", "list"])
+        .ends(2);
+    assert!(ran.err.contains("--files-from"), "{}", ran.err);
+    assert_eq!(rig.snapshots().len(), 0);
+}
+
 #[test]
 fn a_list_of_sources_may_have_a_mark_and_must_have_its_end() {
     let rig = Rig::open();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, MemDir};
 use onefold_store::block::CHUNK_BYTES_MAX;
+use onefold_store::objects::OBJECT_BYTES_MAX;
 use onefold_store::{
     Encryption, Entropy, Error, Given, OpenOptions, Packing, Repository, Secret, SessionKind,
     StreamKind, Written,
@@ -74,6 +75,21 @@ fn a_chunk_that_no_reader_would_take_is_refused() {
     writer.finish().unwrap();
     let mut reader = session.reader().unwrap();
     assert!(reader.read(&refs[0]).unwrap()[..] == *longest);
+    session.finish().unwrap();
+}
+
+/// The pages of a root that is refused are never touched.
+#[test]
+fn a_root_that_no_reader_would_take_is_refused() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let session = repository.session(SessionKind::Backup).unwrap();
+    let root = vec![0; OBJECT_BYTES_MAX as usize];
+    for refused in [session.put_root(&root), repository.put_root(&root)] {
+        assert!(matches!(refused, Err(Error::TooLong { .. })), "{refused:?}");
+    }
+    assert_eq!(repository.roots().unwrap(), []);
     session.finish().unwrap();
 }
 

@@ -24,6 +24,9 @@ use crate::paths;
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(100);
 
+/// Paths to back up, in bytes: a snapshot names them all, and is read whole.
+const PATHS_BYTES_MAX: usize = 32 << 20;
+
 /// A command whose output is backed up. It ends with the backup.
 pub struct Feed {
     child: Child,
@@ -103,6 +106,14 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     }
     if all.is_empty() {
         return Err(Error::Usage("nothing to back up: give a path".into()));
+    }
+    let bytes: usize = all.iter().map(|path| path.len()).sum();
+    if bytes > PATHS_BYTES_MAX {
+        let mib = PATHS_BYTES_MAX >> 20;
+        let what = format!(
+            "the paths to back up, with those of --files-from, are {bytes} bytes, and a snapshot names {mib} MiB of them at most: give folders above them"
+        );
+        return Err(Error::Usage(what));
     }
     let sources = all.iter().map(|path| source(path, out));
     Ok((Input::Paths(sources.collect::<Result<_>>()?), None))
