@@ -203,13 +203,13 @@ fn find_parent(
             tags.dedup();
             let same = |named: &&Named| {
                 let there = &named.snapshot;
-                // One of a clock that was ahead would stay the newest for years, and what changed since would be read each time.
-                there.time <= options.time
-                    && (!by.host || there.host == options.host)
+                (!by.host || there.host == options.host)
                     && (!by.paths || there.paths == paths)
                     && (!by.tags || there.tags == tags)
             };
-            let Some(newest) = all.iter().rfind(same) else {
+            // One of a clock that was ahead would stay the newest for years, and what changed since would be read each time. Better than none it is.
+            let is_past = |named: &&Named| same(named) && named.snapshot.time <= options.time;
+            let Some(newest) = all.iter().rfind(is_past).or_else(|| all.iter().rfind(same)) else {
                 return Ok(None);
             };
             // It was read a moment ago; forgotten or lost since, all files are read.

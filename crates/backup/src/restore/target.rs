@@ -124,7 +124,7 @@ impl Target {
     pub fn make_folder(
         &self,
         path: &[u8],
-        gives_way: impl Fn(BorrowedFd<'_>, &Stat) -> bool,
+        gives_way: impl Fn(&OwnedFd, &Stat) -> Result<bool, Errno>,
     ) -> Result<(OwnedFd, bool), Errno> {
         let (parent, name) = path::split(path);
         let parent = self.open_folder(parent)?;
@@ -142,7 +142,7 @@ impl Target {
                         Err(Errno::NOENT) => continue,
                         other => other?,
                     };
-                    if there.kind != Kind::Dir && !gives_way(parent.as_fd(), &there) {
+                    if there.kind != Kind::Dir && !gives_way(&parent, &there)? {
                         return Err(Errno::EXIST);
                     }
                     match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
@@ -225,7 +225,9 @@ mod tests {
             let together = std::sync::Barrier::new(4);
             let make = || {
                 together.wait();
-                target.make_folder(path.as_bytes(), |_, _| true).map(drop)
+                target
+                    .make_folder(path.as_bytes(), |_, _| Ok(true))
+                    .map(drop)
             };
             std::thread::scope(|scope| {
                 let threads = [(); 4].map(|()| scope.spawn(make));

@@ -9,6 +9,7 @@ mod make;
 mod special;
 mod unfinished;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -106,6 +107,8 @@ struct Run<'a> {
     large: LargeFiles,
     spares: Spares,
     listed: Mutex<Listed>,
+    /// Folders of the window that were there and lie where the snapshot says, by their exact names.
+    exact: Mutex<HashSet<u32>>,
 }
 
 impl Writer<'_> {
@@ -120,6 +123,7 @@ impl Writer<'_> {
             large: LargeFiles::default(),
             spares: Spares::default(),
             listed: Mutex::default(),
+            exact: Mutex::default(),
         };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);

@@ -65,7 +65,10 @@ impl Run<'_> {
         let (opened, is_new) = match self.all.target.open_folder(&folder.path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
                 self.folder(folder.parent)?;
-                let gives_way = |dir: BorrowedFd<'_>, there: &Stat| !self.keeps(folder, dir, there);
+                let gives_way = |dir: &OwnedFd, there: &Stat| {
+                    self.must_be_exact((folder.parent, dir), split(&folder.path).1)?;
+                    Ok(!self.keeps(folder, dir.as_fd(), there))
+                };
                 self.all.target.make_folder(&folder.path, gives_way)?
             }
             // It gets its mode in the end, and may be shut until then.
@@ -76,9 +79,8 @@ impl Run<'_> {
             }
             other => (other?, false),
         };
-        if !is_new && folder.parent != number {
-            let above = self.folder(folder.parent)?;
-            self.must_be_exact((folder.parent, &above), split(&folder.path).1)?;
+        if !is_new {
+            self.must_lead_exactly(number)?;
         }
         if self.is_kept(&opened, &folder.path)? {
             return Err(Errno::PERM);
@@ -89,6 +91,27 @@ impl Run<'_> {
         let fd = Arc::new(opened);
         self.folders.lock().insert(number, fd.clone());
         Ok(fd)
+    }
+
+    /// A folder that was there, and those above it, have the names that the snapshot says. Open is one at a time, however deep they lie.
+    fn must_lead_exactly(&self, number: u32) -> Result<(), Errno> {
+        let (mut at, mut checked) = (number, Vec::new());
+        loop {
+            let folder = &self.window.folders[at as usize];
+            if folder.parent == at || self.exact.lock().contains(&at) {
+                self.exact.lock().extend(checked);
+                return Ok(());
+            }
+            let (above, name) = split(&folder.path);
+            let above = match self.all.target.open_folder(above) {
+                // It is let into on the way.
+                Err(Errno::ACCESS) => self.folder(folder.parent)?,
+                other => Arc::new(other?),
+            };
+            self.must_be_exact((folder.parent, &above), name)?;
+            checked.push(at);
+            at = folder.parent;
+        }
     }
 
     /// Does what opens something; again with fewer folders open where too many files are.

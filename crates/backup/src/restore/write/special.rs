@@ -70,8 +70,8 @@ fn make_special(
         Kind::File | Kind::Dir => Err(Errno::INVAL),
     }?;
     let opened = open_special(dir, name, entry, is_given_away);
-    if let Err(Errno::MFILE) = opened {
-        // It is made again when there is room to open it.
+    if let Err(Errno::MFILE | Errno::STALE) = opened {
+        // It is made again when there is room to open it; and what is not ours is not left in the way.
         let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
     }
     opened
@@ -92,8 +92,12 @@ fn open_special(
         Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
         _ => true,
     };
-    let is_ours = !is_given_away || there.uid == rustix::process::geteuid().as_raw();
-    match there.kind == entry.kind && there.links <= 1 && is_same && is_ours {
+    // Some file systems give all files to one owner, whoever makes them: the folder's, mostly.
+    let is_ours = || {
+        let whose = [rustix::process::geteuid().as_raw(), Stat::of(dir)?.uid];
+        Ok::<_, Errno>(!is_given_away || whose.contains(&there.uid))
+    };
+    match there.kind == entry.kind && there.links <= 1 && is_same && is_ours()? {
         true => Ok(fd),
         false => Err(Errno::STALE),
     }
