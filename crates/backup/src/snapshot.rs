@@ -2,12 +2,14 @@
 //!
 //! Fields are numbered and length-prefixed: a reader skips numbers it does not know, so later versions can say more.
 
+use std::sync::Arc;
+
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
 use crate::path::entry_order;
 use crate::wire::{Reader, put, put_bytes, zigzag};
-use crate::{Result, Time};
+use crate::{Error, Result, Time};
 
 /// The version of the root's format that is written.
 pub const VERSION: u8 = 1;
@@ -105,8 +107,8 @@ impl Summary {
 pub struct LeafRef {
     /// Where its chunk is.
     pub chunk: ChunkRef,
-    /// The folder of its first entry.
-    pub folder: Vec<u8>,
+    /// The folder of its first entry; leaves of the same one share it.
+    pub folder: Arc<[u8]>,
     /// The name of its first entry.
     pub name: Vec<u8>,
 }
@@ -346,7 +348,7 @@ pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
         put_ref(&mut out, &leaf.chunk);
         let shared = before
             .iter()
-            .zip(&leaf.folder)
+            .zip(&leaf.folder[..])
             .take_while(|(a, b)| a == b)
             .count();
         put(&mut out, shared as u64);
@@ -364,16 +366,36 @@ pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
     Ok(leaves)
 }
 
-/// Bytes of folders' paths in all of a table, beside [`FOLDER_BYTES_A_LEAF`]: what each shares with the one before costs no bytes, and RAM.
-const FOLDER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of different folders' paths in all of a table, beside [`FOLDER_BYTES_A_LEAF`]: what each shares with the one before costs no bytes, and RAM.
+const FOLDER_BYTES_MAX: usize = 256 << 20;
 /// A path that Linux takes whole.
 const FOLDER_BYTES_A_LEAF: usize = 4096;
+
+/// Bytes of the folders' paths, those once that leaves in a row have in common.
+fn folder_bytes(leaves: &[LeafRef]) -> usize {
+    let mut last: &[u8] = b"";
+    let new = leaves.iter().filter(|leaf| {
+        let before = std::mem::replace(&mut last, &leaf.folder);
+        !std::ptr::eq(before, &*leaf.folder)
+    });
+    new.map(|leaf| leaf.folder.len()).sum()
+}
+
+/// Errors: no table of these leaves would be read again.
+pub(crate) fn fits_a_table(leaves: &[LeafRef]) -> Result<()> {
+    let bytes = folder_bytes(leaves);
+    if bytes > FOLDER_BYTES_MAX + leaves.len() * FOLDER_BYTES_A_LEAF {
+        let what = format!("the folders lie too deep: their paths take {bytes} bytes");
+        return Err(Error::Usage(what));
+    }
+    Ok(())
+}
 
 /// The same, behind the leaves of the lists before. Leaves stand in order, so that no list stands there twice.
 pub(crate) fn append_table(bytes: &[u8], leaves: &mut Vec<LeafRef>) -> Result<()> {
     let mut reader = Reader::new("table of leaves", bytes);
     let count = reader.count()?;
-    let mut folder_bytes: usize = leaves.iter().map(|leaf| leaf.folder.len()).sum();
+    let mut folder_bytes = folder_bytes(leaves);
     for i in 0..count {
         let chunk = read_ref(&mut reader)?;
         let shared: usize = reader.small()?;
@@ -383,11 +405,16 @@ pub(crate) fn append_table(bytes: &[u8], leaves: &mut Vec<LeafRef>) -> Result<()
             .get(..shared)
             .ok_or_else(|| reader.fail("shares more than the folder before has"))?;
         let own = reader.bytes()?;
-        folder_bytes += start.len() + own.len();
+        let same = last.filter(|last| start.len() == last.folder.len() && own.is_empty());
+        if same.is_none() {
+            folder_bytes += start.len() + own.len();
+        }
         if folder_bytes > FOLDER_BYTES_MAX + (leaves.len() + 1) * FOLDER_BYTES_A_LEAF {
             return Err(reader.fail(format_args!("{folder_bytes} bytes of folders")));
         }
-        let (folder, name) = ([start, own].concat(), reader.bytes()?.to_vec());
+        let folder = same.map(|last| Arc::clone(&last.folder));
+        let folder = folder.unwrap_or_else(|| [start, own].concat().into());
+        let name = reader.bytes()?.to_vec();
         let is_behind =
             |last: &LeafRef| entry_order((&last.folder, &last.name), (&folder, &name)).is_lt();
         if !last.is_none_or(is_behind) {

@@ -13,7 +13,7 @@ use onefold_store::{
 
 use crate::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
 use crate::path::{entry_order, split};
-use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table};
+use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table, fits_a_table};
 use crate::tree::read_leaf;
 use crate::{Entry, Error, Flags, Item, Result, path};
 
@@ -141,12 +141,18 @@ impl MetadataStream {
         let mut refs = Vec::with_capacity(chunks.len());
         self.writer.write(&chunks, &mut refs)?;
         self.pending_bytes = 0;
-        let leaves = self.pending.drain(..).zip(refs);
-        self.leaves.extend(leaves.map(|(leaf, chunk)| LeafRef {
-            chunk,
-            folder: leaf.folder,
-            name: leaf.name,
-        }));
+        for (leaf, chunk) in self.pending.drain(..).zip(refs) {
+            let last = self.leaves.last().map(|last| &last.folder);
+            let folder = match last.filter(|last| last[..] == leaf.folder[..]) {
+                Some(same) => Arc::clone(same),
+                None => leaf.folder.into(),
+            };
+            self.leaves.push(LeafRef {
+                chunk,
+                folder,
+                name: leaf.name,
+            });
+        }
         Ok(())
     }
 
@@ -169,6 +175,7 @@ impl MetadataStream {
             self.flag(session, cut_off)?;
         }
         let leaves = std::mem::take(&mut self.leaves);
+        fits_a_table(&leaves)?;
         let inline = encode_table(&leaves);
         let table = if inline.len() <= TABLE_INLINE_MAX {
             Table::Inline(leaves)

@@ -102,16 +102,30 @@ fn names_and_folders_that_are_long_by_what_they_share_are_damage() {
 fn a_table_of_long_folders_or_out_of_order_is_damage() {
     let leaf = |folder: Vec<u8>, number: u64| LeafRef {
         chunk: chunk(number),
-        folder,
+        folder: folder.into(),
         name: format!("{number:05}").into(),
     };
-    let table = |len: usize, count: u64| {
-        let folder = path::join(b"", &vec![b'a'; len]);
-        let leaves: Vec<_> = (0..count).map(|i| leaf(folder.clone(), i)).collect();
+    // Of so many leaves each has a folder.
+    let table = |len: usize, count: u64, leaves_each: u64| {
+        let folder = |i: u64| {
+            let name = [
+                &vec![b'a'; len],
+                format!("{:05}", i / leaves_each).as_bytes(),
+            ]
+            .concat();
+            path::join(b"", &name)
+        };
+        let leaves: Vec<_> = (0..count).map(|i| leaf(folder(i), i)).collect();
         decode_table(&encode_table(&leaves))
     };
-    assert_eq!(table(4000, 20_000).expect("leaves").len(), 20_000);
-    assert_damage(table(1 << 20, 70), "long folders");
+    assert_eq!(table(4000, 2_000, 1).expect("leaves").len(), 2_000);
+    assert_damage(table(1 << 20, 300, 1), "long folders");
+    // A deep folder of many entries fills many leaves.
+    let shared = table(1 << 20, 300, 100).expect("leaves");
+    assert!(std::sync::Arc::ptr_eq(
+        &shared[0].folder,
+        &shared[99].folder
+    ));
     for (first, second) in [(1, 1), (2, 1)] {
         let leaves = [leaf(b"/a".to_vec(), first), leaf(b"/a".to_vec(), second)];
         assert_damage(decode_table(&encode_table(&leaves)), "out of order");

@@ -123,7 +123,7 @@ fn golden_leaf() {
 fn golden_roots() {
     let leaves = ["", "notes.lnk"].map(|name| LeafRef {
         chunk: chunk(),
-        folder: b"/home".to_vec(),
+        folder: (*b"/home").into(),
         name: name.into(),
     });
     let tables = [
