@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use onefold_store::{Repository, RootsLock};
+
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
@@ -12,6 +14,19 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long it takes at most to choose snapshots and drop them; many, on a slow disk.
 const BRIEF: Duration = Duration::from_secs(60);
+
+/// For who chooses snapshots to remove; nothing, where that is only tried.
+pub fn lock_roots(
+    global: &Global,
+    repository: &Repository,
+    dry_run: bool,
+) -> Result<Option<RootsLock>> {
+    if dry_run {
+        return Ok(None);
+    }
+    let patience = Patience::with_the_brief(global);
+    Ok(Some(patience.keep(|| Ok(repository.lock_roots()?))?))
+}
 
 /// How long to try.
 pub struct Patience {

@@ -17,11 +17,10 @@ use crate::exit::Exit;
 use crate::human::{bytes, many};
 use crate::json::SnapshotJson;
 use crate::out::Out;
-use crate::patience::Patience;
 use crate::select::{self, FilterArgs, short, tag_list};
 use crate::sweeping::{self, Watch, Without};
 use crate::verbs::prune::{self, How};
-use crate::{group, out, repository, when};
+use crate::{group, out, patience, repository, when};
 
 /// Drop snapshots, by id or by a policy
 ///
@@ -162,13 +161,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, ids of snapshots to drop, or --unsafe-allow-remove-all with --host, --tag or --path".into()));
     }
     let repository = repository::open(global, "forgetting")?;
-    let lock = match args.dry_run {
-        true => None,
-        false => {
-            let patience = Patience::with_the_brief(global);
-            Some(patience.keep(|| Ok(repository.lock_roots()?))?)
-        }
-    };
+    let lock = patience::lock_roots(global, &repository, args.dry_run)?;
     let ids = |named: &[Named]| -> Vec<RootId> { named.iter().map(|named| named.id).collect() };
     let gone: Vec<RootId> = if !args.snapshots.is_empty() {
         select::ids(&repository, &args.snapshots, &filter)?

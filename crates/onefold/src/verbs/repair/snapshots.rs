@@ -12,9 +12,8 @@ use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
 use crate::human::many;
 use crate::out::Out;
-use crate::patience::Patience;
 use crate::select::{self, short};
-use crate::{hurt, repository, when};
+use crate::{hurt, patience, repository, when};
 
 /// Looks at every reference, and makes what is left of each hurt snapshot a new one.
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -34,13 +33,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             chain_of(error)
         )));
     }
-    let _lock = match args.dry_run {
-        true => None,
-        false => {
-            let patience = Patience::with_the_brief(global);
-            Some(patience.keep(|| Ok(repository.lock_roots()?))?)
-        }
-    };
+    let _lock = patience::lock_roots(global, &repository, args.dry_run)?;
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let filter = args.filter.filter()?;
     let (mut changed, mut gone) = (0, 0);
