@@ -17,10 +17,11 @@ use crate::exit::Exit;
 use crate::human::{bytes, many};
 use crate::json::SnapshotJson;
 use crate::out::Out;
+use crate::patience::{self, Patience};
 use crate::select::{self, FilterArgs, short, tag_list};
 use crate::sweeping::{self, Watch, Without};
 use crate::verbs::prune::{self, How};
-use crate::{group, out, patience, repository, when};
+use crate::{group, out, repository, when};
 
 /// Drop snapshots, by id or by a policy
 ///
