@@ -81,7 +81,7 @@ impl Error {
     pub fn is_loss(&self) -> bool {
         match self {
             Self::Store(error) => error.is_loss(),
-            Self::Malformed(_) => true,
+            Self::Malformed(_) => !self.is_other_version(),
             Self::NotRead { source, .. } => source.is_loss(),
             Self::Content { source, .. } => source.is_loss(),
             _ => false,
@@ -92,8 +92,19 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_damage(),
-            Self::Malformed(_) => true,
+            Self::Malformed(_) => !self.is_other_version(),
             Self::Content { source, .. } => source.is_damage(),
+            _ => false,
+        }
+    }
+
+    /// Whether another version of the program made what cannot be read, which is no damage.
+    pub fn is_other_version(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_other_version(),
+            Self::Malformed(error) => error.kind == onefold_io::ErrorKind::OtherVersion,
+            Self::NotRead { source, .. } => source.is_other_version(),
+            Self::Content { source, .. } => source.is_other_version(),
             _ => false,
         }
     }

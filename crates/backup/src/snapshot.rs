@@ -211,10 +211,7 @@ impl Snapshot {
     /// The root that `bytes` hold.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("snapshot", bytes);
-        let version = reader.u8()?;
-        if version != VERSION {
-            return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
-        }
+        reader.version(VERSION)?;
         let mut snapshot = Self::empty();
         let mut chunks = Vec::new();
         while reader.left() > 0 {

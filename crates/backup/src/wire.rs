@@ -1,22 +1,30 @@
 //! What all formats of this crate are made of, over [`onefold_io::varint`]: failures name what is being read.
 
+use onefold_io::frame;
 use onefold_io::varint::ByteReader;
 pub use onefold_io::varint::{put_bytes, put_varint as put, zigzag};
 
 use crate::{Error, Result};
 
 /// Reads what the `put`s wrote; a length is never trusted beyond what is left.
-pub struct Reader<'a>(ByteReader<'a>);
+pub struct Reader<'a>(ByteReader<'a>, &'static str);
 
 impl<'a> Reader<'a> {
     /// Reads `bytes`, which errors call `what`.
     pub fn new(what: &'static str, bytes: &'a [u8]) -> Self {
-        Self(ByteReader::new(bytes, what, 0))
+        Self(ByteReader::new(bytes, what, 0), what)
     }
 
     /// The error for what stands here.
     pub fn fail(&self, why: impl std::fmt::Display) -> Error {
         Error::Malformed(self.0.damaged(why.to_string()))
+    }
+
+    /// A format's version, which must be `known`: what stands here has a checksum, so another was made so.
+    pub fn version(&mut self, known: u8) -> Result<()> {
+        let (what, at) = (self.1, self.0.position() as u64);
+        let version = self.u8()?.into();
+        Ok(frame::check_version(what, at, version, known.into())?)
     }
 
     pub fn left(&self) -> usize {

@@ -94,7 +94,7 @@ impl PageLog {
             &self.path,
         );
         match read {
-            Ok((_, payload)) if payload.len() >= HEAD_BYTES && four(&payload, 0) == page => {
+            Ok(payload) if payload.len() >= HEAD_BYTES && four(&payload, 0) == page => {
                 let durable = four(&payload, 4);
                 Ok(Some((payload, durable)))
             }
@@ -116,7 +116,7 @@ impl PageLog {
         framed.extend_from_slice(&self.pages.to_le_bytes());
         framed.extend_from_slice(&self.durable.to_le_bytes());
         framed.extend_from_slice(payload);
-        let bytes = encode_frame(self.kind, 0, &framed);
+        let bytes = encode_frame(self.kind, &framed);
         self.disk.write_at(&bytes, place_of(self.pages))?;
         let extent = Extent {
             page: self.pages,

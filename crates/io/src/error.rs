@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Denied,
     /// The bytes read are not what was written: wrong magic, length or checksum.
     Damaged,
+    /// The bytes are what was written, by a version of this program that knows another format: no damage, and nothing to repair.
+    OtherVersion,
     /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing controller.
     Medium,
     /// Anything else the device said.
@@ -148,6 +150,7 @@ impl ErrorKind {
             Self::TooManyOpen => "too many files are open",
             Self::Denied => "not permitted",
             Self::Damaged => "damaged",
+            Self::OtherVersion => "made by another version",
             Self::Medium | Self::Device => "the device failed",
         }
     }

@@ -4,13 +4,14 @@
 //! magic[8] version:u16 flags:u16 reserved:u32=0 payload_len:u64 payload[payload_len] crc64:u64
 //! ```
 //!
-//! A reader checks in this order, and its error says which check failed: magic, version, length, checksum, reserved. The magic
+//! A reader checks in this order, and its error says which check failed: magic, length, checksum, reserved, version, flags. The magic
 //! comes first so that a wrong file is called wrong, not damaged; the length is checked against what is there before anything is
-//! allocated for it. Authenticity is not a frame's job.
+//! allocated for it. Version and flags come last: what they say counts only under a right checksum. So a flipped bit is damage, and what another version of the
+//! program made never is ([`ErrorKind::OtherVersion`](crate::ErrorKind)): nobody may repair or remove it. Authenticity is not a frame's job.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use crate::{Disk, Error, Result};
+use crate::{Disk, Error, ErrorKind, Result};
 
 /// Bytes before the payload: magic 8, version 2, flags 2, reserved 4, payload length 8.
 pub const HEADER_BYTES: usize = 24;
@@ -31,8 +32,6 @@ pub struct FrameKind {
 /// A frame found at the start of some bytes, and proved whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// The format's own flags.
-    pub flags: u16,
     /// What was framed.
     pub payload: &'a [u8],
     /// The frame's whole length in bytes; what follows it starts there.
@@ -40,18 +39,19 @@ pub struct Frame<'a> {
 }
 
 /// The frame around `payload`, as one run of bytes.
-pub fn encode_frame(kind: FrameKind, flags: u16, payload: &[u8]) -> Vec<u8> {
+pub fn encode_frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(OVERHEAD_BYTES + payload.len());
-    append_frame(&mut out, kind, flags, payload);
+    append_frame(&mut out, kind, payload);
     out
 }
 
 /// Appends the frame around `payload` to `out`.
-pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, flags: u16, payload: &[u8]) {
+pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&kind.magic);
     out.extend_from_slice(&kind.version.to_le_bytes());
-    out.extend_from_slice(&flags.to_le_bytes());
+    // No format has flags so far.
+    out.extend_from_slice(&0u16.to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());
     out.extend_from_slice(&(payload.len() as u64).to_le_bytes());
     out.extend_from_slice(payload);
@@ -60,14 +60,8 @@ pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, flags: u16, payload: &[u
 }
 
 /// Writes a frame at `offset` with one write and returns its whole length in bytes. Durable after the disk's `sync`.
-pub fn write_frame(
-    disk: &dyn Disk,
-    kind: FrameKind,
-    offset: u64,
-    flags: u16,
-    payload: &[u8],
-) -> Result<u64> {
-    let frame = encode_frame(kind, flags, payload);
+pub fn write_frame(disk: &dyn Disk, kind: FrameKind, offset: u64, payload: &[u8]) -> Result<u64> {
+    let frame = encode_frame(kind, payload);
     disk.write_at(&frame, offset)?;
     Ok(frame.len() as u64)
 }
@@ -83,18 +77,37 @@ pub fn decode_frame<'a>(
     let Some(header) = data.first_chunk::<HEADER_BYTES>() else {
         return Err(place.no_header(data.len() as u64));
     };
-    let fields = place.header(kind, header, data.len() as u64, u64::MAX)?;
-    let frame_bytes = OVERHEAD_BYTES + fields.payload_len;
+    let payload_len = place.header(kind, header, data.len() as u64, u64::MAX)?;
+    let frame_bytes = OVERHEAD_BYTES + payload_len;
     let (payload, crc) = split_crc(&data[HEADER_BYTES..frame_bytes]);
-    place.body(header, payload, crc)?;
+    place.body(kind, header, payload, crc)?;
     Ok(Frame {
-        flags: fields.flags,
         payload,
         frame_bytes,
     })
 }
 
-/// Reads the frame at `offset` of `disk`: its flags and payload. `payload_max` bounds what is allocated, as does the disk's length.
+/// The payload of the frame that is all of `data`: a byte behind it is damage. Otherwise as [`decode_frame`].
+pub fn decode_whole<'a>(
+    kind: FrameKind,
+    data: &'a [u8],
+    path: &str,
+    offset: u64,
+) -> Result<&'a [u8]> {
+    let frame = decode_frame(kind, data, path, offset)?;
+    let behind = data.len() - frame.frame_bytes;
+    if behind > 0 {
+        let end = offset + frame.frame_bytes as u64;
+        return Err(damaged(
+            path,
+            end,
+            format!("{behind} bytes behind a frame that ends here"),
+        ));
+    }
+    Ok(frame.payload)
+}
+
+/// Reads the payload of the frame at `offset` of `disk`. `payload_max` bounds what is allocated, as does the disk's length.
 /// `path` is for errors only.
 pub fn read_frame(
     disk: &dyn Disk,
@@ -102,7 +115,7 @@ pub fn read_frame(
     offset: u64,
     payload_max: u64,
     path: &str,
-) -> Result<(u16, Vec<u8>)> {
+) -> Result<Vec<u8>> {
     let place = Place { path, offset };
     let there = disk.len()?.saturating_sub(offset);
     if there < HEADER_BYTES as u64 {
@@ -110,13 +123,13 @@ pub fn read_frame(
     }
     let mut header = [0; HEADER_BYTES];
     disk.read_at(&mut header, offset)?;
-    let fields = place.header(kind, &header, there, payload_max)?;
-    let mut payload = vec![0; fields.payload_len + TRAILER_BYTES];
+    let payload_len = place.header(kind, &header, there, payload_max)?;
+    let mut payload = vec![0; payload_len + TRAILER_BYTES];
     disk.read_at(&mut payload, offset + HEADER_BYTES as u64)?;
     let crc = split_crc(&payload).1;
-    payload.truncate(fields.payload_len);
-    place.body(&header, &payload, crc)?;
-    Ok((fields.flags, payload))
+    payload.truncate(payload_len);
+    place.body(kind, &header, &payload, crc)?;
+    Ok(payload)
 }
 
 /// CRC-64/NVME of `bytes`, as frames carry it.
@@ -129,44 +142,59 @@ pub fn damaged(path: &str, offset: u64, what: String) -> Error {
     Error::damaged("read", path, offset, what)
 }
 
+/// The error for bytes whose checksum is right and which have `found`, a flag or a value, that no format of this version has.
+pub fn later_version(path: &str, offset: u64, found: &str) -> Error {
+    let what =
+        format!("made by a later version of onefold: {found}, which this version does not know");
+    Error::new("read", path, ErrorKind::OtherVersion, what).at(offset)
+}
+
+/// That a format's `version`, under a right checksum, is the one that is read.
+///
+/// # Errors
+/// [`ErrorKind::OtherVersion`].
+pub fn check_version(path: &str, offset: u64, version: u16, known: u16) -> Result<()> {
+    if version > known {
+        return Err(later_version(
+            path,
+            offset,
+            &format!("format version {version}"),
+        ));
+    }
+    if version < known {
+        let what = format!(
+            "made by an earlier version of onefold: format version {version}, which this version no longer reads"
+        );
+        return Err(Error::new("read", path, ErrorKind::OtherVersion, what).at(offset));
+    }
+    Ok(())
+}
+
 /// Where a frame is read, for errors.
 struct Place<'a> {
     path: &'a str,
     offset: u64,
 }
 
-struct Fields {
-    flags: u16,
-    payload_len: usize,
-}
-
 impl Place<'_> {
-    /// Checks magic, version and length; `there` bytes follow the frame's start.
+    /// Checks magic and length; `there` bytes follow the frame's start. Gives the length of the payload.
     fn header(
         &self,
         kind: FrameKind,
         bytes: &[u8; HEADER_BYTES],
         there: u64,
         payload_max: u64,
-    ) -> Result<Fields> {
+    ) -> Result<usize> {
         if bytes[..8] != kind.magic {
             let (expected, found) = (kind.magic.escape_ascii(), bytes[..8].escape_ascii());
             return Err(self.damaged(format!("expected magic \"{expected}\", found \"{found}\"")));
         }
-        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-        if version != kind.version {
-            let expected = kind.version;
-            return Err(self.damaged(format!(
-                "expected format version {expected}, found {version}"
-            )));
-        }
-        let flags = u16::from_le_bytes([bytes[10], bytes[11]]);
         let len = u64::from_le_bytes(bytes[16..].try_into().expect("eight of 24 bytes"));
         let fits = there
             .checked_sub(OVERHEAD_BYTES as u64)
             .map(|room| room.min(payload_max));
         match (fits, usize::try_from(len)) {
-            (Some(max), Ok(payload_len)) if len <= max => Ok(Fields { flags, payload_len }),
+            (Some(max), Ok(payload_len)) if len <= max => Ok(payload_len),
             _ => {
                 let max = fits.unwrap_or(0);
                 Err(self.damaged(format!(
@@ -176,8 +204,14 @@ impl Place<'_> {
         }
     }
 
-    /// Checks the checksum, then that the reserved bytes are zero.
-    fn body(&self, header: &[u8; HEADER_BYTES], payload: &[u8], stored: u64) -> Result<()> {
+    /// Checks the checksum, then that the reserved bytes are zero, then version and flags.
+    fn body(
+        &self,
+        kind: FrameKind,
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+        stored: u64,
+    ) -> Result<()> {
         let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         digest.update(header);
         digest.update(payload);
@@ -193,7 +227,15 @@ impl Place<'_> {
                 &header[12..16]
             )));
         }
-        Ok(())
+        let version = u16::from_le_bytes([header[8], header[9]]);
+        check_version(self.path, self.offset, version, kind.version)?;
+        match u16::from_le_bytes([header[10], header[11]]) {
+            0 => Ok(()),
+            flags => {
+                let found = format!("format flags {flags:#06x}");
+                Err(later_version(self.path, self.offset, &found))
+            }
+        }
     }
 
     fn no_header(&self, there: u64) -> Error {

@@ -1,7 +1,7 @@
 //! Tallies in a file, to be merged with those of other hosts (FORMAT.md §6).
 
 use onefold_io::Result;
-use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
+use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
 use crate::sketch::Register;
@@ -48,13 +48,13 @@ pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
             next = place + 1;
         }
     }
-    encode_frame(SAVED, 0, &out)
+    encode_frame(SAVED, &out)
 }
 
 /// What a file holds; `ram_bytes` is for each tally. `path` is for errors.
 pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
-    let frame = decode_frame(SAVED, bytes, path, 0)?;
-    let mut reader = ByteReader::new(frame.payload, path, 24);
+    let payload = decode_whole(SAVED, bytes, path, 0)?;
+    let mut reader = ByteReader::new(payload, path, 24);
     let count = reader.count(7)?;
     let mut tallies = Vec::new();
     for _ in 0..count {

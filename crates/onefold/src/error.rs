@@ -106,6 +106,15 @@ impl Error {
         error.kind == onefold_io::ErrorKind::Denied && !is_read
     }
 
+    /// Whether another version of the program made what cannot be read.
+    fn is_other_version(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_other_version(),
+            Self::Backup(error) => error.is_other_version(),
+            _ => false,
+        }
+    }
+
     /// Whether what opens the repository is damaged or gone.
     fn is_of_keys(&self) -> bool {
         let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
@@ -137,6 +146,9 @@ impl Error {
             }
             Self::FoundDamage(_) => {
                 "`onefold repair` reads everything, rebuilds what can be rebuilt, and lists what cannot"
+            }
+            error if error.is_other_version() => {
+                "nothing is damaged, and nothing was changed: take the version of onefold that made it. `onefold repair` and `onefold prune` leave the repository alone meanwhile"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",
@@ -205,6 +217,7 @@ fn store_exit(error: &StoreError) -> Exit {
 fn backup_exit(error: &BackupError) -> Exit {
     match error {
         BackupError::Store(error) => store_exit(error),
+        error if error.is_other_version() => Exit::Failed,
         BackupError::Malformed(_) => Exit::Damaged,
         BackupError::NotRead { source, .. } => backup_exit(source),
         BackupError::Usage(_) => Exit::Usage,

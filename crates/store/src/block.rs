@@ -4,11 +4,11 @@
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::frame::crc64;
+use onefold_io::frame::{self, crc64};
 use onefold_io::varint::{ByteReader, put_varint};
 
 use crate::compression::{Codec, Decompressor};
-use crate::container::{Header, object_name};
+use crate::container::{Header, object_name, zeros};
 use crate::keys::Sealer;
 use crate::{Error, Result};
 
@@ -117,8 +117,8 @@ fn block_identity(id: ContainerId, number: u32, codec: Codec, raw_len: u32) -> [
 pub struct BlockHeader {
     /// Its number in the container, from 0.
     pub number: u32,
-    /// How the raw bytes were coded.
-    pub codec: Codec,
+    /// How the raw bytes were coded: a [`Codec`]'s code, or one that a later version knows.
+    codec: u8,
     /// Raw bytes, trailer included.
     pub raw_len: u32,
     /// Bytes after the header.
@@ -127,7 +127,7 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`.
+    /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. Whether the codec is known is not asked: that counts under a right checksum only.
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, object, offset);
         let magic: [u8; 4] = reader.array()?;
@@ -140,10 +140,8 @@ impl BlockHeader {
             ));
         }
         let number = reader.u32()?;
-        let [codec, zeros @ ..] = reader.array::<4>()?;
-        let codec = Codec::from_code(codec).filter(|_| zeros == [0; 3]);
-        let codec =
-            codec.ok_or_else(|| Error::damaged(object, Some(offset + 8), "an unknown codec"))?;
+        let codec = reader.u8()?;
+        zeros::<3>(&mut reader)?;
         let (raw_len, stored_len, checksum) = (reader.u32()?, reader.u32()?, reader.u64()?);
         for (at, len, max) in [
             (12, raw_len, BLOCK_RAW_BYTES_MAX),
@@ -201,12 +199,15 @@ pub fn decode_block(
             block.checksum
         )));
     }
+    let codec = Codec::from_code(block.codec).ok_or_else(|| {
+        frame::later_version(&object, offset + 8, &format!("codec {}", block.codec))
+    })?;
     let mut body = body.to_vec();
-    let identity = block_identity(header.id, number, block.codec, block.raw_len);
+    let identity = block_identity(header.id, number, codec, block.raw_len);
     sealer
         .open(number, &identity, &mut body)
         .ok_or_else(|| bad("its seal does not hold".into()))?;
-    zstd.decode(block.codec, body, block.raw_len as usize)
+    zstd.decode(codec, body, block.raw_len as usize)
         .map_err(bad)
 }
 

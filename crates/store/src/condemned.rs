@@ -34,13 +34,13 @@ pub fn write(objects: &dyn ObjectStore, containers: &[ContainerId]) -> Result<()
     let payload: Vec<u8> = sorted.iter().flat_map(|id| id.0.to_le_bytes()).collect();
     objects.put(
         CONDEMNED_OBJECT,
-        &[&frame::encode_frame(CONDEMNED, 0, &payload)],
+        &[&frame::encode_frame(CONDEMNED, &payload)],
     )
 }
 
 /// From stored bytes.
 pub fn decode(bytes: &[u8]) -> Result<Vec<ContainerId>> {
-    let payload = frame::decode_frame(CONDEMNED, bytes, CONDEMNED_OBJECT, 0)?.payload;
+    let payload = frame::decode_whole(CONDEMNED, bytes, CONDEMNED_OBJECT, 0)?;
     let mut reader = ByteReader::new(payload, CONDEMNED_OBJECT, frame::HEADER_BYTES as u64);
     let mut containers = Vec::with_capacity(payload.len() / 8);
     while reader.remaining() > 0 {

@@ -4,6 +4,7 @@
 //! says is believed only where it equals the sealed one.
 
 use onefold_chunk::Chunker;
+use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
@@ -130,9 +131,9 @@ impl Config {
             0 => Encryption::None,
             1 => Encryption::Aes256Gcm,
             other => {
-                return Err(reader
-                    .damaged(format!("encryption {other}, expected 0 or 1"))
-                    .into());
+                let found = format!("encryption {other}");
+                let offset = frame::HEADER_BYTES as u64 + 16;
+                return Err(frame::later_version(CONFIG_OBJECT, offset, &found).into());
             }
         };
         let chunker = text(&mut reader)?;
@@ -159,7 +160,7 @@ fn text(reader: &mut ByteReader<'_>) -> Result<String> {
 
 /// `payload` framed twice, so that one damaged place leaves a whole copy.
 pub fn encode_twice(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
-    frame::encode_frame(kind, 0, payload).repeat(2)
+    frame::encode_frame(kind, payload).repeat(2)
 }
 
 /// What [`decode_twice`] found.
@@ -170,25 +171,30 @@ pub struct Twice<'a> {
     pub damage: Option<Error>,
 }
 
-/// The payload of either copy in the file `path`; an error only where both are damaged.
+/// The payload of either copy in the file `path`; an error only where both are damaged, or one is another version's.
 pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
-    let half = bytes.len() / 2;
     let first = frame::decode_frame(kind, bytes, path, 0);
-    let second = frame::decode_frame(kind, &bytes[half..], path, half as u64);
+    // Behind the first, whatever is behind both: that a copy is whole does not hang on it.
+    let half = match &first {
+        Ok(first) => first.frame_bytes,
+        Err(_) => bytes.len() / 2,
+    };
+    let second = frame::decode_whole(kind, &bytes[half..], path, half as u64);
+    let differ = || Error::damaged(path, Some(half as u64), "the two copies differ");
     match (first, second) {
-        (Ok(first), Ok(second)) if first.payload == second.payload => Ok(Twice {
-            payload: first.payload,
-            damage: None,
-        }),
-        (Ok(first), Ok(_)) => {
-            let damage = Error::damaged(path, Some(half as u64), "the two copies differ");
-            Ok(Twice {
-                payload: first.payload,
-                damage: Some(damage),
-            })
+        (Err(error), _) | (_, Err(error)) if error.kind == ErrorKind::OtherVersion => {
+            Err(error.into())
         }
-        (Ok(whole), Err(error)) | (Err(error), Ok(whole)) => Ok(Twice {
-            payload: whole.payload,
+        (Ok(first), Ok(second)) => Ok(Twice {
+            payload: first.payload,
+            damage: (first.payload != second).then(differ),
+        }),
+        (Ok(first), Err(error)) => Ok(Twice {
+            payload: first.payload,
+            damage: Some(error.into()),
+        }),
+        (Err(error), Ok(payload)) => Ok(Twice {
+            payload,
             damage: Some(error.into()),
         }),
         (Err(error), Err(_)) => Err(error.into()),

@@ -41,11 +41,7 @@ impl StreamKind {
         match code {
             0 => Ok(Self::Data),
             1 => Ok(Self::Metadata),
-            other => Err(Error::damaged(
-                object,
-                None,
-                format!("stream kind {other}, expected 0 or 1"),
-            )),
+            other => Err(frame::later_version(object, 0, &format!("stream kind {other}")).into()),
         }
     }
 }
@@ -69,17 +65,17 @@ impl Header {
         payload.push(self.stream.code());
         payload.extend_from_slice(&[0; 7]);
         payload.extend_from_slice(&self.salt);
-        frame::encode_frame(HEADER, 0, &payload)
+        frame::encode_frame(HEADER, &payload)
     }
 
     /// From the first bytes of the container that is named `id`.
     pub fn decode(id: ContainerId, bytes: &[u8]) -> Result<Self> {
         let object = object_name(id);
-        let payload = frame::decode_frame(HEADER, bytes, &object, 0)?.payload;
+        let payload = frame::decode_whole(HEADER, bytes, &object, 0)?;
         let mut reader = ByteReader::new(payload, &object, frame::HEADER_BYTES as u64);
         let found = ContainerId(reader.u64()?);
         let stream = StreamKind::decode(reader.u8()?, &object)?;
-        reader.take(7)?;
+        zeros::<7>(&mut reader)?;
         let salt = reader.array()?;
         reader.end()?;
         if found != id {
@@ -90,6 +86,16 @@ impl Header {
             ));
         }
         Ok(Self { id, stream, salt })
+    }
+}
+
+/// Bytes that no format of this version uses.
+pub(crate) fn zeros<const N: usize>(reader: &mut ByteReader<'_>) -> Result<()> {
+    match reader.array::<N>()? {
+        zeros if zeros == [0; N] => Ok(()),
+        found => Err(reader
+            .damaged(format!("{found:02x?}, expected zeros"))
+            .into()),
     }
 }
 

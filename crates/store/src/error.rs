@@ -110,6 +110,11 @@ impl Error {
         }
     }
 
+    /// Whether another version of the program made what cannot be read: no damage. Nothing may be repaired or deleted for it.
+    pub fn is_other_version(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::OtherVersion)
+    }
+
     /// Whether it tells of an object that is not there.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::NotFound)

@@ -4,7 +4,7 @@ use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind, crc64};
 use onefold_io::varint::ByteReader;
 
-use crate::container::{Header, StreamKind, Table, object_name};
+use crate::container::{Header, StreamKind, Table, object_name, zeros};
 use crate::keys::{SALT_BYTES, Sealer};
 use crate::objects::OBJECT_BYTES_MAX;
 use crate::{Error, Result};
@@ -33,7 +33,7 @@ pub fn encode_tail(header: &Header, table: &Table, table_offset: u64, sealer: &S
     payload.extend_from_slice(&[header.stream.code(), 0, 0, 0]);
     payload.extend_from_slice(&crc64(&out).to_le_bytes());
     payload.extend_from_slice(&header.salt);
-    out.extend_from_slice(&frame::encode_frame(FOOTER, 0, &payload));
+    out.extend_from_slice(&frame::encode_frame(FOOTER, &payload));
     out
 }
 
@@ -46,6 +46,8 @@ pub struct Footer {
     pub table_offset: u64,
     /// Bytes of the sealed table.
     pub table_len: u32,
+    /// How many blocks it lists.
+    pub blocks: u32,
     /// How many chunks it lists.
     pub chunks: u32,
     table_checksum: u64,
@@ -56,13 +58,13 @@ impl Footer {
     pub fn decode(id: ContainerId, bytes: &[u8], container_len: u64) -> Result<Self> {
         let object = object_name(id);
         let offset = container_len - bytes.len() as u64;
-        let payload = frame::decode_frame(FOOTER, bytes, &object, offset)?.payload;
+        let payload = frame::decode_whole(FOOTER, bytes, &object, offset)?;
         let mut reader = ByteReader::new(payload, &object, offset + frame::HEADER_BYTES as u64);
         let found = ContainerId(reader.u64()?);
         let (table_offset, table_len) = (reader.u64()?, reader.u32()?);
-        let (_blocks, chunks) = (reader.u32()?, reader.u32()?);
+        let (blocks, chunks) = (reader.u32()?, reader.u32()?);
         let stream = StreamKind::decode(reader.u8()?, &object)?;
-        reader.take(3)?;
+        zeros::<3>(&mut reader)?;
         let table_checksum = reader.u64()?;
         let salt: [u8; SALT_BYTES] = reader.array()?;
         reader.end()?;
@@ -82,6 +84,7 @@ impl Footer {
             header: Header { id, stream, salt },
             table_offset,
             table_len,
+            blocks,
             chunks,
             table_checksum,
         })
@@ -102,7 +105,15 @@ impl Footer {
         sealer
             .open(TABLE_NUMBER, &id, &mut sealed)
             .ok_or_else(|| bad("its seal does not hold".into()))?;
-        Table::decode(&sealed, &object, self.table_offset)
+        let table = Table::decode(&sealed, &object, self.table_offset)?;
+        let (blocks, chunks) = (table.blocks.len(), table.chunks.len());
+        if (blocks, chunks) != (self.blocks as usize, self.chunks as usize) {
+            let (said, listed) = (self.blocks, self.chunks);
+            return Err(bad(format!(
+                "{blocks} blocks of {chunks} chunks, the footer says {said} of {listed}"
+            )));
+        }
+        Ok(table)
     }
 }
 
@@ -121,7 +132,7 @@ mod tests {
             payload.extend_from_slice(&[0; 8]);
             payload.extend_from_slice(&[StreamKind::Data.code(), 0, 0, 0]);
             payload.extend_from_slice(&[0; 8 + SALT_BYTES]);
-            let bytes = frame::encode_frame(FOOTER, 0, &payload);
+            let bytes = frame::encode_frame(FOOTER, &payload);
             let container_len = 64 + u64::from(table_len) + bytes.len() as u64;
             Footer::decode(id, &bytes, container_len)
         };

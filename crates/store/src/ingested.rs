@@ -140,7 +140,7 @@ fn encode(containers: &[ContainerId]) -> Vec<u8> {
         .iter()
         .flat_map(|id| id.0.to_le_bytes())
         .collect();
-    frame::encode_frame(INGESTED, 0, &payload)
+    frame::encode_frame(INGESTED, &payload)
 }
 
 /// The containers of all whole frames at the front of `bytes`, and how many bytes those take.

@@ -168,6 +168,14 @@ fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
     Header::decode(id, &header)
 }
 
+/// That no other version of the program made a container: nobody else may say that it is unused.
+pub(crate) fn refuse_other_version(shared: &Shared, id: ContainerId) -> Result<()> {
+    match read_header(shared, id) {
+        Err(error) if error.is_other_version() => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// A container's footer.
 pub(crate) fn read_footer(shared: &Shared, id: ContainerId) -> Result<Footer> {
     let object = container::object_name(id);

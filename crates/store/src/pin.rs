@@ -34,12 +34,12 @@ impl PinInfo {
         put_varint(&mut out, self.process.into());
         put_bytes(&mut out, self.host.as_bytes());
         put_bytes(&mut out, self.activity.as_bytes());
-        frame::encode_frame(PIN, 0, &out)
+        frame::encode_frame(PIN, &out)
     }
 
     /// From a pin's bytes.
     pub fn decode(bytes: &[u8], object: &str) -> Result<Self> {
-        let payload = frame::decode_frame(PIN, bytes, object, 0)?.payload;
+        let payload = frame::decode_whole(PIN, bytes, object, 0)?;
         let mut reader = ByteReader::new(payload, object, frame::HEADER_BYTES as u64);
         let process = reader.varint()? as u32;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

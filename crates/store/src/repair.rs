@@ -9,7 +9,7 @@ use onefold_index::ContainerId;
 
 use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
-use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::container::{self, CONTAINER_FOLDER};
 use crate::repository::Repository;
 use crate::roots::{ROOT_FOLDER, Roots};
@@ -53,13 +53,15 @@ impl Repository {
     /// Repairs what can be repaired. Reads every block of every container.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device.
+    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device; [`Error::is_other_version`] for what another version made: nothing is
+    /// deleted then.
     pub fn repair(
         &self,
         roots: &dyn Roots,
         observer: &mut dyn SweepObserver,
     ) -> Result<RepairReport> {
         let lock = self.lock_sweep()?;
+        self.refuse_other_versions()?;
         self.clear_after_the_dead()?;
         let mut report = RepairReport::default();
         self.make_missing_folders(&mut report)?;
@@ -75,6 +77,33 @@ impl Repository {
             &mut |_| {},
         )?;
         Ok(report)
+    }
+
+    /// Looks at all that is not a container for what another version made.
+    fn refuse_other_versions(&self) -> Result<()> {
+        fn refuse<T>(read: Result<T>) -> Result<()> {
+            match read {
+                Err(error) if error.is_other_version() => Err(error),
+                _ => Ok(()),
+            }
+        }
+        let objects = &*self.shared.objects;
+        for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
+            let read = objects.get(name);
+            refuse(read.and_then(|stored| {
+                Config::decode(config::decode_twice(CONFIG, &stored, name)?.payload)
+            }))?;
+        }
+        for name in slots::listed(objects)? {
+            let read = objects.get(&name);
+            refuse(read.and_then(|stored| Slot::decode(&stored, &name)))?;
+        }
+        refuse(condemned::read(objects))?;
+        refuse(self.sketch())?;
+        for id in self.roots().unwrap_or_default() {
+            refuse(self.root(&id))?;
+        }
+        Ok(())
     }
 
     /// Makes folders that `init` made and that are missing, where nothing can have been in them: of a repository that holds no snapshot, and no container. Any

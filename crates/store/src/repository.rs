@@ -219,7 +219,9 @@ impl Repository {
         }
         let condemned = match condemned::read(&*shared.objects) {
             // Who only reads refers to nothing anew.
-            Err(error) if kind != SessionKind::Backup && error.is_loss() => {
+            Err(error)
+                if kind != SessionKind::Backup && (error.is_loss() || error.is_other_version()) =>
+            {
                 tracing::warn!("{error}");
                 Vec::new()
             }

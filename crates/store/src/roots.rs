@@ -120,7 +120,7 @@ impl Shared {
         let sealed = self
             .keys
             .seal_object(&ROOT.magic, root, &self.options.entropy);
-        let stored = frame::encode_frame(ROOT, 0, &sealed);
+        let stored = frame::encode_frame(ROOT, &sealed);
         let id = RootId(*blake3::hash(&stored).as_bytes());
         if self.options.dry_run {
             return Ok((id, false));
@@ -154,8 +154,9 @@ impl Shared {
                 format!("its bytes hash to {found}"),
             ));
         }
-        let frame = frame::decode_frame(ROOT, &stored, &object, 0)?;
-        self.keys.open_object(&ROOT.magic, frame.payload, &object)
+        // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal nor format fixes.
+        let payload = frame::decode_whole(ROOT, &stored, &object, 0)?;
+        self.keys.open_object(&ROOT.magic, payload, &object)
     }
 }
 

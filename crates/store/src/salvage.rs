@@ -122,14 +122,13 @@ impl<'a> Salvage<'a> {
         if len >= HEADER_BYTES as u64 {
             let mut bytes = [0; HEADER_BYTES];
             medium.read(0, &mut bytes)?;
-            from_header = Header::decode(id, &bytes).ok();
+            from_header = unless_damaged(Header::decode(id, &bytes))?;
         }
         if from_header.is_none() && len >= FOOTER_BYTES as u64 {
             let mut bytes = [0; FOOTER_BYTES];
             medium.read(len - FOOTER_BYTES as u64, &mut bytes)?;
-            from_header = Footer::decode(id, &bytes, len)
-                .ok()
-                .map(|footer| footer.header);
+            from_header =
+                unless_damaged(Footer::decode(id, &bytes, len))?.map(|footer| footer.header);
         }
         let made_up = || Header {
             id,
@@ -244,5 +243,14 @@ impl<'a> Salvage<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What was decoded; `None` where it is damaged.
+fn unless_damaged<T>(decoded: Result<T>) -> Result<Option<T>> {
+    match decoded {
+        Ok(decoded) => Ok(Some(decoded)),
+        Err(error) if error.is_damage() => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -32,7 +32,7 @@ impl Repository {
             let slot = match read_slot(objects, &name) {
                 // Removed since it was listed.
                 Err(error) if error.is_not_found() => continue,
-                Err(error) if error.is_loss() => {
+                Err(error) if error.is_loss() || error.is_other_version() => {
                     tracing::warn!("{error}");
                     continue;
                 }

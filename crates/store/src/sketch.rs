@@ -35,12 +35,9 @@ impl Repository {
             return Err(damaged("longer than a sketch may be"));
         }
         let stored = shared.objects.get(SKETCH_OBJECT)?;
-        let frame = frame::decode_frame(SKETCH, &stored, SKETCH_OBJECT, 0)?;
-        if frame.frame_bytes != stored.len() {
-            return Err(damaged("bytes behind its frame"));
-        }
+        let payload = frame::decode_whole(SKETCH, &stored, SKETCH_OBJECT, 0)?;
         let keys = &shared.keys;
-        keys.open_object(&SKETCH.magic, frame.payload, SKETCH_OBJECT)
+        keys.open_object(&SKETCH.magic, payload, SKETCH_OBJECT)
             .map(Some)
     }
 
@@ -61,7 +58,7 @@ impl Repository {
         }
         let entropy = &shared.options.entropy;
         let sealed = shared.keys.seal_object(&SKETCH.magic, sketch, entropy);
-        let stored = frame::encode_frame(SKETCH, 0, &sealed);
+        let stored = frame::encode_frame(SKETCH, &sealed);
         shared.objects.put(SKETCH_OBJECT, &[&stored])
     }
 }

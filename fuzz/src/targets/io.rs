@@ -12,7 +12,7 @@ const KIND: FrameKind = FrameKind {
 };
 
 pub fn targets() -> Vec<Target> {
-    let frame = encode_frame(KIND, 3, b"payload");
+    let frame = encode_frame(KIND, b"payload");
     let mut numbers = Vec::new();
     [0, 127, 128, 1 << 40, u64::MAX]
         .into_iter()

@@ -114,7 +114,7 @@ fn sealed_key() -> Vec<Vec<u8>> {
 }
 
 fn framed(kind: onefold_io::frame::FrameKind, payload: &[u8]) -> Vec<u8> {
-    onefold_io::frame::encode_frame(kind, 0, payload)
+    onefold_io::frame::encode_frame(kind, payload)
 }
 
 fn cut(all: &[Vec<u8>], part: impl Fn(&[u8]) -> &[u8]) -> Vec<Vec<u8>> {

@@ -92,6 +92,8 @@ fn learning(repository: &Repository, events: &dyn Events) -> Result<Learning> {
         // Before the first backup nothing can have been learnt.
         Ok(None) if repository.roots()?.is_empty() => None,
         Ok(None) => Some("it is not there".into()),
+        // Not to be replaced.
+        Err(error) if error.is_other_version() => return Err(error.into()),
         Err(error) => Some(error.to_string()),
     };
     if let Some(why) = why {

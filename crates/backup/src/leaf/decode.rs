@@ -33,10 +33,7 @@ pub fn decode_bare(bytes: &[u8]) -> Result<(Leaf, Vec<u64>)> {
 
 fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<u64>)> {
     let mut reader = Reader::new("leaf", bytes);
-    let version = reader.u8()?;
-    if version != VERSION {
-        return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
-    }
+    reader.version(VERSION)?;
     let head = reader.u8()?;
     if head & !(CTIME_FROM_MTIME | HAS_ATIMES) != 0 {
         return Err(reader.fail(format_args!("head {head:#x}")));

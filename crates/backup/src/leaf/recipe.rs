@@ -46,10 +46,7 @@ pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
 /// The items of a recipe chunk, which must have this depth.
 pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     let mut reader = Reader::new("recipe", bytes);
-    let version = reader.u8()?;
-    if version != VERSION {
-        return Err(reader.fail(format_args!("version {version}, expected {VERSION}")));
-    }
+    reader.version(VERSION)?;
     let found = reader.u8()?;
     if found != depth {
         return Err(reader.fail(format_args!("depth {found}, expected {depth}")));

@@ -22,7 +22,7 @@ pub(super) fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(HashSet::new()),
         other => other?,
     };
-    let (_, payload) = read_frame(&*disk, RETIRED_FRAME, 0, PAYLOAD_BYTES_MAX, RETIRED)?;
+    let payload = read_frame(&*disk, RETIRED_FRAME, 0, PAYLOAD_BYTES_MAX, RETIRED)?;
     let (containers, rest) = payload.as_chunks::<8>();
     if !rest.is_empty() {
         let what = format!("{} bytes of containers", payload.len());
@@ -40,6 +40,6 @@ pub(super) fn write_retired(dir: &dyn Dir, retired: &HashSet<ContainerId>) -> Re
         .iter()
         .flat_map(|container| container.0.to_le_bytes())
         .collect();
-    let bytes = encode_frame(RETIRED_FRAME, 0, &payload);
+    let bytes = encode_frame(RETIRED_FRAME, &payload);
     replace_file(dir, RETIRED, &bytes)
 }

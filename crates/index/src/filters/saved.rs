@@ -35,7 +35,7 @@ pub(super) enum Saved {
 /// Writes the filter as file `name` of `dir`, in place of what is there.
 pub(super) fn save(dir: &dyn Dir, name: &str, kind: Saved, body: &[u8]) -> Result<()> {
     let payload = [&[kind as u8], body].concat();
-    replace_file(dir, name, &encode_frame(FRAME, 0, &payload))
+    replace_file(dir, name, &encode_frame(FRAME, &payload))
 }
 
 /// Reads the file `name` of `dir`, which holds a filter of this kind, and makes it of its body.
@@ -46,7 +46,7 @@ pub(super) fn load<T>(
     make: impl FnOnce(&mut ByteReader<'_>) -> Result<T>,
 ) -> Result<T> {
     let disk = dir.open(name)?;
-    let (_, payload) = read_frame(&*disk, FRAME, 0, disk.len()?, name)?;
+    let payload = read_frame(&*disk, FRAME, 0, disk.len()?, name)?;
     let mut reader = ByteReader::new(&payload, name, HEADER_BYTES as u64);
     let found = reader.u8()?;
     if found != kind as u8 {

@@ -18,7 +18,7 @@ pub fn read_or_write_shape<const N: usize>(
 ) -> Result<[u32; N]> {
     match dir.open(name) {
         Ok(disk) => {
-            let (_, payload) = read_frame(&*disk, kind, 0, 4 * N as u64, name)?;
+            let payload = read_frame(&*disk, kind, 0, 4 * N as u64, name)?;
             let (fields, _) = payload.as_chunks::<4>();
             let fields: Vec<u32> = fields
                 .iter()
@@ -34,7 +34,7 @@ pub fn read_or_write_shape<const N: usize>(
                 .iter()
                 .flat_map(|field| field.to_le_bytes())
                 .collect();
-            replace_file(dir, name, &encode_frame(kind, 0, &payload))?;
+            replace_file(dir, name, &encode_frame(kind, &payload))?;
             Ok(fields)
         }
         Err(error) => Err(error.into()),

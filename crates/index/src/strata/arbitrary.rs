@@ -47,7 +47,7 @@ fn disk(content: &[&[u8]]) -> (Arc<dyn Disk>, u64) {
 }
 
 fn framed(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
-    encode_frame(kind, 0, payload)
+    encode_frame(kind, payload)
 }
 
 fn page(mut bytes: Vec<u8>) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own, so that of two
 //! runs one is newer as a whole.
 
-use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
+use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::ByteReader;
 
 use crate::{ContainerId, Result};
@@ -136,13 +136,13 @@ impl Manifest {
         self.retired
             .iter()
             .for_each(|container| out.extend_from_slice(&container.0.to_le_bytes()));
-        encode_frame(MANIFEST_FRAME, 0, &out)
+        encode_frame(MANIFEST_FRAME, &out)
     }
 
     /// What `encode` made, checked; `path` is for errors.
     pub fn decode(bytes: &[u8], path: &str) -> Result<Manifest> {
-        let frame = decode_frame(MANIFEST_FRAME, bytes, path, 0)?;
-        let mut reader = ByteReader::new(frame.payload, path, 0);
+        let payload = decode_whole(MANIFEST_FRAME, bytes, path, 0)?;
+        let mut reader = ByteReader::new(payload, path, 0);
         let (generation, born) = (reader.u64()?, reader.u64()?);
         if generation == u64::MAX {
             let what = format!("generation {generation}, which has no next");

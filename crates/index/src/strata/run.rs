@@ -86,7 +86,7 @@ impl Run {
     /// Opens a run whose footer stands at `footer_at`, without its filters.
     pub fn open(disk: Arc<dyn Disk>, path: &str, footer_at: u64, file_bytes: u64) -> Result<Run> {
         check_length(&*disk, path, file_bytes)?;
-        let (_, payload) = read_frame(&*disk, RUN_FRAME, footer_at, FOOTER_BYTES_MAX, path)?;
+        let payload = read_frame(&*disk, RUN_FRAME, footer_at, FOOTER_BYTES_MAX, path)?;
         let mut fields = ByteReader::new(&payload, path, footer_at);
         let records = fields.u64()?;
         let partitions_log2 = fields.u8()?;

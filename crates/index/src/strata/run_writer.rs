@@ -93,7 +93,7 @@ impl RunWriter {
         dead_pages
             .iter()
             .for_each(|page| payload.extend_from_slice(&page.to_le_bytes()));
-        let footer = encode_frame(RUN_FRAME, 0, &payload);
+        let footer = encode_frame(RUN_FRAME, &payload);
         self.disk.write_at(&footer, footer_at)?;
         self.disk.sync()?;
         Ok(RunFile {

@@ -61,7 +61,7 @@ pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
         payload.extend_from_slice(&span.first.to_le_bytes());
         payload.extend_from_slice(&span.last.to_le_bytes());
     }
-    let frame = encode_frame(LOG_FRAME, 0, &payload);
+    let frame = encode_frame(LOG_FRAME, &payload);
     let mut out = Vec::with_capacity(frame.len().div_ceil(FRAME_BYTES_A_PAGE) * PAGE_BYTES);
     for (number, part) in (pages..).zip(frame.chunks(FRAME_BYTES_A_PAGE)) {
         let start = out.len();

@@ -49,7 +49,7 @@ impl TraceWriter {
     }
 
     fn write(&mut self) -> Result<()> {
-        self.at += write_frame(&*self.disk, TRACE_FRAME, self.at, 0, &self.payload)?;
+        self.at += write_frame(&*self.disk, TRACE_FRAME, self.at, &self.payload)?;
         self.payload.clear();
         Ok(())
     }
@@ -78,7 +78,7 @@ impl TraceReader {
             return Ok(Vec::new());
         }
         let most = (FRAME_KEYS * KEY_BYTES) as u64;
-        let (_, payload) = read_frame(&*self.disk, TRACE_FRAME, self.at, most, &self.path)?;
+        let payload = read_frame(&*self.disk, TRACE_FRAME, self.at, most, &self.path)?;
         if payload.is_empty() || payload.len() % KEY_BYTES != 0 {
             let what = format!("a frame of {} bytes", payload.len());
             return Err(Error::damaged(&self.path, self.at, what));

@@ -314,7 +314,7 @@ fn a_forged_shape_is_damage_and_takes_no_memory() {
             magic: *magic,
             version: 1,
         };
-        let bytes = encode_frame(kind, 0, &payload);
+        let bytes = encode_frame(kind, &payload);
         let disk = dir.open_write(file).expect("it was made");
         disk.set_len(0)
             .and_then(|()| disk.write_at(&bytes, 0))

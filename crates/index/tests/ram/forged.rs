@@ -20,7 +20,7 @@ fn forge(dir: &dyn Dir, name: &str, magic: &[u8; 8], bytes: u64) {
         magic: *magic,
         version: 1,
     };
-    let mut frame = encode_frame(kind, 0, &[]);
+    let mut frame = encode_frame(kind, &[]);
     frame[16..24].copy_from_slice(&CLAIMED.to_le_bytes());
     match dir.remove(name) {
         Err(error) if error.kind != ErrorKind::NotFound => panic!("{error}"),

@@ -117,7 +117,7 @@ proptest! {
         prop_assert!(decoded.is_err() || before == to);
         // Behind a checksum that fits, too.
         let payload = &bytes[24..bytes.len() - 8];
-        let framed = onefold_io::frame::encode_frame(saved::SAVED, 0, payload);
+        let framed = onefold_io::frame::encode_frame(saved::SAVED, payload);
         let _ = saved::decode(&framed, "bytes", 1 << 20);
     }
 }

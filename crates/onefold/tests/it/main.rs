@@ -17,6 +17,7 @@ mod indexes;
 mod input;
 mod json;
 mod kill;
+mod later;
 mod latest;
 mod messages;
 mod missing_folders;

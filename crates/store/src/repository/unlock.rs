@@ -24,7 +24,7 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
                 what: error.to_string(),
             }),
             // Of a file that is there, what is wrong with it.
-            Err(copy) if error.is_not_found() => Err(copy),
+            Err(copy) if error.is_not_found() || copy.is_other_version() => Err(copy),
             Err(_) => Err(error),
         },
         Err(error) => Err(error),

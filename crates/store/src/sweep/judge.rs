@@ -8,7 +8,7 @@ use onefold_index::ContainerId;
 use super::choose::{self, Candidate, Live};
 use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
 use crate::mark::{ContainerMarks, Marker, Marks};
-use crate::opened::{Opened, read_footer};
+use crate::opened::{self, Opened, read_footer};
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
 use crate::{Result, container};
@@ -79,6 +79,7 @@ impl Sweep<'_> {
             self.report.containers += 1;
             self.report.stored_bytes += bytes;
             if !alive.contains(id) {
+                opened::refuse_other_version(&self.repository.shared, *id)?;
                 self.report.dead_containers += 1;
                 self.report.dead_bytes += bytes;
                 verdict.dead.push(*id);

@@ -13,6 +13,7 @@ mod index_deleted;
 mod index_limits;
 mod index_shared;
 mod keys;
+mod later;
 mod lost;
 mod pin_lost;
 mod round_trip;
