@@ -5,6 +5,7 @@ mod depth;
 mod references;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 pub use depth::CheckDepth;
 use onefold_chunk::Fingerprint;
@@ -49,7 +50,7 @@ pub struct CheckReport {
 /// What is lost: whoever knows files can ask of each reference whether it still leads to its chunk.
 #[derive(Default, Debug)]
 pub struct Hurt {
-    /// Containers that are missing, or whose descriptors cannot be read.
+    /// Containers that are missing, or that cannot be opened; what can be read of these all the same is `elsewhere`.
     pub containers: HashSet<ContainerId>,
     /// Chunks that are there but do not read as what was written, and those whose container is gone and that the index does not know elsewhere.
     pub chunks: HashSet<Fingerprint>,
@@ -284,16 +285,18 @@ impl Check<'_> {
             let opened = match Opened::read(&self.repository.shared, *id) {
                 // Deleted by a sweep while we looked: nothing refers to it.
                 Err(error) if error.is_not_found() => continue,
-                other => self.tolerate(other)?,
-            };
-            match opened {
-                None => self.lose(*id),
-                Some(opened) => {
-                    if is_chosen(*id) {
-                        self.report.containers_read += 1;
-                        self.read_blocks(&opened, &mut zstd)?;
-                    }
+                // What is left of it may be all that is referred to: `search` finds that out.
+                Err(error) if error.is_loss() => {
+                    let left = self.repository.shared.recover(*id, &error, false)?;
+                    self.note(error);
+                    self.lose(*id);
+                    left
                 }
+                other => Some(Arc::new(other?)),
+            };
+            if let Some(opened) = opened.filter(|_| is_chosen(*id)) {
+                self.report.containers_read += 1;
+                self.read_blocks(&opened, &mut zstd)?;
             }
         }
         Ok(())
@@ -340,6 +343,16 @@ impl Check<'_> {
         self.report.hurt.chunks.insert(fingerprint);
     }
 
+    /// A container, or what is left of it.
+    fn open_what_is_left(&self, id: ContainerId) -> Result<Option<Arc<Opened>>> {
+        let shared = &self.repository.shared;
+        match Opened::read(shared, id) {
+            Ok(opened) => Ok(Some(Arc::new(opened))),
+            Err(error) if error.is_loss() => shared.recover(id, &error, false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Looks in all containers for the chunks that are `missing` where they should be, and for those that are bad there.
     fn search(&mut self, listed: &[ContainerId], mut missing: HashSet<u64>) -> Result<()> {
         missing.extend(self.report.hurt.chunks.iter().map(Fingerprint::prefix));
@@ -350,10 +363,7 @@ impl Check<'_> {
         }
         let mut elsewhere = HashSet::new();
         for id in listed {
-            if self.report.hurt.containers.contains(id) {
-                continue;
-            }
-            let Ok(opened) = Opened::read(&self.repository.shared, *id) else {
+            let Some(opened) = self.open_what_is_left(*id)? else {
                 continue;
             };
             for (fingerprint, _) in &opened.table.chunks {

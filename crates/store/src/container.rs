@@ -128,6 +128,8 @@ pub struct BlockDescriptor {
     pub first_chunk: u32,
     /// How many chunks it holds.
     pub chunks: u32,
+    /// Its number in the container: its place here, unless blocks before it are lost.
+    pub number: u32,
 }
 
 /// A container's descriptors: its blocks, and its chunks in stream order.
@@ -152,6 +154,18 @@ impl Table {
 
     /// Adds a block that starts at `offset`.
     pub fn push_block(&mut self, offset: u64, stored_len: u32, chunks: &[(Fingerprint, u32)]) {
+        let number = self.blocks.len() as u32;
+        self.push_found_block(offset, number, stored_len, chunks);
+    }
+
+    /// Adds a block that was found at `offset` and has this number.
+    pub(crate) fn push_found_block(
+        &mut self,
+        offset: u64,
+        number: u32,
+        stored_len: u32,
+        chunks: &[(Fingerprint, u32)],
+    ) {
         let chunk_bytes = chunks.iter().map(|(_, len)| len).sum();
         let first_chunk = self.chunks.len() as u32;
         self.blocks.push(BlockDescriptor {
@@ -160,6 +174,7 @@ impl Table {
             chunk_bytes,
             first_chunk,
             chunks: chunks.len() as u32,
+            number,
         });
         self.chunks.extend_from_slice(chunks);
     }
@@ -199,7 +214,7 @@ impl Table {
             chunks: Vec::new(),
         };
         let mut chunk_count = 0u32;
-        for _ in 0..block_count {
+        for number in 0..block_count as u32 {
             let (offset, stored_len, chunks) =
                 (reader.varint()?, small(&mut reader)?, small(&mut reader)?);
             if stored_len == 0 || chunks == 0 {
@@ -211,6 +226,7 @@ impl Table {
                 chunk_bytes: 0,
                 first_chunk: chunk_count,
                 chunks,
+                number,
             });
             chunk_count = match chunk_count.checked_add(chunks) {
                 Some(sum) if sum as usize <= reader.remaining() / 33 => sum,

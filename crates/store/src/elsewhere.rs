@@ -66,7 +66,8 @@ impl Elsewhere {
                 search = survey.search(fingerprint, holds)?;
             }
         }
-        match (search.found, search.failed, survey.unread.first()) {
+        let unread = survey.unread.iter().chain(&survey.partial).next();
+        match (search.found, search.failed, unread) {
             (Some(found), ..) => Ok(Some(found)),
             (None, Some(failed), _) => Err(failed),
             (None, None, Some(unread)) => Err(unread.error()),
@@ -108,6 +109,8 @@ struct Survey {
     damaged: Vec<ContainerId>,
     /// Those that the device did not give.
     unread: Vec<Unread>,
+    /// Those of `listed` that it did not give whole.
+    partial: Vec<Unread>,
     chunks: BlockedBloom,
     /// How many containers the filter is for.
     room: usize,
@@ -137,6 +140,7 @@ impl Survey {
             listed: Vec::with_capacity(listed.len()),
             damaged: Vec::new(),
             unread: Vec::new(),
+            partial: Vec::new(),
             chunks: BlockedBloom::with_bytes(bytes, bytes as u64 / 2)?,
             room,
             last: None,
@@ -154,23 +158,41 @@ impl Survey {
                 Ok(opened) => opened,
                 // Deleted since it was listed.
                 Err(error) if error.is_not_found() => continue,
-                Err(error) if error.is_damage() => {
-                    self.damaged.push(*id);
-                    continue;
-                }
+                Err(error) if error.is_loss() => match shared.recover(*id, &error, true)? {
+                    Some(left) => {
+                        self.take(*id, &left)?;
+                        if error.is_unreadable() && left.loss().is_some() {
+                            self.partial.push(Unread::new(*id, &error));
+                        }
+                        continue;
+                    }
+                    None if error.is_damage() => {
+                        self.damaged.push(*id);
+                        continue;
+                    }
+                    None => {
+                        tracing::warn!("{error}: chunks of this container are not found for now");
+                        self.unread.push(Unread::new(*id, &error));
+                        continue;
+                    }
+                },
                 Err(error) => {
                     tracing::warn!("{error}: chunks of this container are not found for now");
                     self.unread.push(Unread::new(*id, &error));
                     continue;
                 }
             };
-            let held: Vec<Fingerprint> =
-                opened.table.chunks.iter().map(|(held, _)| *held).collect();
-            self.chunks.insert(&held)?;
-            self.listed.push(*id);
+            self.take(*id, &opened)?;
         }
         self.listed.sort_unstable();
         self.damaged.sort_unstable();
+        Ok(())
+    }
+
+    fn take(&mut self, id: ContainerId, opened: &Opened) -> Result<()> {
+        let held: Vec<Fingerprint> = opened.table.chunks.iter().map(|(held, _)| *held).collect();
+        self.chunks.insert(&held)?;
+        self.listed.push(id);
         Ok(())
     }
 
@@ -192,6 +214,7 @@ impl Survey {
         let is_there = |id: &ContainerId| there.binary_search(id).is_ok();
         self.listed.retain(is_there);
         self.damaged.retain(is_there);
+        self.partial.retain(|unread| is_there(&unread.id));
         let known = |id: &ContainerId| {
             self.listed.binary_search(id).is_ok() || self.damaged.binary_search(id).is_ok()
         };

@@ -27,6 +27,7 @@ pub mod objects;
 mod opened;
 pub mod pin;
 mod reader;
+mod recovered;
 mod repair;
 mod repository;
 mod roots;

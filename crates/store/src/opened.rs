@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
+use onefold_io::ErrorKind;
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
 use crate::compression::Decompressor;
@@ -22,6 +23,15 @@ pub struct Opened {
     sealer: Sealer,
     /// Chunk numbers in order of fingerprint.
     by_fingerprint: Vec<u32>,
+    /// Where it may have held more: why that cannot be read.
+    partial: Option<Loss>,
+}
+
+/// Why bytes cannot be had, to be told again and again.
+struct Loss {
+    /// What the device said, if it did.
+    kind: Option<ErrorKind>,
+    what: String,
 }
 
 impl Opened {
@@ -51,7 +61,29 @@ impl Opened {
             table,
             sealer,
             by_fingerprint,
+            partial: None,
         }
+    }
+
+    /// That it may have held more, and why that cannot be read.
+    pub(crate) fn partly(mut self, why: &Error) -> Self {
+        let kind = match why {
+            Error::Io(error) => Some(error.kind),
+            _ => None,
+        };
+        let what = why.to_string();
+        self.partial = Some(Loss { kind, what });
+        self
+    }
+
+    /// Why a chunk that it does not list may have been in it all the same; `None` where it was not.
+    pub(crate) fn loss(&self) -> Option<Error> {
+        let Loss { kind, what } = self.partial.as_ref()?;
+        let object = container::object_name(self.header.id);
+        Some(match kind {
+            Some(kind) => onefold_io::Error::new("read", object, *kind, what.clone()).into(),
+            None => Error::damaged(object, None, what.clone()),
+        })
     }
 
     /// The number of a chunk.
@@ -83,7 +115,7 @@ impl Opened {
         let block = &self.table.blocks[number];
         let raw = block::decode_block(
             &self.header,
-            number as u32,
+            block.number,
             stored,
             block.offset,
             &self.sealer,
@@ -195,7 +227,7 @@ pub(crate) fn read_footer(shared: &Shared, id: ContainerId) -> Result<Footer> {
 }
 
 /// Blocks must follow one another between header and table: nothing that a table says may lead elsewhere.
-fn check_layout(table: &Table, table_offset: u64, object: &str) -> Result<()> {
+pub(crate) fn check_layout(table: &Table, table_offset: u64, object: &str) -> Result<()> {
     let mut at = HEADER_BYTES as u64;
     for block in &table.blocks {
         if block.offset != at {

@@ -77,7 +77,11 @@ impl ChunkReader {
         };
         match self.read_from(chunk.container, &chunk.fingerprint) {
             Ok(Some(data)) => return Ok(data),
-            Ok(None) => {}
+            // Of one of which only a part can be read, that is why.
+            Ok(None) => {
+                let recovered = self.shared.recovered(chunk.container);
+                lost = recovered.and_then(|opened| opened.loss()).unwrap_or(lost);
+            }
             Err(error) if error.is_not_found() => gone = Some(chunk.container),
             // Not to be had here; it may lie elsewhere, too.
             Err(error) if error.is_loss() => lost = error,
@@ -107,7 +111,7 @@ impl ChunkReader {
         wanted: &[Fingerprint],
         visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
     ) -> Result<Vec<Fingerprint>> {
-        let opened = match self.open(id) {
+        let opened = match self.open_what_is_left(id) {
             Ok(opened) => opened,
             Err(error) if error.is_not_found() => {
                 return Ok(wanted.to_vec());
@@ -183,6 +187,7 @@ impl ChunkReader {
         let read = self.read_there(id, fingerprint);
         if matches!(&read, Err(error) if error.is_not_found()) {
             self.tables.forget(&id);
+            self.shared.forget_recovered(id);
         }
         read
     }
@@ -192,7 +197,7 @@ impl ChunkReader {
         id: ContainerId,
         fingerprint: &Fingerprint,
     ) -> Result<Option<ChunkData>> {
-        let opened = self.open(id)?;
+        let opened = self.open_what_is_left(id)?;
         let Some(chunk) = opened.find(fingerprint) else {
             return Ok(None);
         };
@@ -221,7 +226,21 @@ impl ChunkReader {
         Ok(Some(data))
     }
 
-    /// A container's descriptors.
+    /// A container's descriptors; of a damaged one, those of all that can be read of it.
+    fn open_what_is_left(&mut self, id: ContainerId) -> Result<Arc<Opened>> {
+        if let Some(opened) = self.tables.get(&id).or_else(|| self.shared.recovered(id)) {
+            return Ok(opened);
+        }
+        match self.open(id) {
+            Err(error) if error.is_loss() => {
+                let left = self.shared.recover(id, &error, true)?;
+                left.ok_or(error)
+            }
+            other => other,
+        }
+    }
+
+    /// A container's descriptors, if it is whole: what hangs on it that nothing else is in it.
     pub(crate) fn open(&mut self, id: ContainerId) -> Result<Arc<Opened>> {
         if let Some(opened) = self.tables.get(&id) {
             return Ok(opened);
@@ -249,7 +268,9 @@ impl ChunkReader {
         }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
         let mut holds = |id: ContainerId| -> Result<bool> {
-            Ok(id != not && Some(id) != gone && self.open(id)?.find(fingerprint).is_some())
+            Ok(id != not
+                && Some(id) != gone
+                && self.open_what_is_left(id)?.find(fingerprint).is_some())
         };
         if let [Some(location)] = found
             && matches!(holds(location.container), Ok(true))

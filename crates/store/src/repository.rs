@@ -130,6 +130,7 @@ impl Repository {
             keys,
             options,
             index: Mutex::new(index),
+            recovered: Mutex::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),

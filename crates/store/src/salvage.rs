@@ -30,8 +30,9 @@ pub struct Salvage<'a> {
     medium: Medium<'a>,
     /// Bytes of the object, as far as there are any.
     len: u64,
-    header: Header,
-    sealer: Sealer,
+    footer: Option<Footer>,
+    /// What header and footer say, where they differ both, until a block shows which of them is right.
+    headers: Vec<(Header, Sealer)>,
     /// What is looked at, and where it begins.
     window: Vec<u8>,
     window_at: u64,
@@ -42,13 +43,24 @@ pub struct Salvage<'a> {
 }
 
 /// A block that was found.
-struct Block {
+pub struct Block {
+    /// Where it begins in the container.
+    pub start: u64,
+    /// What it says that its number is.
+    pub number: u32,
+    /// Bytes after its header.
+    pub stored_len: u32,
     /// Its raw bytes, with their trailer.
-    raw: Vec<u8>,
+    pub raw: Vec<u8>,
     /// Of its chunks, in bytes.
-    lens: Vec<u32>,
+    pub lens: Vec<u32>,
+}
+
+impl Block {
     /// Where it ends in the container.
-    end: u64,
+    fn end(&self) -> u64 {
+        self.start + BLOCK_HEADER_BYTES as u64 + u64::from(self.stored_len)
+    }
 }
 
 /// An object on a device that may not give all of it.
@@ -106,7 +118,7 @@ impl Medium<'_> {
 
 impl<'a> Salvage<'a> {
     /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Without encryption there is nothing to unseal: a header is made up then, of data,
-    /// which only says beside what the chunks are stored anew. Errors: the device failed altogether.
+    /// which only says beside what the chunks are stored anew. Errors: the device failed altogether; another version made it.
     pub fn begin(shared: &'a Shared, id: ContainerId) -> Result<Option<Self>> {
         let object = container::object_name(id);
         let len = match shared.objects.len(&object) {
@@ -118,31 +130,37 @@ impl<'a> Salvage<'a> {
             object,
             lost: BTreeSet::new(),
         };
-        let mut from_header = None;
+        let mut found = Vec::new();
         if len >= HEADER_BYTES as u64 {
             let mut bytes = [0; HEADER_BYTES];
             medium.read(0, &mut bytes)?;
-            from_header = unless_damaged(Header::decode(id, &bytes))?;
+            found.extend(unless_damaged(Header::decode(id, &bytes))?);
         }
-        if from_header.is_none() && len >= FOOTER_BYTES as u64 {
+        let mut footer = None;
+        if len >= FOOTER_BYTES as u64 {
             let mut bytes = [0; FOOTER_BYTES];
             medium.read(len - FOOTER_BYTES as u64, &mut bytes)?;
-            from_header =
-                unless_damaged(Footer::decode(id, &bytes, len))?.map(|footer| footer.header);
+            footer = unless_damaged(Footer::decode(id, &bytes, len))?;
+            found.extend(footer.as_ref().map(|footer| footer.header.clone()));
         }
-        let made_up = || Header {
-            id,
-            stream: StreamKind::Data,
-            salt: [0; SALT_BYTES],
-        };
-        if !shared.keys.seals() {
-            from_header.get_or_insert_with(made_up);
+        found.dedup();
+        if found.is_empty() && !shared.keys.seals() {
+            found.push(Header {
+                id,
+                stream: StreamKind::Data,
+                salt: [0; SALT_BYTES],
+            });
         }
-        Ok(from_header.map(|header| Self {
+        let sealer = |header: &Header| shared.keys.container_sealer(&header.salt);
+        let headers: Vec<_> = found
+            .into_iter()
+            .map(|header| (header.clone(), sealer(&header)))
+            .collect();
+        Ok((!headers.is_empty()).then_some(Self {
             medium,
             len,
-            sealer: shared.keys.container_sealer(&header.salt),
-            header,
+            footer,
+            headers,
             window: Vec::new(),
             window_at: 0,
             vain_bytes_left: len.saturating_mul(VAIN_READS_MAX),
@@ -150,9 +168,19 @@ impl<'a> Salvage<'a> {
         }))
     }
 
-    /// What the container's header says.
+    /// What the container's header says, or its footer.
     pub fn header(&self) -> &Header {
-        &self.header
+        &self.headers[0].0
+    }
+
+    /// What either says, where they differ.
+    pub fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.headers.iter().map(|(header, _)| header)
+    }
+
+    /// The footer, if it is whole.
+    pub fn footer(&self) -> Option<&Footer> {
+        self.footer.as_ref()
     }
 
     /// What the device did not give, in bytes of the container, as far as it was asked for.
@@ -167,32 +195,44 @@ impl<'a> Salvage<'a> {
 
     /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched for.
     pub fn chunks(&mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.blocks(usize::MAX, &mut |block| {
+            let mut rest = &block.raw[..];
+            for len in &block.lens {
+                let (chunk, after) = rest.split_at(*len as usize);
+                visit(chunk)?;
+                rest = after;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Visits every block that can be read, until `visit` says that it is enough, or the device has not given more pages than `lost_max`.
+    pub fn blocks(
+        &mut self,
+        lost_max: usize,
+        visit: &mut dyn FnMut(&Block) -> Result<bool>,
+    ) -> Result<()> {
         let mut zstd = Decompressor::new()?;
         let mut at = HEADER_BYTES as u64;
-        while let Some(start) = self.next_header(at)? {
+        while let Some(start) = self.next_header(at, lost_max)? {
             if self.vain_bytes_left == 0 {
                 self.given_up_at = Some(start);
                 break;
             }
             at = match self.block(start, &mut zstd)? {
                 None => start + 1,
-                Some(Block { raw, lens, end }) => {
-                    let mut rest = &raw[..];
-                    for len in lens {
-                        let (chunk, after) = rest.split_at(len as usize);
-                        visit(chunk)?;
-                        rest = after;
-                    }
-                    end
-                }
+                Some(block) => match visit(&block)? {
+                    true => block.end(),
+                    false => return Ok(()),
+                },
             };
         }
         Ok(())
     }
 
     /// Where a block may begin, from `at` on.
-    fn next_header(&mut self, mut at: u64) -> Result<Option<u64>> {
-        while at + BLOCK_HEADER_BYTES as u64 <= self.len {
+    fn next_header(&mut self, mut at: u64, lost_max: usize) -> Result<Option<u64>> {
+        while at + BLOCK_HEADER_BYTES as u64 <= self.len && self.medium.lost.len() <= lost_max {
             let window = self.window(at)?;
             if let Some(found) = block::find_header(window) {
                 return Ok(Some(at + found as u64));
@@ -227,22 +267,30 @@ impl<'a> Salvage<'a> {
         }
         let mut stored = vec![0; (end - start) as usize];
         self.medium.read(start, &mut stored)?;
-        let (number, sealer) = (header.number, &self.sealer);
-        let decoded = block::decode_block(&self.header, number, &stored, start, sealer, zstd);
-        let whole = decoded.and_then(|raw| {
-            let lens = block::chunk_lengths(&raw, &self.medium.object, start)?;
-            Ok(Block { raw, lens, end })
-        });
-        match whole {
-            Ok(block) => Ok(Some(block)),
-            Err(error) if error.is_damage() => {
-                // Asking costs, too, however short the block.
-                let cost = (end - start).max(PAGE_BYTES);
-                self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
-                Ok(None)
+        for candidate in 0..self.headers.len() {
+            let (own, sealer) = &self.headers[candidate];
+            let decoded = block::decode_block(own, header.number, &stored, start, sealer, zstd);
+            let whole = decoded.and_then(|raw| {
+                let lens = block::chunk_lengths(&raw, &self.medium.object, start)?;
+                Ok(Block {
+                    start,
+                    number: header.number,
+                    stored_len: header.stored_len,
+                    raw,
+                    lens,
+                })
+            });
+            if let Some(block) = unless_damaged(whole)? {
+                // All blocks of a container have one salt.
+                self.headers.swap(0, candidate);
+                self.headers.truncate(1);
+                return Ok(Some(block));
             }
-            Err(error) => Err(error),
         }
+        // Asking costs, too, however short the block.
+        let cost = (end - start).max(PAGE_BYTES);
+        self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
+        Ok(None)
     }
 }
 

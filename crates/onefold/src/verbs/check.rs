@@ -163,9 +163,9 @@ fn print(
         out.say("no damage was found")?;
         return Ok(Exit::Ok);
     }
-    Err(Error::FoundDamage(format!(
-        "found {}; hurt: {}",
-        many(damages, "damaged place"),
-        hurts.words()
-    )))
+    let found = many(damages, "damaged place");
+    Err(Error::FoundDamage(match hurts.count() {
+        0 => format!("found {found}, but all that snapshots refer to can be read"),
+        _ => format!("found {found}; hurt: {}", hurts.words()),
+    }))
 }

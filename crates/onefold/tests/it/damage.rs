@@ -31,6 +31,12 @@ fn flip_a_bit(path: &PathBuf) {
     fs::write(path, bytes).expect("ours");
 }
 
+/// Nothing of a container is left.
+fn ruin(path: &PathBuf) {
+    let len = fs::metadata(path).expect("a container").len();
+    fs::write(path, vec![0; len as usize]).expect("ours");
+}
+
 #[test]
 fn find_and_stats_go_on_past_a_snapshot_that_cannot_be_read() {
     for of_the_object in [false, true] {
@@ -38,7 +44,7 @@ fn find_and_stats_go_on_past_a_snapshot_that_cannot_be_read() {
         let [(old, _), (new, metadata)] = two_snapshots(&rig);
         match of_the_object {
             true => flip_a_bit(&rig.repo().join("snapshots").join(&new)),
-            false => flip_a_bit(&metadata),
+            false => ruin(&metadata),
         }
         let found = rig.run(["find", "file"]).ends(13);
         assert_eq!(found.out.matches("/file\n").count(), 30, "{}", found.out);
@@ -64,7 +70,7 @@ fn a_snapshot_without_its_listing_is_lost_whole_and_counts_as_that() {
     let rig = Rig::open();
     let snapshots = two_snapshots(&rig);
     for (_, metadata) in &snapshots {
-        flip_a_bit(metadata);
+        ruin(metadata);
     }
     for args in [&["check"][..], &["check", "--read-data"]] {
         let ran = rig.run(args).ends(13);
@@ -89,6 +95,45 @@ fn a_snapshot_without_its_listing_is_lost_whole_and_counts_as_that() {
     flip_a_bit(&rig.repo().join("snapshots").join(&snapshots[0].0));
     let ran = rig.run(["check"]).ends(13);
     assert!(ran.err.contains("2 whole snapshots"), "{}", ran.err);
+}
+
+#[test]
+fn containers_with_a_damaged_header_are_read_without_a_repair() {
+    let rig = Rig::new();
+    rig.write("s/f", &Random(5).bytes(300_000));
+    let id = rig.backup("s");
+    let before = rig.restored(&id, "s");
+    let folder = rig.repo().join("containers");
+    let all = files(&folder);
+    all.keys().for_each(|name| flip_a_bit(&folder.join(name)));
+    assert!(rig.restored(&id, "s") == before);
+    let ran = rig.run(["restore", "latest", "--target", "t"]).ends(0);
+    assert_eq!(
+        ran.err.matches("can be read all the same").count(),
+        all.len()
+    );
+    let ran = rig.run(["check", "--read-data"]).ends(13);
+    let words = "but all that snapshots refer to can be read";
+    assert!(ran.err.contains(words), "{}", ran.err);
+    assert!(ran.err.contains("onefold repair"), "{}", ran.err);
+    rig.run(["repair"]).ends(0);
+    rig.run(["check", "--read-data"]).ends(0);
+    assert!(rig.restored(&id, "s") == before);
+}
+
+#[test]
+fn what_a_repair_removes_is_not_said_to_be_restored() {
+    let rig = Rig::open();
+    for name in ["condemned", "sketch"] {
+        fs::write(rig.repo().join(name), b"torn").expect("ours");
+    }
+    let ran = rig.run(["repair"]).ends(0);
+    assert!(!ran.out.contains("restored"), "{}", ran.out);
+    for name in ["condemned", "sketch"] {
+        let words = format!("removed {name}, which was damaged and has no second copy");
+        assert!(ran.out.contains(&words), "{}", ran.out);
+        assert!(!rig.repo().join(name).exists());
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::index::RepositoryIndex;
 use crate::keys::Keys;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
+use crate::recovered::Recovered;
 use crate::session::insert_table;
 use crate::{Error, Result, condemned};
 
@@ -27,6 +28,7 @@ pub struct Shared {
     pub(crate) keys: Keys,
     pub(crate) options: OpenOptions,
     pub(crate) index: Mutex<RepositoryIndex>,
+    pub(crate) recovered: Mutex<Recovered>,
 }
 
 impl Shared {

@@ -23,3 +23,4 @@ mod sweep;
 mod sweep_astray;
 mod unpinned;
 mod unreadable;
+mod what_is_left;

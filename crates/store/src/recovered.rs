@@ -1,0 +1,143 @@
+//! What can still be read of damaged containers: who restores must not lose 16 MiB to one bad sector, and may not be able to repair.
+//!
+//! The table is taken where footer and seal bear it out, whatever the header is; else the container is searched for blocks, and their chunks are fingerprinted again.
+//! What always holds: a container is searched once, while others who want it wait; every chunk that a table made so lists was read; RAM is one block and the tables that are kept.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use onefold_index::ContainerId;
+
+use crate::cache::Cache;
+use crate::container::{self, Table};
+use crate::opened::{Opened, check_layout};
+use crate::repository::Shared;
+use crate::salvage::Salvage;
+use crate::{Error, Result};
+
+/// Tables of damaged containers that are kept.
+const TABLES_BYTES: usize = 8 << 20;
+/// Chunks of a container whose table is made anew: twice what a container holds, for no table that somebody forged.
+const CHUNKS_MAX: usize = 1 << 17;
+/// Pages that a device may fail to give before the search ends: each can take seconds.
+const LOST_PAGES_MAX: usize = 1024;
+
+/// What all readers of a repository know of damaged containers.
+pub struct Recovered {
+    tables: Cache<ContainerId, Opened>,
+    /// Those of which nothing can be read.
+    hopeless: HashSet<ContainerId>,
+    /// Those that were told.
+    told: HashSet<ContainerId>,
+}
+
+impl Default for Recovered {
+    fn default() -> Self {
+        Self {
+            tables: Cache::new(TABLES_BYTES),
+            hopeless: HashSet::new(),
+            told: HashSet::new(),
+        }
+    }
+}
+
+impl Shared {
+    /// A damaged container that was looked at before.
+    pub(crate) fn recovered(&self, id: ContainerId) -> Option<Arc<Opened>> {
+        self.recovered.lock().tables.get(&id)
+    }
+
+    /// What can be read of the container that `why` keeps from being opened; `None` where nothing can. The first who asks tells so, unless a warning is not wanted.
+    ///
+    /// # Errors
+    /// Failures of the device as a whole, and what another version made.
+    pub(crate) fn recover(
+        &self,
+        id: ContainerId,
+        why: &Error,
+        warns: bool,
+    ) -> Result<Option<Arc<Opened>>> {
+        if why.is_not_found() {
+            return Ok(None);
+        }
+        let mut recovered = self.recovered.lock();
+        if let Some(opened) = recovered.tables.get(&id) {
+            return Ok(Some(opened));
+        }
+        if recovered.hopeless.contains(&id) {
+            return Ok(None);
+        }
+        let Some(opened) = open_what_is_left(self, id, why)? else {
+            recovered.hopeless.insert(id);
+            return Ok(None);
+        };
+        if recovered.told.insert(id) && warns {
+            let chunks = opened.table.chunks.len();
+            tracing::warn!(
+                "{why}: {chunks} chunks of the container can be read all the same; `onefold repair` makes it whole"
+            );
+        }
+        let bytes = opened.ram_bytes();
+        Ok(Some(recovered.tables.put(id, opened, bytes)))
+    }
+
+    /// What was known of a container that is gone is forgotten.
+    pub(crate) fn forget_recovered(&self, id: ContainerId) {
+        self.recovered.lock().tables.forget(&id);
+    }
+}
+
+fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Option<Opened>> {
+    let Some(mut salvage) = Salvage::begin(shared, id)? else {
+        return Ok(None);
+    };
+    if let Some(opened) = with_its_table(shared, &salvage)? {
+        return Ok(Some(opened));
+    }
+    let fingerprinter = shared.keys.fingerprinter();
+    let mut table = Table::default();
+    salvage.blocks(LOST_PAGES_MAX, &mut |block| {
+        let mut rest = &block.raw[..];
+        let mut chunks = Vec::with_capacity(block.lens.len());
+        for len in &block.lens {
+            let (chunk, after) = rest.split_at(*len as usize);
+            chunks.push(chunk);
+            rest = after;
+        }
+        let found = fingerprinter.fingerprints(chunks);
+        let lines: Vec<_> = found.into_iter().zip(block.lens.iter().copied()).collect();
+        table.push_found_block(block.start, block.number, block.stored_len, &lines);
+        Ok(table.chunks.len() < CHUNKS_MAX)
+    })?;
+    if table.chunks.is_empty() {
+        return Ok(None);
+    }
+    let header = salvage.header().clone();
+    let sealer = shared.keys.container_sealer(&header.salt);
+    Ok(Some(Opened::new(header, table, sealer).partly(why)))
+}
+
+/// The container by its own table, where footer and seal bear that out: of the salts of header and footer the one that opens it.
+fn with_its_table(shared: &Shared, salvage: &Salvage<'_>) -> Result<Option<Opened>> {
+    let Some(footer) = salvage.footer() else {
+        return Ok(None);
+    };
+    let object = container::object_name(footer.header.id);
+    let mut sealed = vec![0; footer.table_len as usize];
+    match shared
+        .objects
+        .get_range(&object, footer.table_offset, &mut sealed)
+    {
+        Err(error) if error.is_loss() => return Ok(None),
+        other => other?,
+    }
+    for header in salvage.headers() {
+        let sealer = shared.keys.container_sealer(&header.salt);
+        if let Ok(table) = footer.open_table(sealed.clone(), &sealer)
+            && check_layout(&table, footer.table_offset, &object).is_ok()
+        {
+            return Ok(Some(Opened::new(header.clone(), table, sealer)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,192 @@
+//! A damaged container gives all that its blocks hold, without a repair: one bad place costs no more than the block that it is in.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::frame::{HEADER_BYTES as FRAME_HEADER_BYTES, crc64};
+use onefold_io::sim::SimDir;
+use onefold_store::container::HEADER_BYTES;
+use onefold_store::footer::FOOTER_BYTES;
+use onefold_store::{Encryption, Repository, RootId, SessionKind};
+
+use crate::fixture::{back_up, check, chunks, decode_root, init, open, restore, sweep};
+
+fn stored(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, encryption).unwrap();
+    let data = chunks(1, 60);
+    let root = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap().0;
+    (device, root, data)
+}
+
+fn containers(device: &SimDir) -> Vec<String> {
+    let paths = device.paths().into_iter();
+    paths
+        .filter(|path| path.starts_with("containers/"))
+        .collect()
+}
+
+/// Opened by a process that cannot ask an index.
+fn open_again(device: &SimDir) -> Repository {
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    open(&dir, 1, 9).unwrap()
+}
+
+/// How many chunks come one by one, and how many a container at a time.
+fn readable(repository: &Repository, root: &RootId) -> (usize, usize) {
+    let session = repository.session(SessionKind::Read).unwrap();
+    let refs = decode_root(&repository.root(root).unwrap());
+    let mut reader = session.reader().unwrap();
+    let came = refs.iter().filter(|chunk| reader.read(chunk).is_ok());
+    let one_by_one = came.count();
+    let mut reader = session.reader().unwrap();
+    let mut together = 0;
+    for refs in refs.chunk_by(|a, b| a.container == b.container) {
+        let wanted: Vec<_> = refs.iter().map(|chunk| chunk.fingerprint).collect();
+        let mut visit = |_: &_, _: &[u8]| {
+            together += 1;
+            Ok(())
+        };
+        let _ = reader.read_container(refs[0].container, &wanted, &mut visit);
+    }
+    (one_by_one, together)
+}
+
+/// Everything comes, and a check says that it is damaged and that nothing is lost.
+fn assert_all_comes(device: &SimDir, root: &RootId, data: &[Vec<u8>], context: &str) {
+    let repository = open_again(device);
+    let found = restore(&repository, root).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(found == data, "{context}: other bytes");
+    let came = readable(&repository, root);
+    assert_eq!(came, (data.len(), data.len()), "{context}");
+    let report = check(&open_again(device)).unwrap();
+    let damaged = containers(device).len();
+    assert_eq!(
+        report.damage.len(),
+        damaged,
+        "{context}: {:?}",
+        report.damage
+    );
+    assert_eq!(report.broken.len(), damaged, "{context}");
+    assert_eq!(report.chunks_read, data.len() as u64, "{context}");
+    let refs = decode_root(&repository.root(root).unwrap());
+    let lost = refs.iter().filter(|chunk| report.hurt.hurts(chunk));
+    assert_eq!(lost.count(), 0, "{context}");
+    // What is not whole is not rewritten, and not deleted.
+    sweep(&repository).unwrap();
+    assert_eq!(containers(device).len(), damaged, "{context}");
+}
+
+#[test]
+fn a_bit_in_header_footer_or_table_costs_nothing() {
+    for encryption in [Encryption::None, Encryption::Aes256Gcm] {
+        // From the end where it is below zero: the table lies before the footer.
+        let table = -(FOOTER_BYTES as i64) - 40;
+        let footer = -(FOOTER_BYTES as i64);
+        let alone = [
+            [0; 2],
+            [30; 2],
+            [50; 2],
+            [63; 2],
+            [table; 2],
+            [footer; 2],
+            [-50; 2],
+            [-1; 2],
+        ];
+        let both = [[20, table], [table, -1]];
+        for places in alone.into_iter().chain(both) {
+            let (device, root, data) = stored(encryption);
+            for path in containers(&device) {
+                let edit = |bytes: &mut Vec<u8>| {
+                    let len = bytes.len() as i64;
+                    let at = places.map(|at| at.rem_euclid(len) as usize);
+                    bytes[at[0]] ^= 4;
+                    if at[1] != at[0] {
+                        bytes[at[1]] ^= 4;
+                    }
+                };
+                device.damage(&path, edit).unwrap();
+            }
+            let context = format!("{encryption:?}, {places:?}");
+            assert_all_comes(&device, &root, &data, &context);
+        }
+    }
+}
+
+#[test]
+fn a_sector_of_the_footer_that_the_device_does_not_give_costs_the_blocks_in_it_alone() {
+    let (device, root, data) = stored(Encryption::Aes256Gcm);
+    let paths = containers(&device);
+    let mut last = 0;
+    device
+        .damage(&paths[0], |bytes| last = bytes.len() as u64 - 1)
+        .unwrap();
+    device.spoil(&paths[0], last..last + 1).unwrap();
+    let repository = open_again(&device);
+    let (one_by_one, together) = readable(&repository, &root);
+    assert_eq!(one_by_one, together);
+    assert!(
+        one_by_one < data.len() && one_by_one > data.len() / 2,
+        "{one_by_one}"
+    );
+    // What did not come is not lost: the device may give it the next time.
+    let error = restore(&repository, &root).unwrap_err();
+    assert!(error.is_unreadable(), "{error}");
+    device.heal();
+    assert!(restore(&open_again(&device), &root).unwrap() == data);
+}
+
+#[test]
+fn a_container_that_was_cut_short_gives_the_blocks_that_are_there() {
+    let (device, root, data) = stored(Encryption::Aes256Gcm);
+    let path = &containers(&device)[0];
+    device
+        .damage(path, |bytes| bytes.truncate(bytes.len() / 2))
+        .unwrap();
+    let repository = open_again(&device);
+    let (one_by_one, together) = readable(&repository, &root);
+    assert_eq!(one_by_one, together);
+    assert!(
+        one_by_one < data.len() && one_by_one > data.len() / 2,
+        "{one_by_one}"
+    );
+    let error = restore(&repository, &root).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+    let report = check(&repository).unwrap();
+    let refs = decode_root(&repository.root(&root).unwrap());
+    let lost = refs.iter().filter(|chunk| report.hurt.hurts(chunk)).count();
+    assert_eq!(lost, data.len() - one_by_one);
+}
+
+/// By somebody who makes checksums right again, or by bits that no checksum sees.
+#[test]
+fn of_two_salts_the_one_counts_that_opens() {
+    for (in_header, with_table) in [(true, true), (false, true), (true, false), (false, false)] {
+        let (device, root, data) = stored(Encryption::Aes256Gcm);
+        for path in containers(&device) {
+            let edit = |bytes: &mut Vec<u8>| {
+                let footer = bytes.len() - FOOTER_BYTES;
+                let (from, to) = match in_header {
+                    true => (0, HEADER_BYTES),
+                    false => (footer, bytes.len()),
+                };
+                // The salt is the last of the payload.
+                bytes[to - 20] ^= 1;
+                let sum = crc64(&bytes[from..to - 8]);
+                bytes[to - 8..to].copy_from_slice(&sum.to_le_bytes());
+                if !with_table {
+                    bytes[footer - FRAME_HEADER_BYTES] ^= 1;
+                }
+            };
+            device.damage(&path, edit).unwrap();
+        }
+        let context = format!("in the header: {in_header}, with a table: {with_table}");
+        assert_all_comes(&device, &root, &data, &context);
+        let repository = open_again(&device);
+        repository
+            .repair(&crate::fixture::Lists, &mut crate::fixture::Hasty)
+            .unwrap();
+        crate::fixture::assert_sound(&repository, &[(root, data)], &context);
+    }
+}
