@@ -25,6 +25,8 @@ use crate::{Error, Result, condemned};
 pub struct RepairReport {
     /// Small objects written anew from their second copy: the configuration, key slots.
     pub restored_objects: Vec<String>,
+    /// Small objects that were damaged and have no second copy. They are removed: what they said is found out anew.
+    pub removed_objects: Vec<String>,
     /// Folders that were missing, and in which nothing can have been.
     pub made_folders: Vec<String>,
     /// What was found to be wrong with containers: the first place of damage of each, and each region that the device does not give.
@@ -130,7 +132,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Objects that are kept twice: the good copy becomes both.
+    /// Objects that are kept twice: the good copy becomes both. Of those that are not, damaged ones go.
     fn restore_small_objects(&self, report: &mut RepairReport) -> Result<()> {
         let objects = &*self.shared.objects;
         let config = config::encode_twice(CONFIG, &self.shared.config.encode());
@@ -155,13 +157,13 @@ impl Repository {
             // Without the list nothing is deleted on its strength: what was on it is judged anew by the next sweep.
             objects.delete(condemned::CONDEMNED_OBJECT)?;
             report
-                .restored_objects
+                .removed_objects
                 .push(condemned::CONDEMNED_OBJECT.into());
         }
         if matches!(self.sketch(), Err(error) if error.is_loss()) {
             // The next backup makes a new one.
             objects.delete(SKETCH_OBJECT)?;
-            report.restored_objects.push(SKETCH_OBJECT.into());
+            report.removed_objects.push(SKETCH_OBJECT.into());
         }
         Ok(())
     }

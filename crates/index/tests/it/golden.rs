@@ -130,7 +130,7 @@ fn earlier_formats_are_refused_as_damage_and_can_be_deleted() {
         let open = || Strata::open(Arc::new(dir.clone()), options(0xbb, 1 << 20));
         let refused = open().map(drop).expect_err(version);
         assert!(
-            matches!(&refused, Error::Damaged { what, .. } if what.contains("version 2, found 1")),
+            matches!(&refused, Error::Damaged { what, .. } if what.contains("an earlier version of onefold: format version 1")),
             "{version}: {refused}"
         );
         Strata::delete(&dir).expect("delete");

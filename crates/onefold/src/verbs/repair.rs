@@ -112,6 +112,15 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             crate::paths::shown(OsStr::new(object).as_encoded_bytes())
         ))?;
     }
+    for object in &report.removed_objects {
+        out.say(format_args!(
+            "removed {object}, which was damaged and has no second copy: {}",
+            match object.as_str() {
+                "sketch" => "the next backup makes a new one, and may find fewer duplicates",
+                _ => "the next prune judges anew what was on the list",
+            }
+        ))?;
+    }
     for found in &report.found {
         let message = error::chain_of(found);
         if out.json {
@@ -142,6 +151,7 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             "message_type": "summary",
             "num_errors": damages,
             "restored_objects": report.restored_objects,
+            "removed_objects": report.removed_objects,
             "made_folders": report.made_folders,
             "replaced_containers": replaced.len(),
             "set_aside": aside.iter().map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
