@@ -196,10 +196,12 @@ impl Check<'_> {
                 }
             }
         }
+        let keys = &self.repository.shared.keys;
         for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)
-                .and_then(|bytes| Ok(Slot::decode(&bytes, &name)?.1));
+                .and_then(|bytes| Slot::decode(&bytes, &name))
+                .and_then(|(slot, damage)| slot.confirm(keys, &name).map(|()| damage));
             if matches!(&slot, Err(error) if error.is_not_found()) {
                 continue; // removed since it was listed
             }

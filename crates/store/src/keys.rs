@@ -45,6 +45,7 @@ struct Derived {
     chunker: [u8; 32],
     object: [u8; 32],
     container: [u8; 32],
+    slot: [u8; 32],
 }
 
 impl Keys {
@@ -61,6 +62,7 @@ impl Keys {
             chunker: derive("onefold v1 chunker key"),
             object: derive("onefold v1 object sealing key"),
             container: derive("onefold v1 container sealing key"),
+            slot: derive("onefold v2 key slot key"),
         })))
     }
 
@@ -77,6 +79,12 @@ impl Keys {
     /// Whether anything is sealed: the repository is encrypted.
     pub fn seals(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Proves to whoever has the master key that a key slot's fields are what they were made with; `None` without encryption.
+    pub(crate) fn slot_mac(&self, fields: &[u8]) -> Option<blake3::Hash> {
+        let keys = self.0.as_ref()?;
+        Some(blake3::keyed_hash(&keys.slot, fields))
     }
 
     /// The sealer of the container with this salt.

@@ -24,12 +24,14 @@ pub struct KeyInfo {
 }
 
 impl Repository {
-    /// All key slots that can be read; of others a warning tells.
+    /// All key slots that can be read and were made with the master key; of others a warning tells.
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let objects = &*self.shared.objects;
         let mut keys = Vec::new();
         for name in slots::listed(objects)? {
-            let slot = match read_slot(objects, &name) {
+            let read = read_slot(objects, &name);
+            let slot = read.and_then(|slot| slot.confirm(&self.shared.keys, &name).map(|()| slot));
+            let slot = match slot {
                 // Removed since it was listed.
                 Err(error) if error.is_not_found() => continue,
                 Err(error) if error.is_loss() || error.is_other_version() => {

@@ -1,6 +1,7 @@
 //! Key slots: the master key, wrapped under a password. Specified in FORMAT.md, "Key slot".
 //!
-//! Each slot is an object of its own; any one of them opens the repository. A slot also seals a copy of the configuration.
+//! Each slot is an object of its own; any one of them opens the repository. A slot also seals a copy of the configuration. Its other fields can be read without a
+//! password, and a code under the master key proves them: who lists keys must not be made to remove the wrong one.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use onefold_io::frame::{self, FrameKind};
@@ -10,14 +11,14 @@ use zeroize::Zeroizing;
 
 use crate::config::{Config, decode_twice, encode_twice};
 use crate::entropy::Entropy;
-use crate::keys::{SALT_BYTES, Secret, slot_sealer};
+use crate::keys::{Keys, SALT_BYTES, Secret, slot_sealer};
 use crate::objects::ObjectStore;
 use crate::{Error, Result};
 
 /// The frame of a slot.
 pub const SLOT: FrameKind = FrameKind {
     magic: *b"1FKEYSLT",
-    version: 1,
+    version: 2,
 };
 /// The folder of all slots.
 pub const SLOT_FOLDER: &str = "keys";
@@ -109,7 +110,11 @@ pub struct Slot {
     /// Whom it belongs to, as told when it was made.
     pub label: String,
     sealed: Vec<u8>,
+    mac: [u8; MAC_BYTES],
 }
+
+/// Bytes of the code that proves a slot's fields.
+const MAC_BYTES: usize = 32;
 
 impl Slot {
     /// Wraps `master` and a copy of `config` under `password`.
@@ -126,13 +131,33 @@ impl Slot {
         let mut sealed = master.to_vec();
         sealed.extend_from_slice(&config.encode());
         slot_sealer(&stretch(password, &salt, cost)?).seal(0, &SLOT.magic, &mut sealed);
-        Ok(Self {
+        let mut slot = Self {
             cost,
             salt,
             created_unix_s,
             label: label.into(),
             sealed,
-        })
+            mac: [0; MAC_BYTES],
+        };
+        if let Some(mac) = Keys::from_master(master).slot_mac(&slot.fields()) {
+            slot.mac = *mac.as_bytes();
+        }
+        Ok(slot)
+    }
+
+    /// That it was made so by somebody who had the master key.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] of `object`: its label, date and cost are anybody's.
+    pub(crate) fn confirm(&self, keys: &Keys, object: &str) -> Result<()> {
+        match keys.slot_mac(&self.fields()) {
+            Some(mac) if mac != blake3::Hash::from_bytes(self.mac) => Err(Error::damaged(
+                object,
+                None,
+                "its label, date and cost were not written with this repository's key",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The master key and the sealed configuration; `None` with the wrong password.
@@ -152,6 +177,11 @@ impl Slot {
 
     /// As stored: framed, twice.
     pub fn encode(&self) -> Vec<u8> {
+        encode_twice(SLOT, &[&self.fields()[..], &self.mac].concat())
+    }
+
+    /// As stored, without what proves them.
+    fn fields(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [self.cost.memory_kib, self.cost.passes, self.cost.lanes] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -160,7 +190,7 @@ impl Slot {
         out.extend_from_slice(&self.created_unix_s.to_le_bytes());
         put_bytes(&mut out, self.label.as_bytes());
         put_bytes(&mut out, &self.sealed);
-        encode_twice(SLOT, &out)
+        out
     }
 
     /// From the stored bytes of the object `object`, and what is wrong with its second copy, if anything.
@@ -174,8 +204,10 @@ impl Slot {
         };
         cost.check(object)?;
         let (salt, created_unix_s) = (reader.array()?, reader.u64()?);
-        let label = String::from_utf8_lossy(reader.bytes()?).into_owned();
+        let label = String::from_utf8(reader.bytes()?.to_vec())
+            .map_err(|_| reader.damaged("a label that is not UTF-8".into()))?;
         let sealed = reader.bytes()?.to_vec();
+        let mac = reader.array()?;
         reader.end()?;
         Ok((
             Self {
@@ -184,6 +216,7 @@ impl Slot {
                 created_unix_s,
                 label,
                 sealed,
+                mac,
             },
             twice.damage,
         ))

@@ -6,7 +6,7 @@ use onefold_io::sim::SimDir;
 use onefold_io::{Dir, LockKind};
 use onefold_store::config::{decode_twice, encode_twice};
 use onefold_store::slots::SLOT;
-use onefold_store::{Encryption, Error, KdfCost};
+use onefold_store::{Encryption, Error, KdfCost, Secret};
 
 use crate::fixture::{Hasty, Lists, check, init, init_seeded, open, secret};
 
@@ -123,6 +123,41 @@ fn a_key_of_another_repository_keeps_nobody_out_and_is_told_where_no_other_opens
     let told = open(&dir, 1, 2).err().expect("it is not this one's");
     assert!(told.is_damage(), "{told}");
     assert!(told.to_string().contains("keys/ffffffffffffffff"), "{told}");
+}
+
+/// Its frames are made right again: whoever can write to the storage can do that.
+#[test]
+fn a_key_whose_label_date_or_cost_somebody_forged_is_told_and_not_shown() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::Aes256Gcm).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let own = repository.current_key().unwrap().to_owned();
+    let other = Secret::new("another");
+    let id = repository
+        .add_key(&other, "host", KdfCost::LEAST, 5)
+        .unwrap();
+    assert_eq!(repository.keys().unwrap().len(), 2);
+    // Of memory, passes, lanes, salt, date and label.
+    for at in [1, 4, 8, 12, 28, 37] {
+        let device = device.fork();
+        let path = format!("keys/{id}");
+        let forge = |bytes: &mut Vec<u8>| {
+            let mut payload = decode_twice(SLOT, bytes, "slot").unwrap().payload.to_vec();
+            payload[at] ^= 2;
+            *bytes = encode_twice(SLOT, &payload);
+        };
+        device.damage(&path, forge).unwrap();
+        let repository = open(&(Arc::new(device.clone()) as Arc<dyn Dir>), 1, 2).unwrap();
+        let keys = repository.keys().unwrap();
+        let ids: Vec<_> = keys.iter().map(|key| &key.id).collect();
+        assert_eq!(ids, [&own], "byte {at}");
+        let damage = check(&repository).unwrap().damage;
+        let is_named = damage.len() == 1 && damage[0].to_string().contains(&path);
+        assert!(is_named, "byte {at}: {damage:?}");
+        repository.remove_key(&id).unwrap();
+        assert!(check(&repository).unwrap().damage.is_empty());
+    }
 }
 
 #[test]
