@@ -284,19 +284,19 @@ impl Check<'_> {
                 total: listed.len() as u64,
             });
             self.report.containers += 1;
-            let opened = match Opened::read(&self.repository.shared, *id) {
+            let (opened, is_read) = match Opened::read(&self.repository.shared, *id) {
                 // Deleted by a sweep while we looked: nothing refers to it.
                 Err(error) if error.is_not_found() => continue,
-                // What is left of it may be all that is referred to: `search` finds that out.
+                // What is left of it may be all that is referred to: `search` finds that out. No table of such a one is believed unread, however little is to be read.
                 Err(error) if error.is_loss() => {
                     let left = self.repository.shared.recover(*id, &error, false)?;
                     self.note(error);
                     self.lose(*id);
-                    left
+                    (left, true)
                 }
-                other => Some(Arc::new(other?)),
+                other => (Some(Arc::new(other?)), is_chosen(*id)),
             };
-            if let Some(opened) = opened.filter(|_| is_chosen(*id)) {
+            if let Some(opened) = opened.filter(|_| is_read) {
                 self.report.containers_read += 1;
                 self.read_blocks(&opened, &mut zstd)?;
             }

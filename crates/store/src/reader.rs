@@ -197,8 +197,17 @@ impl ChunkReader {
         id: ContainerId,
         fingerprint: &Fingerprint,
     ) -> Result<Option<ChunkData>> {
-        let opened = self.open_what_is_left(id)?;
-        let Some(chunk) = opened.find(fingerprint) else {
+        let mut opened = self.open_what_is_left(id)?;
+        let mut found = opened.find(fingerprint);
+        if found.is_none()
+            && self.shared.is_worth_another_look(&opened)
+            && let Ok(whole) = self.open(id)
+        {
+            self.shared.forget_recovered(id);
+            found = whole.find(fingerprint);
+            opened = whole;
+        }
+        let Some(chunk) = found else {
             return Ok(None);
         };
         let number = opened.table.block_of(chunk);

@@ -3,10 +3,11 @@
 //! The table is taken where footer and seal bear it out, whatever the header is; else the container is searched for blocks, and their chunks are fingerprinted again.
 //! What always holds: a container is searched once, while others who want it wait; every chunk that a table made so lists was read; RAM is one block and the tables that are kept.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use onefold_index::ContainerId;
+use parking_lot::Mutex;
 
 use crate::cache::Cache;
 use crate::container::{self, Table};
@@ -21,6 +22,8 @@ const TABLES_BYTES: usize = 8 << 20;
 const CHUNKS_MAX: usize = 1 << 17;
 /// Pages that a device may fail to give before the search ends: each can take seconds.
 const LOST_PAGES_MAX: usize = 1024;
+/// How often a container that the device did not give whole is opened anew.
+const LOOKS_MAX: u32 = 16;
 
 /// What all readers of a repository know of damaged containers.
 pub struct Recovered {
@@ -29,6 +32,10 @@ pub struct Recovered {
     hopeless: HashSet<ContainerId>,
     /// Those that were told.
     told: HashSet<ContainerId>,
+    /// For who looks into one: others who want the same one wait, and nobody else does.
+    turns: HashMap<ContainerId, Arc<Mutex<()>>>,
+    /// How often one was opened anew.
+    looks: HashMap<ContainerId, u32>,
 }
 
 impl Default for Recovered {
@@ -37,14 +44,27 @@ impl Default for Recovered {
             tables: Cache::new(TABLES_BYTES),
             hopeless: HashSet::new(),
             told: HashSet::new(),
+            turns: HashMap::new(),
+            looks: HashMap::new(),
         }
     }
 }
 
 impl Shared {
-    /// A damaged container that was looked at before.
+    /// A damaged container that was looked at before, whether all of it came or not.
     pub(crate) fn recovered(&self, id: ContainerId) -> Option<Arc<Opened>> {
         self.recovered.lock().tables.get(&id)
+    }
+
+    /// Whether it is worth opening again what was read by half because the device did not give the rest: it may do so now. Each look at a bad sector can take seconds, so there are not many.
+    pub(crate) fn is_worth_another_look(&self, opened: &Opened) -> bool {
+        if !matches!(opened.loss(), Some(loss) if loss.is_unreadable()) {
+            return false;
+        }
+        let mut recovered = self.recovered.lock();
+        let looks = recovered.looks.entry(opened.header.id).or_default();
+        *looks += 1;
+        *looks <= LOOKS_MAX
     }
 
     /// What can be read of the container that `why` keeps from being opened; `None` where nothing can. The first who asks tells so, unless a warning is not wanted.
@@ -60,14 +80,20 @@ impl Shared {
         if why.is_not_found() {
             return Ok(None);
         }
+        let turn = Arc::clone(self.recovered.lock().turns.entry(id).or_default());
+        let _turn = turn.lock();
+        {
+            let mut recovered = self.recovered.lock();
+            if let Some(opened) = recovered.tables.get(&id) {
+                return Ok(Some(opened));
+            }
+            if recovered.hopeless.contains(&id) {
+                return Ok(None);
+            }
+        }
+        let opened = open_what_is_left(self, id, why)?;
         let mut recovered = self.recovered.lock();
-        if let Some(opened) = recovered.tables.get(&id) {
-            return Ok(Some(opened));
-        }
-        if recovered.hopeless.contains(&id) {
-            return Ok(None);
-        }
-        let Some(opened) = open_what_is_left(self, id, why)? else {
+        let Some(opened) = opened else {
             recovered.hopeless.insert(id);
             return Ok(None);
         };

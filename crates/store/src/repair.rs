@@ -275,7 +275,11 @@ impl Repository {
             let what = "blocks seem to begin nearly everywhere from here on: it is not searched to its end";
             Error::damaged(container::object_name(id), Some(at), what)
         });
-        Ok(Some(told.chain(given_up).collect()))
+        let strange = salvage.strange_at().map(|at| {
+            let what = "what begins here may be a block of a later version of onefold";
+            Error::damaged(container::object_name(id), Some(at), what)
+        });
+        Ok(Some(told.chain(given_up).chain(strange).collect()))
     }
 
     /// Renames a container, durably, so that it is none.

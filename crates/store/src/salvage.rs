@@ -40,6 +40,8 @@ pub struct Salvage<'a> {
     vain_bytes_left: u64,
     /// Where the search was given up.
     given_up_at: Option<u64>,
+    /// Where it first came upon what looks like a block of another version.
+    strange_at: Option<u64>,
 }
 
 /// A block that was found.
@@ -165,6 +167,7 @@ impl<'a> Salvage<'a> {
             window_at: 0,
             vain_bytes_left: len.saturating_mul(VAIN_READS_MAX),
             given_up_at: None,
+            strange_at: None,
         }))
     }
 
@@ -193,6 +196,11 @@ impl<'a> Salvage<'a> {
         self.given_up_at
     }
 
+    /// Where, among bytes that no block before leads to, what looks like a block of another version begins: it may be one, or a chunk's content that somebody made so.
+    pub fn strange_at(&self) -> Option<u64> {
+        self.strange_at
+    }
+
     /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched for.
     pub fn chunks(&mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.blocks(usize::MAX, &mut |block| {
@@ -207,6 +215,9 @@ impl<'a> Salvage<'a> {
     }
 
     /// Visits every block that can be read, until `visit` says that it is enough, or the device has not given more pages than `lost_max`.
+    ///
+    /// # Errors
+    /// Failures of the device as a whole, those of `visit`, and a block of another version where one must begin.
     pub fn blocks(
         &mut self,
         lost_max: usize,
@@ -214,18 +225,29 @@ impl<'a> Salvage<'a> {
     ) -> Result<()> {
         let mut zstd = Decompressor::new()?;
         let mut at = HEADER_BYTES as u64;
+        // Where a block begins for certain: behind the one before.
+        let mut next = at;
         while let Some(start) = self.next_header(at, lost_max)? {
             if self.vain_bytes_left == 0 {
                 self.given_up_at = Some(start);
                 break;
             }
-            at = match self.block(start, &mut zstd)? {
-                None => start + 1,
-                Some(block) => match visit(&block)? {
-                    true => block.end(),
-                    false => return Ok(()),
-                },
+            let found = match self.block(start, &mut zstd) {
+                Err(error) if error.is_other_version() && start != next => {
+                    self.strange_at.get_or_insert(start);
+                    None
+                }
+                other => other?,
             };
+            let Some(block) = found else {
+                at = start + 1;
+                continue;
+            };
+            if !visit(&block)? {
+                break;
+            }
+            next = block.end();
+            at = next;
         }
         Ok(())
     }

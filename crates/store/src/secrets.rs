@@ -21,17 +21,17 @@ pub struct KeyInfo {
     pub label: String,
     /// When it was made, seconds since 1970.
     pub created_unix_s: u64,
+    /// Whether who wrote all this had the repository's key. Whatever the rest says, it can open with its password all the same.
+    pub is_proved: bool,
 }
 
 impl Repository {
-    /// All key slots that can be read and were made with the master key; of others a warning tells.
+    /// All key slots that can be read; of others a warning tells.
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let objects = &*self.shared.objects;
         let mut keys = Vec::new();
         for name in slots::listed(objects)? {
-            let read = read_slot(objects, &name);
-            let slot = read.and_then(|slot| slot.confirm(&self.shared.keys, &name).map(|()| slot));
-            let slot = match slot {
+            let slot = match read_slot(objects, &name) {
                 // Removed since it was listed.
                 Err(error) if error.is_not_found() => continue,
                 Err(error) if error.is_loss() || error.is_other_version() => {
@@ -43,6 +43,7 @@ impl Repository {
             let id = name[SLOT_FOLDER.len() + 1..].to_string();
             keys.push(KeyInfo {
                 id,
+                is_proved: slot.confirm(&self.shared.keys, &name).is_ok(),
                 label: slot.label,
                 created_unix_s: slot.created_unix_s,
             });
@@ -96,7 +97,7 @@ impl Repository {
         Ok(object[SLOT_FOLDER.len() + 1..].to_string())
     }
 
-    /// Removes the slot `id`, never the last one that can be read.
+    /// Removes the slot `id`, never the last one that was made with the repository's key.
     ///
     /// # Errors
     /// [`Error::Locked`] while another removes one: of two that each saw two slots, both could go.
@@ -106,8 +107,8 @@ impl Repository {
         if !slots::listed(&*self.shared.objects)?.contains(&object) {
             return Err(Error::Option(format!("no key is named \"{id}\"")));
         }
-        let others = self.keys()?.into_iter().filter(|key| key.id != id);
-        if others.count() == 0 {
+        let mut others = self.keys()?.into_iter().filter(|key| key.id != id);
+        if !others.any(|key| key.is_proved) {
             return Err(Error::Option(
                 "this is the last key: without it nothing could be read again".into(),
             ));

@@ -154,7 +154,8 @@ impl Slot {
             Some(mac) if mac != blake3::Hash::from_bytes(self.mac) => Err(Error::damaged(
                 object,
                 None,
-                "its label, date and cost were not written with this repository's key",
+                "its label, date and cost were not written with this repository's key: do not go by them; `onefold key passwd` makes the key in use anew, \
+                 `onefold key remove` removes one that nobody misses",
             )),
             _ => Ok(()),
         }

@@ -164,11 +164,11 @@ fn list(repository: &Repository, out: &Out) -> Result<()> {
     if out.json {
         let rows = keys.iter().map(|key| {
             let (user, host) = key.label.rsplit_once('@').unwrap_or((&key.label, ""));
-            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::local(created(key))})
+            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::local(created(key)), "proved": key.is_proved})
         });
         return out.json(&rows.collect::<Vec<_>>());
     }
-    if keys.is_empty() {
+    if keys.is_empty() && repository.current_key().is_none() {
         return out.say(format_args!("{NO_KEYS}"));
     }
     let mut rows = vec![vec!["ID".to_owned(), "Owner".into(), "Created".into()]];
@@ -180,7 +180,14 @@ fn list(repository: &Repository, out: &Out) -> Result<()> {
             when::local(created(key)),
         ]);
     }
-    out.bytes(human::table(&rows, &[]).as_bytes())
+    out.bytes(human::table(&rows, &[]).as_bytes())?;
+    for key in keys.iter().filter(|key| !key.is_proved) {
+        out.note(format_args!(
+            "key {}: owner and date may be anybody's: they were not written with the repository's key",
+            short(&key.id)
+        ));
+    }
+    Ok(())
 }
 
 /// One that cannot be read can be removed, too.

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use onefold_io::Dir;
 use onefold_io::frame::{HEADER_BYTES as FRAME_HEADER_BYTES, crc64};
 use onefold_io::sim::SimDir;
-use onefold_store::container::HEADER_BYTES;
+use onefold_store::block::BLOCK_HEADER_BYTES;
+use onefold_store::container::{HEADER_BYTES, object_name};
 use onefold_store::footer::FOOTER_BYTES;
-use onefold_store::{Encryption, Repository, RootId, SessionKind};
+use onefold_store::{CheckDepth, Encryption, Packing, Repository, RootId, SessionKind};
 
-use crate::fixture::{back_up, check, chunks, decode_root, init, open, restore, sweep};
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, back_up_packed, check, chunks, decode_root, init, open,
+    restore, sweep,
+};
 
 fn stored(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
     let device = SimDir::new(1);
@@ -130,11 +134,70 @@ fn a_sector_of_the_footer_that_the_device_does_not_give_costs_the_blocks_in_it_a
         one_by_one < data.len() && one_by_one > data.len() / 2,
         "{one_by_one}"
     );
-    // What did not come is not lost: the device may give it the next time.
+    // What did not come is not lost: the device may give it the next time, to who asked before, too.
     let error = restore(&repository, &root).unwrap_err();
     assert!(error.is_unreadable(), "{error}");
     device.heal();
-    assert!(restore(&open_again(&device), &root).unwrap() == data);
+    assert_eq!(readable(&repository, &root), (data.len(), data.len()));
+    assert!(restore(&repository, &root).unwrap() == data);
+}
+
+#[test]
+fn a_check_of_the_structure_believes_no_damaged_container_unread() {
+    let (device, root, data) = stored(Encryption::Aes256Gcm);
+    let path = &containers(&device)[0];
+    let edit = |bytes: &mut Vec<u8>| {
+        bytes[30] ^= 1;
+        bytes[HEADER_BYTES + BLOCK_HEADER_BYTES + 5] ^= 1;
+    };
+    device.damage(path, edit).unwrap();
+    let repository = open_again(&device);
+    let (depth, quiet) = (CheckDepth::Structure, &mut |_: &_| {});
+    let report = repository.check(&Lists, depth, &mut |_| {}, quiet).unwrap();
+    let refs = decode_root(&repository.root(&root).unwrap());
+    let lost = refs.iter().filter(|chunk| report.hurt.hurts(chunk)).count();
+    assert_eq!(lost, data.len() - readable(&repository, &root).0);
+    assert!(lost > 0);
+}
+
+/// Chunks' contents are anybody's: what only looks like a block of a later version must not keep a repair off, nor let it delete what it cannot read.
+#[test]
+fn a_chunk_that_looks_like_a_block_of_a_later_version_stops_no_repair() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::None).unwrap();
+    let body = b"from later times";
+    let mut planted = b"1FB\n".to_vec();
+    planted.extend_from_slice(&0u32.to_le_bytes());
+    planted.extend_from_slice(&[2, 0, 0, 0]);
+    planted.extend_from_slice(&900u32.to_le_bytes());
+    planted.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    let sum = crc64(&planted).rotate_left(17) ^ crc64(body);
+    planted.extend_from_slice(&sum.to_le_bytes());
+    planted.extend_from_slice(body);
+    let mut data = chunks(1, 60);
+    data.insert(3, planted);
+    let repository = open(&dir, 1, 1).unwrap();
+    let raw = |_: usize| Packing::AsIs;
+    let root = back_up_packed(&repository, &data, &raw).unwrap().0;
+    let planted = decode_root(&repository.root(&root).unwrap())[3];
+    let path = &object_name(planted.container);
+    drop(repository);
+    // The block in which it lies, and the table, so that it is searched for.
+    let edit = |bytes: &mut Vec<u8>| {
+        bytes[HEADER_BYTES + BLOCK_HEADER_BYTES + 5] ^= 1;
+        *bytes.last_mut().unwrap() ^= 1;
+    };
+    device.damage(path, edit).unwrap();
+    let repository = open_again(&device);
+    let lost = data.len() - readable(&repository, &root).0;
+    assert!(lost > 0 && lost < data.len() / 2, "{lost}");
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert_eq!(report.set_aside.len(), 1, "{report:?}");
+    assert!(report.replaced_containers.is_empty(), "{report:?}");
+    let told = |error: &onefold_store::Error| error.to_string().contains("later version");
+    assert!(report.found.iter().any(told), "{report:?}");
+    assert_eq!(data.len() - readable(&open_again(&device), &root).0, lost);
 }
 
 #[test]
@@ -184,9 +247,7 @@ fn of_two_salts_the_one_counts_that_opens() {
         let context = format!("in the header: {in_header}, with a table: {with_table}");
         assert_all_comes(&device, &root, &data, &context);
         let repository = open_again(&device);
-        repository
-            .repair(&crate::fixture::Lists, &mut crate::fixture::Hasty)
-            .unwrap();
-        crate::fixture::assert_sound(&repository, &[(root, data)], &context);
+        repository.repair(&Lists, &mut Hasty).unwrap();
+        assert_sound(&repository, &[(root, data)], &context);
     }
 }
