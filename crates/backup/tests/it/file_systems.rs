@@ -16,7 +16,12 @@ fn restore_some(scene: &Scene) -> (Summary, Log) {
     restore_some_with(scene, Overwrite::Always)
 }
 
+/// One at a time: what is just being given room that it does not have may keep others out for a moment.
 fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (Summary, Log) {
+    restore_some_by(scene, overwrite, 1)
+}
+
+fn restore_some_by(scene: &Scene, overwrite: Overwrite, writers: usize) -> (Summary, Log) {
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let log = Log::default();
@@ -24,10 +29,9 @@ fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (Summary, Log) {
         &session.expect("session"),
         &named.snapshot,
         &bytes(&scene.target),
-        // One at a time: what is just being given room that it does not have may keep others out for a moment.
         &Options {
             overwrite,
-            writers: 1,
+            writers,
             ..options(scene)
         },
         &Progress::default(),
@@ -109,6 +113,20 @@ fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
     for name in ["keep", "sub/inner", "sub/more"] {
         let content = fs::read_to_string(scene.target.join(name)).expect("read");
         assert_eq!(content, format!("snapshot's {name}"));
+    }
+}
+
+/// Many threads write it, and whoever does not find it any more is not who says why.
+#[test]
+fn whoever_is_first_at_a_file_that_does_not_fit_says_so() {
+    let Some((scene, _mount)) = with_a_file_too_large() else {
+        return;
+    };
+    for round in 0..40 {
+        let (summary, log) = restore_some_by(&scene, Overwrite::Always, 4);
+        let errors = log.errors.lock();
+        assert!(summary.is_full, "round {round}: {errors:?}");
+        assert_eq!(errors.len(), 1, "round {round}: {errors:?}");
     }
 }
 

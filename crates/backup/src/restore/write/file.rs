@@ -128,11 +128,15 @@ impl Run<'_> {
             false => Ok(()),
         };
         let output = sized.and_then(|()| self.large.made(number, fd, file.size, !file.set_size));
-        if output.is_err() {
-            // Nothing is in it, and nothing will be.
-            let name = place.name(&file.name);
-            let _ = rustix::fs::unlinkat(&*dir, name, rustix::fs::AtFlags::empty());
+        match output {
+            Ok(output) => Ok(Some(output)),
+            Err(e) => {
+                // Nothing is in it, and nothing will be.
+                let name = place.name(&file.name);
+                let _ = rustix::fs::unlinkat(&*dir, name, rustix::fs::AtFlags::empty());
+                self.fail_in(file, state, |path| self.io("write", path, e));
+                Ok(None)
+            }
         }
-        output.map(Some)
     }
 }

@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
 use super::made::reopen;
 use super::{Run, make::Wanted};
 use crate::meta::Stat;
@@ -29,6 +31,16 @@ impl Run<'_> {
         if *state == State::Planned && self.stays_anyway(file) {
             *state = State::Skipped;
         }
+        self.fail_in(file, state, error);
+    }
+
+    /// The same of a file whose state is known. Until it has failed nobody else sees it: they would fail with what came of that, and why would be lost.
+    pub(super) fn fail_in(
+        &self,
+        file: &File,
+        mut state: MutexGuard<'_, State>,
+        error: impl FnOnce(&[u8]) -> Error,
+    ) {
         if matches!(*state, State::Skipped | State::Failed(_)) {
             return;
         }
