@@ -215,8 +215,19 @@ impl Deleting<'_> {
                 self.remover.leave_mounted(place);
                 self.way.innermost_mut().state.is_left = true;
             }
+            Err(Errno::ACCESS) if self.would_be_let_into(place) => {
+                self.remover.leave_shut(place);
+                self.way.innermost_mut().state.is_left = true;
+            }
             Err(e) => self.remover.failed("open the folder", place, e),
         }
+    }
+
+    /// Whether this is a dry run, and a real one would open this folder to its owner.
+    fn would_be_let_into(&self, place: &[u8]) -> bool {
+        let (above, name) = path::split(place);
+        let above = self.target.open_unmounted(above);
+        self.remover.options.dry_run && above.is_ok_and(|above| shut::is_own(above, name))
     }
 
     /// Its mode comes back when it is restored.

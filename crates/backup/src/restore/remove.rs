@@ -72,6 +72,13 @@ impl<'a> Remover<'a> {
         self.events.warning(place, what);
     }
 
+    /// Says that a folder is shut to its owner, whom a real run lets in.
+    pub fn leave_shut(&self, place: &[u8]) {
+        let what =
+            "not looked into: the folder is shut, and what would be deleted in it is not counted";
+        self.events.warning(place, what);
+    }
+
     /// Tells what failed at `place`.
     pub fn failed(&mut self, op: &'static str, place: &[u8], e: Errno) {
         self.errors += 1;
@@ -113,6 +120,10 @@ impl<'a> Remover<'a> {
             Err(Errno::XDEV) => {
                 self.leave_mounted(place);
                 return false;
+            }
+            Err(Errno::ACCESS) if self.options.dry_run && shut::is_own(dir, name) => {
+                self.leave_shut(place);
+                return true;
             }
             Err(e) => {
                 self.failed("open the folder", place, e);

@@ -95,3 +95,39 @@ fn what_is_in_shut_folders_is_restored_again_and_deleted() {
     let text = fs::read_to_string(scene.target.join("readonly/deeper/file")).expect("read");
     assert_eq!(text, "readonly/deeper/file");
 }
+
+/// In one folder, and in one below, that let not even their owner in.
+#[test]
+fn a_dry_run_of_a_restore_that_deletes_fails_nowhere_that_the_run_does_not() {
+    let mut scene = scene();
+    fs::create_dir_all(scene.source.join("shut/deeper")).expect("dirs");
+    fs::write(scene.source.join("shut/deeper/file"), "x").expect("write");
+    scene.outcome = back_up(&scene.repository, &scene.source, 2);
+    if rustix::process::geteuid().is_root() {
+        mode(scene.target.parent().expect("a folder"), 0o755);
+        lchown(&scene.target, Some(USER), Some(USER)).expect("chown");
+    }
+    let run = |dry_run, delete| {
+        as_user(|| {
+            let options = Options {
+                owners: false,
+                dry_run,
+                delete,
+                ..options(&scene)
+            };
+            restore_with(&scene.repository, &scene.outcome, &scene.target, &options)
+        })
+    };
+    run(false, false);
+    let extra = scene.target.join("sub/extra");
+    as_user(|| {
+        fs::create_dir(&extra).expect("dir");
+        for folder in ["shut/deeper", "shut", "sub/extra"] {
+            mode(&scene.target.join(folder), 0);
+        }
+    });
+    let dry = run(true, true);
+    assert_eq!(dry, run(false, true));
+    assert_eq!((dry.errors, dry.deleted), (0, 1));
+    assert!(!extra.exists());
+}
