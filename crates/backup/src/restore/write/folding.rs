@@ -4,7 +4,7 @@
 //! What always holds: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What answers to that name and has
 //! another is another file of the snapshot, which was just made, or the user's. It stays, and that is an error.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -19,15 +19,23 @@ use crate::path::split;
 /// What a path fails with that the target takes for another: a name that is not unique.
 pub const TAKEN: Errno = Errno::NOTUNIQ;
 
-/// Names of a folder that are remembered: some 16 MiB.
+/// Names that are remembered: some 16 MiB.
 const NAMES_MAX: usize = 1 << 20;
 
-/// The names of the folder that was listed last, by hashes.
+/// Folders whose names are remembered: what is restored goes from one to the other.
+const FOLDERS_MAX: usize = 16;
+
+/// The names of the folders that were asked for last, by hashes.
 #[derive(Default)]
 pub struct Listed {
-    folder: Option<u32>,
-    names: HashSet<u64>,
+    /// The one that was asked for last comes last.
+    folders: VecDeque<Names>,
     hasher: RandomState,
+}
+
+struct Names {
+    folder: u32,
+    hashes: HashSet<u64>,
 }
 
 impl Listed {
@@ -39,20 +47,30 @@ impl Listed {
         list: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), Errno>,
     ) -> Result<bool, Errno> {
         let hash = |name: &[u8]| self.hasher.hash_one(name);
-        if self.folder == Some(folder) && self.names.contains(&hash(name)) {
+        let known = self.folders.iter().position(|it| it.folder == folder);
+        let known = known.and_then(|at| self.folders.remove(at));
+        if let Some(known) = known.filter(|known| known.hashes.contains(&hash(name))) {
+            self.folders.push_back(known);
             return Ok(true);
         }
-        self.folder = None;
-        self.names.clear();
-        let mut is_there = false;
-        let names = &mut self.names;
+        let (mut is_there, mut hashes) = (false, HashSet::new());
         list(&mut |there| {
             is_there |= there == name;
-            if names.len() < NAMES_MAX {
-                names.insert(hash(there));
+            if hashes.len() < NAMES_MAX {
+                hashes.insert(hash(there));
             }
         })?;
-        self.folder = Some(folder);
+        let mut left = NAMES_MAX - hashes.len();
+        self.folders.push_back(Names { folder, hashes });
+        // The oldest go.
+        let others = self.folders.iter().rev().skip(1).take(FOLDERS_MAX - 1);
+        let kept = others.take_while(|it| {
+            let rest = left.checked_sub(it.hashes.len());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        });
+        let kept = 1 + kept.count();
+        self.folders.drain(..self.folders.len() - kept);
         Ok(is_there)
     }
 }
@@ -190,6 +208,49 @@ mod tests {
         assert!(finds(&mut listed, &["a"], "a"));
         assert!(finds(&mut listed, &["a", "b"], "b"));
         assert!(!finds(&mut listed, &["a", "b"], "B"));
+    }
+
+    #[test]
+    fn folders_that_take_turns_are_listed_once_each() {
+        let (mut listed, mut listings) = (Listed::default(), 0);
+        for round in 0..100 {
+            for folder in 0..FOLDERS_MAX as u32 {
+                let name = format!("name {round}");
+                let has = listed.has(folder, name.as_bytes(), |each| {
+                    listings += 1;
+                    (0..100).for_each(|n| each(format!("name {n}").as_bytes()));
+                    Ok(())
+                });
+                assert_eq!(has, Ok(true));
+            }
+        }
+        assert_eq!(listings, FOLDERS_MAX);
+        // And no more are remembered.
+        for folder in 0..100 {
+            let _ = listed.has(folder, b"name", |_| Ok(()));
+        }
+        assert_eq!(listed.folders.len(), FOLDERS_MAX);
+    }
+
+    #[test]
+    fn a_folder_of_very_many_names_keeps_others_from_being_remembered() {
+        let mut listed = Listed::default();
+        let mut has = |folder, names: usize| {
+            let list = |each: &mut dyn FnMut(&[u8])| {
+                (0..names).for_each(|n| each(&n.to_le_bytes()));
+                Ok(())
+            };
+            listed.has(folder, b"none", list).expect("listed");
+            listed
+                .folders
+                .iter()
+                .map(|it| it.folder)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(has(1, 10), [1]);
+        assert_eq!(has(2, 10), [1, 2]);
+        assert_eq!(has(3, NAMES_MAX - 10), [2, 3]);
+        assert_eq!(has(4, NAMES_MAX + 10), [4]);
     }
 
     /// As everywhere else.
