@@ -15,12 +15,14 @@ mod dry;
 pub(crate) mod links;
 mod open_files;
 mod output;
+mod owners;
 mod plan;
 mod remove;
 mod shut;
 mod target;
 mod temporary;
 mod times;
+mod trial;
 mod verify;
 pub mod way;
 mod window;
@@ -38,6 +40,8 @@ use crate::{Error, Events, Kind, Progress, Result, Time};
 
 use apply::Applier;
 pub use apply::Attributes;
+use links::FailedFirsts;
+use owners::ShownOwners;
 use plan::Planner;
 use target::Target;
 use times::TimeSteps;
@@ -242,7 +246,8 @@ pub fn run(
         )?;
     }
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
-    let times = TimeSteps::default();
+    let (times, shown_owners) = (TimeSteps::default(), ShownOwners::default());
+    let failed_firsts = FailedFirsts::default();
     let tells_kept = AtomicBool::new(false);
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
         let Some(target) = target.as_ref().filter(|_| !options.dry_run) else {
@@ -254,6 +259,8 @@ pub fn run(
             session,
             options,
             times: &times,
+            shown_owners: &shown_owners,
+            failed_firsts: &failed_firsts,
             applier: Applier {
                 owners: options.owners,
                 names: names.as_ref(),

@@ -3,6 +3,11 @@
 //! What always holds: a name is linked only to a file of the same size and time. A snapshot is taken while the system goes on, so that an inode may
 //! have been freed and given to another file, or its content changed, between two names; such a name gets the content that was read under it.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+use parking_lot::Mutex;
+
 use crate::linked::{Linked, Value};
 use crate::wire::{Reader, put, zigzag};
 use crate::{Entry, Result, Time};
@@ -69,6 +74,33 @@ impl Links {
         let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
         self.0.insert(key, to_come, first)?;
         Ok(None)
+    }
+}
+
+/// Names that are remembered: some 36 MiB.
+const FAILED_MAX: usize = 1 << 21;
+
+/// First names that failed, by hashes of their paths in the target: what stands there is not what was to be restored, however it looks. Where they are too many to be remembered, any
+/// may be one.
+#[derive(Default)]
+pub struct FailedFirsts {
+    hashes: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl FailedFirsts {
+    /// It failed.
+    pub fn add(&self, path: &[u8]) {
+        let mut hashes = self.hashes.lock();
+        if hashes.len() < FAILED_MAX {
+            hashes.insert(self.hasher.hash_one(path));
+        }
+    }
+
+    /// Whether it failed, or may have.
+    pub fn has(&self, path: &[u8]) -> bool {
+        let hashes = self.hashes.lock();
+        hashes.len() >= FAILED_MAX || hashes.contains(&self.hasher.hash_one(path))
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::trial::nameless;
 use crate::Time;
 use crate::meta::Stat;
 
@@ -75,19 +76,6 @@ fn try_out(dir: BorrowedFd<'_>) -> Result<Time, Errno> {
     };
     rustix::fs::futimens(&file, &both)?;
     Ok(Stat::of(&file)?.mtime)
-}
-
-fn nameless(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-    match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
-        other => return other,
-    }
-    let name = format!(".onefold-{}.tmp", std::process::id());
-    let fresh = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(dir, &name[..], fresh, mode)?;
-    rustix::fs::unlinkat(dir, &name[..], AtFlags::empty())?;
-    Ok(file)
 }
 
 /// Gives what is unfinished a time that is older than `wanted` and not taken for it, so that it passes for nothing that is whole or newer. What cannot be had is left.

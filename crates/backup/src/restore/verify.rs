@@ -43,6 +43,7 @@ impl Writer<'_> {
                 }
             }
         }
+        self.remember_failed(window);
         for link in window.links.iter().filter(|it| it.is_copy.load(Relaxed)) {
             let folder = &window.folders[link.folder as usize].path;
             let path = join(folder, &link.entry.name);

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::apply::Meta;
 use super::temporary::Place;
+use crate::path::join;
 use crate::{Entry, Item, Xattrs};
 
 /// A folder of the window.
@@ -65,6 +66,8 @@ pub struct File {
     pub meta: Meta,
     /// Its size must be set, as writing alone does not reach its end or may not reach it last.
     pub set_size: bool,
+    /// Others may be linked to it.
+    pub has_further_names: bool,
     pub state: Mutex<State>,
     to_come: AtomicU32,
 }
@@ -169,6 +172,7 @@ impl Window {
             size: entry.size,
             meta: Meta::of(entry),
             set_size: false,
+            has_further_names: entry.links > 1,
             state: Mutex::new(State::Planned),
             to_come: AtomicU32::new(0),
         });
@@ -247,6 +251,11 @@ impl Window {
             && self.files.is_empty()
             && self.specials.is_empty()
             && self.links.is_empty()
+    }
+
+    /// A file's path in the target.
+    pub fn path_of(&self, file: &File) -> Vec<u8> {
+        join(&self.folders[file.folder as usize].path, &file.name)
     }
 
     /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.

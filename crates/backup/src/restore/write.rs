@@ -22,13 +22,14 @@ use self::folding::{Listed, TAKEN};
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
+use super::links::FailedFirsts;
 use super::open_files;
 use super::output::LargeFiles;
+use super::owners::ShownOwners;
 use super::target::Target;
 use super::times::TimeSteps;
-use super::window::{File, Use, Window};
+use super::window::{File, State, Use, Window};
 use super::{Options, Summary};
-use crate::path::join;
 use crate::{Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
@@ -40,6 +41,8 @@ pub struct Writer<'a> {
     pub session: &'a Session,
     pub options: &'a Options,
     pub times: &'a TimeSteps,
+    pub shown_owners: &'a ShownOwners,
+    pub failed_firsts: &'a FailedFirsts,
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
@@ -158,6 +161,7 @@ impl Writer<'_> {
             }
         }
         result?;
+        self.remember_failed(window);
         window
             .specials
             .iter()
@@ -165,6 +169,15 @@ impl Writer<'_> {
         window.links.iter().try_for_each(|link| run.link(link))?;
         run.finish_folders();
         Ok(())
+    }
+
+    /// No further name is linked to what stands in place of a file that failed.
+    pub(super) fn remember_failed(&self, window: &Window) {
+        let failed = |file: &&File| matches!(*file.state.lock(), State::Failed(_));
+        let with_names = window.files.iter().filter(|file| file.has_further_names);
+        for file in with_names.filter(failed) {
+            self.failed_firsts.add(&window.path_of(file));
+        }
     }
 
     pub(super) fn failed(&self, path: &[u8], error: &Error) {
@@ -288,7 +301,7 @@ impl Run<'_> {
     }
 
     fn path(&self, file: &File) -> Vec<u8> {
-        join(&self.window.folders[file.folder as usize].path, &file.name)
+        self.window.path_of(file)
     }
 
     fn failed(&self, path: &[u8], error: &Error) {

@@ -122,7 +122,7 @@ fn whoever_is_first_at_a_file_that_does_not_fit_says_so() {
     let Some((scene, _mount)) = with_a_file_too_large() else {
         return;
     };
-    for round in 0..40 {
+    for round in 0..24 {
         let (summary, log) = restore_some_by(&scene, Overwrite::Always, 4);
         let errors = log.errors.lock();
         assert!(summary.is_full, "round {round}: {errors:?}");

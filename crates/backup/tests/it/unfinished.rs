@@ -52,13 +52,17 @@ impl Scene {
 
     /// And looks after each.
     fn restore_twice_and(&self, overwrite: Overwrite, look: impl Fn()) -> u64 {
+        let options = Options {
+            overwrite,
+            ..Options::default()
+        };
+        self.restore_twice_with(&options, look)
+    }
+
+    fn restore_twice_with(&self, options: &Options, look: impl Fn()) -> u64 {
         let restore = || {
-            let options = Options {
-                overwrite,
-                ..Options::default()
-            };
             let (from, to) = (&self.source, &self.target);
-            restore_from(&self.repository, &self.outcome, from, to, options)
+            restore_from(&self.repository, &self.outcome, from, to, options.clone())
         };
         let disk = self.container();
         let mut byte = [0];
@@ -171,4 +175,36 @@ fn what_was_there_stays_until_the_whole_of_what_replaces_it_is_there() {
     let whole = noise(1, BYTES);
     assert!(seen.borrow()[0] == (theirs.clone(), theirs, names.clone()));
     assert!(seen.borrow()[1] == (whole.clone(), whole, names));
+}
+
+/// The first name looks as the snapshot says, and is not what it has. It cannot be replaced, so neither is a further name of it linked to it.
+#[test]
+fn no_further_name_leads_to_what_stands_in_place_of_a_first_one_that_failed() {
+    // All in one window, and in many.
+    for window_bytes in [64 << 20, 1 << 10] {
+        let scene = scene(|source| {
+            fs::create_dir(source.join("sub")).expect("mkdir");
+            fs::hard_link(source.join("a"), source.join("sub/b")).expect("link");
+        });
+        let like_it = noise(2, BYTES);
+        fs::write(scene.target.join("a"), &like_it).expect("write");
+        let file = File::options().write(true).open(scene.target.join("a"));
+        let time = scene.source.join("a").metadata().expect("stat").modified();
+        file.expect("open")
+            .set_modified(time.expect("time"))
+            .expect("set");
+        let options = Options {
+            window_bytes,
+            ..Options::default()
+        };
+        let seen = std::cell::RefCell::new(Vec::new());
+        let look = || {
+            let is_like_it = |name| fs::read(scene.target.join(name)).is_ok_and(|it| it == like_it);
+            seen.borrow_mut()
+                .push((is_like_it("a"), is_like_it("sub/b")));
+        };
+        assert_eq!(scene.restore_twice_with(&options, look), 2);
+        assert_eq!(*seen.borrow(), [(true, false), (false, false)]);
+        assert!(scene.is_whole("a") && scene.is_whole("sub/b"));
+    }
 }

@@ -61,7 +61,9 @@ fn a_full_target_ends_a_restore_with_14() {
     let Some(_mount) = Mount::new(&rig.path("disk"), 1) else {
         return;
     };
-    let ran = rig.run(["restore", "latest", "--target", "disk/t"]).ends(14);
+    let ran = rig
+        .run(["restore", "latest", "--target", "disk/t"])
+        .ends(14);
     assert!(ran.err.contains("space"), "{}", ran.err);
 }
 

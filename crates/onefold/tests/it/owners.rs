@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
-use std::process::Command;
 
-use crate::rig::{Ran, Rig, program};
+use crate::rig::{Ran, Rig};
 use crate::untested::{has, is_root, not_tested};
 
 /// Runs the program where `/etc/passwd` and `/etc/group` know these numbers for ann and staff; `None` where that cannot be arranged.
@@ -16,21 +15,7 @@ fn with_names(rig: &Rig, name: &str, (uid, gid): (u32, u32), args: &[&str]) -> O
     rig.write("group", format!("root:x:0:\nstaff:x:{gid}:\n").as_bytes());
     let script =
         "mount --bind passwd /etc/passwd && mount --bind group /etc/group || exit 99; exec \"$@\"";
-    let with = rig.command(args);
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "sh", "-c", script, "sh"])
-        .arg(program().get_program())
-        .args(with.get_args())
-        .current_dir(rig.dir.path());
-    for (name, value) in with.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    let ran = Ran::from(command.output().ok()?);
-    (ran.code != Some(99)).then(|| ran.ends(0))
+    rig.run_where(script, args).map(|ran| ran.ends(0))
 }
 
 #[test]

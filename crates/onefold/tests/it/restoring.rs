@@ -1,9 +1,11 @@
 //! What a restore leaves in the target, and what it says.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::rig::{Ran, Rig, files};
+use crate::untested::{has, is_root, not_tested};
 
 #[test]
 fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
@@ -145,4 +147,23 @@ fn a_low_limit_of_open_files_loses_nothing() {
         Ran::from(output).ends(0);
         assert_eq!(files(&rig.path("t")), files(&rig.path("s")));
     }
+}
+
+#[test]
+fn further_names_are_links_where_proc_is_not_mounted() {
+    let rig = Rig::open();
+    rig.write("s/f", b"one file");
+    fs::hard_link(rig.path("s/f"), rig.path("s/g")).expect("link");
+    rig.backup("s");
+    if !is_root() || !has("unshare") || !has("umount") {
+        return;
+    }
+    let from = format!("latest:{}", rig.path("s").display());
+    let script = "umount -l /proc || exit 99; exec \"$@\"";
+    match rig.run_where(script, &["restore", &from, "--target", "t"]) {
+        Some(ran) => drop(ran.ends(0)),
+        None => return not_tested("/proc cannot be unmounted here"),
+    }
+    let links = |name: &str| fs::metadata(rig.path(name)).expect("stat").nlink();
+    assert_eq!((links("t/f"), links("t/g")), (2, 2));
 }

@@ -138,6 +138,25 @@ impl Rig {
             .into()
     }
 
+    /// Runs it where mounts are as the script, which ends with `exec "$@"`, has made them for it alone. `None` where they cannot be so: it ends with 99.
+    pub fn run_where(&self, script: &str, args: &[&str]) -> Option<Ran> {
+        let with = self.command(args);
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(program().get_program())
+            .args(with.get_args())
+            .current_dir(self.dir.path());
+        for (name, value) in with.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let ran = Ran::from(command.output().ok()?);
+        (ran.code != Some(99)).then_some(ran)
+    }
+
     /// Writes a file, making the folders above it.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);

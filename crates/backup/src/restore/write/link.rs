@@ -51,44 +51,57 @@ impl Run<'_> {
 
     /// False where the first name is none to link to, or the system does not link them.
     pub(super) fn try_link(&self, folder: u32, first: &[u8], entry: &Entry) -> Result<bool, Errno> {
-        let (first_folder, first_name) = split(first);
-        let Ok(first_dir) = self.all.target.open_folder(first_folder) else {
-            return Ok(false);
-        };
-        // By what is open it is linked, since the name may lead elsewhere by then.
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&first_dir, first_name, flags, Mode::empty());
-        let Ok(there) = opened.and_then(|fd| Ok((Stat::of(&fd)?, fd))) else {
-            return Ok(false);
-        };
-        let is_exact = is_exact(&first_dir, first_name).unwrap_or(false);
-        if !is_exact || !looks_as(entry, &there) || !self.is_owners(entry, &there.0) {
+        if self.all.failed_firsts.has(first) {
             return Ok(false);
         }
-        let path = by_descriptor(there.1.as_fd());
+        let Ok(first) = self.open_first(first) else {
+            return Ok(false);
+        };
+        let is_exact = is_exact(&first.dir, first.name).unwrap_or(false);
+        if !is_exact || !looks_as(entry, &first) || !self.is_owners(entry, &first) {
+            return Ok(false);
+        }
         let Some(dir) = self.folder_for(folder, entry.kind, entry.size)? else {
             return Ok(true);
         };
-        let follow = AtFlags::SYMLINK_FOLLOW;
-        let make = |name: &[u8]| rustix::fs::linkat(CWD, &path[..], &*dir, name, follow);
+        let make = |name: &[u8]| first.link_to(&dir, name);
         let meta = Meta::of(entry);
         let made = self.make((folder, &dir), Wanted::of(entry, &meta), make);
         match made {
             Ok(None) => Ok(true),
             Ok(Some(((), place))) => place.put(&dir, &entry.name).map(|()| true),
-            // The names lie on two file systems, it has all the names that it may have, none of its kind may have two, or there is no /proc.
-            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOENT) => {
-                Ok(false)
-            }
+            // The names lie on two file systems, it has all the names that it may have, none of its kind may have two, or its name leads elsewhere by now.
+            Err(
+                Errno::XDEV
+                | Errno::MLINK
+                | Errno::PERM
+                | Errno::OPNOTSUPP
+                | Errno::NOENT
+                | Errno::STALE,
+            ) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
+    fn open_first<'p>(&self, path: &'p [u8]) -> Result<First<'p>, Errno> {
+        let (folder, name) = split(path);
+        let dir = self.all.target.open_folder(folder)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&dir, name, flags, Mode::empty())?;
+        let stat = Stat::of(&fd)?;
+        Ok(First {
+            dir,
+            name,
+            fd,
+            stat,
+        })
+    }
+
     /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to, wherever that is.
-    fn is_owners(&self, entry: &Entry, there: &Stat) -> bool {
+    fn is_owners(&self, entry: &Entry, first: &First<'_>) -> bool {
         let expected = self.all.applier.uid_of(&entry.owner);
-        let ours = rustix::process::geteuid().as_raw();
-        expected.is_none_or(|expected| there.uid == expected || there.uid == ours)
+        let owners = self.all.shown_owners;
+        expected.is_none_or(|expected| owners.are_of(first.dir.as_fd(), &first.stat, expected))
     }
 
     fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
@@ -140,16 +153,86 @@ impl Run<'_> {
     }
 }
 
+/// What stands under the first name.
+struct First<'a> {
+    dir: OwnedFd,
+    name: &'a [u8],
+    fd: OwnedFd,
+    stat: Stat,
+}
+
+impl First<'_> {
+    /// Gives it a further name. By what is open, since its name may lead elsewhere by now: root may do so at once, others by /proc. Where that is not
+    /// mounted, by name, and what was linked is looked at: `STALE` where it is another.
+    fn link_to(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+        match rustix::fs::linkat(&self.fd, "", dir, name, AtFlags::EMPTY_PATH) {
+            Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {}
+            other => return other,
+        }
+        let path = by_descriptor(self.fd.as_fd());
+        match rustix::fs::linkat(CWD, &path[..], dir, name, AtFlags::SYMLINK_FOLLOW) {
+            Err(Errno::NOENT) => self.link_by_name(dir, name),
+            other => other,
+        }
+    }
+
+    fn link_by_name(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+        rustix::fs::linkat(&self.dir, self.name, dir, name, AtFlags::empty())?;
+        let is_it = |there: Stat| {
+            let expected = (self.stat.device, self.stat.inode);
+            (there.device, there.inode) == expected
+        };
+        if Stat::at(dir, name, false).is_ok_and(is_it) {
+            return Ok(());
+        }
+        let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+        Err(Errno::STALE)
+    }
+}
+
 /// Whether what is there is what the snapshot says of `entry`.
-fn looks_as(entry: &Entry, (there, fd): &(Stat, OwnedFd)) -> bool {
+fn looks_as(entry: &Entry, first: &First<'_>) -> bool {
+    let there = &first.stat;
     if there.kind != entry.kind || !may_be_same(entry.mtime, there.mtime) {
         return false;
     }
     match entry.kind {
         Kind::File => there.size == entry.size,
-        Kind::Symlink => link_target(fd, b"").is_ok_and(|target| target == entry.target),
+        Kind::Symlink => link_target(&first.fd, b"").is_ok_and(|target| target == entry.target),
         Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
         Kind::Fifo | Kind::Socket => true,
         Kind::Dir => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Somebody else who may write in the folder swaps the first name.
+    #[test]
+    fn a_name_that_leads_elsewhere_by_now_is_not_linked() {
+        let place = tempfile::tempdir().expect("tempdir");
+        let path = |name: &str| place.path().join(name);
+        let open = || OwnedFd::from(fs::File::open(place.path()).expect("open"));
+        fs::write(path("first"), "ours").expect("write");
+        let fd = OwnedFd::from(fs::File::open(path("first")).expect("open"));
+        let first = First {
+            dir: open(),
+            name: b"first",
+            stat: Stat::of(&fd).expect("stat"),
+            fd,
+        };
+        let text = |name: &str| fs::read_to_string(path(name)).expect("read");
+        assert_eq!(first.link_by_name(&open(), b"by-name"), Ok(()));
+        assert_eq!(text("by-name"), "ours");
+        fs::rename(path("first"), path("moved")).expect("rename");
+        fs::write(path("first"), "theirs").expect("write");
+        assert_eq!(first.link_by_name(&open(), b"again"), Err(Errno::STALE));
+        assert!(!path("again").exists());
+        assert_eq!(first.link_to(&open(), b"by-descriptor"), Ok(()));
+        assert_eq!(text("by-descriptor"), "ours");
     }
 }

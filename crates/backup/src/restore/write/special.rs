@@ -46,6 +46,9 @@ impl Run<'_> {
             Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
             Err(e) => {
                 self.all.tally.failed_others.fetch_add(1, Relaxed);
+                if entry.links > 1 {
+                    self.all.failed_firsts.add(&path);
+                }
                 self.failed(&path, &self.io("create", &path, e));
             }
         }
@@ -106,6 +109,7 @@ fn open_special(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{chown, lchown};
 
     use super::*;
     use crate::restore::apply::{Applier, Attributes};
@@ -155,5 +159,29 @@ mod tests {
         let after = Stat::at(&dir, b"roots", false).expect("stat");
         let before = before.expect("stat");
         assert_eq!((after.mode, after.mtime), (before.mode, before.mtime));
+    }
+
+    /// As where all files are shown as the owner's of the folder, whoever makes them.
+    #[test]
+    fn what_is_shown_as_the_folders_owners_is_ours() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().expect("tempdir");
+        let dir = OwnedFd::from(fs::File::open(place.path()).expect("open"));
+        for kind in [Kind::Fifo, Kind::Symlink, Kind::CharDevice] {
+            let mut entry = Entry::new(b"special".to_vec(), kind);
+            (entry.target, entry.rdev) = (b"elsewhere".to_vec(), rustix::fs::makedev(1, 3));
+            chown(place.path(), Some(0), None).expect("chown");
+            make_special(&dir, b"special", &entry, true).expect("made");
+            let path = place.path().join("special");
+            lchown(&path, Some(1234), None).expect("chown");
+            let opened = |is_given_away| open_special(&dir, b"special", &entry, is_given_away);
+            assert_eq!(opened(true).err(), Some(Errno::STALE), "{kind:?}");
+            assert!(opened(false).is_ok(), "{kind:?}");
+            chown(place.path(), Some(1234), None).expect("chown");
+            assert!(opened(true).is_ok(), "{kind:?}");
+            fs::remove_file(path).expect("remove");
+        }
     }
 }

@@ -1,0 +1,20 @@
+//! A file without a name, to try out what the file system of a folder makes of it.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+/// An empty file in the file system of `dir`, which is gone when it is closed.
+pub fn nameless(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        other => return other,
+    }
+    let name = format!(".onefold-{}.tmp", std::process::id());
+    let fresh = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(dir, &name[..], fresh, mode)?;
+    rustix::fs::unlinkat(dir, &name[..], AtFlags::empty())?;
+    Ok(file)
+}
