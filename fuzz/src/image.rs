@@ -24,8 +24,8 @@ impl Image {
                 let sub = dir.open_subdir(&entry.name).expect("it was listed");
                 self.add(&*sub, &format!("{path}/"));
             } else {
-                let mut bytes = vec![0; entry.len as usize];
                 let disk = dir.open(&entry.name).expect("it was listed");
+                let mut bytes = vec![0; disk.len().expect("in RAM") as usize];
                 disk.read_at(&mut bytes, 0).expect("it is so long");
                 self.0.insert(path, bytes);
             }

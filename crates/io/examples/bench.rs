@@ -154,8 +154,11 @@ fn crash_images() {
     let run = start.elapsed();
     let bytes: u64 = (0..points)
         .filter_map(|point| dir.crash_image_at(point, point))
-        .flat_map(|image| image.list().unwrap())
-        .map(|entry| entry.len)
+        .map(|image| {
+            let list = image.list().unwrap();
+            let lens = list.iter().map(|entry| image.len_of(&entry.name).unwrap());
+            lens.sum::<u64>()
+        })
         .sum();
     println!(
         "{points} points run in {run:.1?}, their crash images in {:.1?} ({bytes} bytes)",

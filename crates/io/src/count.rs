@@ -80,6 +80,8 @@ counters! {
     dir_syncs,
     /// Lists of folders.
     lists,
+    /// Lengths of disks that were not opened for it.
+    lens,
     /// Folders made or opened.
     subdirs,
     /// Locks tried.
@@ -224,6 +226,11 @@ impl Dir for CountedDir {
     fn list(&self) -> Result<Vec<DirEntry>> {
         add(&self.counters.lists, 1);
         self.dir.list()
+    }
+
+    fn len_of(&self, name: &str) -> Result<u64> {
+        add(&self.counters.lens, 1);
+        self.dir.len_of(name)
     }
 
     fn sync(&self) -> Result<()> {

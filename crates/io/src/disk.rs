@@ -58,8 +58,6 @@ pub trait Disk: Send + Sync {
 pub struct DirEntry {
     /// The name within its folder.
     pub name: String,
-    /// Bytes; 0 for a folder.
-    pub len: u64,
     /// A folder, not a disk.
     pub is_dir: bool,
 }
@@ -101,8 +99,11 @@ pub trait Dir: Send + Sync {
     /// Removes a disk. One that is open stays readable through its handles.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Everything in the folder, sorted by name.
+    /// Everything in the folder, sorted by name. Asks for none by itself: a folder may hold very many.
     fn list(&self) -> Result<Vec<DirEntry>>;
+
+    /// The bytes of a disk that is not opened for that; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where there is none. Of a folder it means nothing.
+    fn len_of(&self, name: &str) -> Result<u64>;
 
     /// Returns once all creations, renames and removals before are durable.
     fn sync(&self) -> Result<()>;

@@ -225,10 +225,13 @@ impl Dir for MemDir {
         let entries = self.entries.lock();
         let row = |(name, entry): (&String, &Entry)| DirEntry {
             name: name.clone(),
-            len: entry.disk().map_or(0, |disk| disk.pages.read().len()),
             is_dir: entry.disk().is_none(),
         };
         Ok(entries.iter().map(row).collect())
+    }
+
+    fn len_of(&self, name: &str) -> Result<u64> {
+        Ok(self.find_disk("look at", name)?.pages.read().len())
     }
 
     fn sync(&self) -> Result<()> {

@@ -167,6 +167,10 @@ where
         self.dir.list()
     }
 
+    fn len_of(&self, name: &str) -> Result<u64> {
+        self.dir.len_of(name)
+    }
+
     fn sync(&self) -> Result<()> {
         self.dir.sync()
     }

@@ -285,7 +285,11 @@ fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
     for entry in dir.list()? {
         bytes += match entry.is_dir {
             true => folder_bytes(&*dir.open_subdir(&entry.name)?)?,
-            false => entry.len,
+            false => match dir.len_of(&entry.name) {
+                // Merged away meanwhile.
+                Err(error) if error.kind == ErrorKind::NotFound => 0,
+                len => len?,
+            },
         };
     }
     Ok(bytes)

@@ -4,12 +4,11 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
-use crate::container::CONTAINER_FOLDER;
 use crate::container::StreamKind;
 use crate::opened::Opened;
 use crate::pin::{self, PinInfo};
 use crate::repository::{Repository, warn_of_loss};
-use crate::{Error, Result, container};
+use crate::{Error, Result};
 
 /// Of a container: the stream that its chunks are of, and these with their lengths in bytes.
 pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
@@ -17,13 +16,7 @@ pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
 impl Repository {
     /// All containers with their bytes as stored, sorted; without those of a folder that the device does not list.
     pub fn containers(&self) -> Result<Vec<(ContainerId, u64)>> {
-        let listed = self.shared.list_past(CONTAINER_FOLDER, &mut warn_of_loss)?;
-        let mut all: Vec<_> = listed
-            .iter()
-            .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))
-            .collect();
-        all.sort_unstable();
-        Ok(all)
+        self.shared.container_lengths_past(&mut warn_of_loss)
     }
 
     /// What a container is of, and its chunks with their lengths in bytes, as they stand in it; `None` where it is gone.

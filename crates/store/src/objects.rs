@@ -35,13 +35,20 @@ pub trait ObjectStore: Send + Sync {
     /// The object's length in bytes.
     fn len(&self, name: &str) -> Result<u64>;
 
-    /// Names below the folder `prefix` and lengths, in order of name. An error of kind [`ErrorKind::NotFound`] where the folder is missing.
-    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+    /// Names below the folder `prefix`, in order of name. An error of kind [`ErrorKind::NotFound`] where the folder is missing.
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
         self.list_past(prefix, &mut Err)
     }
 
     /// The same; `failed` hears why a folder within cannot be listed, and says whether to go on without it.
     fn list_past(
+        &self,
+        prefix: &str,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<String>>;
+
+    /// The same with lengths in bytes, 0 where one cannot be had. Dearer: each object is looked at.
+    fn lengths_past(
         &self,
         prefix: &str,
         failed: &mut dyn FnMut(Error) -> Result<()>,
@@ -178,9 +185,27 @@ impl ObjectStore for LocalObjects {
         &self,
         prefix: &str,
         failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let folder = self.root.open_subdir(prefix)?;
+        each_below(&*folder, prefix, &mut |_, _, name| names.push(name), failed)?;
+        Ok(names)
+    }
+
+    fn lengths_past(
+        &self,
+        prefix: &str,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Vec<(String, u64)>> {
         let mut found = Vec::new();
-        list_below(&*self.root.open_subdir(prefix)?, prefix, &mut found, failed)?;
+        let mut look = |dir: &dyn Dir, last: &str, name| match dir.len_of(last) {
+            // Deleted since it was listed.
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            // It is there all the same: whoever opens it hears why.
+            len => found.push((name, len.unwrap_or(0))),
+        };
+        let folder = self.root.open_subdir(prefix)?;
+        each_below(&*folder, prefix, &mut look, failed)?;
         Ok(found)
     }
 
@@ -212,20 +237,21 @@ impl ObjectStore for LocalObjects {
     }
 }
 
-fn list_below(
+/// Tells `found` of each object below `dir`, whose path is `path`: the folder that it is in, its name there, and its whole name.
+fn each_below(
     dir: &dyn Dir,
     path: &str,
-    found: &mut Vec<(String, u64)>,
+    found: &mut dyn FnMut(&dyn Dir, &str, String),
     failed: &mut dyn FnMut(Error) -> Result<()>,
 ) -> Result<()> {
     for entry in dir.list()? {
         let name = format!("{path}/{}", entry.name);
         if entry.is_dir {
             let below = dir.open_subdir(&entry.name).map_err(Error::from);
-            let listed = below.and_then(|below| list_below(&*below, &name, found, failed));
+            let listed = below.and_then(|below| each_below(&*below, &name, found, failed));
             listed.or_else(&mut *failed)?;
         } else if !entry.name.starts_with(TEMPORARY_PREFIX) {
-            found.push((name, entry.len));
+            found(dir, &entry.name, name);
         }
     }
     Ok(())

@@ -185,7 +185,7 @@ impl Repository {
     pub fn roots(&self) -> Result<Vec<RootId>> {
         let listed = self.shared.list(ROOT_FOLDER)?;
         let id = |name: &str| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
-        Ok(listed.iter().filter_map(|(name, _)| id(name)).collect())
+        Ok(listed.iter().filter_map(|name| id(name)).collect())
     }
 
     /// For whoever chooses roots to remove.

@@ -30,7 +30,7 @@ pub(crate) fn listed(objects: &dyn ObjectStore) -> Result<Vec<String>> {
         Err(error) if error.is_not_found() => Vec::new(),
         other => other?,
     };
-    let names = listed.into_iter().map(|(name, _)| name);
+    let names = listed.into_iter();
     Ok(names.filter(|name| id_of(name).is_some()).collect())
 }
 

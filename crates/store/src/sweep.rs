@@ -7,12 +7,12 @@ mod choose;
 mod judge;
 mod report;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use onefold_index::ContainerId;
 use onefold_io::{LockGuard, LockKind};
 
-use crate::container::{self, CONTAINER_FOLDER, StreamKind};
+use crate::container::{self, StreamKind};
 use crate::leftovers;
 use crate::mark::{Marker, Marks};
 use crate::pin;
@@ -189,11 +189,11 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn lengths(&self) -> Result<std::collections::HashMap<ContainerId, u64>> {
-        let listed = self.repository.shared.list(CONTAINER_FOLDER)?;
-        Ok(listed
-            .iter()
-            .filter_map(|(name, len)| Some((container::id_of_object(name)?, *len)))
+    fn lengths(&self) -> Result<HashMap<ContainerId, u64>> {
+        let shared = &self.repository.shared;
+        Ok(shared
+            .container_lengths_past(&mut Err)?
+            .into_iter()
             .collect())
     }
 
@@ -280,7 +280,6 @@ impl<'a> Sweep<'a> {
         self.acquit(&mut list)?;
         // A root that was removed must not come back, in a power cut, when what it refers to is gone: whoever removed it may have died before that was durable.
         shared.keep_roots()?;
-        let lens = self.lengths()?;
         shared.with_index(|index| {
             index.retire(&list)?;
             Ok(index.checkpoint()?)
@@ -291,9 +290,11 @@ impl<'a> Sweep<'a> {
                 done: i as u64,
                 total: list.len() as u64,
             });
-            shared.objects.delete(&container::object_name(*id))?;
+            let object = container::object_name(*id);
+            let bytes = shared.objects.len(&object).unwrap_or(0);
+            shared.objects.delete(&object)?;
             self.report.deleted_containers += 1;
-            self.report.freed_bytes += lens.get(id).copied().unwrap_or(0);
+            self.report.freed_bytes += bytes;
         }
         shared.with_index(|index| Ok(index.ingested().remove(&list)?))?;
         shared.objects.delete(condemned::CONDEMNED_OBJECT)

@@ -144,6 +144,10 @@ impl Dir for Failing {
         self.dir.list()
     }
 
+    fn len_of(&self, name: &str) -> Result<u64> {
+        self.dir.len_of(name)
+    }
+
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         self.dir.subdir(name)
     }

@@ -60,7 +60,9 @@ fn go_on(index: &mut Strata) {
 
 fn length_of(dir: &dyn Dir) -> u64 {
     let list = dir.list().expect("list");
-    list.iter().map(|entry| entry.len).sum()
+    list.iter()
+        .map(|entry| dir.len_of(&entry.name).expect("listed"))
+        .sum()
 }
 
 #[test]

@@ -43,7 +43,10 @@ fn logs(dir: &dyn Dir) -> Vec<(String, u64)> {
     let list = dir.list().expect("list").into_iter();
     let mut logs: Vec<_> = list
         .filter(|entry| entry.name.starts_with("log-"))
-        .map(|entry| (entry.name, entry.len))
+        .map(|entry| {
+            let len = dir.len_of(&entry.name).expect("listed");
+            (entry.name, len)
+        })
         .collect();
     logs.sort_unstable();
     logs

@@ -119,7 +119,8 @@ fn scattered(index: &mut Strata, history: &mut History, session: u64) {
 fn log_pages(dir: &dyn Dir) -> u64 {
     let list = dir.list().expect("list");
     let logs = list.iter().filter(|entry| entry.name.starts_with("log-"));
-    logs.map(|entry| entry.len / 4096 - 1).sum()
+    logs.map(|entry| dir.len_of(&entry.name).expect("listed") / 4096 - 1)
+        .sum()
 }
 
 /// `few` sessions, and more up to the one that leaves many log files fewer, which is told by its pages of log before and after; after a crash anywhere in it, what was said is

@@ -146,18 +146,20 @@ impl FileDir {
             .map_err(|e| self.fail("rename", from, e))
     }
 
-    /// What can be said of a listed name; `None` where it is gone. One that cannot be looked at is there all the same: whoever opens it hears why.
+    /// A listed name; `None` where it is gone. Only where the file system does not list what kind it is of, it is looked at. One that cannot be looked at is there all the
+    /// same: whoever opens it hears why.
     fn entry(&self, name: &str, listed_as: FileType) -> Option<DirEntry> {
-        let (kind, len) = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => (FileType::from_raw_mode(stat.st_mode), stat.st_size as u64),
-            Err(Errno::NOENT) => return None,
-            Err(_) => (listed_as, 0),
-        };
-        let is_dir = kind == FileType::Directory;
+        let mut kind = listed_as;
+        if kind == FileType::Unknown {
+            match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => kind = FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => return None,
+                Err(_) => {}
+            }
+        }
         Some(DirEntry {
             name: name.to_owned(),
-            len: if is_dir { 0 } else { len },
-            is_dir,
+            is_dir: kind == FileType::Directory,
         })
     }
 
@@ -208,14 +210,24 @@ impl FileDir {
         }
     }
 
-    /// An error that says so where a folder could not be opened because it is a link.
-    fn say_if_link(&self, name: &str, error: Error) -> Error {
-        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Error {
-                what: "a symbolic link, which is not followed here".into(),
-                ..error
-            },
-            _ => error,
+    /// An error that says so where a folder could not be opened because it is a link: one that is not followed, or that leads to no folder.
+    fn say_if_link(&self, name: &str, is_followed: bool, error: Error) -> Error {
+        let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_link =
+            stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
+        let errno = error.source.as_ref().and_then(|e| e.raw_os_error());
+        let what = match errno.map(Errno::from_raw_os_error) {
+            _ if !is_link => return error,
+            _ if !is_followed => "a symbolic link, which is not followed here",
+            Some(Errno::NOENT) => "a symbolic link that leads nowhere: what it names is not there",
+            Some(Errno::NOTDIR) => "a symbolic link to what is no folder",
+            Some(Errno::LOOP) => "a symbolic link that leads back to itself",
+            // What the link leads to cannot be opened, and the error says why.
+            _ => return error,
+        };
+        Error {
+            what: what.into(),
+            ..error
         }
     }
 
@@ -281,6 +293,14 @@ impl Dir for FileDir {
         Ok(entries)
     }
 
+    fn len_of(&self, name: &str) -> Result<u64> {
+        check_name("look at", &self.path, name)?;
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(stat.st_size as u64),
+            Err(e) => Err(self.fail("look at", name, e)),
+        }
+    }
+
     fn sync(&self) -> Result<()> {
         match rustix::fs::fsync(&self.fd) {
             Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: a file system whose folders need no sync
@@ -308,7 +328,7 @@ impl Dir for FileDir {
         let (path, follow) = (join(&self.path, name), self.follow(name));
         match Self::open_at(&self.fd, name, path, self.access, follow) {
             Ok(dir) => Ok(Arc::new(dir)),
-            Err(error) => Err(self.say_if_link(name, error)),
+            Err(error) => Err(self.say_if_link(name, follow.is_empty(), error)),
         }
     }
 
@@ -392,6 +412,21 @@ mod tests {
             let pipe = dir.open("pipe").unwrap();
             assert!(flags(&pipe).contains(OFlags::NONBLOCK));
         }
+    }
+
+    #[test]
+    fn a_listed_name_is_looked_at_only_where_its_kind_was_not_listed() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = FileDir::open(temp.path()).unwrap();
+        dir.subdir("folder").unwrap();
+        dir.create("file").unwrap();
+        let is_dir = |name, kind| dir.entry(name, kind).map(|entry| entry.is_dir);
+        assert_eq!(is_dir("folder", FileType::Unknown), Some(true));
+        assert_eq!(is_dir("file", FileType::Unknown), Some(false));
+        assert_eq!(is_dir("gone", FileType::Unknown), None);
+        // Had they been looked at, there would be none.
+        assert_eq!(is_dir("gone", FileType::RegularFile), Some(false));
+        assert_eq!(is_dir("gone", FileType::Directory), Some(true));
     }
 
     /// The way of file systems without `RENAME_NOREPLACE`, which none of a test machine is.

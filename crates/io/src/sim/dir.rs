@@ -177,22 +177,17 @@ impl Dir for SimDir {
     fn list(&self) -> Result<Vec<DirEntry>> {
         let device = self.device.lock();
         device.alive("list", &self.path)?;
-        let row = |(name, child): (&String, &Child)| match child {
-            Child::Disk(ino) => {
-                let len = device.core.file(*ino).map_or(0, |file| file.live.len());
-                DirEntry {
-                    name: name.clone(),
-                    len,
-                    is_dir: false,
-                }
-            }
-            Child::Dir(_) => DirEntry {
-                name: name.clone(),
-                len: 0,
-                is_dir: true,
-            },
+        let row = |(name, child): (&String, &Child)| DirEntry {
+            name: name.clone(),
+            is_dir: matches!(child, Child::Dir(_)),
         };
         Ok(self.names("list", &device)?.iter().map(row).collect())
+    }
+
+    fn len_of(&self, name: &str) -> Result<u64> {
+        let device = self.alive("look at", name)?;
+        let ino = self.disk("look at", &device, name)?;
+        Ok(device.core.file(ino).map_or(0, |file| file.live.len()))
     }
 
     fn sync(&self) -> Result<()> {

@@ -298,6 +298,7 @@ pub fn dir<K>(make: impl Fn() -> (Arc<dyn Dir>, K)) {
         for op in &ops {
             op.run(&folder, &mut twin);
             assert_eq!(folder.list().unwrap(), twin.list(), "after {op:?}");
+            twin.compare_lens(&*folder);
         }
         for (disk, bytes) in &twin.handles {
             assert!(
@@ -319,6 +320,7 @@ fn edges_of_a_dir(dir: &dyn Dir) {
         assert_eq!(kind(dir.create(name)), Some(ErrorKind::Denied), "{name:?}");
         assert_eq!(kind(dir.open(name)), Some(ErrorKind::Denied), "{name:?}");
         assert_eq!(kind(dir.subdir(name)), Some(ErrorKind::Denied), "{name:?}");
+        assert_eq!(kind(dir.len_of(name)), Some(ErrorKind::Denied), "{name:?}");
         assert_eq!(
             kind(dir.rename(name, "x")),
             Some(ErrorKind::Denied),
@@ -436,12 +438,19 @@ impl Twin {
     fn list(&self) -> Vec<DirEntry> {
         let entries = self.names.iter().map(|(name, bytes)| DirEntry {
             name: (*name).to_owned(),
-            len: bytes
-                .as_ref()
-                .map_or(0, |bytes| bytes.borrow().len() as u64),
             is_dir: bytes.is_none(),
         });
         entries.collect()
+    }
+
+    fn compare_lens(&self, dir: &dyn Dir) {
+        for (name, bytes) in &self.names {
+            if let Some(bytes) = bytes {
+                let len = bytes.borrow().len() as u64;
+                assert_eq!(dir.len_of(name).unwrap(), len, "{name}");
+            }
+        }
+        assert_eq!(kind(dir.len_of("e")), Some(ErrorKind::NotFound));
     }
 
     /// The expected failure of renaming disks.

@@ -54,6 +54,7 @@ fn operations_bytes_and_pages_are_counted_by_kind() {
     sub.open("y").unwrap().discard(0, 9).unwrap_err();
     sub.remove("y").unwrap();
     sub.list().unwrap();
+    sub.len_of("y").unwrap_err();
     sub.sync().unwrap();
     let expected = IoCounts {
         subdirs: 1,
@@ -65,6 +66,7 @@ fn operations_bytes_and_pages_are_counted_by_kind() {
         discards: 1,
         removes: 1,
         lists: 1,
+        lens: 1,
         dir_syncs: 1,
         ..IoCounts::default()
     };

@@ -66,6 +66,26 @@ fn a_folder_is_opened_through_a_link_only_where_one_was_foreseen() {
 }
 
 /// Threads write neighbouring pieces, large ones past the page cache and small ones through it, while others read them.
+#[test]
+fn a_foreseen_link_that_leads_to_no_folder_is_told_as_such() {
+    let (temp, dir) = folder();
+    let dir = dir.linked("fast");
+    std::fs::write(temp.path().join("file"), b"").unwrap();
+    for (to, told) in [
+        ("away", "leads nowhere"),
+        ("fast", "leads back to itself"),
+        ("../../file", "no folder"),
+    ] {
+        let link = temp.path().join("a/b/fast");
+        std::os::unix::fs::symlink(to, &link).unwrap();
+        for refused in [dir.open_subdir("fast"), dir.subdir("fast")] {
+            let refused = refused.err().unwrap();
+            assert!(refused.what.contains(told), "{refused}");
+        }
+        std::fs::remove_file(&link).unwrap();
+    }
+}
+
 fn mixed_writers(dir: &FileDir) {
     const PIECE: usize = 300_001;
     const ROUNDS: usize = 6;

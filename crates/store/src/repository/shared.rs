@@ -33,18 +33,9 @@ pub struct Shared {
 
 impl Shared {
     /// Objects below `folder`, which `init` makes: an error of damage where it is missing, so that nobody takes what was in it for deleted.
-    pub(crate) fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
-        self.list_past(folder, &mut Err)
-    }
-
-    /// The same; `failed` hears why a folder within cannot be listed, and says whether to go on without it.
-    pub(crate) fn list_past(
-        &self,
-        folder: &str,
-        failed: &mut dyn FnMut(Error) -> Result<()>,
-    ) -> Result<Vec<(String, u64)>> {
+    pub(crate) fn list(&self, folder: &str) -> Result<Vec<String>> {
         self.require_folder(folder)?;
-        self.objects.list_past(folder, failed)
+        self.objects.list(folder)
     }
 
     /// Damage where the folder is missing.
@@ -68,13 +59,25 @@ impl Shared {
         &self,
         failed: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Vec<ContainerId>> {
-        let listed = self.list_past(CONTAINER_FOLDER, failed)?;
-        let mut ids: Vec<_> = listed
-            .iter()
-            .filter_map(|(name, _)| container::id_of_object(name))
-            .collect();
+        self.require_folder(CONTAINER_FOLDER)?;
+        let listed = self.objects.list_past(CONTAINER_FOLDER, failed)?;
+        let ids = listed.iter().map(|name| container::id_of_object(name));
+        let mut ids: Vec<_> = ids.flatten().collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    /// The same with their bytes as stored, for which each is looked at.
+    pub(crate) fn container_lengths_past(
+        &self,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<(ContainerId, u64)>> {
+        self.require_folder(CONTAINER_FOLDER)?;
+        let listed = self.objects.lengths_past(CONTAINER_FOLDER, failed)?;
+        let row = |(name, len): &(String, u64)| Some((container::id_of_object(name)?, *len));
+        let mut all: Vec<_> = listed.iter().filter_map(row).collect();
+        all.sort_unstable();
+        Ok(all)
     }
 
     /// Asks or tells the index. One whose files turn out to be damaged, or gone, or more than this process may open, is begun anew from the containers, then asked again: damage to it costs

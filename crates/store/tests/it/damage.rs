@@ -452,10 +452,10 @@ fn what_lies_behind_a_long_hole_is_saved() {
     let folder = containers.open_subdir(&folder.name).unwrap();
     let file = folder.list().unwrap().remove(0);
     let disk = folder.open_write(&file.name).unwrap();
-    let mut bytes = vec![0; file.len as usize];
+    let mut bytes = vec![0; disk.len().unwrap() as usize];
     disk.read_at(&mut bytes, 0).unwrap();
     let header = onefold_store::container::HEADER_BYTES;
-    disk.write_at(&vec![0; file.len as usize - header], header as u64)
+    disk.write_at(&vec![0; bytes.len() - header], header as u64)
         .unwrap();
     disk.write_at(&bytes[header..], header as u64 + HOLE_BYTES)
         .unwrap();

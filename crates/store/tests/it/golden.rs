@@ -95,11 +95,9 @@ fn objects(dir: &dyn Dir, path: &str, found: &mut BTreeMap<String, Vec<u8>>) {
                 found,
             );
         } else {
-            let mut bytes = vec![0; entry.len as usize];
-            dir.open(&entry.name)
-                .unwrap()
-                .read_at(&mut bytes, 0)
-                .unwrap();
+            let disk = dir.open(&entry.name).unwrap();
+            let mut bytes = vec![0; disk.len().unwrap() as usize];
+            disk.read_at(&mut bytes, 0).unwrap();
             found.insert(path, bytes);
         }
     }

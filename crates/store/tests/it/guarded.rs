@@ -179,6 +179,10 @@ impl Dir for Guarded {
         listed
     }
 
+    fn len_of(&self, name: &str) -> Result<u64> {
+        self.inner.len_of(name)
+    }
+
     fn sync(&self) -> Result<()> {
         self.inner.sync()?;
         self.failing.happens(&self.path_of("."));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
+use onefold_io::count::{CountedDir, Counters};
 use onefold_io::{Dir, MemDir};
 use onefold_store::block::CHUNK_BYTES_MAX;
 use onefold_store::objects::OBJECT_BYTES_MAX;
@@ -242,4 +243,26 @@ fn a_chunk_that_changed_since_it_was_fingerprinted_is_lost() {
     }
     assert!(matches!(written[0], Written::Known(_)));
     session.finish().unwrap();
+}
+
+/// A repository of 10 TB has 600,000.
+#[test]
+fn who_begins_a_session_looks_at_no_container_by_itself() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::None).unwrap();
+    back_up(&open(&dir, 1, 1).unwrap(), &chunks(1, 200)).unwrap();
+    let counters = Counters::new();
+    let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(dir, counters.clone()));
+    let repository = open(&counted, 1, 2).unwrap();
+    assert!(repository.containers().unwrap().len() > 5);
+    for kind in [SessionKind::Backup, SessionKind::Read, SessionKind::Pinned] {
+        let before = counters.counts();
+        repository.session(kind).unwrap().finish().unwrap();
+        let asked = counters.counts() - before;
+        assert!(asked.lists > 1, "{kind:?}: {asked:?}");
+        assert_eq!(asked.lens, 0, "{kind:?}: {asked:?}");
+    }
+    let before = counters.counts();
+    assert_eq!(repository.roots().unwrap().len(), 1);
+    assert_eq!((counters.counts() - before).lens, 0);
 }
