@@ -23,7 +23,8 @@ pub enum ErrorKind {
     Damaged,
     /// The bytes are what was written, by a version of this program that knows another format: no damage, and nothing to repair.
     OtherVersion,
-    /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing controller.
+    /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing controller, a server that does not answer in time. Others may
+    /// be had.
     Medium,
     /// Anything else the device said.
     Device,
@@ -126,14 +127,19 @@ impl ErrorKind {
             Some(Errno::MFILE) => Self::TooManyOpen,
             // BADF: a write through a handle that was opened for reading.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
-            // What block layer, file systems and dm-integrity say of a sector that is lost.
+            // What block layer, file systems and dm-integrity say of a sector that is lost; the last three of a command, or a request to a server, that took too
+            // long, and of memory that went bad under the page cache. Of a device, server or path that is gone altogether (NODEV, NXIO, NOLINK, NOTCONN,
+            // SHUTDOWN, STALE, HOSTDOWN …) nothing can be had, so who looks at all that there is should end: those are none of these.
             Some(
                 Errno::IO
                 | Errno::REMOTEIO
                 | Errno::UCLEAN
                 | Errno::BADMSG
                 | Errno::NODATA
-                | Errno::ILSEQ,
+                | Errno::ILSEQ
+                | Errno::TIMEDOUT
+                | Errno::TIME
+                | Errno::HWPOISON,
             ) => Self::Medium,
             Some(_) => Self::Device,
             None if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
@@ -173,6 +179,17 @@ mod tests {
             (Errno::PERM, ErrorKind::Denied),
             (Errno::ROFS, ErrorKind::Denied),
             (Errno::IO, ErrorKind::Medium),
+            (Errno::REMOTEIO, ErrorKind::Medium),
+            (Errno::NODATA, ErrorKind::Medium),
+            (Errno::TIMEDOUT, ErrorKind::Medium),
+            (Errno::TIME, ErrorKind::Medium),
+            (Errno::HWPOISON, ErrorKind::Medium),
+            (Errno::NODEV, ErrorKind::Device),
+            (Errno::NOLINK, ErrorKind::Device),
+            (Errno::NOTCONN, ErrorKind::Device),
+            (Errno::SHUTDOWN, ErrorKind::Device),
+            (Errno::STALE, ErrorKind::Device),
+            (Errno::HOSTDOWN, ErrorKind::Device),
             (Errno::NFILE, ErrorKind::Device),
         ] {
             assert_eq!(Error::from_io("write", "x", errno).kind, kind, "{errno:?}");
