@@ -37,7 +37,9 @@ pub(crate) fn list(root: &Arc<dyn Dir>) -> Result<Vec<Unfinished>> {
 
 fn list_folder(dir: &Arc<dyn Dir>, found: &mut Vec<Unfinished>) -> Result<()> {
     let entries = dir.list()?.into_iter();
-    let unfinished = entries.filter(|entry| entry.name.starts_with(TEMPORARY_PREFIX));
+    // A folder is none of ours, whatever its name.
+    let unfinished =
+        entries.filter(|entry| !entry.is_dir && entry.name.starts_with(TEMPORARY_PREFIX));
     found.extend(unfinished.map(|entry| (Arc::clone(dir), entry.name)));
     Ok(())
 }

@@ -57,6 +57,12 @@ impl Marks {
     pub fn new(root: &dyn Dir) -> Result<Self> {
         let folder = root.subdir(SCRATCH_FOLDER)?;
         match folder.remove(SPILLED) {
+            Err(_) if folder.open_subdir(SPILLED).is_ok() => {
+                tracing::warn!(
+                    "{SCRATCH_FOLDER}/{SPILLED} is a folder, and none of ours: it stays, and a temporary file takes its place"
+                );
+                return Ok(Self::temporary());
+            }
             Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }

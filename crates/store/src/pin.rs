@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
-use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
+use onefold_io::{Dir, DirEntry, ErrorKind, LockGuard, LockKind};
 
 use crate::entropy::Entropy;
 use crate::{Error, Result};
@@ -134,8 +134,9 @@ pub fn living(root: &dyn Dir) -> Result<Vec<(String, PinInfo)>> {
         Err(error) => return Err(error.into()),
     };
     let mut living = Vec::new();
-    let is_pin = |name: &str| name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    for entry in dir.list()?.into_iter().filter(|entry| is_pin(&entry.name)) {
+    let is_hex = |name: &str| name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_pin = |entry: &DirEntry| !entry.is_dir && is_hex(&entry.name);
+    for entry in dir.list()?.into_iter().filter(is_pin) {
         match dir.lock(&entry.name, LockKind::Exclusive)? {
             // Held by nobody: dead. Removed while we hold it, so that no one mistakes it for alive.
             Some(_guard) => match dir.remove(&entry.name) {

@@ -254,3 +254,31 @@ fn writers_readers_and_sweeps_at_once() {
     assert_sound(&repository, &[], &"in the end");
     assert!(repository.roots().unwrap().len() >= 3);
 }
+
+/// A person may have put them there.
+#[test]
+fn folders_in_the_places_of_the_engine_s_own_files_keep_no_sweep_from_its_work() {
+    let (dir, repository) = repository();
+    let (kept, gone) = (chunks(1, 60), chunks(2, 60));
+    let (kept_root, _) = back_up(&repository, &kept).unwrap();
+    let (gone_root, _) = back_up(&repository, &gone).unwrap();
+    repository.remove_root(&gone_root).unwrap();
+    let containers = dir.open_subdir("containers").unwrap();
+    let inner = containers.list().unwrap().remove(0).name;
+    let temporary = "tmp-0123456789abcdef";
+    let places = [
+        (dir.subdir("scratch").unwrap(), "marks"),
+        (dir.open_subdir("sessions").unwrap(), "0123456789abcdef"),
+        (Arc::clone(&dir), temporary),
+        (dir.open_subdir("snapshots").unwrap(), temporary),
+        (containers.open_subdir(&inner).unwrap(), temporary),
+    ];
+    for (folder, name) in &places {
+        folder.subdir(name).unwrap();
+    }
+    assert!(sweep(&repository).unwrap().deleted_containers > 0);
+    assert_sound(&repository, &[(kept_root, kept)], &"swept");
+    for (folder, name) in &places {
+        assert!(folder.open_subdir(name).is_ok(), "{name}");
+    }
+}
