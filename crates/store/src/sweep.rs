@@ -227,21 +227,26 @@ impl<'a> Sweep<'a> {
         Ok((copied, written))
     }
 
-    /// Copies what lives of a container; `false` where not all of it can be had, so that it must stay.
+    /// Copies what lives of a container; `false` where not all of it can be had, so that it must stay. All of it is read before any is written: of a container
+    /// with a bad block each sweep would write a part again, for the next to remove.
     fn copy(&mut self, candidate: &Candidate, writer: &mut ChunkWriter) -> Result<bool> {
         let id = candidate.id;
         let mut is_writing = false;
-        let read = self.reader.open(id).and_then(|opened| {
+        let reader = &mut self.reader;
+        let read = reader.open(id).and_then(|opened| {
             let chunks = (0..).zip(&opened.table.chunks);
             let live = chunks.filter(|(number, _)| candidate.live.contains(*number));
             let wanted: Vec<_> = live.map(|(_, (fingerprint, _))| *fingerprint).collect();
-            self.reader
-                .read_container(id, &wanted, &mut |fingerprint, data| {
-                    is_writing = true;
-                    writer.write_again(*fingerprint, data)?;
-                    is_writing = false;
-                    Ok(())
-                })
+            let lost = reader.read_container(id, &wanted, &mut |_, _| Ok(()))?;
+            if !lost.is_empty() {
+                return Ok(lost);
+            }
+            reader.read_container(id, &wanted, &mut |fingerprint, data| {
+                is_writing = true;
+                writer.write_again(*fingerprint, data)?;
+                is_writing = false;
+                Ok(())
+            })
         });
         match read {
             Err(error) if error.is_loss() && !is_writing => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 use onefold_io::sim::{Faults, SimDir, When};
+use onefold_store::block::BLOCK_HEADER_BYTES;
 use onefold_store::{ASIDE_SUFFIX, Encryption, Error, RootId, container};
 
 use crate::fixture::{
@@ -162,6 +163,40 @@ fn a_bad_block_keeps_a_sweep_from_no_other_container() {
         if is_spoilt {
             device.heal();
             assert_sound(&repository, &[(kept, half)], &"read again");
+        }
+    }
+}
+
+/// All that is to be copied is read before any is written: what was copied of it would be there twice, and be removed and copied again by each sweep.
+#[test]
+fn of_a_container_with_a_bad_block_at_its_end_no_sweep_copies_the_rest() {
+    for is_spoilt in [true, false] {
+        let (device, root, data) = stored();
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        let repository = open(&dir, 1, 2).unwrap();
+        let refs = decode_root(&repository.root(&root).unwrap());
+        let first = refs[0].container;
+        let own = refs.iter().filter(|chunk| chunk.container == first).count();
+        // Of its first block and of its last some chunks are referred to, and few between.
+        let mut kept = data[..own].to_vec();
+        kept.drain(3..own - 3);
+        back_up(&repository, &kept).unwrap();
+        let bad = container::object_name(first);
+        let mut at = 0;
+        let find_last = |bytes: &mut Vec<u8>| {
+            let block = bytes.windows(4).rposition(|four| four == b"1FB\n");
+            at = block.unwrap() + BLOCK_HEADER_BYTES;
+        };
+        device.damage(&bad, find_last).unwrap();
+        match is_spoilt {
+            true => device.spoil(&bad, at as u64..at as u64 + 1).unwrap(),
+            false => device.damage(&bad, |bytes| bytes[at] ^= 1).unwrap(),
+        }
+        repository.remove_root(&root).unwrap();
+        for _ in 0..2 {
+            let report = sweep(&repository).unwrap();
+            assert!(report.unused_bytes_left > 0, "{report:?}");
+            assert_eq!(containers(&device), [&bad[..]]);
         }
     }
 }
