@@ -129,6 +129,18 @@ pub struct BlockHeader {
 impl BlockHeader {
     /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. Whether the codec is known is not asked: that counts under a right checksum only.
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
+        let header = Self::decode_unbounded(bytes, object, offset)?;
+        for (at, len, max) in [
+            (12, header.raw_len, BLOCK_RAW_BYTES_MAX),
+            (16, header.stored_len, BLOCK_STORED_BYTES_MAX),
+        ] {
+            check_len(len.into(), max, object, offset + at)?;
+        }
+        Ok(header)
+    }
+
+    /// The same, whatever lengths it says: nothing may be allocated for them.
+    pub(crate) fn decode_unbounded(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, object, offset);
         let magic: [u8; 4] = reader.array()?;
         if magic != BLOCK_MAGIC {
@@ -143,12 +155,6 @@ impl BlockHeader {
         let codec = reader.u8()?;
         zeros::<3>(&mut reader)?;
         let (raw_len, stored_len, checksum) = (reader.u32()?, reader.u32()?, reader.u64()?);
-        for (at, len, max) in [
-            (12, raw_len, BLOCK_RAW_BYTES_MAX),
-            (16, stored_len, BLOCK_STORED_BYTES_MAX),
-        ] {
-            check_len(len.into(), max, object, offset + at)?;
-        }
         Ok(Self {
             number,
             codec,
@@ -181,6 +187,23 @@ pub fn decode_block(
     let bad =
         |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
     let block = BlockHeader::decode(stored, &object, offset)?;
+    let (codec, coded) = unseal_block(header, number, stored, offset, sealer)?;
+    zstd.decode(codec, coded, block.raw_len as usize)
+        .map_err(bad)
+}
+
+/// The same up to its coded bytes: what was sealed, whether it can be decoded or not. Checksum and seal are checked.
+pub(crate) fn unseal_block(
+    header: &Header,
+    number: u32,
+    stored: &[u8],
+    offset: u64,
+    sealer: &Sealer,
+) -> Result<(Codec, Vec<u8>)> {
+    let object = object_name(header.id);
+    let bad =
+        |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
+    let block = BlockHeader::decode_unbounded(stored, &object, offset)?;
     if block.number != number {
         return Err(bad(format!("the header says block {}", block.number)));
     }
@@ -207,8 +230,7 @@ pub fn decode_block(
     sealer
         .open(number, &identity, &mut body)
         .ok_or_else(|| bad("its seal does not hold".into()))?;
-    zstd.decode(codec, body, block.raw_len as usize)
-        .map_err(bad)
+    Ok((codec, body))
 }
 
 /// Where in `bytes` the next block header may begin: its magic, with room for the rest.

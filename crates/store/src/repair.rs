@@ -276,7 +276,7 @@ impl Repository {
             Error::damaged(container::object_name(id), Some(at), what)
         });
         let strange = salvage.strange_at().map(|at| {
-            let what = "what begins here may be a block of a later version of onefold";
+            let what = "what begins here seems to be a block, and none that this version of onefold reads (of a later version, perhaps): it is kept";
             Error::damaged(container::object_name(id), Some(at), what)
         });
         Ok(Some(told.chain(given_up).chain(strange).collect()))

@@ -9,14 +9,14 @@ use std::ops::Range;
 
 use onefold_index::ContainerId;
 
-use crate::Result;
-use crate::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
+use crate::block::{self, BLOCK_HEADER_BYTES, BLOCK_STORED_BYTES_MAX, BlockHeader};
 use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, StreamKind};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::keys::{SALT_BYTES, Sealer};
 use crate::objects::ObjectStore;
 use crate::repository::Shared;
+use crate::{Error, Result};
 
 /// So much is searched at once.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -40,7 +40,7 @@ pub struct Salvage<'a> {
     vain_bytes_left: u64,
     /// Where the search was given up.
     given_up_at: Option<u64>,
-    /// Where it first came upon what looks like a block of another version.
+    /// Where it first came upon what looks like a block of another version, or is one that cannot be had whole.
     strange_at: Option<u64>,
 }
 
@@ -196,7 +196,8 @@ impl<'a> Salvage<'a> {
         self.given_up_at
     }
 
-    /// Where, among bytes that no block before leads to, what looks like a block of another version begins: it may be one, or a chunk's content that somebody made so.
+    /// Where a block begins whose seal holds (or its checksum, where nothing is sealed) and that is none of this version: longer than any, or of chunks that cannot be. Or, among bytes
+    /// that no block before leads to, what looks like one of another version: it may be one, or a chunk's content that somebody made so.
     pub fn strange_at(&self) -> Option<u64> {
         self.strange_at
     }
@@ -278,7 +279,7 @@ impl<'a> Salvage<'a> {
 
     /// The block that begins at `start`, if one does.
     fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Option<Block>> {
-        let header = BlockHeader::decode(self.window(start)?, "block", start);
+        let header = BlockHeader::decode_unbounded(self.window(start)?, "block", start);
         let Ok(header) = header else {
             return Ok(None);
         };
@@ -287,13 +288,28 @@ impl<'a> Salvage<'a> {
         if end > self.len {
             return Ok(None);
         }
+        if header.stored_len as usize > BLOCK_STORED_BYTES_MAX {
+            // It is not read, so that nothing says that it is none.
+            self.strange_at.get_or_insert(start);
+            return Ok(None);
+        }
         let mut stored = vec![0; (end - start) as usize];
         self.medium.read(start, &mut stored)?;
         for candidate in 0..self.headers.len() {
             let (own, sealer) = &self.headers[candidate];
-            let decoded = block::decode_block(own, header.number, &stored, start, sealer, zstd);
-            let whole = decoded.and_then(|raw| {
-                let lens = block::chunk_lengths(&raw, &self.medium.object, start)?;
+            let unsealed = block::unseal_block(own, header.number, &stored, start, sealer);
+            let Some((codec, coded)) = unless_damaged(unsealed)? else {
+                continue;
+            };
+            // All blocks of a container have one salt.
+            self.headers.swap(0, candidate);
+            self.headers.truncate(1);
+            let object = &self.medium.object;
+            let whole = BlockHeader::decode(&stored, object, start).and_then(|header| {
+                let raw = zstd
+                    .decode(codec, coded, header.raw_len as usize)
+                    .map_err(|what| Error::damaged(object, Some(start), what))?;
+                let lens = block::chunk_lengths(&raw, object, start)?;
                 Ok(Block {
                     start,
                     number: header.number,
@@ -302,12 +318,11 @@ impl<'a> Salvage<'a> {
                     lens,
                 })
             });
-            if let Some(block) = unless_damaged(whole)? {
-                // All blocks of a container have one salt.
-                self.headers.swap(0, candidate);
-                self.headers.truncate(1);
-                return Ok(Some(block));
+            match unless_damaged(whole)? {
+                Some(block) => return Ok(Some(block)),
+                None => drop(self.strange_at.get_or_insert(start)),
             }
+            break;
         }
         // Asking costs, too, however short the block.
         let cost = (end - start).max(PAGE_BYTES);

@@ -9,7 +9,7 @@ use onefold_io::frame::crc64;
 use onefold_io::sim::SimDir;
 use onefold_store::block::BLOCK_HEADER_BYTES;
 use onefold_store::container::HEADER_BYTES;
-use onefold_store::{Encryption, Repository};
+use onefold_store::{ASIDE_SUFFIX, Encryption, Repository};
 
 use crate::fixture::{Hasty, Lists, back_up, check, decode_root, init, open, restore};
 
@@ -125,26 +125,41 @@ fn a_block_in_the_place_of_another_is_damage_though_every_checksum_is_right() {
     }
 }
 
+/// Says of a block that it holds more than any may, with a good checksum.
+fn overstate(container: &mut [u8], at: &Range<usize>) {
+    let place = &mut container[at.clone()];
+    let most = onefold_store::block::BLOCK_RAW_BYTES_MAX as u32;
+    place[12..16].copy_from_slice(&(most + 1).to_le_bytes());
+    let sum = crc64(&place[..20]).rotate_left(17) ^ crc64(&place[BLOCK_HEADER_BYTES..]);
+    place[20..BLOCK_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Its checksum says that it was stored so: whoever can read it may come yet.
 #[test]
-fn a_repair_goes_on_past_a_block_whose_chunks_have_other_lengths_than_it_says() {
-    let device = SimDir::new(1);
-    let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    init(&dir, Encryption::None).unwrap();
-    let repository = open(&dir, 1, 1).unwrap();
-    back_up(&repository, &alike(1, 40)).unwrap();
-    let path = containers(&device).remove(0);
-    let places = blocks(&bytes_of(&device, &path));
-    assert!(places.len() > 2);
-    device
-        .damage(&path, |bytes| {
-            lengthen(bytes, &places[0]);
-            // The rest of it is looked through only where something else is wrong, too.
-            bytes[places[1].end - 1] ^= 1;
-        })
-        .unwrap();
-    let report = repository.repair(&Lists, &mut Hasty).unwrap();
-    assert!(report.saved_chunks > 0);
-    assert_eq!(report.replaced_containers.len(), 1);
+fn a_repair_goes_on_past_a_block_that_cannot_be_and_deletes_it_not() {
+    for forge in [lengthen, overstate] {
+        let device = SimDir::new(1);
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        init(&dir, Encryption::None).unwrap();
+        let repository = open(&dir, 1, 1).unwrap();
+        back_up(&repository, &alike(1, 40)).unwrap();
+        let path = containers(&device).remove(0);
+        let places = blocks(&bytes_of(&device, &path));
+        assert!(places.len() > 2);
+        device
+            .damage(&path, |bytes| {
+                forge(bytes, &places[0]);
+                // The rest of it is looked through only where something else is wrong, too.
+                bytes[places[1].end - 1] ^= 1;
+            })
+            .unwrap();
+        let report = repository.repair(&Lists, &mut Hasty).unwrap();
+        assert!(report.saved_chunks > 0);
+        assert_eq!(report.replaced_containers.len(), 0);
+        assert_eq!(report.set_aside.len(), 1);
+        let aside = format!("{path}{ASIDE_SUFFIX}");
+        assert!(containers(&device).contains(&aside), "{aside}");
+    }
 }
 
 /// Each header is a good one, as far as it goes, and says that its block goes on to the end.
