@@ -14,6 +14,7 @@ mod delete;
 mod dry;
 pub(crate) mod links;
 mod open_files;
+mod open_folders;
 mod output;
 mod owners;
 mod plan;

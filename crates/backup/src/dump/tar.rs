@@ -35,14 +35,14 @@ pub fn tar(
         loop {
             let to = next.as_ref().map(|(at, _)| &at[..]);
             match way.step(to, reader)? {
-                Step::Into(path, entry) => {
+                Step::Into(name, entry) => {
+                    way.enter(name, ());
                     if let Some(entry) = entry {
-                        archive.add(&path, &entry, reader)?;
+                        archive.add(way.path(), &entry, reader)?;
                     }
-                    way.enter(path, ());
                 }
                 Step::Past(entry) => {
-                    let path = path::join(&way.innermost().path, &entry.name);
+                    let path = path::join(way.path(), &entry.name);
                     archive.add(&path, &entry, reader)?;
                 }
                 Step::Left(_) => {}

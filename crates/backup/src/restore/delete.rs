@@ -58,7 +58,7 @@ pub fn delete_others(
             Err(error) if error.is_loss() => {
                 let what =
                     "nothing more is deleted: what the snapshot has from here on cannot be read";
-                let here = &deleting.way.innermost().path[from.len()..];
+                let here = deleting.way.path_below_top();
                 events.warning(here, what);
                 break;
             }
@@ -126,7 +126,7 @@ struct Open {
 impl Deleting<'_> {
     /// Goes on to the folder `to`, or to the end. What lies on the way and has nothing in it is cleared.
     fn lead(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
-        if to == Some(&self.way.innermost().path[..]) {
+        if to == Some(self.way.path()) {
             return Ok(());
         }
         // All names that the snapshot has in this one were told.
@@ -138,16 +138,16 @@ impl Deleting<'_> {
                 Step::Left(_) => {}
                 Step::Past(entry) => {
                     let folder = self.below(&entry);
-                    let path = join(&self.way.innermost().path, &entry.name);
-                    self.way.enter(path.clone(), folder);
+                    let path = join(self.way.path(), &entry.name);
+                    self.way.enter(entry.name, folder);
                     self.clear_empty(&path);
                 }
-                Step::Into(path, entry) => {
+                Step::Into(name, entry) => {
                     let folder = match entry {
                         Some(entry) => self.below(&entry),
                         None => self.way.innermost().state,
                     };
-                    self.way.enter(path, folder);
+                    self.way.enter(name, folder);
                 }
             }
         }

@@ -3,8 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::open_files::folders_max;
+use super::open_folders::{OpenFolders, open};
 use super::shut;
 use super::target::Target;
 use super::temporary::Place;
@@ -12,7 +15,6 @@ use super::times::may_be_same;
 use super::window::{Folder, Made, State, Window};
 use super::{Options, Summary};
 use crate::meta::Stat;
-use crate::path::{join, split};
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Time};
 
@@ -32,6 +34,7 @@ pub fn look(
         events,
         summary,
         last: None,
+        folders: Mutex::new(OpenFolders::new(folders_max())),
     };
     look.at_folders();
     for file in &window.files {
@@ -75,6 +78,7 @@ struct Look<'a> {
     summary: &'a mut Summary,
     /// The folder that was looked at last.
     last: Option<(u32, There)>,
+    folders: Mutex<OpenFolders>,
 }
 
 impl Look<'_> {
@@ -86,7 +90,8 @@ impl Look<'_> {
             let error = match self.there(number as u32) {
                 There::Folder(_) | There::Nothing => {
                     if self.events.wants_entries() {
-                        self.events.entry(&folder.path, Change::New, 0);
+                        let path = self.window.path(number as u32);
+                        self.events.entry(&path, Change::New, 0);
                     }
                     continue;
                 }
@@ -97,14 +102,15 @@ impl Look<'_> {
             let is_outermost =
                 error != Errno::EXIST || !matches!(self.there(folder.parent), There::Stays);
             if is_outermost {
-                self.fails("create the folder", &folder.path, error);
+                let path = self.window.path(number as u32);
+                self.fails("create the folder", &path, error);
             }
         }
     }
 
     /// What is to become of something in a folder, which is told and counted.
     fn at(&mut self, folder: u32, name: &[u8], what: (Kind, u64), mtime: Time) -> State {
-        let path = join(&self.window.folders[folder as usize].path, name);
+        let path = self.window.path_in(folder, name);
         let known = self.last.take().filter(|(last, _)| *last == folder);
         let (_, there) = known.unwrap_or_else(|| (folder, self.there(folder)));
         self.last = Some((folder, there.clone()));
@@ -158,30 +164,36 @@ impl Look<'_> {
         let Some(target) = self.target else {
             return There::Nothing;
         };
-        let folder = &self.window.folders[number as usize];
-        match target.open_folder(&folder.path) {
-            Ok(dir) => There::Folder(Arc::new(dir)),
-            Err(Errno::NOENT) => There::Nothing,
-            Err(Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
-                match self.there(folder.parent) {
-                    There::Folder(above) => self.instead_of(folder, &above),
-                    other => other,
+        // What is missing or shut, and lies in `at`.
+        let mut below = None;
+        let mut at = number;
+        loop {
+            let failed = match (open(&self.folders, target, self.window, at), below) {
+                (Ok(dir), None) => return There::Folder(dir),
+                (Ok(above), Some((below, why))) => return self.instead_of(below, why, &above),
+                (Err(failed), _) => failed,
+            };
+            match failed.why {
+                Errno::NOENT => return There::Nothing,
+                why @ (Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) if failed.at != 0 => {
+                    let folder = &self.window.folders[failed.at as usize];
+                    below = Some((folder, why));
+                    at = folder.parent;
                 }
+                why => return There::Fails(why),
             }
-            Err(Errno::ACCESS) if folder.parent != number => match self.there(folder.parent) {
-                There::Folder(above) if shut::is_own(&*above, split(&folder.path).1) => {
-                    There::Nothing
-                }
-                There::Folder(_) => There::Fails(Errno::ACCESS),
-                other => other,
-            },
-            Err(e) => There::Fails(e),
         }
     }
 
-    /// What is no folder stands in `above` in place of one.
-    fn instead_of(&self, folder: &Folder, above: &OwnedFd) -> There {
-        let there = match Stat::at(above, split(&folder.path).1, false) {
+    /// What is no folder stands in `above` in place of one, or it is shut.
+    fn instead_of(&self, folder: &Folder, why: Errno, above: &OwnedFd) -> There {
+        if why == Errno::ACCESS {
+            return match shut::is_own(above, &folder.name) {
+                true => There::Nothing,
+                false => There::Fails(why),
+            };
+        }
+        let there = match Stat::at(above, &folder.name, false) {
             Ok(there) => there,
             Err(Errno::NOENT) => return There::Nothing,
             Err(e) => return There::Fails(e),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::linked::{Linked, Value};
 use crate::wire::{Reader, put, zigzag};
-use crate::{Entry, Result, Time};
+use crate::{Entry, Result, Time, path};
 
 /// A file whose first name was planned.
 #[derive(Clone)]
@@ -93,14 +93,16 @@ impl FailedFirsts {
     pub fn add(&self, path: &[u8]) {
         let mut hashes = self.hashes.lock();
         if hashes.len() < FAILED_MAX {
-            hashes.insert(self.hasher.hash_one(path));
+            hashes.insert(self.hasher.hash_one(path::split(path)));
         }
     }
 
     /// Whether it failed, or may have.
-    pub fn has(&self, path: &[u8]) -> bool {
+    pub fn has(&self, folder: &[u8], name: &[u8]) -> bool {
         let hashes = self.hashes.lock();
-        hashes.len() >= FAILED_MAX || hashes.contains(&self.hasher.hash_one(path))
+        // Long paths take a while.
+        let is_known = || hashes.contains(&self.hasher.hash_one((folder, name)));
+        hashes.len() >= FAILED_MAX || !hashes.is_empty() && is_known()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_store::ChunkReader;
@@ -8,7 +9,7 @@ use super::apply::Meta;
 use super::links::Links;
 use super::target;
 use super::way::{Step, Way};
-use super::window::{Link, Special, State, Window};
+use super::window::{FirstName, Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
@@ -49,6 +50,8 @@ pub struct Planner<'a> {
     is_past: bool,
     /// `None` once a temporary file for them has failed.
     links: Option<Links>,
+    /// The folder of the first name that was met last.
+    firsts: Arc<[u8]>,
     unfinished: Option<Unfinished>,
     /// The folder that is asked for could not be listed; that is still to be told.
     is_unlisted: bool,
@@ -57,15 +60,31 @@ pub struct Planner<'a> {
 }
 
 impl Folder {
-    /// `path`: below the target, as patterns have it.
-    fn new(path: &[u8], meta: Option<Meta>, is_wanted: bool, options: &Options) -> Self {
+    /// `path`: below the target, as patterns have it; `above`: the folder it lies in, unless that is the target.
+    fn new(
+        path: &[u8],
+        meta: Option<Meta>,
+        is_wanted: bool,
+        above: Option<&Self>,
+        options: &Options,
+    ) -> Self {
+        let (include, exclude) = (&options.include, &options.exclude);
+        let (is_included, is_excluded) = match above {
+            None => (
+                include.decide_nearest(path, true) == Some(true),
+                exclude.covers(path, true),
+            ),
+            Some(above) => (
+                include.decide(path, true).unwrap_or(above.is_included),
+                above.is_excluded || exclude.decide(path, true) == Some(true),
+            ),
+        };
         Self {
             meta,
             is_wanted,
             number: None,
-            is_included: options.include.is_empty()
-                || options.include.decide_nearest(path, true) == Some(true),
-            is_excluded: options.exclude.covers(path, true),
+            is_included: include.is_empty() || is_included,
+            is_excluded,
         }
     }
 }
@@ -101,7 +120,7 @@ impl<'a> Planner<'a> {
                 top = folder;
             }
         }
-        let outermost = Folder::new(b"", None, false, options);
+        let outermost = Folder::new(b"", None, false, None, options);
         Ok(Self {
             target,
             options,
@@ -112,6 +131,7 @@ impl<'a> Planner<'a> {
             ahead: None,
             is_past: false,
             links: Some(Links::new(options.hard_links_bytes)),
+            firsts: Arc::new([]),
             unfinished: None,
             is_unlisted,
             is_single_file,
@@ -126,22 +146,22 @@ impl<'a> Planner<'a> {
         summary: &mut Summary,
     ) -> Result<Option<Window>> {
         let mut window = Window::new(self.options.window_bytes);
-        window.folder(Vec::new(), 0, None);
+        window.folder(b"", 0, None);
         self.resume(last, &mut window, reader, summary);
         if std::mem::take(&mut self.is_unlisted) {
-            self.unlisted(&self.options.path, summary);
+            self.unlisted(b"", summary);
         }
         while !window.is_full() && self.unfinished.is_none() {
             self.progress.check()?;
             self.look_ahead(reader, summary)?;
             let to = self.ahead.as_ref().map(|(folder, _)| &folder[..]);
             match self.way.step(to, reader)? {
-                Step::Into(path, entry) => self.enter(path, entry),
+                Step::Into(name, entry) => self.enter(name, entry),
                 Step::Past(entry) => self.pass(entry, &mut window),
                 Step::Left(level) => {
                     let folder = level.state;
                     if folder.is_wanted && folder.number.is_none() {
-                        self.plan_folder(&level.path, folder.meta, &mut window);
+                        self.plan_folder(&level.name, folder.meta, &mut window);
                     }
                 }
                 Step::There => match self.ahead.take() {
@@ -206,59 +226,72 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A path of the snapshot, as it is in the target.
-    fn in_target(&self, path: &[u8]) -> Vec<u8> {
-        path[self.way.levels()[0].path.len()..].to_vec()
+    /// The path in the target of what is called `name` in the innermost folder.
+    fn in_target(&self, name: &[u8]) -> Vec<u8> {
+        join(self.way.path_below_top(), name)
     }
 
     /// A folder without an entry of its own is made all the same, and looks as new folders do.
-    fn enter(&mut self, path: Vec<u8>, entry: Option<Entry>) {
-        let is_wanted = entry.is_some() && self.is_wanted(&path, true);
+    fn enter(&mut self, name: Vec<u8>, entry: Option<Entry>) {
+        let is_wanted = entry.is_some() && self.is_wanted(&name, true);
         let meta = entry.as_ref().map(Meta::of);
-        let folder = Folder::new(&self.in_target(&path), meta, is_wanted, self.options);
-        self.way.enter(path, folder);
+        let above = match self.way.path_below_top() {
+            b"" => None,
+            _ => Some(&self.way.innermost().state),
+        };
+        let path = match self.has_patterns() {
+            true => self.in_target(&name),
+            false => Vec::new(),
+        };
+        let folder = Folder::new(&path, meta, is_wanted, above, self.options);
+        self.way.enter(name, folder);
     }
 
     /// A folder with nothing in it.
     fn pass(&mut self, entry: Entry, window: &mut Window) {
-        let path = join(&self.way.innermost().path, &entry.name);
-        if self.is_wanted(&path, true) {
-            self.plan_folder(&path, Some(Meta::of(&entry)), window);
+        if self.is_wanted(&entry.name, true) {
+            self.plan_folder(&entry.name, Some(Meta::of(&entry)), window);
         }
     }
 
     /// Everything in this folder, which lies in the innermost one, is planned: it gets its metadata at the end of this window.
-    fn plan_folder(&mut self, path: &[u8], meta: Option<Meta>, window: &mut Window) {
+    fn plan_folder(&mut self, name: &[u8], meta: Option<Meta>, window: &mut Window) {
         let parent = self.number(window);
-        window.folder(self.in_target(path), parent, meta);
+        window.folder(name, parent, meta);
     }
 
     /// The number of the innermost folder in the window; it and those above are wanted from now on.
     fn number(&mut self, window: &mut Window) -> u32 {
         let levels = self.way.levels_mut();
-        if let Some(number) = levels.last().and_then(|level| level.state.number) {
-            return number;
-        }
-        // The target.
-        let mut parent = 0;
-        let above = levels[0].path.len();
-        for level in &mut levels[1..] {
+        let known = levels
+            .iter()
+            .rposition(|level| level.state.number.is_some());
+        // The target has the first number.
+        let mut parent = known.and_then(|at| levels[at].state.number).unwrap_or(0);
+        for level in &mut levels[known.unwrap_or(0) + 1..] {
             let folder = &mut level.state;
             folder.is_wanted = true;
-            parent = *folder.number.get_or_insert_with(|| {
-                window.folder(level.path[above..].to_vec(), parent, folder.meta.clone())
-            });
+            parent = window.folder(&level.name, parent, folder.meta.clone());
+            folder.number = Some(parent);
         }
         parent
     }
 
-    fn is_wanted(&self, path: &[u8], is_dir: bool) -> bool {
+    fn has_patterns(&self) -> bool {
+        !self.options.include.is_empty() || !self.options.exclude.is_empty()
+    }
+
+    /// Whether what is called `name` in the innermost folder is.
+    fn is_wanted(&self, name: &[u8], is_dir: bool) -> bool {
+        if !self.has_patterns() {
+            return true;
+        }
         let Folder {
             is_included,
             is_excluded,
             ..
         } = self.way.innermost().state;
-        let path = self.in_target(path);
+        let path = self.in_target(name);
         let excluded = is_excluded || self.options.exclude.decide(&path, is_dir) == Some(true);
         let included = self.options.include.decide(&path, is_dir);
         !excluded && included.unwrap_or(is_included)
@@ -271,12 +304,11 @@ impl<'a> Planner<'a> {
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) -> Result<()> {
-        let path = join(&self.way.innermost().path, &entry.name);
-        let wanted = self.is_wanted(&path, entry.is_dir());
+        let wanted = self.is_wanted(&entry.name, entry.is_dir());
         if entry.is_dir() {
             summary.dirs += u64::from(wanted);
             if wanted && entry.is_unlisted() {
-                self.unlisted(&path, summary);
+                self.unlisted(&self.in_target(&entry.name), summary);
             }
             self.way.met(entry);
             return Ok(());
@@ -286,14 +318,14 @@ impl<'a> Planner<'a> {
         }
         if entry.is_unreadable() {
             let what = "could not be read when it was backed up: nothing to restore";
-            self.events.warning(&self.in_target(&path), what);
+            self.events.warning(&self.in_target(&entry.name), what);
             summary.unread += 1;
             return Ok(());
         }
         let folder = self.number(window);
         if entry.kind != Kind::File {
             summary.others += 1;
-            let first = self.first_name(&entry, self.in_target(&path));
+            let first = self.first_name(&entry);
             window.special(Special {
                 folder,
                 entry,
@@ -305,8 +337,7 @@ impl<'a> Planner<'a> {
         summary.bytes += entry.size;
         Progress::add(&self.progress.files_total, 1);
         Progress::add(&self.progress.bytes_total, entry.size);
-        let here = self.in_target(&path);
-        if let Some(first) = self.first_name(&entry, here) {
+        if let Some(first) = self.first_name(&entry) {
             window.link(Link {
                 folder,
                 first,
@@ -322,14 +353,18 @@ impl<'a> Planner<'a> {
 
     fn unlisted(&self, folder: &[u8], summary: &mut Summary) {
         let what = "could not be listed when it was backed up: what was in it is missing";
-        self.events.warning(&self.in_target(folder), what);
+        self.events.warning(folder, what);
         summary.unread += 1;
     }
 
     /// Without room for a temporary file further names become copies: more is not lost.
-    fn first_name(&mut self, entry: &Entry, path: Vec<u8>) -> Option<Vec<u8>> {
+    fn first_name(&mut self, entry: &Entry) -> Option<FirstName> {
+        if entry.links < 2 {
+            return None;
+        }
+        let path = self.in_target(&entry.name);
         match self.links.as_mut()?.first_name(entry, path) {
-            Ok(first) => first,
+            Ok(first) => first.map(|first| self.shared(&first)),
             Err(e) => {
                 let what = format!(
                     "from here on, hard links are restored as files of their own: {e}; TMPDIR names a folder with more room"
@@ -338,6 +373,18 @@ impl<'a> Planner<'a> {
                 self.links = None;
                 None
             }
+        }
+    }
+
+    /// Further names of one folder often have their first ones in one, too.
+    fn shared(&mut self, first: &[u8]) -> FirstName {
+        let (folder, name) = path::split(first);
+        if *self.firsts != *folder {
+            self.firsts = folder.into();
+        }
+        FirstName {
+            folder: Arc::clone(&self.firsts),
+            name: name.into(),
         }
     }
 
@@ -379,8 +426,8 @@ impl<'a> Planner<'a> {
             summary.failed += 1;
             summary.failed_bytes += entry.size;
             Progress::add(&self.progress.errors, 1);
-            let folder = &window.folders[lost.folder as usize].path;
-            let path = join(folder, &lost.name);
+            let lost = &window.files[file as usize];
+            let path = window.path_of(lost);
             let error = target::lost(self.target, &path, error);
             self.events.error(&path, &error);
             return;

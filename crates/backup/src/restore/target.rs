@@ -15,7 +15,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 /// Longer paths are opened piece by piece: the kernel's limit is 4096 with the final zero.
-const PIECE_BYTES_MAX: usize = 4000;
+pub const PIECE_BYTES_MAX: usize = 4000;
 
 /// How often a folder is tried to be made.
 const MAKE_ROUNDS_MAX: usize = 16;
@@ -114,47 +114,45 @@ impl Target {
                 piece
             };
             let from = at.as_ref().unwrap_or(&self.root).as_fd();
-            at = Some(open_beneath(from, piece, resolve)?);
+            at = Some(open_with(from, piece, resolve)?);
         }
         at.ok_or(Errno::INVAL)
     }
+}
 
-    /// Makes the folder `path` where it is missing; its parent must be there. What stands in its way and is no folder is removed if it `gives_way`.
-    /// Also whether it was not there before. `EXIST`: what is in its way does not give way.
-    pub fn make_folder(
-        &self,
-        path: &[u8],
-        gives_way: impl Fn(&OwnedFd, &Stat) -> Result<bool, Errno>,
-    ) -> Result<(OwnedFd, bool), Errno> {
-        let (parent, name) = path::split(path);
-        let parent = self.open_folder(parent)?;
-        // Another thread may be at the same folder: whatever it did in between, it is looked at again.
-        for _ in 0..MAKE_ROUNDS_MAX {
-            let is_new = match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
-                Ok(()) => true,
-                Err(Errno::EXIST) => false,
-                Err(e) => return Err(e),
-            };
-            match rustix::fs::openat(&parent, name, FOLDER, Mode::empty()) {
-                Err(Errno::NOENT) => {}
-                Err(Errno::NOTDIR | Errno::LOOP) => {
-                    let there = match Stat::at(&parent, name, false) {
-                        Err(Errno::NOENT) => continue,
-                        other => other?,
-                    };
-                    if there.kind != Kind::Dir && !gives_way(&parent, &there)? {
-                        return Err(Errno::EXIST);
-                    }
-                    match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
-                        Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
-                        Err(e) => return Err(e),
-                    }
+/// Makes the folder `name` in `parent` where it is missing. What stands in its way and is no folder is removed if it `gives_way`.
+/// Also whether it was not there before. `EXIST`: what is in its way does not give way.
+pub fn make_folder(
+    parent: &OwnedFd,
+    name: &[u8],
+    gives_way: impl Fn(&Stat) -> Result<bool, Errno>,
+) -> Result<(OwnedFd, bool), Errno> {
+    // Another thread may be at the same folder: whatever it did in between, it is looked at again.
+    for _ in 0..MAKE_ROUNDS_MAX {
+        let is_new = match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(e) => return Err(e),
+        };
+        match rustix::fs::openat(parent, name, FOLDER, Mode::empty()) {
+            Err(Errno::NOENT) => {}
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let there = match Stat::at(parent, name, false) {
+                    Err(Errno::NOENT) => continue,
+                    other => other?,
+                };
+                if there.kind != Kind::Dir && !gives_way(&there)? {
+                    return Err(Errno::EXIST);
                 }
-                other => return other.map(|folder| (folder, is_new)),
+                match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+                    Err(e) => return Err(e),
+                }
             }
+            other => return other.map(|folder| (folder, is_new)),
         }
-        Err(Errno::AGAIN)
     }
+    Err(Errno::AGAIN)
 }
 
 /// As [`Target::lost`], of the target that the user calls `place`.
@@ -173,7 +171,7 @@ fn in_target(place: &[u8], path: &[u8]) -> Vec<u8> {
 
 /// The folder `name` in `dir`, which lies on `device`; [`Errno::XDEV`] where something is mounted there.
 pub fn open_unmounted(dir: BorrowedFd<'_>, name: &[u8], device: u64) -> Result<OwnedFd, Errno> {
-    on_device(open_beneath(dir, name, ResolveFlags::NO_XDEV)?, device)
+    on_device(open_with(dir, name, ResolveFlags::NO_XDEV)?, device)
 }
 
 /// Subvolumes are file systems of their own that are mounted nowhere.
@@ -184,11 +182,12 @@ fn on_device(folder: OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn open_beneath(
-    from: BorrowedFd<'_>,
-    path: &[u8],
-    resolve: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
+/// The folder at `path`, of no more than [`PIECE_BYTES_MAX`] bytes and without a `/` before it, below `from`.
+pub fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    open_with(from, path, ResolveFlags::empty())
+}
+
+fn open_with(from: BorrowedFd<'_>, path: &[u8], resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
     let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(from, path, FOLDER, Mode::empty(), resolve) {
         // Kernels before 5.6 and some sandboxes have no openat2.
@@ -225,9 +224,7 @@ mod tests {
             let together = std::sync::Barrier::new(4);
             let make = || {
                 together.wait();
-                target
-                    .make_folder(path.as_bytes(), |_, _| Ok(true))
-                    .map(drop)
+                make_folder(&target.root, &path.as_bytes()[1..], |_| Ok(true)).map(drop)
             };
             std::thread::scope(|scope| {
                 let threads = [(); 4].map(|()| scope.spawn(make));

@@ -2,16 +2,19 @@
 
 use std::fs::File as Opened;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_chunk::Fingerprint;
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::open_files::folders_max;
+use super::open_folders::{OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
-use crate::path::join;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Result};
 
@@ -22,6 +25,8 @@ impl Writer<'_> {
         let mut uses: Vec<&Use> = window.uses.iter().collect();
         uses.sort_unstable_by_key(|one| (one.file, one.offset));
         let (mut rest, mut verified) = (&uses[..], 0);
+        let folders = Mutex::new(OpenFolders::new(folders_max()));
+        let open = |number: u32| open(&folders, self.target, window, number);
         for (number, file) in window.files.iter().enumerate() {
             self.progress.check()?;
             let len = rest.partition_point(|one| one.file as usize <= number);
@@ -30,24 +35,25 @@ impl Writer<'_> {
             let State::Made(made) = *file.state.lock() else {
                 continue;
             };
-            let folder = &window.folders[file.folder as usize].path;
-            match self.verify_file(folder, file, made, own) {
+            let folder = open(file.folder).map_err(|failed| failed.why.into());
+            match folder.and_then(|folder| self.verify_file(&folder, file, made, own)) {
                 Ok(()) => {
                     let is_whole = !last_continues || number + 1 < window.files.len();
                     verified += u64::from(is_whole);
                 }
                 Err(e) => {
                     *file.state.lock() = State::Failed(Some(made));
-                    let path = join(folder, &file.name);
+                    let path = window.path_of(file);
                     self.failed(&path, &self.target.error("verify", &path, e));
                 }
             }
         }
         self.remember_failed(window);
         for link in window.links.iter().filter(|it| it.is_copy.load(Relaxed)) {
-            let folder = &window.folders[link.folder as usize].path;
-            let path = join(folder, &link.entry.name);
-            match self.verify_copy(folder, &link.entry, &path) {
+            let path = window.path_in(link.folder, &link.entry.name);
+            let folder =
+                open(link.folder).map_err(|failed| self.target.error("verify", &path, failed.why));
+            match folder.and_then(|folder| self.verify_copy(&folder, &link.entry, &path)) {
                 Ok(()) => verified += 1,
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(e) => self.failed(&path, &e),
@@ -56,7 +62,13 @@ impl Writer<'_> {
         Ok(verified)
     }
 
-    fn verify_file(&self, folder: &[u8], file: &File, made: Made, uses: &[&Use]) -> io::Result<()> {
+    fn verify_file(
+        &self,
+        folder: &OwnedFd,
+        file: &File,
+        made: Made,
+        uses: &[&Use],
+    ) -> io::Result<()> {
         let name = made.place.name(&file.name);
         let opened = self.open_restored(folder, &name, file.size)?;
         let mut buffer = Vec::new();
@@ -67,7 +79,7 @@ impl Writer<'_> {
     }
 
     /// A further name of a file, which got the content itself.
-    fn verify_copy(&self, folder: &[u8], entry: &Entry, path: &[u8]) -> Result<()> {
+    fn verify_copy(&self, folder: &OwnedFd, entry: &Entry, path: &[u8]) -> Result<()> {
         let failed = |e: io::Error| self.target.error("verify", path, e);
         let opened = self
             .open_restored(folder, &entry.name, entry.size)
@@ -85,11 +97,10 @@ impl Writer<'_> {
     }
 
     /// Opens a file that was restored; it must have `size` bytes.
-    fn open_restored(&self, folder: &[u8], name: &[u8], size: u64) -> io::Result<Opened> {
-        let dir = self.target.open_folder(folder)?;
+    fn open_restored(&self, dir: &OwnedFd, name: &[u8], size: u64) -> io::Result<Opened> {
         // whoever may write there may have put a pipe in its place
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let open = |flags| rustix::fs::openat(&dir, name, flags, Mode::empty());
+        let open = |flags| rustix::fs::openat(dir, name, flags, Mode::empty());
         let fd = match open(flags | OFlags::NOATIME) {
             // Only the owner may leave the access time alone.
             Err(Errno::PERM) => open(flags)?,

@@ -17,8 +17,8 @@ const KEPT_MAX: usize = 1024;
 
 /// A folder on the way, with what the caller knows of it.
 pub struct Level<T> {
-    /// Its path in the snapshot.
-    pub path: Vec<u8>,
+    /// Its name; of the top, its path in the snapshot.
+    pub name: Vec<u8>,
     /// The caller's.
     pub state: T,
     to_come: VecDeque<Entry>,
@@ -30,7 +30,7 @@ pub struct Level<T> {
 pub enum Step<T> {
     /// It has led where it was to lead.
     There,
-    /// This folder, in the innermost one, is to be [entered](Way::enter). Without an entry: that is lost.
+    /// The folder of this name, in the innermost one, is to be [entered](Way::enter). Without an entry: that is lost.
     Into(Vec<u8>, Option<Entry>),
     /// This folder, in the innermost one, has nothing in it.
     Past(Entry),
@@ -41,23 +41,27 @@ pub enum Step<T> {
 /// The folders from the top to the innermost.
 pub struct Way<'a, T> {
     tree: &'a Tree,
+    /// The innermost one's path in the snapshot. Each level's own would take the square of the depth.
+    path: Vec<u8>,
     levels: Vec<Level<T>>,
 }
 
 impl<'a, T> Way<'a, T> {
     /// At `top`, which is never left.
     pub fn new(tree: &'a Tree, top: Vec<u8>, state: T) -> Self {
-        let mut way = Self {
-            tree,
-            levels: Vec::new(),
-        };
-        way.enter(top, state);
-        way
+        let path = top.clone();
+        let levels = vec![Level::new(top, state)];
+        Self { tree, path, levels }
     }
 
-    /// All of them, the innermost last.
-    pub fn levels(&self) -> &[Level<T>] {
-        &self.levels
+    /// The path in the snapshot of where the cursor is.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Its path below the top: empty, or beginning with `/`.
+    pub fn path_below_top(&self) -> &[u8] {
+        &self.path[self.levels[0].name.len()..]
     }
 
     /// All of them, the innermost last.
@@ -92,58 +96,65 @@ impl<'a, T> Way<'a, T> {
     /// One step on the way to the folder `to`, or to the end of the top; to be asked again until it is there.
     pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<Step<T>> {
         let level = self.levels.last_mut().expect("the top is never left");
-        let to = to.filter(|to| path::within(to, &level.path));
-        if to.is_some_and(|to| to.len() == level.path.len()) {
+        let here = &self.path[..];
+        let to = to.filter(|to| path::within(to, here));
+        if to.is_some_and(|to| to.len() == here.len()) {
             return Ok(Step::There);
         }
-        level.fetch(self.tree, reader)?;
+        level.fetch(here, self.tree, reader)?;
         let Some(to) = to else {
             return Ok(match level.to_come.pop_front() {
                 Some(entry) => Step::Past(entry),
                 None if self.levels.len() == 1 => Step::There,
-                None => Step::Left(self.levels.pop().expect("it is not the top")),
+                None => {
+                    let left = self.levels.pop().expect("it is not the top");
+                    self.path.truncate(self.path.len() - left.name.len() - 1);
+                    Step::Left(left)
+                }
             });
         };
-        let name = &to[level.path.len() + 1..];
+        let name = &to[here.len() + 1..];
         let name = name.split(|&b| b == b'/').next().unwrap_or(name);
         let first = level.to_come.front().map(|entry| entry.name[..].cmp(name));
         Ok(match first {
             Some(std::cmp::Ordering::Less) => {
                 Step::Past(level.to_come.pop_front().expect("it is there"))
             }
-            Some(std::cmp::Ordering::Equal) => {
-                Step::Into(path::join(&level.path, name), level.to_come.pop_front())
-            }
-            Some(std::cmp::Ordering::Greater) | None => {
-                Step::Into(path::join(&level.path, name), None)
-            }
+            Some(std::cmp::Ordering::Equal) => Step::Into(name.to_vec(), level.to_come.pop_front()),
+            Some(std::cmp::Ordering::Greater) | None => Step::Into(name.to_vec(), None),
         })
     }
 
     /// Goes into the folder that [`step`](Self::step) named.
-    pub fn enter(&mut self, path: Vec<u8>, state: T) {
-        self.levels.push(Level {
-            path,
-            state,
-            to_come: VecDeque::new(),
-            others_after: None,
-        });
+    pub fn enter(&mut self, name: Vec<u8>, state: T) {
+        self.path.push(b'/');
+        self.path.extend_from_slice(&name);
+        self.levels.push(Level::new(name, state));
     }
 }
 
 impl<T> Level<T> {
+    fn new(name: Vec<u8>, state: T) -> Self {
+        Self {
+            name,
+            state,
+            to_come: VecDeque::new(),
+            others_after: None,
+        }
+    }
+
     /// Has the next subfolder to come at hand, if there is one. What cannot be read now could not be read when it was passed either, and was told then.
-    fn fetch(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
+    fn fetch(&mut self, here: &[u8], tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         if !self.to_come.is_empty() {
             return Ok(());
         }
         let Some(after) = self.others_after.take() else {
             return Ok(());
         };
-        let mut cursor = tree.cursor_at(&self.path, &after);
+        let mut cursor = tree.cursor_at(here, &after);
         loop {
             let entry = match cursor.next(reader) {
-                Ok(Some((folder, entry))) if folder == self.path => entry,
+                Ok(Some((folder, entry))) if folder == here => entry,
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_loss() && cursor.pass_over().is_some() => continue,
                 Err(error) => return Err(error),

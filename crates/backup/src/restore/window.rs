@@ -10,13 +10,12 @@ use parking_lot::Mutex;
 
 use super::apply::Meta;
 use super::temporary::Place;
-use crate::path::join;
 use crate::{Entry, Item, Xattrs};
 
 /// A folder of the window.
 pub struct Folder {
-    /// Its path in the target.
-    pub path: Vec<u8>,
+    /// Its name. All paths would take the square of the depth.
+    pub name: Box<[u8]>,
     /// What it is to look like at the end; `None` for the target itself.
     pub meta: Option<Meta>,
     /// The number of the folder it lies in; the target's is its own.
@@ -98,15 +97,22 @@ pub struct Use {
 pub struct Special {
     pub folder: u32,
     pub entry: Entry,
-    /// The path in the target of the first, if this is another name of it.
-    pub first: Option<Vec<u8>>,
+    /// The first, if this is another name of it.
+    pub first: Option<FirstName>,
+}
+
+/// The first of a file's names, in the target.
+#[derive(Clone)]
+pub struct FirstName {
+    /// The path of its folder, which neighbours share.
+    pub folder: Arc<[u8]>,
+    pub name: Box<[u8]>,
 }
 
 /// Another name for a file.
 pub struct Link {
     pub folder: u32,
-    /// The path of the first, in the target.
-    pub first: Vec<u8>,
+    pub first: FirstName,
     pub entry: Entry,
     /// It could not be linked, and got the content itself.
     pub is_copy: AtomicBool,
@@ -123,6 +129,8 @@ pub struct Window {
     numbers: HashMap<ContainerId, u32>,
     /// The attributes that were counted last.
     xattrs: Option<Arc<Xattrs>>,
+    /// The folder of a first name that was counted last.
+    firsts: Option<Arc<[u8]>>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -142,19 +150,20 @@ impl Window {
             specials: Vec::new(),
             numbers: HashMap::new(),
             xattrs: None,
+            firsts: None,
             bytes: 0,
             bytes_max,
         }
     }
 
     /// Adds a folder.
-    pub fn folder(&mut self, path: Vec<u8>, parent: u32, meta: Option<Meta>) -> u32 {
-        self.bytes += size_of::<Folder>() + path.len() + 16;
+    pub fn folder(&mut self, name: &[u8], parent: u32, meta: Option<Meta>) -> u32 {
+        self.bytes += size_of::<Folder>() + name.len() + 16;
         if let Some(meta) = &meta {
             self.count_xattrs(&meta.xattrs);
         }
         self.folders.push(Folder {
-            path,
+            name: name.into(),
             meta,
             parent,
             continues: false,
@@ -202,7 +211,8 @@ impl Window {
         // Room for four items is a third of all that a link of one takes.
         link.entry.content.items.shrink_to_fit();
         let items = link.entry.content.items.len() * size_of::<Item>();
-        let bytes = size_of::<Link>() + link.entry.name.len() + link.first.len() + items + 64;
+        let names = link.entry.name.len() + self.count_first(&link.first);
+        let bytes = size_of::<Link>() + names + items + 64;
         // Twice what it takes: a link reads no container, so a smaller window costs nothing.
         self.bytes += 2 * bytes;
         self.count_xattrs(&link.entry.xattrs);
@@ -211,11 +221,19 @@ impl Window {
 
     /// Adds a link, pipe, socket or device.
     pub fn special(&mut self, special: Special) {
-        let first = special.first.as_ref().map_or(0, Vec::len);
+        let first = special.first.as_ref();
+        let first = first.map_or(0, |first| self.count_first(first));
         let entry = &special.entry;
         self.bytes += size_of::<Special>() + entry.name.len() + entry.target.len() + first + 32;
         self.count_xattrs(&special.entry.xattrs);
         self.specials.push(special);
+    }
+
+    fn count_first(&mut self, first: &FirstName) -> usize {
+        let last = self.firsts.replace(Arc::clone(&first.folder));
+        let is_counted = last.is_some_and(|last| Arc::ptr_eq(&last, &first.folder));
+        let folder = if is_counted { 0 } else { first.folder.len() };
+        first.name.len() + folder
     }
 
     /// Entries of one leaf share attributes that are the same.
@@ -253,9 +271,41 @@ impl Window {
             && self.links.is_empty()
     }
 
+    /// A folder's path in the target: empty, or beginning with `/`.
+    pub fn path(&self, folder: u32) -> Vec<u8> {
+        self.path_with(folder, &[])
+    }
+
     /// A file's path in the target.
     pub fn path_of(&self, file: &File) -> Vec<u8> {
-        join(&self.folders[file.folder as usize].path, &file.name)
+        self.path_in(file.folder, &file.name)
+    }
+
+    /// The path in the target of what is called `name` in a folder.
+    pub fn path_in(&self, folder: u32, name: &[u8]) -> Vec<u8> {
+        self.path_with(folder, &[name])
+    }
+
+    fn path_with(&self, folder: u32, name: &[&[u8]]) -> Vec<u8> {
+        let names = self
+            .way_up(folder)
+            .map(|at| &*self.folders[at as usize].name);
+        let mut names: Vec<&[u8]> = name.iter().copied().chain(names).collect();
+        names.reverse();
+        let mut path = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
+        for name in names {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        path
+    }
+
+    /// The folder and those above it, without the target.
+    pub fn way_up(&self, folder: u32) -> impl Iterator<Item = u32> {
+        let in_target = |at: u32| Some(at).filter(|at| self.folders[*at as usize].parent != *at);
+        std::iter::successors(in_target(folder), move |at| {
+            in_target(self.folders[*at as usize].parent)
+        })
     }
 
     /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.
@@ -278,5 +328,27 @@ impl Window {
             start += group.len();
         }
         ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three thousand of them, whose paths would take a gigabyte.
+    #[test]
+    fn folders_in_each_other_take_what_their_names_take() {
+        let mut window = Window::new(2 << 20);
+        let mut innermost = window.folder(b"", 0, None);
+        for _ in 0..3000 {
+            assert!(!window.is_full());
+            innermost = window.folder(&[b'd'; 250], innermost, None);
+        }
+        assert_eq!(window.path(innermost).len(), 3000 * 251);
+        assert_eq!(window.path(0), b"");
+        assert_eq!(
+            window.path_in(1, b"name"),
+            [&b"/"[..], &[b'd'; 250], b"/name"].concat()
+        );
     }
 }

@@ -10,20 +10,21 @@ mod special;
 mod unfinished;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
 
-use self::folder::OpenFolders;
 use self::folding::{Listed, TAKEN};
+use self::link::FirstFolder;
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::links::FailedFirsts;
 use super::open_files;
+use super::open_folders::OpenFolders;
 use super::output::LargeFiles;
 use super::owners::ShownOwners;
 use super::target::Target;
@@ -110,8 +111,12 @@ struct Run<'a> {
     large: LargeFiles,
     spares: Spares,
     listed: Mutex<Listed>,
-    /// Folders of the window that were there and lie where the snapshot says, by their exact names.
+    /// Folders of the window that lie where the snapshot says, by their exact names.
     exact: Mutex<HashSet<u32>>,
+    /// The folder of the first names that were linked last.
+    firsts: Mutex<Option<FirstFolder>>,
+    /// The folder that was shown last as the current one.
+    shown: AtomicU32,
 }
 
 impl Writer<'_> {
@@ -127,6 +132,8 @@ impl Writer<'_> {
             spares: Spares::default(),
             listed: Mutex::default(),
             exact: Mutex::default(),
+            firsts: Mutex::default(),
+            shown: AtomicU32::new(u32::MAX),
         };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);

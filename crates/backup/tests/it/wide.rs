@@ -96,3 +96,42 @@ fn what_the_snapshot_does_not_have_is_deleted_in_each_of_them() {
     assert_eq!(scene.restore(delete(false)).deleted, count);
     assert_eq!(look(&scene.source), look(&scene.target));
 }
+
+/// Their paths are longer than the system takes, so they are made and looked at one by one. Each has a file, and a further name of the one above.
+#[test]
+fn folders_in_each_other_come_back_in_many_windows_and_again() {
+    use rustix::fs::{AtFlags, Mode, OFlags, linkat, mkdirat, openat};
+    let scene = Scene::with(|source| {
+        let open = |dir: &_, name: &str| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            openat(dir, name, flags, Mode::empty()).expect("open")
+        };
+        let root = std::fs::File::open(source).expect("open");
+        let mut above = open(&root.into(), ".");
+        for n in 0..60 {
+            let name = format!("{n:0250}");
+            mkdirat(&above, &name, Mode::RWXU).expect("mkdir");
+            let dir = open(&above, &name);
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = openat(&dir, "file", flags, Mode::RUSR | Mode::WUSR).expect("create");
+            rustix::io::write(&file, n.to_string().as_bytes()).expect("write");
+            if n > 0 {
+                linkat(&above, "file", &dir, "one above", AtFlags::empty()).expect("link");
+            }
+            above = dir;
+        }
+    });
+    for window_bytes in [1 << 10, 64 << 20] {
+        for _ in 0..2 {
+            let dry = Options {
+                dry_run: true,
+                delete: true,
+                ..Options::default()
+            };
+            assert_eq!(scene.restore_in(window_bytes, dry).errors, 0);
+            let summary = scene.restore_in(window_bytes, Options::default());
+            assert_eq!((summary.dirs, summary.files), (60, 119));
+            assert_eq!(look(&scene.source), look(&scene.target));
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Files of a window: made where their first chunk arrives, completed where the last one does.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -83,8 +84,9 @@ impl Run<'_> {
             ..made
         });
         self.tell_missed(missed, || self.path(file));
-        let folder = &self.window.folders[file.folder as usize].path;
-        self.all.progress.current.lock().clone_from(folder);
+        if self.shown.swap(file.folder, Relaxed) != file.folder {
+            *self.all.progress.current.lock() = self.window.path(file.folder);
+        }
     }
 
     /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.

@@ -1,6 +1,5 @@
 //! The folders of a window: made when something goes into them, described when everything is there.
 
-use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,109 +8,102 @@ use rustix::io::Errno;
 
 use super::Run;
 use crate::meta::Stat;
-use crate::path::split;
+use crate::restore::open_folders::{Failed, open};
 use crate::restore::shut;
+use crate::restore::target::{make_folder, open_beneath};
 use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
-
-/// Descriptors of folders, the oldest given up first.
-pub(super) struct OpenFolders {
-    open: HashMap<u32, Arc<OwnedFd>>,
-    order: VecDeque<u32>,
-    max: usize,
-}
-
-impl OpenFolders {
-    /// None yet, and never more than `max`.
-    pub fn new(max: usize) -> Self {
-        Self {
-            open: HashMap::new(),
-            order: VecDeque::new(),
-            max,
-        }
-    }
-
-    fn insert(&mut self, number: u32, folder: Arc<OwnedFd>) {
-        if self.open.insert(number, folder).is_none() {
-            self.order.push_back(number);
-        }
-        self.keep(self.max);
-    }
-
-    /// Gives up half of them, and keeps no more from then on. Whether there were any.
-    fn give_up_half(&mut self) -> bool {
-        let had = self.order.len();
-        self.max = (had / 2).max(1);
-        self.keep(had / 2);
-        had > 0
-    }
-
-    fn keep(&mut self, most: usize) {
-        while self.order.len() > most
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.open.remove(&oldest);
-        }
-    }
-}
 
 impl Run<'_> {
     /// A folder of the window, made with those above it where they are missing. `EXIST`: something else stays in its place, or in that of one above.
     pub(super) fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(fd) = self.folders.lock().open.get(&number) {
-            return Ok(fd.clone());
+        let ready = |number| self.folders.lock().ready(number);
+        // Those that are missing or shut, the innermost first.
+        let mut missing = Vec::new();
+        let mut at = number;
+        let mut above = loop {
+            if let Some(folder) = ready(at) {
+                break folder;
+            }
+            let failed = match self.open(at) {
+                Ok(folder) => break self.make_ready(at, folder, false)?,
+                Err(failed) => failed,
+            };
+            let is_missing = matches!(
+                failed.why,
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS
+            );
+            if !is_missing || failed.at == 0 {
+                return Err(failed.why);
+            }
+            let mut way = self.window.way_up(at);
+            while let Some(one) = way.next()
+                && one != failed.at
+            {
+                missing.push(one);
+            }
+            missing.push(failed.at);
+            at = self.window.folders[failed.at as usize].parent;
+        };
+        while let Some(number) = missing.pop() {
+            above = match ready(number) {
+                Some(folder) => folder,
+                None => self.go_into(&above, number)?,
+            };
         }
+        Ok(above)
+    }
+
+    /// A folder that lies in `above`, made where it is missing.
+    fn go_into(&self, above: &OwnedFd, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         let folder = &self.window.folders[number as usize];
-        let (opened, is_new) = match self.all.target.open_folder(&folder.path) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.parent != number => {
-                self.folder(folder.parent)?;
-                let gives_way = |dir: &OwnedFd, there: &Stat| {
-                    self.must_be_exact((folder.parent, dir), split(&folder.path).1)?;
-                    Ok(!self.keeps(folder, dir.as_fd(), there))
+        let open = || open_beneath(above.as_fd(), &folder.name);
+        let (opened, is_new) = match open() {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                let gives_way = |there: &Stat| {
+                    self.must_be_exact((folder.parent, above), &folder.name)?;
+                    Ok(!self.keeps(folder, above.as_fd(), there))
                 };
-                self.all.target.make_folder(&folder.path, gives_way)?
+                make_folder(above, &folder.name, gives_way)?
             }
             // It gets its mode in the end, and may be shut until then.
             Err(Errno::ACCESS) if folder.meta.is_some() => {
-                let above = self.folder(folder.parent)?;
-                shut::let_into(&above, split(&folder.path).1)?;
-                (self.all.target.open_folder(&folder.path)?, false)
+                shut::let_into(above, &folder.name)?;
+                (open()?, false)
             }
             other => (other?, false),
         };
-        if !is_new {
-            self.must_lead_exactly(number)?;
-        }
-        if self.is_kept(&opened, &folder.path)? {
-            return Err(Errno::PERM);
-        }
-        if folder.meta.is_some() && !is_new {
-            shut::let_in(&opened)?;
-        }
-        let fd = Arc::new(opened);
-        self.folders.lock().insert(number, fd.clone());
-        Ok(fd)
+        self.make_ready(number, Arc::new(opened), is_new)
     }
 
-    /// A folder that was there, and those above it, have the names that the snapshot says. Open is one at a time, however deep they lie.
-    fn must_lead_exactly(&self, number: u32) -> Result<(), Errno> {
-        let (mut at, mut checked) = (number, Vec::new());
-        loop {
-            let folder = &self.window.folders[at as usize];
-            if folder.parent == at || self.exact.lock().contains(&at) {
-                self.exact.lock().extend(checked);
-                return Ok(());
-            }
-            let (above, name) = split(&folder.path);
-            let above = match self.all.target.open_folder(above) {
-                // It is let into on the way.
-                Err(Errno::ACCESS) => self.folder(folder.parent)?,
-                other => Arc::new(other?),
-            };
-            self.must_be_exact((folder.parent, &above), name)?;
-            checked.push(at);
-            at = folder.parent;
+    /// Looks whether things may go into a folder, and lets its owner in.
+    fn make_ready(
+        &self,
+        number: u32,
+        opened: Arc<OwnedFd>,
+        is_new: bool,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        let has_meta = self.window.folders[number as usize].meta.is_some();
+        match is_new {
+            // What it lies in does, too.
+            true => drop(self.exact.lock().insert(number)),
+            false => self.must_lead_exactly(number)?,
         }
+        if self.is_kept(&opened, number)? {
+            return Err(Errno::PERM);
+        }
+        if has_meta && !is_new {
+            shut::let_in(&opened)?;
+        }
+        self.folders
+            .lock()
+            .insert_ready(number, Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// A folder that is there, whatever it is.
+    pub(super) fn open(&self, number: u32) -> Result<Arc<OwnedFd>, Failed> {
+        open(&self.folders, self.all.target, self.window, number)
     }
 
     /// Does what opens something; again with fewer folders open where too many files are.
@@ -154,14 +146,14 @@ impl Run<'_> {
     }
 
     /// Whether it is one of the repository's, into which nothing is restored; that is said.
-    fn is_kept(&self, opened: &OwnedFd, path: &[u8]) -> Result<bool, Errno> {
+    fn is_kept(&self, opened: &OwnedFd, number: u32) -> Result<bool, Errno> {
         if self.all.options.kept.is_empty() {
             return Ok(false);
         }
         let is_kept = self.all.options.keeps(&Stat::of(opened)?);
         if is_kept && !self.all.tells_kept.swap(true, Relaxed) {
             let what = "nothing is restored here: the repository that is restored from is here";
-            self.all.events.warning(path, what);
+            self.all.events.warning(&self.window.path(number), what);
         }
         Ok(is_kept)
     }
@@ -174,18 +166,18 @@ impl Run<'_> {
             };
             match self.with_room(|| self.folder(number as u32)) {
                 Ok(fd) => {
-                    self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), || {
-                        folder.path.clone()
-                    });
+                    let path = || self.window.path(number as u32);
+                    self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), path);
                     if self.all.events.wants_entries() {
-                        self.all.events.entry(&folder.path, Change::New, 0);
+                        self.all.events.entry(&path(), Change::New, 0);
                     }
                 }
                 Err(e) => {
                     self.all.tally.failed_dirs.fetch_add(1, Relaxed);
                     if e != Errno::EXIST || !self.is_below_what_stays(folder) {
-                        let error = self.io("create the folder", &folder.path, e);
-                        self.failed(&folder.path, &error);
+                        let path = self.window.path(number as u32);
+                        let error = self.io("create the folder", &path, e);
+                        self.failed(&path, &error);
                     }
                 }
             }

@@ -9,12 +9,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::Run;
 use crate::meta::Stat;
 use crate::path::split;
+use crate::restore::open_folders::Failed;
+use crate::restore::window::Window;
 
 /// What a path fails with that the target takes for another: a name that is not unique.
 pub const TAKEN: Errno = Errno::NOTUNIQ;
@@ -133,6 +136,26 @@ pub fn is_exact(dir: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     Listed::default().has(0, name, |each| each_name(dir, each))
 }
 
+/// Asks of a folder and those above it, up to one of the `exact`, which know it afterwards, whether the target has them by exactly their names.
+fn lead_exactly(
+    window: &Window,
+    number: u32,
+    exact: &Mutex<HashSet<u32>>,
+    must_be_exact: impl Fn(u32, &[u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut checked = Vec::new();
+    for at in window.way_up(number) {
+        if exact.lock().contains(&at) {
+            break;
+        }
+        let folder = &window.folders[at as usize];
+        must_be_exact(folder.parent, &folder.name)?;
+        checked.push(at);
+    }
+    exact.lock().extend(checked);
+    Ok(())
+}
+
 impl Run<'_> {
     /// As [`is_exact`], of a folder of the window. [`TAKEN`]: it has another.
     pub(super) fn must_be_exact(
@@ -148,6 +171,21 @@ impl Run<'_> {
             true => Ok(()),
             false => Err(TAKEN),
         }
+    }
+
+    /// Folders that were there have the names that the snapshot says: this one, and those above it.
+    pub(super) fn must_lead_exactly(&self, number: u32) -> Result<(), Errno> {
+        let must_be_exact = |above, name: &[u8]| {
+            let dir = match self.open(above) {
+                // It is let into on the way.
+                Err(Failed {
+                    why: Errno::ACCESS, ..
+                }) => self.folder(above)?,
+                other => other.map_err(|failed| failed.why)?,
+            };
+            self.must_be_exact((above, &dir), name)
+        };
+        lead_exactly(self.window, number, &self.exact, must_be_exact)
     }
 
     /// Says which names the target takes for one, of a path that failed so.
@@ -200,6 +238,40 @@ mod tests {
         for other in ["readme", "Readme", "BIG", "äö", "1.", "ends. ."] {
             assert!(!finds(&mut Listed::default(), &names, other), "{other}");
         }
+    }
+
+    /// The target has `/Sub/deep`, the snapshot `/sub/deep/er` and `/Sub/deep`.
+    #[test]
+    fn a_folder_is_not_gone_into_by_another_name_of_it() {
+        let mut window = Window::new(0);
+        let target = window.folder(b"", 0, None);
+        let there = [("sub", false), ("Sub", true)].map(|(name, is_there)| {
+            let sub = window.folder(name.as_bytes(), target, None);
+            let deep = window.folder(b"deep", sub, None);
+            (deep, window.folder(b"er", deep, None), is_there)
+        });
+        let names = |above: u32| match above {
+            0 => ["Sub"],
+            above if window.folders[above as usize].parent == 0 => ["deep"],
+            _ => ["er"],
+        };
+        let (exact, asked) = (Mutex::default(), std::cell::Cell::new(0));
+        let ask = |above, name: &[u8]| {
+            asked.set(asked.get() + 1);
+            let name = std::str::from_utf8(name).expect("text");
+            match finds(&mut Listed::default(), &names(above), name) {
+                true => Ok(()),
+                false => Err(TAKEN),
+            }
+        };
+        for (deep, deeper, is_there) in there {
+            let expected = if is_there { Ok(()) } else { Err(TAKEN) };
+            for folder in [deep, deeper, deep] {
+                assert_eq!(lead_exactly(&window, folder, &exact, ask), expected);
+            }
+        }
+        // `sub` with what leads to it three times, `Sub` and what is in it once.
+        assert_eq!(asked.get(), 2 + 3 + 2 + 3);
     }
 
     #[test]

@@ -7,12 +7,12 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::window::Link;
+use super::super::window::{FirstName, Link};
 use super::{Run, file::create, folding::is_exact, make::Wanted};
 use crate::meta::{Stat, link_target};
-use crate::path::{join, split};
 use crate::restore::apply::{Meta, by_descriptor};
 use crate::restore::times::{mark_unfinished, may_be_same};
 use crate::tree::{Visit, visit_items};
@@ -23,10 +23,7 @@ impl Run<'_> {
     /// Errors: [`Error::Cancelled`]; others are told.
     pub(super) fn link(&self, link: &Link) -> Result<()> {
         self.all.progress.check()?;
-        let path = join(
-            &self.window.folders[link.folder as usize].path,
-            &link.entry.name,
-        );
+        let path = self.window.path_in(link.folder, &link.entry.name);
         let failed = |e: Errno| self.io("link", &path, e);
         let made = self.with_room(|| self.try_link(link.folder, &link.first, &link.entry));
         let made = made.map_err(failed).and_then(|linked| {
@@ -50,8 +47,13 @@ impl Run<'_> {
     }
 
     /// False where the first name is none to link to, or the system does not link them.
-    pub(super) fn try_link(&self, folder: u32, first: &[u8], entry: &Entry) -> Result<bool, Errno> {
-        if self.all.failed_firsts.has(first) {
+    pub(super) fn try_link(
+        &self,
+        folder: u32,
+        first: &FirstName,
+        entry: &Entry,
+    ) -> Result<bool, Errno> {
+        if self.all.failed_firsts.has(&first.folder, &first.name) {
             return Ok(false);
         }
         let Ok(first) = self.open_first(first) else {
@@ -83,11 +85,10 @@ impl Run<'_> {
         }
     }
 
-    fn open_first<'p>(&self, path: &'p [u8]) -> Result<First<'p>, Errno> {
-        let (folder, name) = split(path);
-        let dir = self.all.target.open_folder(folder)?;
+    fn open_first<'p>(&self, first: &'p FirstName) -> Result<First<'p>, Errno> {
+        let (dir, name) = (self.open_firsts(&first.folder)?, &first.name[..]);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&dir, name, flags, Mode::empty())?;
+        let fd = rustix::fs::openat(&*dir, name, flags, Mode::empty())?;
         let stat = Stat::of(&fd)?;
         Ok(First {
             dir,
@@ -95,6 +96,18 @@ impl Run<'_> {
             fd,
             stat,
         })
+    }
+
+    /// The folder of first names: the next ones are often in the same.
+    fn open_firsts(&self, path: &Arc<[u8]>) -> Result<Arc<OwnedFd>, Errno> {
+        let mut last = self.firsts.lock();
+        if let Some((_, dir)) = last.as_ref().filter(|(is, _)| Arc::ptr_eq(is, path)) {
+            return Ok(Arc::clone(dir));
+        }
+        *last = None;
+        let dir = Arc::new(self.all.target.open_folder(path)?);
+        *last = Some((Arc::clone(path), Arc::clone(&dir)));
+        Ok(dir)
     }
 
     /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to, wherever that is.
@@ -153,9 +166,12 @@ impl Run<'_> {
     }
 }
 
+/// A folder of first names, and its path in the target.
+pub type FirstFolder = (Arc<[u8]>, Arc<OwnedFd>);
+
 /// What stands under the first name.
 struct First<'a> {
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     name: &'a [u8],
     fd: OwnedFd,
     stat: Stat,
@@ -177,7 +193,7 @@ impl First<'_> {
     }
 
     fn link_by_name(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-        rustix::fs::linkat(&self.dir, self.name, dir, name, AtFlags::empty())?;
+        rustix::fs::linkat(&*self.dir, self.name, dir, name, AtFlags::empty())?;
         let is_it = |there: Stat| {
             let expected = (self.stat.device, self.stat.inode);
             (there.device, there.inode) == expected
@@ -220,7 +236,7 @@ mod tests {
         fs::write(path("first"), "ours").expect("write");
         let fd = OwnedFd::from(fs::File::open(path("first")).expect("open"));
         let first = First {
-            dir: open(),
+            dir: Arc::new(open()),
             name: b"first",
             stat: Stat::of(&fd).expect("stat"),
             fd,

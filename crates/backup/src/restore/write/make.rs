@@ -8,7 +8,6 @@ use rustix::io::Errno;
 use super::super::window::File;
 use super::Run;
 use crate::meta::Stat;
-use crate::path::join;
 use crate::restore::apply::Meta;
 use crate::restore::temporary::Place;
 use crate::{Change, Entry, Kind};
@@ -92,7 +91,7 @@ impl Run<'_> {
 
     fn tell(&self, folder: u32, wanted: Wanted<'_>, change: Change) {
         if self.all.events.wants_entries() {
-            let path = join(&self.window.folders[folder as usize].path, wanted.name);
+            let path = self.window.path_in(folder, wanted.name);
             self.all.events.entry(&path, change, wanted.size);
         }
     }

@@ -10,7 +10,6 @@ use super::super::apply::Meta;
 use super::super::window::Special;
 use super::{Run, make::Wanted};
 use crate::meta::{Stat, link_target};
-use crate::path::join;
 use crate::{Entry, Kind};
 
 impl Run<'_> {
@@ -41,7 +40,7 @@ impl Run<'_> {
             let missed = applier.to_special(made.as_fd(), entry.kind, &meta);
             place.put(&dir, &entry.name).map(|()| Some(missed))
         });
-        let path = join(&self.window.folders[*folder as usize].path, &entry.name);
+        let path = self.window.path_in(*folder, &entry.name);
         match made {
             Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
             Err(e) => {

@@ -53,8 +53,7 @@ impl Run<'_> {
 
     /// Whether a file that nothing was done for yet has something in its place that stays.
     fn stays_anyway(&self, file: &File) -> bool {
-        let folder = &self.window.folders[file.folder as usize].path;
-        let Ok(dir) = self.all.target.open_folder(folder) else {
+        let Ok(dir) = self.open(file.folder) else {
             return false;
         };
         if self.must_be_exact((file.folder, &dir), &file.name).is_err() {
@@ -99,7 +98,7 @@ impl Begun {
         let file = window.files.last()?;
         Some(Self {
             state: *file.state.lock(),
-            folder: window.folders[file.folder as usize].path.clone(),
+            folder: window.path(file.folder),
             name: file.name.clone(),
             mtime: file.meta.mtime,
         })

@@ -58,14 +58,14 @@ impl<'a> Ncdu<'a> {
         loop {
             match self.way.step(folder, reader)? {
                 Step::There => return Ok(()),
-                Step::Into(path, entry) => {
-                    let entry = entry.filter(|_| (self.is_wanted)(&path));
-                    let about = entry.map_or_else(|| name(path::split(&path).1), |e| about(&e));
+                Step::Into(folder, entry) => {
+                    self.way.enter(folder.clone(), ());
+                    let entry = entry.filter(|_| (self.is_wanted)(self.way.path()));
+                    let about = entry.map_or_else(|| name(&folder), |e| about(&e));
                     self.write(format!(",\n[{about}"))?;
-                    self.way.enter(path, ());
                 }
                 Step::Past(entry) => {
-                    let path = path::join(&self.way.innermost().path, &entry.name);
+                    let path = path::join(self.way.path(), &entry.name);
                     if (self.is_wanted)(&path) {
                         self.write(format!(",\n[{}]", about(&entry)))?;
                     }
