@@ -56,6 +56,12 @@ fn page(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// Its pages are sealed as those of files without a mark.
+const UNMARKED: FileId = FileId {
+    unique: 0,
+    number: 0,
+};
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
@@ -74,7 +80,7 @@ proptest! {
         payload.extend_from_slice(&numbers);
         let pages = vec![page(numbers.clone()); pages].concat();
         let (disk, len) = disk(&[&pages, &framed(RUN_FRAME, &payload)]);
-        if let Ok(mut run) = Run::open(disk, "x", pages.len() as u64, len) {
+        if let Ok(mut run) = Run::open(disk, UNMARKED, pages.len() as u64, len) {
             run.load_filters(FilterShare { bits: 8, more: 0 }, 16).ok();
             let asked = (0..100u64).filter(|i| run.may_contain(i << 48)).map(|i| run.page_of(i << 48));
             prop_assert!(asked.count() <= 100);
@@ -122,7 +128,7 @@ proptest! {
     fn run_pages(len in 0u16..2000, rest_bits in 0u8..70, value_bits in 0u8..40, hash in any::<u64>(), bytes in vec(any::<u8>(), 0..4000)) {
         let head = [&[0; 16][..], &len.to_le_bytes(), &[rest_bits, value_bits, 1, 0, 0, 0]].concat();
         let bytes = page([head, bytes].concat());
-        if let Ok(page) = RunPage::check(&bytes, "x", 0) {
+        if let Ok(page) = RunPage::check(&bytes, UNMARKED.mark(), "x", 0) {
             page.ask(hash);
             prop_assert!((0..page.len()).all(|i| page.record(i).page < 1 << 31));
         }
@@ -215,10 +221,10 @@ fn a_run_that_is_written_anew_in_vain_stays_as_it_is() {
     let (dir, mut manifest) = of_two_containers();
     let entry = &mut manifest.runs[0];
     let disk = dir.open(&entry.id.run_name()).expect("open");
-    let run = Run::open(disk, "run", entry.footer_at, entry.file_bytes).expect("a run");
+    let run = Run::open(disk, entry.id, entry.footer_at, entry.file_bytes).expect("a run");
     let mut reader = RunReader::new(Arc::new(run), 4);
     let forged = dir.create("forged").expect("create");
-    let mut writer = RunWriter::new(Arc::clone(&forged), KEYS, PAGES, 1000, 8);
+    let mut writer = RunWriter::new(Arc::clone(&forged), entry.id, KEYS, PAGES, 1000, 8);
     while let Some(record) = reader.next().expect("a record") {
         let page = record.page / 2;
         writer.push(RunRecord { page, ..record }).expect("push");

@@ -43,6 +43,11 @@ impl FileId {
     pub fn run_name(&self) -> String {
         format!("run-{:016x}-{:08x}", self.unique, self.number)
     }
+
+    /// What goes into the checksums of its pages, so that a page of another file is damage in this one.
+    pub fn mark(&self) -> u64 {
+        self.unique ^ u64::from(self.number).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
 }
 
 /// A log file.

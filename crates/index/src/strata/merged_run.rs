@@ -34,6 +34,7 @@ pub fn write_merged(
     let bits = shared.plan.filter_bits(view.manifest.records(), upper);
     let mut writer = RunWriter::new(
         Arc::clone(&file.disk),
+        file.id,
         upper,
         end_page - first_page,
         shared.plan.partition_records,

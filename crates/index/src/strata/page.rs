@@ -12,14 +12,24 @@ pub const FOOTER_BYTES_MAX: u64 = 1 << 28;
 
 /// Writes the checksum of a page that is otherwise complete; `page` counts within its file.
 pub fn seal_page(bytes: &mut [u8], page: u32) {
-    let sum = checksum(bytes, page);
+    seal_page_of(bytes, 0, page);
+}
+
+/// The same where the file has a mark, of which a page in another file has another.
+pub fn seal_page_of(bytes: &mut [u8], mark: u64, page: u32) {
+    let sum = checksum(bytes, page) ^ mark;
     bytes[..8].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Compares the checksum of page `page` of the file `path`.
 pub fn check_page(bytes: &[u8], path: &str, page: u32) -> Result<()> {
+    check_page_of(bytes, 0, path, page)
+}
+
+/// The same where the file has a mark.
+pub fn check_page_of(bytes: &[u8], mark: u64, path: &str, page: u32) -> Result<()> {
     let stored = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-    let found = checksum(bytes, page);
+    let found = checksum(bytes, page) ^ mark;
     if stored != found {
         let at = u64::from(page) * PAGE_BYTES as u64;
         let what = format!("page checksum {found:#018x}, expected {stored:#018x}");

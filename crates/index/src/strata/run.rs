@@ -11,6 +11,7 @@ use onefold_io::Disk;
 use onefold_io::frame::{FrameKind, crc64, read_frame};
 use onefold_io::varint::ByteReader;
 
+use super::manifest::FileId;
 use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length, read_pages};
 use super::ribbon::{Question, Ribbon, RibbonShape};
 use super::run_filters::{Filter, FilterShare, RunFilters, RunSize};
@@ -23,7 +24,7 @@ pub const HASH_BITS: u32 = 56;
 /// The footer of a run.
 pub const RUN_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRRUN",
-    version: 2,
+    version: 3,
 };
 const PARTITIONS_LOG2_MAX: u8 = 24;
 
@@ -72,6 +73,8 @@ pub struct Run {
     pub disk: Arc<dyn Disk>,
     /// Its name.
     pub path: String,
+    /// Of its pages' checksums.
+    mark: u64,
     /// 2^this partitions.
     pub partitions_log2: u8,
     /// By hash.
@@ -84,7 +87,8 @@ pub struct Run {
 
 impl Run {
     /// Opens a run whose footer stands at `footer_at`, without its filters.
-    pub fn open(disk: Arc<dyn Disk>, path: &str, footer_at: u64, file_bytes: u64) -> Result<Run> {
+    pub fn open(disk: Arc<dyn Disk>, id: FileId, footer_at: u64, file_bytes: u64) -> Result<Run> {
+        let path = &id.run_name()[..];
         check_length(&*disk, path, file_bytes)?;
         let payload = read_frame(&*disk, RUN_FRAME, footer_at, FOOTER_BYTES_MAX, path)?;
         let mut fields = ByteReader::new(&payload, path, footer_at);
@@ -133,6 +137,7 @@ impl Run {
         Ok(Run {
             disk,
             path: path.to_string(),
+            mark: id.mark(),
             partitions_log2,
             partitions,
             filters: None,
@@ -324,10 +329,15 @@ impl Run {
         let mut buf = vec![0; PAGE_BYTES];
         for page in partition.first_page..partition.first_page + partition.pages {
             self.read_page(page, &mut buf)?;
-            let page = RunPage::check(&buf, &self.path, page)?;
+            let page = self.check_page(&buf, page)?;
             (0..page.len()).for_each(|i| visit(page.record(i)));
         }
         Ok(())
+    }
+
+    /// What was read as page `page`, if it is that.
+    pub fn check_page<'a>(&self, bytes: &'a [u8], page: u32) -> Result<RunPage<'a>> {
+        RunPage::check(bytes, self.mark, &self.path, page)
     }
 
     fn read_page(&self, page: u32, buf: &mut [u8]) -> Result<()> {
@@ -449,7 +459,7 @@ impl RunReader {
     fn decode_page(&mut self) -> Result<()> {
         let number = self.first + (self.decoded / PAGE_BYTES) as u32;
         let bytes = &self.buf[self.decoded..self.decoded + PAGE_BYTES];
-        let page = RunPage::check(bytes, &self.run.path, number)?;
+        let page = self.run.check_page(bytes, number)?;
         self.records.clear();
         self.records.extend((0..page.len()).map(|i| page.record(i)));
         self.given = 0;

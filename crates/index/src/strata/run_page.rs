@@ -7,7 +7,7 @@
 use onefold_chunk::Fingerprint;
 
 use super::bits;
-use super::page::{PAGE_BYTES, check_page, seal_page};
+use super::page::{PAGE_BYTES, check_page_of, seal_page_of};
 use crate::{Error, Result};
 
 /// checksum:u64 base:u64 count:u16 rest_bits:u8 value_bits:u8 flags:u8 zero[3]
@@ -81,8 +81,14 @@ impl Packing {
         hash - base <= bits::mask(self.rest_bits)
     }
 
-    /// Appends a page of `records` to `out`; it will be page `number` of its file.
-    pub fn write(&self, records: &[RunRecord], overflow: bool, number: u32, out: &mut Vec<u8>) {
+    /// Appends a page of `records` to `out`; it will be page `number` of the file that has this mark.
+    pub fn write(
+        &self,
+        records: &[RunRecord],
+        overflow: bool,
+        (mark, number): (u64, u32),
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
         out.resize(start + PAGE_BYTES, 0);
         let page = &mut out[start..];
@@ -104,7 +110,7 @@ impl Packing {
             let at = proofs_at + i * PROOF_BYTES;
             body[at..at + PROOF_BYTES].copy_from_slice(&record.proof);
         }
-        seal_page(page, number);
+        seal_page_of(page, mark, number);
     }
 
     /// The bytes of the body where the values and the proofs of `records` records begin.
@@ -128,9 +134,9 @@ pub struct RunPage<'a> {
 }
 
 impl<'a> RunPage<'a> {
-    /// Checks checksum and shape; `page` counts within the file `path`.
-    pub fn check(bytes: &'a [u8], path: &str, page: u32) -> Result<RunPage<'a>> {
-        check_page(bytes, path, page)?;
+    /// Checks checksum and shape; `page` counts within the file `path`, which has this mark.
+    pub fn check(bytes: &'a [u8], mark: u64, path: &str, page: u32) -> Result<RunPage<'a>> {
+        check_page_of(bytes, mark, path, page)?;
         let len = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
         let packing = Packing {
             rest_bits: bytes[18].into(),

@@ -8,6 +8,7 @@ use onefold_io::Disk;
 use onefold_io::frame::{crc64, encode_frame};
 
 use super::bits;
+use super::manifest::FileId;
 use super::page::PAGE_BYTES;
 use super::ribbon::Ribbon;
 use super::run::{HASH_BITS, Partition, RUN_FRAME, encode_partition, home_page};
@@ -31,6 +32,7 @@ pub struct RunFile {
 /// See the module.
 pub struct RunWriter {
     disk: Arc<dyn Disk>,
+    mark: u64,
     partitions_log2: u8,
     value_bits: u32,
     filter_bits: u8,
@@ -41,10 +43,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// A run of at most `records` records on log pages below `log_pages`, with partitions of at most about `partition_records` and filters of
+    /// The run `id`, of at most `records` records on log pages below `log_pages`, with partitions of at most about `partition_records` and filters of
     /// `filter_bits` bits a slot (0: none).
     pub fn new(
         disk: Arc<dyn Disk>,
+        id: FileId,
         records: u64,
         log_pages: u32,
         partition_records: usize,
@@ -57,6 +60,7 @@ impl RunWriter {
         let mean = (records / partitions) as usize;
         RunWriter {
             disk,
+            mark: id.mark(),
             partitions_log2: partitions.trailing_zeros() as u8,
             value_bits: value_bits(log_pages),
             filter_bits,
@@ -179,7 +183,7 @@ impl RunWriter {
             packing.write(
                 &records[start..start + len],
                 overflow,
-                self.pages + page,
+                (self.mark, self.pages + page),
                 out,
             );
             start += len;

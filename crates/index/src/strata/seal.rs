@@ -117,6 +117,7 @@ fn write<'a>(
     names.push(file.name.clone());
     let mut run = RunWriter::new(
         file.disk,
+        file.id,
         of_run.len() as u64,
         log_pages,
         plan.partition_records,

@@ -153,7 +153,7 @@ impl View {
                 Some(run) => Arc::clone(run),
                 None => match folder.open_file(&path)? {
                     Some(disk) => {
-                        let run = Run::open(disk, &path, entry.footer_at, entry.file_bytes)?;
+                        let run = Run::open(disk, entry.id, entry.footer_at, entry.file_bytes)?;
                         Arc::new(run.of_records(entry.records)?)
                     }
                     None => return Ok(Err(path)),

@@ -22,7 +22,7 @@ const FILES: [&str; 3] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-3")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-4")
 }
 
 fn fill(dir: &MemDir) {
@@ -119,7 +119,8 @@ fn golden_files_are_still_written_so() {
 
 #[test]
 fn earlier_formats_are_refused_as_damage_and_can_be_deleted() {
-    for version in ["strata-1", "strata-2"] {
+    for (version, number) in [("strata-1", 1), ("strata-2", 1), ("strata-3", 2)] {
+        let told = format!("an earlier version of onefold: format version {number}");
         let dir = MemDir::new();
         for name in FILES {
             let golden = folder().with_file_name(version).join(name);
@@ -130,7 +131,7 @@ fn earlier_formats_are_refused_as_damage_and_can_be_deleted() {
         let open = || Strata::open(Arc::new(dir.clone()), options(0xbb, 1 << 20));
         let refused = open().map(drop).expect_err(version);
         assert!(
-            matches!(&refused, Error::Damaged { what, .. } if what.contains("an earlier version of onefold: format version 1")),
+            matches!(&refused, Error::Damaged { what, .. } if what.contains(&told)),
             "{version}: {refused}"
         );
         Strata::delete(&dir).expect("delete");
@@ -250,4 +251,30 @@ fn golden_trace_is_still_written_so_and_read() {
     let mut reader = TraceReader::new(made.open("trace").expect("open"), "trace");
     assert_eq!(reader.read().expect("read"), keys);
     assert!(reader.read().expect("read").is_empty());
+}
+
+/// Its place in its file and its content are right, and it knows of other keys.
+#[test]
+fn a_page_of_another_run_is_damage() {
+    let (here, there) = (MemDir::new(), MemDir::new());
+    let fill = |dir: &MemDir, unique, keys: std::ops::Range<u64>| {
+        let mut index =
+            Strata::open(Arc::new(dir.clone()), options(unique, 1 << 20)).expect("open");
+        let entry = |number| (key(number), location(7).expect("some"));
+        let entries: Vec<_> = keys.map(entry).collect();
+        index.insert(&entries).expect("insert");
+        index.checkpoint().expect("checkpoint");
+    };
+    fill(&here, 0xaa, 0..100);
+    fill(&there, 0xbb, 100..200);
+    let (own, other) = (
+        "run-00000000000000aa-00000001",
+        "run-00000000000000bb-00000001",
+    );
+    let page = &read(&there, other)[..4096];
+    let disk = here.open_write(own).expect("open");
+    disk.write_at(page, 0).expect("write");
+    let index = Strata::open(Arc::new(here.clone()), options(0xcc, 1 << 20));
+    let looked = index.and_then(|mut index| index.lookup(&[key(3)], &mut [None]));
+    assert!(matches!(looked, Err(Error::Damaged { .. })), "{looked:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::super::log::{LogPage, Said};
 use super::super::page::{PAGE_BYTES, read_pages};
-use super::super::run_page::{Asked, RunPage, proof_of};
+use super::super::run_page::{Asked, proof_of};
 use super::super::view::{OpenLog, View};
 use super::{Answer, Asking, Lookups, Reference};
 use crate::{IndexStats, Result};
@@ -124,7 +124,8 @@ impl Lookups {
             stats.lookup_reads += steps.len() as u64;
             let mut next = waiting;
             for (step, bytes) in steps.iter().zip(pages.chunks_exact(PAGE_BYTES)) {
-                match RunPage::check(bytes, &view.runs[step.run].path, step.page)?
+                match view.runs[step.run]
+                    .check_page(bytes, step.page)?
                     .ask(asking[step.asking].hash)
                 {
                     Asked::Found(record) if record.proof == proof_of(asking[step.asking].key) => {
