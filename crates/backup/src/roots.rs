@@ -120,7 +120,7 @@ pub enum Hurt {
     File(Vec<u8>),
     /// The entries from this path on are lost, up to the next path that is known (none: to the end).
     Entries(Vec<u8>, Option<Vec<u8>>),
-    /// Nothing of the snapshot can be found any more: its table of leaves is lost.
+    /// Nothing of the snapshot can be found any more: its table of leaves is lost, or every one of them.
     All,
 }
 
@@ -148,6 +148,8 @@ pub(crate) fn hurt_where(
         tell(Hurt::All);
         return Ok(());
     };
+    // Lost leaves before the first that is not: with none left they are all there was.
+    let mut lost_so_far = Some(Vec::new());
     for (i, leaf) in tree.leaves().iter().enumerate() {
         let bare = match is_lost(&leaf.chunk) {
             true => None,
@@ -158,9 +160,15 @@ pub(crate) fn hurt_where(
                 .leaves()
                 .get(i + 1)
                 .map(|next| path::join(&next.folder, &next.name));
-            tell(Hurt::Entries(path::join(&leaf.folder, &leaf.name), next));
+            let entries = Hurt::Entries(path::join(&leaf.folder, &leaf.name), next);
+            match &mut lost_so_far {
+                Some(lost) => lost.push(entries),
+                None => tell(entries),
+            }
             continue;
         };
+        let before = lost_so_far.take().into_iter().flatten();
+        before.for_each(&mut *tell);
         let lost = lost_items(&bare, reader, (is_lost, counts))?;
         let mut at = 0;
         for ((folder, entry), count) in bare.iter().zip(counted) {
@@ -173,6 +181,9 @@ pub(crate) fn hurt_where(
                 tell(Hurt::File(path::join(folder, &entry.name)));
             }
         }
+    }
+    if lost_so_far.is_some_and(|lost| !lost.is_empty()) {
+        tell(Hurt::All);
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! Which files of which snapshots are hurt by damage: what a check and a repair report at their end.
 
 use onefold_backup::roots::{self, Hurt};
-use onefold_backup::snapshots::{self, Named};
-use onefold_backup::tree::Tree;
-use onefold_store::{CheckReport, ChunkReader, Repository, SessionKind};
+use onefold_backup::snapshots;
+use onefold_store::{CheckReport, Repository, SessionKind};
 use serde_json::json;
 
 use crate::error::Result;
@@ -78,7 +77,11 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
         let Some(named) = snapshots::load_if_there(repository, named.id)? else {
             continue;
         };
-        let hurts = of_snapshot(&named, report, &mut reader)?;
+        let mut hurts = Vec::new();
+        let mut is_lost = |chunk: &_| report.hurt.hurts(chunk);
+        roots::hurt(&named.snapshot, &mut reader, &mut is_lost, &mut |hurt| {
+            hurts.push(hurt)
+        })?;
         if !hurts.is_empty() {
             out.say(format_args!(
                 "hurt in snapshot {} of {}:",
@@ -93,23 +96,6 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     }
     session.finish()?;
     Ok(count)
-}
-
-/// What of a snapshot is hurt; where no part of its listing is left, all of it.
-fn of_snapshot(named: &Named, report: &CheckReport, reader: &mut ChunkReader) -> Result<Vec<Hurt>> {
-    let mut hurts = Vec::new();
-    let mut is_lost = |chunk: &_| report.hurt.hurts(chunk);
-    roots::hurt(&named.snapshot, reader, &mut is_lost, &mut |hurt| {
-        hurts.push(hurt)
-    })?;
-    if hurts.contains(&Hurt::All) || !hurts.iter().all(|hurt| matches!(hurt, Hurt::Entries(..))) {
-        return Ok(hurts);
-    }
-    let is_whole = match hurts.len() {
-        0 => false,
-        parts => Tree::open(&named.snapshot, reader)?.leaves().len() == parts,
-    };
-    Ok(if is_whole { vec![Hurt::All] } else { hurts })
 }
 
 /// Prints one loss.

@@ -68,8 +68,16 @@ impl ChunkReader {
     /// The bytes of a chunk.
     ///
     /// # Errors
-    /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written.
+    /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written, or is not as long as the reference says.
     pub fn read(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
+        let data = self.read_any_length(chunk)?;
+        match data.len() == chunk.len as usize {
+            true => Ok(data),
+            false => Err(chunk.other_length(data.len())),
+        }
+    }
+
+    fn read_any_length(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
         let mut gone = None;
         let mut lost = Error::Lost {
             fingerprint: chunk.fingerprint,

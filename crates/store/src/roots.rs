@@ -161,11 +161,6 @@ impl Shared {
 }
 
 impl Repository {
-    /// Stores a root as [`Session::put_root`] does, for whoever has no session that could be missed.
-    pub fn put_root(&self, root: &[u8]) -> Result<RootId> {
-        Ok(self.shared.put_root(root)?.0)
-    }
-
     /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that. `false`: it is there no longer.
     pub fn keep_root(&self, id: &RootId) -> Result<bool> {
         self.shared.objects.keep(&[id.object()])?;

@@ -215,6 +215,32 @@ fn of_a_snapshot_without_a_leaf_all_else_is_left() {
     }
 }
 
+#[test]
+fn a_snapshot_without_any_leaf_is_lost_as_a_whole() {
+    let source = tempfile::tempdir().expect("tempdir");
+    write_source(source.path());
+    let device = device();
+    let repository = open(&device);
+    let named = load(&repository, &back_up(&repository, source.path(), 1));
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+    let leaves: BTreeSet<_> = tree
+        .leaves()
+        .iter()
+        .map(|leaf| object(leaf.chunk.container))
+        .collect();
+    drop((session, reader, repository));
+    for leaf in leaves {
+        device.lose(&leaf).expect("lose");
+    }
+    let repository = open(&device);
+    let report = check(&repository);
+    let is_lost = |chunk: &_| report.hurt.hurts(chunk);
+    let repaired = repair(&repository, &named, &is_lost, false).expect("repair");
+    assert!(matches!(repaired, Repaired::Gone), "{repaired:?}");
+}
+
 /// Two snapshots have the lost leaf, and data behind it is lost, too.
 #[test]
 fn a_check_goes_on_behind_a_lost_leaf_in_every_snapshot_that_has_it() {

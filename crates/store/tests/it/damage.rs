@@ -366,7 +366,7 @@ fn back_up_beside_damage(
             .finish()
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_eq!(stats.new_chunks, 20, "{context}: what was known is known");
-        let root = repository.put_root(&encode_root(&refs)).unwrap();
+        let root = session.put_root(&encode_root(&refs)).unwrap();
         session
             .finish()
             .unwrap_or_else(|error| panic!("{context}: {error}"));

@@ -78,6 +78,14 @@ pub fn back_up(repository: &Repository, chunks: &[Vec<u8>]) -> Result<(RootId, W
     back_up_packed(repository, chunks, &|_| Packing::Compress)
 }
 
+/// Stores a root, in a session of its own.
+pub fn put_root(repository: &Repository, refs: &[ChunkRef]) -> Result<RootId> {
+    let session = repository.session(SessionKind::Pinned)?;
+    let root = session.put_root(&encode_root(refs))?;
+    session.finish()?;
+    Ok(root)
+}
+
 /// The same, with a packing for each chunk of a segment of fifty.
 pub fn back_up_packed(
     repository: &Repository,

@@ -6,7 +6,7 @@ use onefold_io::count::{CountedDir, Counters};
 use onefold_io::{Dir, MemDir};
 use onefold_store::{Encryption, Error, Fingerprint, SessionKind, StreamKind};
 
-use crate::fixture::{back_up, check, chunks, decode_root, encode_root, init, open};
+use crate::fixture::{back_up, check, chunks, decode_root, init, open, put_root};
 use crate::scale::scale;
 
 /// Removes every second container; gives how many stay.
@@ -115,7 +115,7 @@ fn a_reference_into_a_container_without_its_chunk_is_hurt_if_no_other_has_it() {
     refs[3].fingerprint = Fingerprint::of(b"stored nowhere");
     refs[7].container = refs[59].container;
     assert_ne!(refs[7].container, whole[7].container);
-    repository.put_root(&encode_root(&refs)).unwrap();
+    put_root(&repository, &refs).unwrap();
     let report = check(&repository).unwrap();
     assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
     assert!(!report.hurt.is_empty());

@@ -132,7 +132,7 @@ fn a_session_that_began_before_keeps_what_it_refers_to() {
         waits += 1;
         if let Some((session, writer)) = session.take() {
             writer.finish().unwrap();
-            new_root = Some(other.put_root(&encode_root(&refs)).unwrap());
+            new_root = Some(session.put_root(&encode_root(&refs)).unwrap());
             session.finish().unwrap();
         }
         true

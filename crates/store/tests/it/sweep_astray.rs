@@ -8,7 +8,7 @@ use onefold_store::{
     Encryption, PinInfo, Progress, Repository, RootId, SessionKind, SweepObserver, SweepOptions,
 };
 
-use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, encode_root};
+use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, put_root};
 use crate::fixture::{init, open, restore, sweep};
 
 /// A repository in which every container has lost half of what it held.
@@ -136,7 +136,7 @@ impl SweepObserver for Renaming<'_> {
                 flip_tables(device, &paths);
             }
             let refs = decode_root(&self.repository.root(&self.root).unwrap());
-            let renamed = self.repository.put_root(&encode_root(&refs)).unwrap();
+            let renamed = put_root(self.repository, &refs).unwrap();
             self.repository.remove_root(&self.root).unwrap();
             self.root = renamed;
         }
