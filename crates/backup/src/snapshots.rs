@@ -1,4 +1,4 @@
-//! The snapshots of a repository: list, find, group, tag, forget one.
+//! The snapshots of a repository: list, find, load, tag.
 
 use onefold_store::{Repository, RootId, SessionKind};
 

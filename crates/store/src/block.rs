@@ -25,9 +25,7 @@ pub const BLOCK_STORED_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX + (64 << 10);
 /// A block holds no more chunks than this, none of them empty.
 pub const BLOCK_CHUNKS_MAX: usize = 1 << 16;
 
-/// A block before it is compressed: chunk bytes one after the other, then their lengths.
-///
-/// `lens_of` gives the trailer: every chunk's length as a varint, then the trailer's own length in four bytes.
+/// Appends its trailer to a block's chunk bytes: every chunk's length as a varint, then the trailer's own length in four bytes. [`chunk_lengths`] reads it.
 pub fn append_chunk_lengths(raw: &mut Vec<u8>, chunks: &[(Fingerprint, u32)]) {
     let start = raw.len();
     chunks

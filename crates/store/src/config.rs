@@ -69,9 +69,7 @@ pub struct Config {
 /// The mean chunk of file contents, in bytes, where `init` says nothing.
 pub const CHUNK_BYTES_MEAN_DEFAULT: u32 = 8 * 1024;
 /// The longest chunk that a new repository's chunker may make, in bytes. A backup holds some twenty of them at once: with this it stays below 200 MiB.
-pub const CHUNK_BYTES_MAX: usize = 4 << 20;
-/// The mean chunk of the metadata stream, in bytes.
-const METADATA_CHUNK_BYTES_MEAN: usize = 64 * 1024;
+pub const CUT_BYTES_MAX: usize = 4 << 20;
 
 impl Config {
     /// The repository's name in hexadecimal.
@@ -91,23 +89,17 @@ impl Config {
     /// An error that says why, where a new repository may not have this chunker with this mean.
     pub fn check_chunker(&self) -> Result<()> {
         let max = self.chunker(None)?.limits().max;
-        if max > CHUNK_BYTES_MAX {
+        if max > CUT_BYTES_MAX {
             let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
             return Err(Error::Option(format!(
                 "{} with a mean of {} makes chunks of up to {}; a repository takes {} at most, so that its RAM is bounded",
                 self.chunker,
                 mib(self.chunk_bytes_mean as usize),
                 mib(max),
-                mib(CHUNK_BYTES_MAX)
+                mib(CUT_BYTES_MAX)
             )));
         }
         Ok(())
-    }
-
-    /// The chunker of the metadata stream: always sieve, for it needs no more of its choice than its name.
-    pub fn metadata_chunker(&self, key: Option<&[u8; 32]>) -> Result<Box<dyn Chunker>> {
-        onefold_chunk::by_name("sieve", METADATA_CHUNK_BYTES_MEAN, key)
-            .map_err(|error| Error::Option(error.to_string()))
     }
 
     /// As stored inside the frame and inside key slots.

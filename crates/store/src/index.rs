@@ -124,9 +124,9 @@ impl RepositoryIndex {
     /// Throws it away and begins it anew, empty. What is thrown away is not opened for that: it may be why it is thrown away.
     ///
     /// # Errors
-    /// As [`open`](Self::open) and [`is_kept`](Self::is_kept).
+    /// As [`open`](Self::open) and [`confirm_kept`](Self::is_kept).
     pub(crate) fn forget(&mut self, options: &OpenOptions) -> Result<()> {
-        self.is_kept()?;
+        self.confirm_kept()?;
         self.times_forgotten = self.times_forgotten() + 1;
         self.index = Box::new(RamIndex::new());
         self.is_open = false;
@@ -140,7 +140,7 @@ impl RepositoryIndex {
     }
 
     /// For whoever tells the index something: that it is the repository's.
-    pub(crate) fn is_kept(&self) -> Result<()> {
+    pub(crate) fn confirm_kept(&self) -> Result<()> {
         self.denied
             .as_ref()
             .map_or(Ok(()), |why| Err(no_folder(why)))

@@ -153,11 +153,6 @@ impl Sealer {
         }))
     }
 
-    /// What `seal` adds, in bytes.
-    pub fn overhead(&self) -> usize {
-        if self.0.is_some() { TAG_BYTES } else { 0 }
-    }
-
     /// Seals `message` in place as number `number`, bound to `identity`. Each number once.
     pub fn seal(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) {
         if let Some(key) = &self.0 {

@@ -239,7 +239,7 @@ impl Repository {
             }
             report.found.extend(unreadable);
         }
-        session.is_not_overtaken()?;
+        session.confirm_not_overtaken()?;
         let mut sweep = Sweep::begin(self, roots, reader)?;
         sweep.delete_damaged(report.replaced_containers.clone(), session, observer)?;
         report

@@ -183,13 +183,6 @@ impl Repository {
         Ok(Box::new(chunker))
     }
 
-    /// The chunker of the metadata stream.
-    pub fn metadata_chunker(&self) -> Result<Box<dyn Chunker>> {
-        self.shared
-            .config
-            .metadata_chunker(self.shared.keys.chunker_key())
-    }
-
     /// Begins a session: makes it visible, then sees what it may refer to, then tells the index what it missed.
     ///
     /// # Errors

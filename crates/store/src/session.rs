@@ -88,7 +88,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Overtaken`].
-    pub(crate) fn is_not_overtaken(&self) -> Result<()> {
+    pub(crate) fn confirm_not_overtaken(&self) -> Result<()> {
         let Some(pin) = &self.state.pin else {
             return Ok(()); // it wrote nothing
         };
@@ -105,21 +105,6 @@ impl Session {
     /// Bytes of containers are added to `counter` as soon as they are stored. Asked for once a session.
     pub fn count_stored(&self, counter: Arc<AtomicU64>) {
         let _ = self.state.counter.set(counter);
-    }
-
-    /// Where these chunks can be found now, as far as the index knows: for references whose containers are gone.
-    pub fn relocate(&self, keys: &[Fingerprint], found: &mut [Option<ContainerId>]) -> Result<()> {
-        let mut locations = vec![None; keys.len()];
-        self.state.lookup(keys, &mut locations)?;
-        for (found, location) in found.iter_mut().zip(locations) {
-            *found = match location {
-                Some(Location { container }) if self.state.may_refer_to(container)? => {
-                    Some(container)
-                }
-                _ => None,
-            };
-        }
-        Ok(())
     }
 
     /// Makes what the index was told durable and ends the session. Writers must have finished.

@@ -273,10 +273,10 @@ impl<'a> Sweep<'a> {
             return session.finish();
         }
         list.sort_unstable();
-        session.is_not_overtaken()?;
+        session.confirm_not_overtaken()?;
         condemned::write(&*shared.objects, &list)?;
         // A sweep that takes this session for dead removes its pin, then reads the list: with the pin still there, it will follow what is on it to the copies.
-        session.is_not_overtaken()?;
+        session.confirm_not_overtaken()?;
         session.finish()?;
         if !self.wait(observer)? {
             self.report.pending_containers = list.len() as u64;

@@ -52,8 +52,8 @@ impl StrataOptions {
     }
 }
 
-/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters get the rest, 77 %
-/// of a small budget and 92 % of 256 MiB.
+/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters get the rest, 75 %
+/// of a small budget and 90 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Records in the tail: 6 %, at most 8 MiB, and while it is sealed two fifths of that once more.

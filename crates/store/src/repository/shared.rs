@@ -109,7 +109,7 @@ impl Shared {
     /// [`Error::Locked`] where it has one opener, and that is another.
     pub(crate) fn open_index(&self) -> Result<Vec<ContainerId>> {
         self.with_index(|index| {
-            index.is_kept()?;
+            index.confirm_kept()?;
             // One that begins anew has forgotten what is listed as ingested, and the list with it.
             index.open(&self.options)?;
             let ingested = index.ingested().read()?;
