@@ -148,7 +148,8 @@ impl Error {
                 "`onefold repair` reads everything, rebuilds what can be rebuilt, and lists what cannot"
             }
             error if error.is_other_version() => {
-                "nothing is damaged, and nothing was changed: take the version of onefold that made it. `onefold repair` and `onefold prune` leave the repository alone meanwhile"
+                "take the version of onefold that made it; this one leaves it alone. Where no other was ever used, somebody changed it: put it back from a copy of the repository, or drop it \
+                 (`onefold forget ID` of a snapshot, `onefold key remove ID` of a key)"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",

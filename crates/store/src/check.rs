@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub use depth::CheckDepth;
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
+use onefold_io::ErrorKind;
 use references::References;
 
 use crate::compression::Decompressor;
@@ -37,6 +38,8 @@ pub struct CheckReport {
     pub chunks_read: u64,
     /// Everything that is not as it was written, in words, in order of discovery.
     pub damage: Vec<Error>,
+    /// What another version of the program made, which says nothing to this one: no damage, but nothing that was checked either.
+    pub other_versions: Vec<Error>,
     /// Roots that cannot be read whole.
     pub damaged_roots: Vec<RootId>,
     /// The second copy of the configuration is missing: no damage, but of two safeguards one.
@@ -92,6 +95,7 @@ impl Repository {
             repository: self,
             report: CheckReport::default(),
             bad: HashSet::new(),
+            has_foreign_contents: false,
             found,
         };
         check.small_objects()?;
@@ -150,20 +154,25 @@ struct Check<'a> {
     report: CheckReport,
     /// Chunks that do not read as what was written, in this container; the same chunk in another may be well.
     bad: HashSet<(ContainerId, Fingerprint)>,
+    /// Whether a container, or a block in one, is of another version.
+    has_foreign_contents: bool,
     found: &'a mut dyn FnMut(&Error),
 }
 
 impl Check<'_> {
     fn note(&mut self, error: Error) {
         (self.found)(&error);
-        self.report.damage.push(error);
+        match error.is_other_version() {
+            true => self.report.other_versions.push(error),
+            false => self.report.damage.push(error),
+        }
     }
 
-    /// Damage, and what the device does not give, is noted; anything else ends the check.
+    /// Damage, what the device does not give, and what another version made is noted; anything else ends the check.
     fn tolerate<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_loss() => {
+            Err(error) if error.is_loss() || error.is_other_version() => {
                 self.note(error);
                 Ok(None)
             }
@@ -248,13 +257,18 @@ impl Check<'_> {
     /// Puts down what leads astray, unless it is elsewhere.
     fn tell(&mut self, astray: Astray, listed: &[ContainerId]) -> Result<()> {
         for (id, error) in astray.damaged {
-            self.report.damaged_roots.push(id);
+            if !error.is_other_version() {
+                self.report.damaged_roots.push(id);
+            }
             self.note(error);
         }
         let chunks = astray.unresolved.keys().copied();
         self.report.hurt.chunks.extend(chunks);
         for (id, error) in astray.failed {
-            self.lose(id);
+            match error.is_other_version() {
+                true => drop(self.report.hurt.containers.insert(id)),
+                false => self.lose(id),
+            }
             self.note(error);
         }
         self.search(listed, astray.missing)?;
@@ -294,6 +308,12 @@ impl Check<'_> {
                     self.lose(*id);
                     (left, true)
                 }
+                Err(error) if error.is_other_version() => {
+                    self.has_foreign_contents = true;
+                    self.note(error);
+                    self.report.hurt.containers.insert(*id);
+                    (None, false)
+                }
                 other => (Some(Arc::new(other?)), is_chosen(*id)),
             };
             if let Some(opened) = opened.filter(|_| is_read) {
@@ -314,6 +334,7 @@ impl Check<'_> {
                 Err(error) if error.is_not_found() => return Ok(()),
                 other => other,
             };
+            self.has_foreign_contents |= matches!(&verdict, Err(error) if error.is_other_version());
             let Some(raw) = self.tolerate(verdict)? else {
                 chunks
                     .iter()
@@ -351,6 +372,7 @@ impl Check<'_> {
         match Opened::read(shared, id) {
             Ok(opened) => Ok(Some(Arc::new(opened))),
             Err(error) if error.is_loss() => shared.recover(id, &error, false),
+            Err(error) if error.is_other_version() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -389,11 +411,18 @@ impl Check<'_> {
             .filter(|prefix| !found.contains(prefix))
             .count();
         if lost > 0 {
-            self.note(Error::damaged(
-                "references",
-                None,
-                format!("{lost} chunks that snapshots refer to are lost"),
-            ));
+            let what = format!("{lost} chunks are lost");
+            self.note(match self.has_foreign_contents {
+                // They may be in what another version wrote.
+                true => onefold_io::Error::new(
+                    "read",
+                    "references",
+                    ErrorKind::OtherVersion,
+                    what + " to this version of onefold",
+                )
+                .into(),
+                false => Error::damaged("references", None, what),
+            });
         }
         Ok(())
     }

@@ -163,7 +163,7 @@ pub struct Twice<'a> {
     pub damage: Option<Error>,
 }
 
-/// The payload of either copy in the file `path`; an error only where both are damaged, or one is another version's.
+/// The payload of either copy in the file `path`; an error only where both are damaged, or other versions'. Both are written at once, so a version that only one of them has is damage.
 pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
     let first = frame::decode_frame(kind, bytes, path, 0);
     // Behind the first, whatever is behind both: that a copy is whole does not hang on it.
@@ -174,21 +174,19 @@ pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<
     let second = frame::decode_whole(kind, &bytes[half..], path, half as u64);
     let differ = || Error::damaged(path, Some(half as u64), "the two copies differ");
     match (first, second) {
-        (Err(error), _) | (_, Err(error)) if error.kind == ErrorKind::OtherVersion => {
-            Err(error.into())
-        }
         (Ok(first), Ok(second)) => Ok(Twice {
             payload: first.payload,
             damage: (first.payload != second).then(differ),
         }),
         (Ok(first), Err(error)) => Ok(Twice {
             payload: first.payload,
-            damage: Some(error.into()),
+            damage: Some(Error::from(error).unless_other_version()),
         }),
         (Err(error), Ok(payload)) => Ok(Twice {
             payload,
-            damage: Some(error.into()),
+            damage: Some(Error::from(error).unless_other_version()),
         }),
+        (Err(_), Err(error)) if error.kind == ErrorKind::OtherVersion => Err(error.into()),
         (Err(error), Err(_)) => Err(error.into()),
     }
 }

@@ -41,15 +41,15 @@ impl Elsewhere {
         }
     }
 
-    /// The container of a chunk: the first that `holds` it, which says of one that is gone, damaged or not to be read why it cannot tell.
-    /// `gone` is a container that was found gone.
+    /// The container of a chunk: the first that `holds` it, which says of one that is gone, damaged or not to be read why it cannot tell. With the chunk comes whether the table of a
+    /// container that does not give it lists it: then it is looked for only where another does, too. `gone` is a container that was found gone.
     ///
     /// # Errors
     /// What the device said where a container that may hold the chunk cannot be read.
     pub fn find(
         &mut self,
         shared: &Shared,
-        fingerprint: &Fingerprint,
+        chunk: (&Fingerprint, bool),
         gone: Option<ContainerId>,
         holds: &mut dyn FnMut(ContainerId) -> Result<bool>,
     ) -> Result<Option<ContainerId>> {
@@ -57,13 +57,13 @@ impl Elsewhere {
             Some(survey) => (survey, false),
             none => (none.insert(Survey::new(shared)?), true),
         };
-        let mut search = survey.search(fingerprint, holds)?;
+        let mut search = survey.search(chunk, holds)?;
         if search.found.is_none() && !is_fresh {
             let is_swept =
                 search.is_stale || gone.is_some_and(|id| survey.listed.binary_search(&id).is_ok());
             if survey.is_due(self.is_pinned, is_swept) {
                 survey.look_again(shared)?;
-                search = survey.search(fingerprint, holds)?;
+                search = survey.search(chunk, holds)?;
             }
         }
         let unread = survey.unread.iter().chain(&survey.partial).next();
@@ -112,6 +112,8 @@ struct Survey {
     /// Those of `listed` that it did not give whole.
     partial: Vec<Unread>,
     chunks: BlockedBloom,
+    /// Chunks of more than one container: few, as a rule.
+    repeated: BlockedBloom,
     /// How many containers the filter is for.
     room: usize,
     /// Where a chunk was found last.
@@ -142,6 +144,7 @@ impl Survey {
             unread: Vec::new(),
             partial: Vec::new(),
             chunks: BlockedBloom::with_bytes(bytes, bytes as u64 / 2)?,
+            repeated: BlockedBloom::with_bytes(bytes / 8, bytes as u64 / 128)?,
             room,
             last: None,
             misses: 0,
@@ -158,27 +161,22 @@ impl Survey {
                 Ok(opened) => opened,
                 // Deleted since it was listed.
                 Err(error) if error.is_not_found() => continue,
-                Err(error) if error.is_loss() => match shared.recover(*id, &error, true)? {
-                    Some(left) => {
-                        self.take(*id, &left)?;
-                        if error.is_unreadable() && left.loss().is_some() {
-                            self.partial.push(Unread::new(*id, &error));
+                Err(error) if error.is_loss() => {
+                    match shared.recover(*id, &error, true) {
+                        Ok(Some(left)) => {
+                            self.take(*id, &left)?;
+                            if error.is_unreadable() && left.loss().is_some() {
+                                self.partial.push(Unread::new(*id, &error));
+                            }
                         }
-                        continue;
+                        Ok(None) if error.is_damage() => self.damaged.push(*id),
+                        Ok(None) => self.pass_over(*id, &error),
+                        Err(error) => self.pass_over(*id, &error),
                     }
-                    None if error.is_damage() => {
-                        self.damaged.push(*id);
-                        continue;
-                    }
-                    None => {
-                        tracing::warn!("{error}: chunks of this container are not found for now");
-                        self.unread.push(Unread::new(*id, &error));
-                        continue;
-                    }
-                },
+                    continue;
+                }
                 Err(error) => {
-                    tracing::warn!("{error}: chunks of this container are not found for now");
-                    self.unread.push(Unread::new(*id, &error));
+                    self.pass_over(*id, &error);
                     continue;
                 }
             };
@@ -190,10 +188,21 @@ impl Survey {
     }
 
     fn take(&mut self, id: ContainerId, opened: &Opened) -> Result<()> {
-        let held: Vec<Fingerprint> = opened.table.chunks.iter().map(|(held, _)| *held).collect();
+        let mut held: Vec<Fingerprint> =
+            opened.table.chunks.iter().map(|(held, _)| *held).collect();
+        let mut is_known = vec![false; held.len()];
+        self.chunks.may_contain(&held, &mut is_known)?;
         self.chunks.insert(&held)?;
+        let mut known = is_known.into_iter();
+        held.retain(|_| known.next() == Some(true));
+        self.repeated.insert(&held)?;
         self.listed.push(id);
         Ok(())
+    }
+
+    fn pass_over(&mut self, id: ContainerId, error: &Error) {
+        tracing::warn!("{error}: chunks of this container are not found for now");
+        self.unread.push(Unread::new(id, error));
     }
 
     /// Whether a chunk that was not found is reason to look again.
@@ -232,12 +241,16 @@ impl Survey {
 
     fn search(
         &mut self,
-        fingerprint: &Fingerprint,
+        (fingerprint, is_listed): (&Fingerprint, bool),
         holds: &mut dyn FnMut(ContainerId) -> Result<bool>,
     ) -> Result<Search> {
         let mut search = Search::default();
         let mut maybe = [false];
-        self.chunks.may_contain(&[*fingerprint], &mut maybe)?;
+        let filter = match is_listed {
+            true => &mut self.repeated,
+            false => &mut self.chunks,
+        };
+        filter.may_contain(&[*fingerprint], &mut maybe)?;
         if !maybe[0] {
             return Ok(search);
         }

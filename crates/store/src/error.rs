@@ -115,6 +115,18 @@ impl Error {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::OtherVersion)
     }
 
+    /// The same, but for another version's mark, where all else speaks against it: that is damage.
+    #[must_use]
+    pub(crate) fn unless_other_version(self) -> Self {
+        match self {
+            Self::Io(mut error) if error.kind == onefold_io::ErrorKind::OtherVersion => {
+                error.kind = onefold_io::ErrorKind::Damaged;
+                Self::Io(error)
+            }
+            other => other,
+        }
+    }
+
     /// Whether it tells of an object that is not there.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::NotFound)

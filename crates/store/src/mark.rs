@@ -313,7 +313,7 @@ impl<'a> Marker<'a> {
             Ok(root) => root,
             // Forgotten since it was listed.
             Err(error) if error.is_not_found() => return Ok(false),
-            Err(error) if error.is_loss() => {
+            Err(error) if error.is_loss() || error.is_other_version() => {
                 self.damaged.push((*id, error));
                 return Ok(true);
             }
@@ -337,11 +337,13 @@ impl<'a> Marker<'a> {
         self.seen = seen;
         self.follow(&mut wandering, mark)?;
         match outcome {
-            Err(error) if error.is_loss() => match self.repository.root(id) {
-                // Forgotten while it was read, and swept where no pin keeps that off.
-                Err(gone) if gone.is_not_found() => return Ok(false),
-                _ => self.damaged.push((*id, error)),
-            },
+            Err(error) if error.is_loss() || error.is_other_version() => {
+                match self.repository.root(id) {
+                    // Forgotten while it was read, and swept where no pin keeps that off.
+                    Err(gone) if gone.is_not_found() => return Ok(false),
+                    _ => self.damaged.push((*id, error)),
+                }
+            }
             other => other?,
         }
         Ok(true)

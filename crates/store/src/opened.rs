@@ -35,11 +35,13 @@ struct Loss {
 }
 
 impl Opened {
-    /// Reads header, footer and table of a container. The header must say what the footer repeats.
+    /// Reads header, footer and table of a container. The header must say what the footer repeats: both are written at once, so a version that only one of them has is damage.
     pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
-        let footer = read_footer(shared, id)?;
-        let header = read_header(shared, id)?;
+        let (header, footer) = match (read_header(shared, id), read_footer(shared, id)) {
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error.unless_other_version()),
+            (header, footer) => (header?, footer?),
+        };
         if header != footer.header {
             return Err(Error::damaged(object, Some(0), "header and footer differ"));
         }
@@ -200,12 +202,10 @@ fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
     Header::decode(id, &header)
 }
 
-/// That no other version of the program made a container: nobody else may say that it is unused.
-pub(crate) fn refuse_other_version(shared: &Shared, id: ContainerId) -> Result<()> {
-    match read_header(shared, id) {
-        Err(error) if error.is_other_version() => Err(error),
-        _ => Ok(()),
-    }
+/// Why only another version of the program may say that a container is unused: it made it, by all that can be read of it.
+pub(crate) fn other_version(shared: &Shared, id: ContainerId) -> Option<Error> {
+    let error = read_header(shared, id).err()?;
+    (error.is_other_version() && read_footer(shared, id).is_err()).then_some(error)
 }
 
 /// A container's footer.

@@ -37,7 +37,8 @@ pub struct ChunkReader {
     shared: Arc<Shared>,
     zstd: Decompressor,
     tables: Cache<ContainerId, Opened>,
-    blocks: Cache<(ContainerId, usize), Vec<u8>>,
+    /// By where they begin in their container: of a damaged one, more of its table may come with the next look.
+    blocks: Cache<(ContainerId, u64), Vec<u8>>,
     /// For stored blocks that are read together.
     room: Vec<u8>,
     /// Shared by all readers of a session.
@@ -219,10 +220,13 @@ impl ChunkReader {
             return Ok(None);
         };
         let number = opened.table.block_of(chunk);
-        let block = match self.blocks.get(&(id, number)) {
+        let range = opened.block_range(number);
+        let place = (id, range.start);
+        let known = self.blocks.get(&place);
+        let whole = |block: &Arc<Vec<u8>>| block.len() >= opened.chunk_range(chunk).end;
+        let block = match known.filter(whole) {
             Some(block) => block,
             None => {
-                let range = opened.block_range(number);
                 let mut stored = vec![0; (range.end - range.start) as usize];
                 self.shared.objects.get_range(
                     &container::object_name(id),
@@ -231,7 +235,7 @@ impl ChunkReader {
                 )?;
                 let raw = opened.decode_block(number, &stored, &mut self.zstd)?;
                 let bytes = raw.len();
-                self.blocks.put((id, number), raw, bytes)
+                self.blocks.put(place, raw, bytes)
             }
         };
         let data = ChunkData {
@@ -284,6 +288,9 @@ impl ChunkReader {
             found = [None];
         }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
+        // Of the one that should give it, the table may list it all the same.
+        let is_listed = Some(not) != gone
+            && matches!(self.open_what_is_left(not), Ok(own) if own.find(fingerprint).is_some());
         let mut holds = |id: ContainerId| -> Result<bool> {
             Ok(id != not
                 && Some(id) != gone
@@ -296,7 +303,7 @@ impl ChunkReader {
         }
         elsewhere
             .lock()
-            .find(&shared, fingerprint, gone, &mut holds)
+            .find(&shared, (fingerprint, is_listed), gone, &mut holds)
     }
 }
 

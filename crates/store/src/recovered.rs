@@ -100,7 +100,7 @@ impl Shared {
         if recovered.told.insert(id) && warns {
             let chunks = opened.table.chunks.len();
             tracing::warn!(
-                "{why}: {chunks} chunks of the container can be read all the same; `onefold repair` makes it whole"
+                "{why}: {chunks} chunks are known to be in it all the same, and used where they can be read; run `onefold repair`"
             );
         }
         let bytes = opened.ram_bytes();

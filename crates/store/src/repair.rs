@@ -29,6 +29,8 @@ pub struct RepairReport {
     pub removed_objects: Vec<String>,
     /// Folders that were missing, and in which nothing can have been.
     pub made_folders: Vec<String>,
+    /// Why containers were left alone that another version of the program made, by all that can be read of them.
+    pub other_versions: Vec<Error>,
     /// What was found to be wrong with containers: the first place of damage of each, and each region that the device does not give.
     pub found: Vec<Error>,
     /// Damaged containers that were replaced.
@@ -55,8 +57,8 @@ impl Repository {
     /// Repairs what can be repaired. Reads every block of every container.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device; [`Error::is_other_version`] for what another version made: nothing is
-    /// deleted then.
+    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device; [`Error::is_other_version`] for a configuration, a root or a list of the condemned that
+    /// another version made: nothing is changed then.
     pub fn repair(
         &self,
         roots: &dyn Roots,
@@ -68,7 +70,7 @@ impl Repository {
         let mut report = RepairReport::default();
         self.make_missing_folders(&mut report)?;
         self.restore_small_objects(&mut report)?;
-        let damaged = self.damaged_containers(observer)?;
+        let damaged = self.damaged_containers(&mut report, observer)?;
         self.replace(damaged, roots, &mut report, observer)?;
         self.rebuild_index()?;
         drop(lock);
@@ -81,7 +83,7 @@ impl Repository {
         Ok(report)
     }
 
-    /// Looks at all that is not a container for what another version made.
+    /// Looks at what decides on all else for what another version made.
     fn refuse_other_versions(&self) -> Result<()> {
         fn refuse<T>(read: Result<T>) -> Result<()> {
             match read {
@@ -96,12 +98,7 @@ impl Repository {
                 Config::decode(config::decode_twice(CONFIG, &stored, name)?.payload)
             }))?;
         }
-        for name in slots::listed(objects)? {
-            let read = objects.get(&name);
-            refuse(read.and_then(|stored| Slot::decode(&stored, &name)))?;
-        }
         refuse(condemned::read(objects))?;
-        refuse(self.sketch())?;
         for id in self.roots().unwrap_or_default() {
             refuse(self.root(&id))?;
         }
@@ -169,7 +166,11 @@ impl Repository {
     }
 
     /// Containers in which anything does not read as it was written.
-    fn damaged_containers(&self, observer: &mut dyn SweepObserver) -> Result<Vec<Hit>> {
+    fn damaged_containers(
+        &self,
+        report: &mut RepairReport,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<Vec<Hit>> {
         let listed = self.shared.containers()?;
         let mut zstd = Decompressor::new()?;
         let mut damaged = Vec::new();
@@ -182,6 +183,7 @@ impl Repository {
             match self.read_through(*id, &mut zstd) {
                 Ok(()) => {}
                 Err(why) if why.is_loss() => damaged.push(Hit { id: *id, why }),
+                Err(error) if error.is_other_version() => report.other_versions.push(error),
                 Err(error) => return Err(error),
             }
         }
@@ -224,7 +226,13 @@ impl Repository {
                 total,
             });
             let before = report.saved_chunks;
-            let saved = self.save(&session, hit.id, report)?;
+            let saved = match self.save(&session, hit.id, report) {
+                Err(error) if error.is_other_version() => {
+                    report.other_versions.push(error);
+                    continue;
+                }
+                other => other?,
+            };
             // One of which nothing came may be sealed with a key that was not tried.
             let is_given = report.saved_chunks > before
                 && matches!(&saved, Some(unreadable) if unreadable.is_empty());

@@ -58,6 +58,14 @@ pub struct Block {
     pub lens: Vec<u32>,
 }
 
+/// What begins at a place.
+enum Found {
+    Nothing,
+    Block(Block),
+    /// By its looks a block of another version, and where it ends.
+    Foreign(u64),
+}
+
 impl Block {
     /// Where it ends in the container.
     fn end(&self) -> u64 {
@@ -132,19 +140,20 @@ impl<'a> Salvage<'a> {
             object,
             lost: BTreeSet::new(),
         };
-        let mut found = Vec::new();
+        let (mut header, mut footer) = (None, None);
         if len >= HEADER_BYTES as u64 {
             let mut bytes = [0; HEADER_BYTES];
             medium.read(0, &mut bytes)?;
-            found.extend(unless_damaged(Header::decode(id, &bytes))?);
+            header = Some(Header::decode(id, &bytes));
         }
-        let mut footer = None;
         if len >= FOOTER_BYTES as u64 {
             let mut bytes = [0; FOOTER_BYTES];
             medium.read(len - FOOTER_BYTES as u64, &mut bytes)?;
-            footer = unless_damaged(Footer::decode(id, &bytes, len))?;
-            found.extend(footer.as_ref().map(|footer| footer.header.clone()));
+            footer = Some(Footer::decode(id, &bytes, len));
         }
+        let (header, footer) = either(header, footer)?;
+        let of_footer = footer.as_ref().map(|footer| footer.header.clone());
+        let mut found: Vec<Header> = header.into_iter().chain(of_footer).collect();
         found.dedup();
         if found.is_empty() && !shared.keys.seals() {
             found.push(Header {
@@ -196,8 +205,8 @@ impl<'a> Salvage<'a> {
         self.given_up_at
     }
 
-    /// Where a block begins whose seal holds (or its checksum, where nothing is sealed) and that is none of this version: longer than any, or of chunks that cannot be. Or, among bytes
-    /// that no block before leads to, what looks like one of another version: it may be one, or a chunk's content that somebody made so.
+    /// Where a block begins whose seal holds (or its checksum, where nothing is sealed) and that is none of this version: longer than any, or of chunks that cannot be. Or
+    /// what looks like one of another version: unless the block before leads there, it may be a chunk's content that somebody made so.
     pub fn strange_at(&self) -> Option<u64> {
         self.strange_at
     }
@@ -218,7 +227,7 @@ impl<'a> Salvage<'a> {
     /// Visits every block that can be read, until `visit` says that it is enough, or the device has not given more pages than `lost_max`.
     ///
     /// # Errors
-    /// Failures of the device as a whole, those of `visit`, and a block of another version where one must begin.
+    /// Failures of the device as a whole, those of `visit`.
     pub fn blocks(
         &mut self,
         lost_max: usize,
@@ -233,22 +242,26 @@ impl<'a> Salvage<'a> {
                 self.given_up_at = Some(start);
                 break;
             }
-            let found = match self.block(start, &mut zstd) {
-                Err(error) if error.is_other_version() && start != next => {
+            at = match self.block(start, &mut zstd)? {
+                Found::Nothing => start + 1,
+                Found::Foreign(end) => {
                     self.strange_at.get_or_insert(start);
-                    None
+                    match start == next {
+                        true => {
+                            next = end;
+                            end
+                        }
+                        false => start + 1,
+                    }
                 }
-                other => other?,
+                Found::Block(block) => {
+                    if !visit(&block)? {
+                        break;
+                    }
+                    next = block.end();
+                    next
+                }
             };
-            let Some(block) = found else {
-                at = start + 1;
-                continue;
-            };
-            if !visit(&block)? {
-                break;
-            }
-            next = block.end();
-            at = next;
         }
         Ok(())
     }
@@ -278,28 +291,31 @@ impl<'a> Salvage<'a> {
     }
 
     /// The block that begins at `start`, if one does.
-    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Option<Block>> {
+    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Found> {
         let header = BlockHeader::decode_unbounded(self.window(start)?, "block", start);
         let Ok(header) = header else {
-            return Ok(None);
+            return Ok(Found::Nothing);
         };
         let body = u64::from(header.stored_len);
         let end = start + BLOCK_HEADER_BYTES as u64 + body;
         if end > self.len {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         if header.stored_len as usize > BLOCK_STORED_BYTES_MAX {
             // It is not read, so that nothing says that it is none.
             self.strange_at.get_or_insert(start);
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         let mut stored = vec![0; (end - start) as usize];
         self.medium.read(start, &mut stored)?;
         for candidate in 0..self.headers.len() {
             let (own, sealer) = &self.headers[candidate];
             let unsealed = block::unseal_block(own, header.number, &stored, start, sealer);
-            let Some((codec, coded)) = unless_damaged(unsealed)? else {
-                continue;
+            let (codec, coded) = match unsealed {
+                Ok(unsealed) => unsealed,
+                Err(error) if error.is_other_version() => return Ok(Found::Foreign(end)),
+                Err(error) if error.is_damage() => continue,
+                Err(error) => return Err(error),
             };
             // All blocks of a container have one salt.
             self.headers.swap(0, candidate);
@@ -318,24 +334,29 @@ impl<'a> Salvage<'a> {
                     lens,
                 })
             });
-            match unless_damaged(whole)? {
-                Some(block) => return Ok(Some(block)),
-                None => drop(self.strange_at.get_or_insert(start)),
+            match whole {
+                Ok(block) => return Ok(Found::Block(block)),
+                Err(error) if error.is_damage() => drop(self.strange_at.get_or_insert(start)),
+                Err(error) => return Err(error),
             }
             break;
         }
         // Asking costs, too, however short the block.
         let cost = (end - start).max(PAGE_BYTES);
         self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
-        Ok(None)
+        Ok(Found::Nothing)
     }
 }
 
-/// What was decoded; `None` where it is damaged.
-fn unless_damaged<T>(decoded: Result<T>) -> Result<Option<T>> {
-    match decoded {
-        Ok(decoded) => Ok(Some(decoded)),
-        Err(error) if error.is_damage() => Ok(None),
-        Err(error) => Err(error),
+/// Header and footer, as far as they are whole. What one says of another version counts only where the other does not speak against it.
+fn either(
+    header: Option<Result<Header>>,
+    footer: Option<Result<Footer>>,
+) -> Result<(Option<Header>, Option<Footer>)> {
+    match (header, footer) {
+        (Some(Ok(header)), footer) => Ok((Some(header), footer.and_then(Result::ok))),
+        (_, Some(Ok(footer))) => Ok((None, Some(footer))),
+        (Some(Err(error)), _) | (_, Some(Err(error))) if error.is_other_version() => Err(error),
+        _ => Ok((None, None)),
     }
 }

@@ -107,8 +107,10 @@ impl Repository {
         if !slots::listed(&*self.shared.objects)?.contains(&object) {
             return Err(Error::Option(format!("no key is named \"{id}\"")));
         }
+        // The one in use opens, whatever its label.
+        let opens = |key: &KeyInfo| key.is_proved || self.current_key() == Some(&key.id);
         let mut others = self.keys()?.into_iter().filter(|key| key.id != id);
-        if !others.any(|key| key.is_proved) {
+        if !others.any(|key| opens(&key)) {
             return Err(Error::Option(
                 "this is the last key: without it nothing could be read again".into(),
             ));

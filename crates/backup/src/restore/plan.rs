@@ -201,7 +201,7 @@ impl<'a> Planner<'a> {
             return Err(error);
         };
         summary.errors += 1;
-        summary.lost_parts += u64::from(error.is_loss());
+        summary.lost_parts += 1;
         Progress::add(&self.progress.errors, 1);
         // It may hold entries of many folders: it is named by its first.
         self.events.error(&join(&leaf.folder, &leaf.name), &error);

@@ -95,10 +95,13 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         let message = error::chain_of(damage);
         match out.json {
             true => out.note_json(&json!({"message_type": "error", "message": message})),
+            false if damage.is_other_version() => {
+                watch.borrow().note(format_args!("not read: {message}"))
+            }
             false => watch.borrow().note(format_args!("damaged: {message}")),
         }
     };
-    let report = repository.check(
+    let mut report = repository.check(
         &SnapshotRoots,
         depth,
         &mut |progress| watch.borrow_mut().show(progress),
@@ -106,11 +109,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     )?;
     drop(watch);
     let hurts = hurt::print(&repository, &report, out)?;
-    print(&report, hurts, depth, started.elapsed(), out)
+    print(&mut report, hurts, depth, started.elapsed(), out)
 }
 
 fn print(
-    report: &CheckReport,
+    report: &mut CheckReport,
     hurts: Hurts,
     depth: CheckDepth,
     elapsed: Duration,
@@ -161,7 +164,10 @@ fn print(
     }
     if damages == 0 && report.damaged_roots.is_empty() {
         out.say("no damage was found")?;
-        return Ok(Exit::Ok);
+        return match report.other_versions.drain(..).next() {
+            Some(unknown) => Err(unknown.into()),
+            None => Ok(Exit::Ok),
+        };
     }
     let found = many(damages, "damaged place");
     Err(Error::FoundDamage(match hurts.count() {

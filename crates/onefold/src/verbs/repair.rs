@@ -97,10 +97,21 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         let mut watch = Watch::new(out, Duration::from_secs(60));
         Ok(repository.repair(&SnapshotRoots, &mut watch)?)
     })?;
-    print(&repository, &report, out)
+    print(&repository, report, out)
 }
 
-fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Exit> {
+/// Prints errors, each with what it is about.
+fn tell(what: &str, errors: &[onefold_store::Error], out: &Out) -> Result<()> {
+    errors.iter().try_for_each(|error| {
+        let message = error::chain_of(error);
+        if out.json {
+            out.note_json(&json!({"message_type": "error", "message": message}));
+        }
+        out.say(format_args!("{what}: {message}"))
+    })
+}
+
+fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result<Exit> {
     for folder in &report.made_folders {
         out.say(format_args!(
             "made the folder {folder}, which was missing: nothing can have been in it"
@@ -121,13 +132,7 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             }
         ))?;
     }
-    for found in &report.found {
-        let message = error::chain_of(found);
-        if out.json {
-            out.note_json(&json!({"message_type": "error", "message": message}));
-        }
-        out.say(format_args!("damaged: {message}"))?;
-    }
+    tell("damaged", &report.found, out)?;
     let (replaced, aside) = (&report.replaced_containers, &report.set_aside);
     if !(replaced.is_empty() && aside.is_empty()) {
         out.say(format_args!(
@@ -144,6 +149,11 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
         ))?;
     }
     out.say("rebuilt the index")?;
+    report
+        .other_versions
+        .append(&mut report.left.other_versions);
+    tell("left alone", &report.other_versions, out)?;
+    tell("still damaged", &report.left.damage, out)?;
     let hurts = hurt::print(repository, &report.left, out)?;
     let damages = report.left.damage.len() as u64;
     if out.json {
@@ -162,9 +172,14 @@ fn print(repository: &Repository, report: &RepairReport, out: &Out) -> Result<Ex
             "hurt_files": hurts.files,
         }))?;
     }
-    if damages == 0 && hurts.count() == 0 {
-        out.say("everything is whole")?;
-        return Ok(Exit::Ok);
+    if damages == 0 {
+        if let Some(unknown) = report.other_versions.drain(..).next() {
+            return Err(unknown.into());
+        }
+        if hurts.count() == 0 {
+            out.say("everything is whole")?;
+            return Ok(Exit::Ok);
+        }
     }
     Err(Error::BeyondRepair(format!(
         "{} beyond repair; hurt: {}",

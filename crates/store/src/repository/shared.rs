@@ -162,7 +162,9 @@ impl Shared {
                     told.push(*id);
                 }
                 // Damaged, not to be read, or just deleted: nothing to refer to. `check` reports it.
-                Err(error) if error.is_loss() => tracing::warn!("{error}: left out of the index"),
+                Err(error) if error.is_loss() || error.is_other_version() => {
+                    tracing::warn!("{error}: left out of the index");
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -52,7 +52,8 @@ pub(crate) fn unlock(
     config: &Config,
     secret: &Secret,
 ) -> Result<Unlocked> {
-    let (mut tried, mut damage) = (HashSet::new(), None);
+    let (mut tried, mut damage, mut foreign) = (HashSet::new(), None, None);
+    let mut is_wrong = false;
     let mut listed_again = 0;
     loop {
         let names = slots::listed(objects)?;
@@ -71,9 +72,18 @@ pub(crate) fn unlock(
                     damage = Some(differing(name));
                     tried.insert(name.clone());
                 }
-                Ok(None) => drop(tried.insert(name.clone())),
+                Ok(None) => {
+                    is_wrong = true;
+                    tried.insert(name.clone());
+                }
                 // What replaces it was there before it went, but perhaps not when slots were listed.
                 Err(error) if error.is_not_found() => gone = Some(error),
+                // Another's, of a later version perhaps: it says nothing of this password.
+                Err(error) if error.is_other_version() => {
+                    tracing::warn!("{error}");
+                    foreign = Some(error);
+                    tried.insert(name.clone());
+                }
                 // Damaged, or made for a machine with more memory: another may open.
                 Err(error) => {
                     tracing::warn!("{error}");
@@ -86,7 +96,7 @@ pub(crate) fn unlock(
             listed_again += 1;
             continue;
         }
-        return Err(match damage.or(gone) {
+        return Err(match damage.or(gone).or(foreign.filter(|_| !is_wrong)) {
             Some(error) => error,
             None if names.is_empty() => Error::damaged(
                 SLOT_FOLDER,

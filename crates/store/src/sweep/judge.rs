@@ -79,7 +79,10 @@ impl Sweep<'_> {
             self.report.containers += 1;
             self.report.stored_bytes += bytes;
             if !alive.contains(id) {
-                opened::refuse_other_version(&self.repository.shared, *id)?;
+                if let Some(error) = opened::other_version(&self.repository.shared, *id) {
+                    tracing::warn!("{error}: the container stays as it is");
+                    continue;
+                }
                 self.report.dead_containers += 1;
                 self.report.dead_bytes += bytes;
                 verdict.dead.push(*id);
@@ -158,7 +161,7 @@ fn judge_container(
     // Most containers are wholly alive: their footer tells that without the table.
     let chunks = match read_footer(&repository.shared, marks.id) {
         Ok(footer) => footer.chunks as usize,
-        Err(error) if error.is_loss() => {
+        Err(error) if error.is_loss() || error.is_other_version() => {
             tracing::warn!("{error}: the container stays as it is");
             return Ok(());
         }
@@ -170,7 +173,7 @@ fn judge_container(
     }
     let opened = match reader.open(marks.id) {
         Ok(opened) => opened,
-        Err(error) if error.is_loss() => {
+        Err(error) if error.is_loss() || error.is_other_version() => {
             tracing::warn!("{error}: the container stays as it is");
             return Ok(());
         }
