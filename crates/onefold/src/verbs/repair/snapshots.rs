@@ -18,12 +18,16 @@ use crate::{hurt, patience, repository, when};
 /// Looks at every reference, and makes what is left of each hurt snapshot a new one.
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a repair of snapshots")?;
-    let report = repository.check(
+    let mut report = repository.check(
         &SnapshotRoots,
         CheckDepth::Structure,
         &mut |_| {},
         &mut |_| {},
     )?;
+    // Another version reads it: nothing is given up for that either.
+    if let Some(unknown) = report.other_versions.drain(..).next() {
+        return Err(unknown.into());
+    }
     // The next try, or the next cable, may bring it: nothing is given up for that.
     if !args.dry_run
         && let Some(error) = report.damage.iter().find(|error| error.is_unreadable())
