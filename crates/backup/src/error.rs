@@ -60,6 +60,9 @@ pub enum Error {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// The repository, or what lies in it, is no source.
+    #[error("a repository is not backed up into itself")]
+    IntoItself,
     /// Entries came in an order that no snapshot can hold.
     #[error("{path} came after {before}, which is not the order of a snapshot: none was made")]
     OutOfOrder {

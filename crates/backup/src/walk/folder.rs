@@ -1,5 +1,6 @@
 //! Looking at one folder: list its names, then stat them, many names in several tasks.
 
+mod above;
 mod descend;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -70,6 +71,7 @@ impl Task {
             ignore: self.ignore,
             device: self.device,
             is_flagged: self.is_flagged,
+            is_below_left_out: None,
             piece: empty(&key.folder),
             subfolders: Vec::new(),
             next: Vec::new(),
@@ -119,6 +121,8 @@ struct Look<'a> {
     ignore: Option<Arc<Ignore>>,
     device: Option<u64>,
     is_flagged: bool,
+    /// Whether the folder lies in one that is left out, once that was asked.
+    is_below_left_out: Option<bool>,
     piece: Piece,
     /// Subfolders to look into with what is said here.
     subfolders: Vec<Subfolder>,
@@ -343,9 +347,8 @@ impl Look<'_> {
             }
         };
         let is_source = named.is_some_and(|named| named.whole);
-        if is_source && self.is_left_out(&stat) {
-            let what = "a repository is not backed up into itself";
-            self.piece.errors.push((path, Error::Usage(what.into())));
+        if is_source && (self.is_left_out(&stat) || self.is_below_left_out(dir)) {
+            self.piece.errors.push((path, Error::IntoItself));
             return;
         }
         let is_out = !is_source && self.is_excluded(&path, Some(&stat));

@@ -1,10 +1,9 @@
 //! `onefold restore`: files from a snapshot.
 
+mod own;
+
 use std::ffi::OsString;
-use std::fs::DirEntry;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -153,14 +152,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     {
         return Err(Error::Usage("an empty pattern includes nothing".into()));
     }
+    let place = repository::place(global)?;
+    let target =
+        std::path::absolute(&args.target).map_err(|e| Error::io("find the current folder", e))?;
+    own::refuse_inside(&target, &place)?;
     let mut options = options(args, &spec)?;
     let repository = repository::open(global, "a restore")?;
-    options.kept = folders_of(&repository::place(global)?)?;
+    options.kept = own::folders(&place)?;
     // What the snapshot refers to stays from here on.
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
-    let target =
-        std::path::absolute(&args.target).map_err(|e| Error::io("find the current folder", e))?;
     if !args.dry_run {
         out.say(format_args!(
             "restoring snapshot {} into {}",
@@ -242,38 +243,6 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
         verify: args.verify && !args.dry_run,
         ..defaults
     })
-}
-
-/// The repository's folder, those in it and those in these, as (device, inode): each may lie elsewhere, behind a symbolic link.
-fn folders_of(place: &Path) -> Result<Vec<(u64, u64)>> {
-    let failed = |e| Error::io(format!("look into {}", place.display()), e);
-    let id = |it: std::fs::Metadata| it.is_dir().then(|| (it.dev(), it.ino()));
-    let mut ids: Vec<_> = id(std::fs::metadata(place).map_err(failed)?)
-        .into_iter()
-        .collect();
-    let mut folders = folders_in(place).map_err(failed)?;
-    // What is no more, leads nowhere or cannot be looked at is in nobody's way.
-    let below = folders
-        .iter()
-        .flat_map(|folder| folders_in(folder).unwrap_or_default());
-    let below: Vec<_> = below.collect();
-    folders.extend(below);
-    ids.extend(
-        folders
-            .iter()
-            .filter_map(|folder| id(std::fs::metadata(folder).ok()?)),
-    );
-    Ok(ids)
-}
-
-/// What in `folder` is no regular file.
-fn folders_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)?.flatten();
-    let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
-    Ok(entries
-        .filter(|entry| !is_file(entry))
-        .map(|entry| entry.path())
-        .collect())
 }
 
 fn attributes(args: &Args) -> Result<Attributes> {

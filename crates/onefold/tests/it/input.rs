@@ -235,11 +235,14 @@ fn a_link_with_a_slash_behind_it_is_the_folder_that_it_leads_to() {
 }
 
 #[test]
-fn the_repository_itself_is_no_source_whatever_it_is_called() {
-    let rig = Rig::open();
+fn the_repository_and_what_is_in_it_are_no_sources_whatever_they_are_called() {
+    let rig = Rig::new();
     rig.write("other/file", b"x");
     std::os::unix::fs::symlink("repo", rig.path("link")).expect("link");
-    for given in ["repo", "link/"] {
+    std::os::unix::fs::symlink("repo/containers", rig.path("deep")).expect("link");
+    std::fs::create_dir_all(rig.path("repo/containers/00")).expect("a folder");
+    let inside = ["repo/containers", "repo/config", "link/keys", "deep/00"];
+    for given in ["repo", "link/"].into_iter().chain(inside) {
         let ran = rig.run(["backup", "--json", given, "other"]).ends(3);
         assert!(
             ran.err
@@ -249,6 +252,15 @@ fn the_repository_itself_is_no_source_whatever_it_is_called() {
         );
         assert_eq!(ran.last()["total_files_processed"], 1, "{given}");
     }
+    // With a folder that holds both, too.
+    let ran = rig.run(["backup", ".", "repo/snapshots"]).ends(3);
+    let told = "repo/snapshots: a repository is not backed up into itself";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    let listed = rig.run(["ls", "latest"]).ends(0).out;
+    assert!(
+        listed.contains("/other/file") && !listed.contains("/repo/snapshots\n"),
+        "{listed}"
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_restore_that_deletes_leaves_the_repository_wherever_it_is() {
 fn a_restore_writes_nothing_into_its_own_repository() {
     let rig = Rig::new();
     for name in ["config", "config.copy", "containers/00/x", "notes"] {
-        rig.write(&format!("old/{name}"), b"of another");
+        rig.write(&format!("old/repo/{name}"), b"of another");
     }
     let snapshot = rig.backup("old");
     let source = fs::canonicalize(rig.path("old")).expect("path");
@@ -68,7 +68,7 @@ fn a_restore_writes_nothing_into_its_own_repository() {
         files
     };
     let before = own();
-    let to = rig.repo();
+    let to = rig.dir.path();
     let to = to.to_str().expect("UTF-8");
     let dry = rig
         .run(["restore", &from, "--target", to, "--dry-run"])
@@ -83,6 +83,45 @@ fn a_restore_writes_nothing_into_its_own_repository() {
     assert_eq!(ran.err.matches(told).count(), 1, "{}", ran.err);
     assert!(before == own(), "{:?}", own().keys());
     rig.run(["check", "--read-data"]).ends(0);
+}
+
+#[test]
+fn a_target_inside_of_the_repository_is_refused_before_anything_else() {
+    let rig = Rig::new();
+    rig.write("s/f", b"x");
+    rig.backup("s");
+    std::os::unix::fs::symlink("repo/containers", rig.path("link")).expect("link");
+    let folders = || fs::read_dir(rig.repo()).expect("a folder").count();
+    let before = folders();
+    for target in [
+        "repo",
+        "repo/x",
+        "repo/snapshots/zz/yy",
+        "link/x",
+        "missing/../repo/x",
+        "repo/missing/../../y",
+    ] {
+        // No password is needed to see that.
+        let args = ["restore", "latest", "--dry-run", "--target", target];
+        for args in [&args[..], &[&args[..2], &args[3..]].concat()] {
+            let mut command = rig.command(args);
+            let ran: Ran = command
+                .env_remove("ONEFOLD_PASSWORD")
+                .output()
+                .expect("runs")
+                .into();
+            let ran = ran.ends(2);
+            let told = "the target is inside of the repository";
+            assert!(ran.err.contains(told), "{target}: {}", ran.err);
+        }
+    }
+    assert_eq!(before, folders());
+    assert!(!rig.path("missing").exists() && !rig.repo().join("snapshots/zz").exists());
+    // Beside it, and where there is no repository, is not in it.
+    rig.run(["restore", "latest", "--target", "repository"])
+        .ends(0);
+    rig.run(["restore", "latest", "-r", "s", "--target", "s/x"])
+        .ends(10);
 }
 
 #[test]

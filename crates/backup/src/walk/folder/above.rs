@@ -1,0 +1,34 @@
+//! What lies above a folder: a source in a folder that is left out is none either, whatever path or link leads there.
+
+use std::os::fd::OwnedFd;
+
+use super::Look;
+use crate::meta::Stat;
+
+impl Look<'_> {
+    /// Whether the folder, which is open, or one above it is left out under whatever name. Looked up once for all sources in it.
+    pub(super) fn is_below_left_out(&mut self, dir: &OwnedFd) -> bool {
+        if self.options.excludes.folders.is_empty() {
+            return false;
+        }
+        if let Some(known) = self.is_below_left_out {
+            return known;
+        }
+        let is_below = above(dir).any(|folder| self.is_left_out(&folder));
+        self.is_below_left_out = Some(is_below);
+        is_below
+    }
+}
+
+/// The folder and those above it, up to the root or to the first that cannot be looked at.
+fn above(dir: &OwnedFd) -> impl Iterator<Item = Stat> {
+    let mut name = b".".to_vec();
+    let mut last = None;
+    std::iter::from_fn(move || {
+        let stat = Stat::at(dir, &name, false).ok()?;
+        name.extend_from_slice(b"/..");
+        // The root is above itself.
+        let id = (stat.device, stat.inode);
+        (last.replace(id) != Some(id)).then_some(stat)
+    })
+}

@@ -1,0 +1,65 @@
+//! The repository that is restored from: no target lies in it, and none that holds it loses it.
+
+use std::ffi::OsStr;
+use std::fs::{DirEntry, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::{paths, repository};
+
+/// Errors: [`Error::Usage`] where the target is the repository or lies in it, by whatever path or link. What is no repository holds none.
+pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
+    let (Ok(true), Ok(own)) = (repository::exists(place), std::fs::metadata(place)) else {
+        return Ok(());
+    };
+    let is_own = |folder: &Path| std::fs::metadata(folder).is_ok_and(|it| id(&it) == id(&own));
+    // Of what is missing in the target's path, a `..` leads back as it is written.
+    let clean = paths::absolute(target.as_os_str())?;
+    let ways = [target, Path::new(OsStr::from_bytes(&clean))];
+    let is_inside = ways.into_iter().any(|way| {
+        let there = way.ancestors().find_map(|it| it.canonicalize().ok());
+        there.is_some_and(|there| there.ancestors().any(is_own))
+    });
+    match is_inside {
+        false => Ok(()),
+        true => Err(Error::Usage(format!(
+            "the target is inside of the repository {}",
+            place.display()
+        ))),
+    }
+}
+
+/// The repository's folder, those in it and those in these, as (device, inode): each may lie elsewhere, behind a symbolic link.
+pub fn folders(place: &Path) -> Result<Vec<(u64, u64)>> {
+    let failed = |e| Error::io(format!("look into {}", place.display()), e);
+    let folder = |it: Metadata| it.is_dir().then(|| id(&it));
+    let mut ids: Vec<_> = folder(std::fs::metadata(place).map_err(failed)?)
+        .into_iter()
+        .collect();
+    let mut folders = folders_in(place).map_err(failed)?;
+    // What is no more, leads nowhere or cannot be looked at is in nobody's way.
+    let below = folders
+        .iter()
+        .flat_map(|folder| folders_in(folder).unwrap_or_default());
+    let below: Vec<_> = below.collect();
+    folders.extend(below);
+    let about = folders.iter().filter_map(|it| std::fs::metadata(it).ok());
+    ids.extend(about.filter_map(folder));
+    Ok(ids)
+}
+
+fn id(about: &Metadata) -> (u64, u64) {
+    (about.dev(), about.ino())
+}
+
+/// What in `folder` is no regular file.
+fn folders_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?.flatten();
+    let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    Ok(entries
+        .filter(|entry| !is_file(entry))
+        .map(|entry| entry.path())
+        .collect())
+}
