@@ -53,6 +53,8 @@ pub struct Outcome {
     pub id: Option<RootId>,
     /// The snapshot, without its table of leaves.
     pub snapshot: Snapshot,
+    /// Sources that are not there, so that the snapshot has nothing of them. They are among its errors.
+    pub missing_sources: u64,
 }
 
 /// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A repository opened for
@@ -84,6 +86,7 @@ pub fn run_if(
         Input::Paths(paths) => sources(paths)?,
         Input::Stream(_, path) => (vec![path::clean(path)], vec![path::clean(path)]),
     };
+    let missing_sources = (sources.len() - paths.len()) as u64;
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
     let parent = find_parent(repository, &paths, options, events)?;
@@ -127,7 +130,11 @@ pub fn run_if(
     cutting.keep(events);
     session.finish()?;
     snapshot.table = Table::Inline(Vec::new());
-    Ok(Outcome { id, snapshot })
+    Ok(Outcome {
+        id,
+        snapshot,
+        missing_sources,
+    })
 }
 
 type Paths = Vec<Vec<u8>>;

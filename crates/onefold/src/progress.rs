@@ -61,6 +61,8 @@ pub struct Meter<'a> {
     pub progress: Progress,
     /// What a scan has found.
     pub expected: Expected,
+    /// Sources that are the repository or lie in it.
+    pub refused: AtomicU64,
     started: Instant,
     told: AtomicBool,
     rates: Mutex<Rates>,
@@ -88,6 +90,7 @@ impl<'a> Meter<'a> {
             out,
             progress: Progress::default(),
             expected: Expected::default(),
+            refused: AtomicU64::new(0),
             started: now,
             told: AtomicBool::new(false),
             rates: Mutex::new(rates),
@@ -243,6 +246,9 @@ impl<'a> Meter<'a> {
 
 impl Events for Meter<'_> {
     fn error(&self, path: &[u8], error: &onefold_backup::Error) {
+        if matches!(error, onefold_backup::Error::IntoItself) {
+            self.refused.fetch_add(1, Relaxed);
+        }
         let message = error::chain_of(error);
         if self.out.json {
             let item = paths::json(path);

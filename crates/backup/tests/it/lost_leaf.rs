@@ -175,6 +175,7 @@ fn assert_restored(repository: &Repository, new: &Named, kept: &BTreeMap<Vec<u8>
     let outcome = Outcome {
         id: Some(new.id),
         snapshot: new.snapshot.clone(),
+        missing_sources: 0,
     };
     let options = restore::Options::default();
     restore_with(repository, &outcome, target.path(), &options);

@@ -175,7 +175,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         })
     });
     let outcome = done?;
-    summary::print(&outcome, meter.elapsed(), args.dry_run, global, out)
+    summary::print(&outcome, &meter, args.dry_run, global, out)
         .and_then(|()| out.flush())
         .map_err(|error| saved_all_the_same(error, &outcome))?;
     Ok(if outcome.snapshot.summary.errors > 0 {

@@ -111,6 +111,19 @@ fn some_sources_unreadable_is_3() {
     let ran = rig.run(["backup", "s", "missing"]).ends(3);
     assert!(ran.err.contains("missing"), "{}", ran.err);
     assert_eq!(rig.snapshots().len(), 1, "the rest is in a snapshot");
+    let told = "\n1 source is not there, and is not in the snapshot\n";
+    let is_right = |err: &str| err.contains(told) && !err.contains("`ls` shows");
+    assert!(is_right(&ran.err), "{}", ran.err);
+    let ran = rig
+        .run(["backup", "s", "missing", "s/none", "repo"])
+        .ends(3);
+    for told in [
+        "2 sources are not there, and are not in the snapshot",
+        "1 source is of the repository itself, and is not in the snapshot",
+    ] {
+        assert!(ran.err.contains(told), "{}", ran.err);
+    }
+    assert!(!ran.err.contains("`ls` shows"), "{}", ran.err);
 }
 
 #[test]

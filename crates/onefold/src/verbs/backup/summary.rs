@@ -1,5 +1,6 @@
 //! What a backup says at its end: what was looked at, what was new, how small it became, and what to run next.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use onefold_backup::backup::Outcome;
@@ -11,19 +12,20 @@ use crate::error::Result;
 use crate::human::{self, bytes, count, many};
 use crate::json::SnapshotSummary;
 use crate::out::Out;
+use crate::progress::Meter;
 use crate::select::short;
 
 pub fn print(
     outcome: &Outcome,
-    elapsed: Duration,
+    meter: &Meter,
     dry_run: bool,
     global: &Global,
     out: &Out,
 ) -> Result<()> {
     if out.json {
-        as_json(outcome, elapsed, dry_run, out)
+        as_json(outcome, meter.elapsed(), dry_run, out)
     } else {
-        as_text(outcome, elapsed, dry_run, global, out)
+        as_text(outcome, meter, dry_run, global, out)
     }
 }
 
@@ -46,12 +48,13 @@ fn as_json(outcome: &Outcome, elapsed: Duration, dry_run: bool, out: &Out) -> Re
 
 fn as_text(
     outcome: &Outcome,
-    elapsed: Duration,
+    meter: &Meter,
     dry_run: bool,
     global: &Global,
     out: &Out,
 ) -> Result<()> {
     let s = &outcome.snapshot.summary;
+    let elapsed = meter.elapsed();
     let secs = elapsed.as_secs_f64().max(1e-9);
     let rate = bytes((s.bytes_read as f64 / secs) as u64);
     out.say(format_args!(
@@ -100,13 +103,7 @@ fn as_text(
             human::ratio(s.bytes_read, s.data_added)
         ))?;
     }
-    if s.errors > 0 {
-        out.note(format_args!(
-            "{} could not be read, or not whole: what the snapshot lacks of {}, `ls` shows",
-            many(s.errors, "path"),
-            if s.errors == 1 { "it" } else { "them" }
-        ));
-    }
+    lacking(outcome, meter, out);
     match &outcome.id {
         None if dry_run => out.say("dry run: nothing was stored and no snapshot was made"),
         None => out.say("nothing has changed: no snapshot was made"),
@@ -114,6 +111,32 @@ fn as_text(
             out.say(format_args!("snapshot   {} saved", short(id)))?;
             next(&short(id), outcome.snapshot.parent.is_none(), global, out)
         }
+    }
+}
+
+/// What could not be backed up. Of a source that is none, nothing is in the snapshot, and `ls` has nothing to show.
+fn lacking(outcome: &Outcome, meter: &Meter, out: &Out) {
+    let none = [
+        (outcome.missing_sources, "not there"),
+        (meter.refused.load(Relaxed), "of the repository itself"),
+    ];
+    let mut rest = outcome.snapshot.summary.errors;
+    for (sources, what) in none.into_iter().filter(|(sources, _)| *sources > 0) {
+        let (count, verb) = (
+            many(sources, "source"),
+            if sources == 1 { "is" } else { "are" },
+        );
+        out.note(format_args!(
+            "{count} {verb} {what}, and {verb} not in the snapshot"
+        ));
+        rest = rest.saturating_sub(sources);
+    }
+    if rest > 0 {
+        out.note(format_args!(
+            "{} could not be read, or not whole: what the snapshot lacks of {}, `ls` shows",
+            many(rest, "path"),
+            if rest == 1 { "it" } else { "them" }
+        ));
     }
 }
 
