@@ -69,7 +69,10 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     let mut unread = Vec::new();
     let readable = snapshots::list(repository, &mut |id, _| unread.push(id))?;
     for id in unread {
-        out.say(format_args!("snapshot {} cannot be read", short(&id)))?;
+        let name = short(&id);
+        out.say(format_args!(
+            "snapshot {name} cannot be read; `onefold forget {name}` drops it"
+        ))?;
         count.add(&Hurt::All);
         tell(&id.to_string(), &Hurt::All, out)?;
     }

@@ -18,6 +18,9 @@ static RUNNING: OnceLock<Running> = OnceLock::new();
 /// Somebody has said it.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
+/// A new repository is being asked about, and nothing of it is there.
+static IS_UNMADE: AtomicBool = AtomicBool::new(false);
+
 struct Running {
     verb: &'static str,
     aftermath: &'static str,
@@ -36,7 +39,22 @@ pub fn begin(verb: &Verb, json: bool) {
 
 /// What holds, and what to do next.
 pub fn aftermath() -> Option<&'static str> {
-    RUNNING.get().map(|running| running.aftermath)
+    RUNNING.get().map(Running::aftermath)
+}
+
+/// Asks about a repository that is not made yet. After an error, such as that a signal ended the question, it still is not.
+pub fn before_making<T, E>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    IS_UNMADE.store(true, SeqCst);
+    ask().inspect(|_| IS_UNMADE.store(false, SeqCst))
+}
+
+impl Running {
+    fn aftermath(&self) -> &'static str {
+        match IS_UNMADE.load(SeqCst) {
+            true => "no repository was made, and nothing is stored; run it again",
+            false => self.aftermath,
+        }
+    }
 }
 
 /// The words for a verb that ended because it was asked to.
@@ -59,7 +77,7 @@ pub fn tell() {
     let said = if running.json {
         json::line(&json::ExitError::new(Exit::Interrupted, &headline()))
     } else {
-        format!("onefold: {}\n         {}", headline(), running.aftermath)
+        format!("onefold: {}\n         {}", headline(), running.aftermath())
     };
     // Without the lock that the interrupted may hold for ever; a terminal that is gone needs no words.
     if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {

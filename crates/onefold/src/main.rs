@@ -54,7 +54,10 @@ fn main() -> ExitCode {
     let arguments = cli::flags::as_typed(std::env::args_os());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return misused(&error, &arguments),
+        Err(error) => {
+            let error = cli::typed::without_variables(error, &arguments);
+            return misused(&error, &arguments);
+        }
     };
     interrupted::begin(&cli.verb, cli.global.json);
     traces::listen(cli.global.json, cli.global.quiet, cli.global.verbosity());

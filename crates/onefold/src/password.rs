@@ -2,13 +2,16 @@
 //! logged or passed on: commands that the program starts do not inherit it.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal};
+use std::fs::File;
+use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::Args;
 use onefold_store::Secret;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 use crate::cli::typed::{Typed, Way};
 use crate::error::{Error, Result};
@@ -123,7 +126,8 @@ impl PasswordOptions {
             variable: PASSWORD_ENV,
             value: from_environment().map(Given::Variable),
         };
-        self.typed.one_of([file, command, variable])
+        self.typed
+            .one_of("give a password", [file, command, variable])
     }
 }
 
@@ -132,9 +136,9 @@ fn from_environment() -> Option<OsString> {
     std::env::var_os(PASSWORD_ENV).filter(|password| !password.is_empty())
 }
 
-/// Asks at the terminal, whatever the options say; twice for a new password.
+/// Asks at the terminal, whatever the options say and wherever standard input comes from; twice for a new password.
 pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !has_terminal() {
         return Err(match purpose {
             Purpose::Open => Error::NoPassword,
             Purpose::New => Error::NoNewPassword,
@@ -145,6 +149,13 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
         return Err(Error::PasswordsDiffer);
     }
     not_empty(password, purpose)
+}
+
+/// Whether there is a terminal that listens to this program: one in the background would be stopped at the first question.
+fn has_terminal() -> bool {
+    let terminal = File::options().read(true).write(true).open("/dev/tty");
+    let listens_to = terminal.ok().and_then(|it| tcgetpgrp(&it).ok());
+    listens_to == Some(getpgrp())
 }
 
 /// The first line of a file: for `--password-file` and `--new-password-file`.

@@ -13,9 +13,9 @@ use rustix::fs::{Mode, OFlags};
 use crate::cli::Global;
 use crate::cli::typed::Way;
 use crate::error::{Error, Result};
-use crate::machine;
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, Purpose};
+use crate::{interrupted, machine};
 
 /// How often a wrong password may be typed again.
 const PROMPTS_MAX: usize = 3;
@@ -41,7 +41,7 @@ pub fn place(global: &Global) -> Result<PathBuf> {
         variable: "ONEFOLD_REPOSITORY_FILE",
         value: global.repository_file.as_ref().map(Place::File),
     };
-    let named = match global.typed.one_of([folder, file])? {
+    let named = match global.typed.one_of("name the repository", [folder, file])? {
         Some(Place::Folder(folder)) => folder.clone(),
         Some(Place::File(file)) => from_file(file)?,
         None => {
@@ -241,8 +241,6 @@ pub fn on_terminal() -> bool {
 
 /// Asks whether a missing repository should be made.
 pub fn offer(place: &Path) -> Result<bool> {
-    password::confirm(&format!(
-        "there is no repository at {}; make one?",
-        place.display()
-    ))
+    let question = format!("there is no repository at {}; make one?", place.display());
+    interrupted::before_making(|| password::confirm(&question))
 }

@@ -81,29 +81,42 @@ pub struct Spec {
     pub snapshot: String,
     /// The folder in it that is meant; empty for all.
     pub path: Vec<u8>,
+    /// That folder as it was typed.
+    pub words: OsString,
 }
 
 impl Spec {
     /// Splits at the first colon.
     pub fn parse(text: &OsString) -> Result<Self> {
         let bytes = text.as_bytes();
-        let (name, path) = match bytes.iter().position(|b| *b == b':') {
-            Some(at) => (
-                &bytes[..at],
-                paths::inside(&OsString::from_vec(bytes[at + 1..].to_vec())),
-            ),
-            None => (bytes, Vec::new()),
+        let (name, words) = match bytes.iter().position(|b| *b == b':') {
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (bytes, &b""[..]),
         };
+        let words = OsString::from_vec(words.to_vec());
         let name = std::str::from_utf8(name).ok().filter(|name| is_name(name));
         match name {
             Some(name) => Ok(Self {
                 snapshot: name.to_owned(),
-                path,
+                path: paths::inside(&words),
+                words,
             }),
             None => Err(Error::Usage(format!(
                 "{:?} names no snapshot: give \"latest\" or the first digits of an id (see `onefold snapshots`)",
                 text.to_string_lossy()
             ))),
+        }
+    }
+}
+
+impl Spec {
+    /// The error, and if it is that the path is not in the snapshot and was a relative one, which may have been meant.
+    pub fn explain(&self, error: onefold_backup::Error) -> Error {
+        match (error, paths::meant(&self.words)) {
+            (onefold_backup::Error::NotInSnapshot(path), meant) if !meant.is_empty() => {
+                Error::Failed(format!("{path} is not in the snapshot{meant}"))
+            }
+            (error, _) => error.into(),
         }
     }
 }

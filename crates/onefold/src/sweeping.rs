@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{
-    ChunkReader, ChunkRef, PinInfo, Progress, RootId, Roots, Seen, SweepObserver, SweepReport,
+    ChunkReader, ChunkRef, Error as StoreError, PinInfo, Progress, RootId, Roots, Seen,
+    SweepObserver, SweepReport,
 };
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::human::{bytes, count, many};
 use crate::out::{self, Out};
 use crate::progress::{bar, line};
+use crate::select::SHORT_ID;
 use crate::signal;
 
 /// How often it is looked whether others have ended.
@@ -20,11 +22,15 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often the line on a terminal changes.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How long it is waited without a word where no terminal shows it.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// Shows stages on a terminal, and waits for sessions up to a limit.
 pub struct Watch<'a> {
     out: &'a Out,
     wait_max: Duration,
     waiting_since: Option<Instant>,
+    tells_waiting: bool,
     shown: Option<(&'static str, Instant)>,
 }
 
@@ -35,6 +41,7 @@ impl<'a> Watch<'a> {
             out,
             wait_max,
             waiting_since: None,
+            tells_waiting: !(out.bar || out.quiet),
             shown: None,
         }
     }
@@ -55,6 +62,17 @@ impl<'a> Watch<'a> {
             (2, format!("{}/{}", count(done), count(total.max(done)))),
         ];
         self.line(parts);
+    }
+
+    /// Says once, where no line shows it, that it is waited for others.
+    fn tell_waiting(&self, whom: &str) {
+        let words = format!("waiting at most {} s for {whom}", self.wait_max.as_secs());
+        match self.out.json {
+            true => self
+                .out
+                .note_json(&json!({"message_type": "waiting", "message": words})),
+            false => self.note(words),
+        }
     }
 
     fn line(&self, parts: Vec<bar::Part>) {
@@ -86,12 +104,15 @@ impl SweepObserver for Watch<'_> {
             return false;
         }
         if let Some(first) = sessions.first() {
+            let first = out::safe(&first.to_string());
             let more = match sessions.len() {
                 1 => String::new(),
                 n => format!("and {} more", n - 1),
             };
-            let first = format!("waiting for {}", out::safe(&first.to_string()));
-            self.line(vec![(0, first), (1, more)]);
+            if since.elapsed() >= SILENT && std::mem::take(&mut self.tells_waiting) {
+                self.tell_waiting(format!("{first} {more}").trim_end());
+            }
+            self.line(vec![(0, format!("waiting for {first}")), (1, more)]);
         }
         std::thread::sleep(LOOK.min(self.wait_max));
         true
@@ -115,6 +136,24 @@ impl Roots for Without<'_> {
         }
         SnapshotRoots.for_each_ref(id, root, reader, seen, visit)
     }
+}
+
+/// The error of a sweep that a snapshot stands in the way of, with what takes it away.
+pub fn unread_named(error: StoreError) -> Error {
+    let object = match &error {
+        StoreError::Damaged { object, .. } => object.as_str(),
+        _ => "",
+    };
+    let Some(name) = object
+        .strip_prefix("snapshots/")
+        .and_then(|it| it.get(..SHORT_ID))
+    else {
+        return error.into();
+    };
+    Error::Damaged(format!(
+        "snapshot {name} cannot be read; `onefold forget {name}` drops it: {}",
+        error::chain_of(&error)
+    ))
 }
 
 /// Prints what a sweep did, or would do.

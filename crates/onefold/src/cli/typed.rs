@@ -1,5 +1,7 @@
 //! Where options come from: what is typed beats what the environment says, and a variable that is set to nothing says nothing.
 
+use std::ffi::OsString;
+
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -28,11 +30,15 @@ impl Typed {
         self.0.iter().any(|typed| typed == id)
     }
 
-    /// What the command line says, else what the environment does.
+    /// What the command line says, else what the environment does. `does` is what both of two would do: "give a password".
     ///
     /// # Errors
     /// [`Error::Usage`] where one of them says it in two ways.
-    pub fn one_of<T>(&self, ways: impl IntoIterator<Item = Way<T>>) -> Result<Option<T>> {
+    pub fn one_of<T>(
+        &self,
+        does: &str,
+        ways: impl IntoIterator<Item = Way<T>>,
+    ) -> Result<Option<T>> {
         let given = ways.into_iter().filter_map(|way| {
             let is_typed = self.has(way.id);
             let name = match is_typed {
@@ -45,7 +51,7 @@ impl Typed {
         let mut left = if typed.is_empty() { others } else { typed };
         if let [(_, first, _), (_, second, _), ..] = &left[..] {
             return Err(Error::Usage(format!(
-                "{first} and {second} are given, and say the same thing: leave one out"
+                "{first} and {second} both {does}: leave one out"
             )));
         }
         Ok(left.pop().map(|(.., value)| value))
@@ -75,6 +81,27 @@ impl Args for Typed {
     fn augment_args_for_update(command: Command) -> Command {
         command
     }
+}
+
+/// The error as it is where no variable is set: a usage line would call what they give required. One that they are the reason for stays.
+pub fn without_variables(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let command = Cli::command().mut_args(unset).mut_subcommands(verb_unset);
+    let is_same = |other: &clap::Error| {
+        let argument = |error: &clap::Error| error.get(ContextKind::InvalidArg).cloned();
+        other.kind() == error.kind() && argument(other) == argument(&error)
+    };
+    match command.try_get_matches_from(arguments) {
+        Err(other) if is_same(&other) => other,
+        _ => error,
+    }
+}
+
+fn unset(arg: Arg) -> Arg {
+    arg.env(Resettable::Reset)
+}
+
+fn verb_unset(verb: Command) -> Command {
+    verb.mut_args(unset).mut_subcommands(verb_unset)
 }
 
 /// That a value which makes no sense comes from a variable: nobody has typed the option.

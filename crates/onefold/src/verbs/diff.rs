@@ -73,7 +73,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 printed = tell(mark, &below, is_dir, out);
             }
         },
-    )?;
+    );
+    let summary = summary.map_err(|error| second.explain(error))?;
     printed?;
     sum_up(&a, &b, &summary, out)?;
     session.finish()?;

@@ -63,7 +63,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
-    let entry = find(&tree, &path, &args.path, &mut reader)?;
+    let words = match spec.words.is_empty() {
+        true => &args.path,
+        false => &spec.words,
+    };
+    let entry = find(&tree, &path, words, &mut reader)?;
     let is_archive = entry.as_ref().is_none_or(Entry::is_dir);
     if is_archive && args.target.is_none() && io::stdout().is_terminal() {
         return Err(Error::Usage(

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::password::Purpose;
-use crate::{human, machine, repository, when};
+use crate::{human, interrupted, machine, repository, when};
 
 /// Make a new repository
 #[derive(clap::Args, Debug)]
@@ -58,7 +58,8 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
         Encryption::None => None,
         Encryption::Aes256Gcm => {
             let prompt = format!("password for the new repository at {}: ", place.display());
-            Some(global.password.read(Purpose::New, &prompt)?)
+            let read = || global.password.read(Purpose::New, &prompt);
+            Some(interrupted::before_making(read)?)
         }
     };
     let dir = FileDir::create(place).map_err(|error| not_made(place, error))?;
@@ -78,10 +79,26 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
         &id[..id.len().min(10)],
         place.display()
     ))?;
+    if secret.is_none() {
+        tell_unused(global, out);
+    }
     if secret.is_some() && !global.password.insecure_no_password {
         out.say("keep the password: without it nobody can read what is in there")?;
     }
     Ok(secret)
+}
+
+/// That a password was given which protects nothing: whoever gives it may think otherwise, and the next command refuses it.
+fn tell_unused(global: &Global, out: &Out) {
+    if out.quiet || matches!(global.password.is_given(), Ok(false)) {
+        return;
+    }
+    let what = "not encrypted: the password that is given is not used";
+    let advice = "leave it out from now on (unset ONEFOLD_PASSWORD), or set ONEFOLD_ENCRYPTION=none: else other commands refuse it";
+    match out.json {
+        true => out.note_json(&json!({"message_type": "warning", "message": what})),
+        false => out.note(format_args!("warning: {what}\n         {advice}")),
+    }
 }
 
 /// What was chosen otherwise when the repository was made, in words.

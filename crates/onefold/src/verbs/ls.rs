@@ -79,8 +79,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     let nothing = || {
         let id = short(&named.id);
-        let meant = args.paths.first().map(|path| paths::meant(path));
-        let meant = meant.unwrap_or_default();
+        let words = match spec.words.is_empty() {
+            true => args.paths.first(),
+            false => Some(&spec.words),
+        };
+        let meant = words.map(|path| paths::meant(path)).unwrap_or_default();
         Error::Failed(format!("nothing of that path is in snapshot {id}{meant}"))
     };
     let mut wanted: Vec<Vec<u8>> = args.paths.iter().map(|path| paths::inside(path)).collect();

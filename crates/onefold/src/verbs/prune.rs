@@ -83,7 +83,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 pub fn sweep(repository: &Repository, how: &How, dry_run: bool, out: &Out) -> Result<()> {
     let options = how.options(dry_run);
     let mut watch = Watch::new(out, Duration::from_secs(how.wait));
-    let report = repository.sweep(&SnapshotRoots, &options, &mut watch)?;
+    let swept = repository.sweep(&SnapshotRoots, &options, &mut watch);
+    let report = swept.map_err(sweeping::unread_named)?;
     drop(watch);
     sweeping::print(&report, dry_run, out)
 }

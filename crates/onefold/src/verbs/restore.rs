@@ -181,7 +181,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             &meter,
         )
     });
-    let summary = done?;
+    let summary = done.map_err(|error| spec.explain(error))?;
     session.finish()?;
     print(args, &summary, meter.elapsed(), out)?;
     Ok(match summary.errors + summary.unread {

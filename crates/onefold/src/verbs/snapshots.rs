@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use onefold_backup::forget::{self, GroupBy, GroupKey};
-use onefold_backup::snapshots::Named;
+use onefold_backup::snapshots::{Filter, Named};
 use serde_json::{Value, json};
 
 use crate::cli::Global;
+use crate::cli::typed::Typed;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::json::SnapshotJson;
@@ -18,6 +19,9 @@ use crate::{group, human, out, paths, repository, when};
 /// List snapshots
 #[derive(clap::Args, Debug)]
 pub struct Args {
+    #[command(flatten)]
+    pub typed: Typed,
+
     /// Beginnings of ids, or "latest"; all snapshots without
     #[arg(value_name = "SNAPSHOT")]
     pub snapshots: Vec<OsString>,
@@ -41,7 +45,15 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a listing")?;
     let filter = args.filter.filter()?;
-    let (found, unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
+    let named = &args.snapshots;
+    let all = match named.is_empty() {
+        true => &Filter::default(),
+        false => &filter,
+    };
+    let (mut found, unread) = select::many_or_not(&repository, named, all, out)?;
+    let total = found.len();
+    found.retain(|named| filter.matches(&named.snapshot));
+    let none = (found.is_empty() && total > 0).then(|| none_of(args, total));
     let by = args.group_by;
     let mut groups = forget::group(found, by);
     for group in groups.values_mut() {
@@ -61,8 +73,37 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         out.bytes(table(group, args.compact).as_bytes())?;
         count += group.len();
     }
-    out.say(human::many(count as u64, "snapshot"))?;
+    out.say(none.unwrap_or_else(|| human::many(count as u64, "snapshot")))?;
     unread.end()
+}
+
+/// That the filters leave nothing, and which those are: a name may be mistyped.
+fn none_of(args: &Args, total: usize) -> String {
+    let FilterArgs { hosts, tags, paths } = &args.filter;
+    let paths = paths.iter().map(|path| path.to_string_lossy());
+    let listed = |what: &str, mut words: Vec<String>, or: &str| {
+        words.retain(|word| !word.is_empty());
+        (!words.is_empty()).then(|| format!("{what} {}", words.join(or)))
+    };
+    let by_variable = match args.typed.has("filter_host") {
+        true => "",
+        false => " (of ONEFOLD_HOST)",
+    };
+    let host = listed("host", hosts.clone(), " or ").map(|words| words + by_variable);
+    let has = [
+        host,
+        listed("tag", tags.clone(), " or "),
+        listed("path", paths.map(String::from).collect(), " and "),
+    ];
+    let has: Vec<String> = has.into_iter().flatten().collect();
+    let has = match has.is_empty() {
+        true => "what is asked for".into(),
+        false => out::safe(&has.join(" with ")),
+    };
+    format!(
+        "0 snapshots of {}: none has {has}",
+        human::count(total as u64)
+    )
 }
 
 fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> Result<()> {

@@ -226,3 +226,20 @@ fn without_a_key_nobody_is_sent_to_a_repair_that_needs_one() {
         assert!(!said.contains("onefold repair"), "{said}");
     }
 }
+
+#[test]
+fn a_snapshot_that_cannot_be_read_is_named_with_what_drops_it() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    let id = rig.backup("s");
+    std::fs::write(rig.repo().join("snapshots").join(&id), b"no snapshot").expect("write");
+    let name = &id[..8];
+    let told = format!("snapshot {name} cannot be read; `onefold forget {name}` drops it");
+    for verb in ["check", "repair", "prune"] {
+        let ran = rig.run([verb]).ends(13);
+        let said = ran.out + &ran.err;
+        assert!(said.contains(&told), "{verb}: {said}");
+    }
+    rig.run(["forget", name]).ends(0);
+    rig.run(["prune"]).ends(0);
+}

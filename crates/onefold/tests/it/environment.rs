@@ -37,7 +37,7 @@ fn a_typed_place_beats_the_environments() {
         (
             &[],
             &["snapshots", "-r", "repo", file, "other-is-it"],
-            "--repo ",
+            "--repo and --repository-file both name the repository",
         ),
         (&[no_place], &["snapshots"], "no repository is named"),
     ] {
@@ -66,7 +66,8 @@ fn a_typed_password_beats_the_environments() {
         (&[("ONEFOLD_PASSWORD", "bbb"), by_file], &["snapshots"]),
     ] {
         let ran = with(&rig, variables, args).ends(2);
-        assert!(ran.err.contains("leave one out"), "{}", ran.err);
+        let told = "both give a password: leave one out";
+        assert!(ran.err.contains(told), "{}", ran.err);
     }
 }
 
@@ -104,6 +105,49 @@ fn a_password_for_a_repository_without_encryption_is_refused_unless_that_is_mean
     with(&rig, &[given], &["check", "--encryption", "none"]).ends(0);
     let other = ("ONEFOLD_ENCRYPTION", "aes256gcm");
     with(&rig, &[other], &["backup", "s"]).ends(2);
+}
+
+#[test]
+fn a_password_that_protects_nothing_is_told_of_when_the_repository_is_made() {
+    let rig = Rig::empty();
+    let (given, none) = (("ONEFOLD_PASSWORD", PASSWORD), ("ONEFOLD_PASSWORD", ""));
+    let told = "not encrypted: the password that is given is not used";
+    for (variable, args, is_told) in [
+        (given, &["init", "-r", "a"][..], true),
+        (given, &["init", "-r", "b", "--json"], true),
+        (given, &["init", "-r", "c", "--quiet"], false),
+        (none, &["init", "-r", "d"], false),
+        (
+            none,
+            &["init", "-r", "e", "--password-command", "echo x"],
+            true,
+        ),
+    ] {
+        let args = [args, &["--encryption", "none"]].concat();
+        let ran = with(&rig, &[variable], &args).ends(0);
+        assert_eq!(ran.err.contains(told), is_told, "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_usage_line_calls_nothing_required_that_the_environment_gives() {
+    let rig = Rig::empty();
+    let variables = [
+        ("ONEFOLD_ENCRYPTION", "none"),
+        ("ONEFOLD_HOST", "h"),
+        ("ONEFOLD_PASSWORD_FILE", "word"),
+    ];
+    for args in [
+        &["restore", "latest"][..],
+        &["diff", "latest"],
+        &["completions"],
+    ] {
+        let ran = with(&rig, &variables, args).ends(2);
+        assert!(ran.err.contains("Usage: onefold"), "{}", ran.err);
+        for word in ["--repo", "--encryption", "--password-file", "--host"] {
+            assert!(!ran.err.contains(word), "{args:?}: {}", ran.err);
+        }
+    }
 }
 
 /// Somebody may write to the repository while a person types, or a command runs.

@@ -71,3 +71,39 @@ fn a_snapshot_of_somebody_else_could_be_the_latest() {
     assert!(ran.out.contains("1 snapshot"), "{}", ran.out);
     as_nobody(&["backup", "s"]).ends(0);
 }
+
+#[test]
+fn a_list_that_filters_leave_empty_names_them() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    for host in ["a", "b"] {
+        rig.run(["backup", "s", "--host", host, "--tag", "t"])
+            .ends(0);
+    }
+    let list = |variable: &str, args: &[&str]| {
+        let mut command = rig.command([&["snapshots"], args].concat());
+        let output = command.env("ONEFOLD_HOST", variable).output();
+        crate::rig::Ran::from(output.expect("runs")).ends(0).out
+    };
+    for (variable, args, last) in [
+        (
+            "",
+            &["--host", "typo"][..],
+            "0 snapshots of 2: none has host typo\n",
+        ),
+        (
+            "c",
+            &[],
+            "0 snapshots of 2: none has host c (of ONEFOLD_HOST)\n",
+        ),
+        (
+            "c",
+            &["-H", "a", "--tag", "u,v", "--path", "/p"],
+            "0 snapshots of 2: none has host a with tag u,v with path /p\n",
+        ),
+        ("", &["--host", "a"], "\n1 snapshot\n"),
+    ] {
+        let said = list(variable, args);
+        assert!(said.ends_with(last), "{args:?}: {said}");
+    }
+}

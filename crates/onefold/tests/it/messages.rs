@@ -301,9 +301,10 @@ fn one_is_no_plural_and_a_dry_run_has_no_speed() {
     rig.backup("s");
     rig.write("s/d/b", b"y");
     let gone = rig.run(["backup", "s", "nowhere"]).ends(3);
-    assert!(gone.err.contains(
-        "1 path could not be read, or not whole: what the snapshot lacks of it, `ls` shows"
-    ));
+    assert!(
+        gone.err
+            .contains("1 source is not there, and is not in the snapshot")
+    );
     let ids = rig.snapshots();
     let diff = rig.run(["diff", &ids[0], &ids[1]]).ends(0).out;
     assert!(!diff.contains("1 files"), "{diff}");
@@ -428,8 +429,15 @@ fn a_relative_path_is_told_what_it_would_be_in_a_snapshot() {
     rig.write("s/a", b"x");
     rig.backup("s");
     let meant = format!("is {} meant?", rig.path("s/a").display());
-    for verb in ["ls", "dump"] {
-        let said = rig.run([verb, "latest", "s/a"]).ends(1).err;
-        assert!(said.contains(&meant), "{said}");
+    for args in [
+        &["ls", "latest", "s/a"][..],
+        &["ls", "latest:s/a"],
+        &["dump", "latest", "s/a"],
+        &["dump", "latest:s/a", "/"],
+        &["restore", "latest:s/a", "--target", "t"],
+        &["diff", "latest:s/a", "latest:s/a"],
+    ] {
+        let said = rig.run(args).ends(1).err;
+        assert!(said.contains(&meant), "{args:?}: {said}");
     }
 }

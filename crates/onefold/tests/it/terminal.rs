@@ -73,6 +73,31 @@ fn a_terminal_is_asked() {
     );
 }
 
+/// Standard input may be what is backed up.
+#[test]
+fn a_password_is_asked_for_at_the_terminal_wherever_standard_input_comes_from() {
+    let rig = Rig::new();
+    let keys = format!("{}\n", crate::rig::PASSWORD);
+    for (first, args) in [
+        ("echo piped |", "backup --stdin"),
+        ("", "snapshots < /dev/null"),
+        ("", "snapshots 2> words"),
+    ] {
+        let Some((screen, code)) = on_terminal_of(&rig, first, args, &keys) else {
+            return;
+        };
+        assert_eq!(code, Some(0), "{first} {args}: {screen}");
+        assert!(screen.contains("password for"), "{first} {args}: {screen}");
+    }
+    assert_eq!(rig.run(["dump", "latest", "stdin"]).ends(0).out, "piped\n");
+    // A session of its own has no terminal.
+    let Some((screen, code)) = on_terminal_of(&rig, "setsid --wait", "snapshots", "") else {
+        return;
+    };
+    assert_eq!(code, Some(12), "{screen}");
+    assert!(screen.contains("no password was given"), "{screen}");
+}
+
 /// What is written over is never wider than the terminal, and the last line is clean.
 #[test]
 fn progress_fits_the_terminal() {
@@ -105,6 +130,28 @@ fn progress_fits_the_terminal() {
         on_terminal_of(&rig, "TERM=dumb", "backup s --force", "").expect("as before");
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains('\x1b'), "{screen}");
+}
+
+/// Before there is a repository there are no older snapshots.
+#[test]
+fn an_interrupted_question_about_a_new_repository_says_that_there_is_none() {
+    let rig = Rig::empty();
+    rig.write("s/f", b"text");
+    for (args, keys) in [
+        ("backup s", "y\n\x03"),
+        ("backup --init s", "horse\n\x03"),
+        ("init", "horse\n\x03"),
+    ] {
+        let Some((screen, code)) = on_terminal(&rig, args, keys) else {
+            return;
+        };
+        assert_eq!(code, Some(130), "{args}: {screen}");
+        assert!(
+            screen.contains("no repository was made"),
+            "{args}: {screen}"
+        );
+        assert!(!rig.repo().exists(), "{args}");
+    }
 }
 
 #[test]
