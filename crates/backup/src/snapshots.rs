@@ -53,6 +53,14 @@ pub fn load_if_there(repository: &Repository, id: RootId) -> Result<Option<Named
     }
 }
 
+/// The same, of a snapshot that somebody named.
+///
+/// # Errors
+/// [`Error::NoSnapshot`] where it was forgotten meanwhile.
+fn load_named(repository: &Repository, id: RootId) -> Result<Named> {
+    load_if_there(repository, id)?.ok_or_else(|| Error::NoSnapshot(id.to_string()))
+}
+
 /// Which snapshots are meant: all conditions that are given must hold.
 #[derive(Clone, Default, Debug)]
 pub struct Filter {
@@ -94,7 +102,7 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
     if name == "latest" {
         return latest(repository, filter);
     }
-    load(repository, resolve_id(repository, name)?)
+    load_named(repository, resolve_id(repository, name)?)
 }
 
 /// The id that begins so, if only one does. Whether the snapshot can be read does not matter.
@@ -164,7 +172,7 @@ pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Optio
     let _lock = repository.lock_roots()?;
     // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes the unfinished root for a dead one.
     let session = repository.session(SessionKind::Pinned)?;
-    let Named { mut snapshot, .. } = load(repository, id)?;
+    let Named { mut snapshot, .. } = load_named(repository, id)?;
     let mut tags = retag.set.clone().unwrap_or_else(|| snapshot.tags.clone());
     tags.extend(retag.add.iter().cloned());
     tags.retain(|tag| !retag.remove.contains(tag));

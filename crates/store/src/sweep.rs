@@ -47,7 +47,11 @@ impl Repository {
                 tracing::warn!(
                     "no space left to sweep: the index makes room, and only whole containers go"
                 );
-                self.forget_index()?;
+                match self.forget_index() {
+                    // It is gone, but a new one does not even get a file: none is needed.
+                    Err(error) if error.is_no_space() => tracing::warn!("{error}"),
+                    other => other?,
+                }
                 let whole_only = SweepOptions {
                     compact_below: 0.0,
                     unused_max: None,
