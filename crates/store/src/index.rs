@@ -91,7 +91,14 @@ impl RepositoryIndex {
         if self.is_open {
             return Ok(());
         }
-        self.hold()?;
+        match self.hold() {
+            // Deleted since this process opened its folder.
+            Err(error) if error.is_not_found() => {
+                self.find_folder()?;
+                self.hold()?;
+            }
+            other => other?,
+        }
         let opened = self.open_held(options, wait_ms_max);
         match &opened {
             Ok(()) => self.is_open = true,
@@ -124,7 +131,7 @@ impl RepositoryIndex {
     /// Throws it away and begins it anew, empty. What is thrown away is not opened for that: it may be why it is thrown away.
     ///
     /// # Errors
-    /// As [`open`](Self::open) and [`confirm_kept`](Self::is_kept).
+    /// As [`open`](Self::open) and [`confirm_kept`](Self::confirm_kept).
     pub(crate) fn forget(&mut self, options: &OpenOptions) -> Result<()> {
         self.confirm_kept()?;
         self.times_forgotten = self.times_forgotten() + 1;

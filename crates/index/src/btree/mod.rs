@@ -201,7 +201,8 @@ impl BTree {
 
     /// Reads all fingerprints of a container.
     fn prefetch(&mut self, container: ContainerId) -> Result<()> {
-        if !self.keeps_neighbours {
+        let room = self.prefetched.room(&container);
+        if !self.keeps_neighbours || room == 0 {
             return Ok(());
         }
         let reading = self.db.begin_read().map_err(failed)?;
@@ -218,6 +219,10 @@ impl BTree {
                 gone.extend(fingerprints);
             } else {
                 keys.extend(fingerprints.filter(|key| !gone.contains(key)));
+            }
+            if keys.len() > room {
+                self.prefetched.refuse(container);
+                return Ok(());
             }
         }
         // one that left and came back stands in two parts

@@ -166,7 +166,7 @@ fn a_sweep_whose_index_is_deleted_under_it_ends_well() {
 #[test]
 fn whichever_index_it_is_a_backup_ends_well_without_its_folder() {
     for (name, _) in IndexName::ALL {
-        for moment in [1, 4] {
+        for moment in [0, 1, 4] {
             let scene = Scene::new(name);
             let data = chunks(1, 700);
             let mut deleting = scene.deleting_at(moment);
