@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
+use onefold_io::sim::SimDir;
 use onefold_store::{
     CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, Given, InitOptions,
     KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
@@ -76,6 +77,24 @@ pub fn chunks(seed: u64, count: usize) -> Vec<Vec<u8>> {
 /// Writes a stream of chunks in a session of its own and puts a root for it.
 pub fn back_up(repository: &Repository, chunks: &[Vec<u8>]) -> Result<(RootId, WriteStats)> {
     back_up_packed(repository, chunks, &|_| Packing::Compress)
+}
+
+/// A device with a repository in which sixty chunks are stored under a root.
+pub fn stored_with(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, encryption).unwrap();
+    let data = chunks(1, 60);
+    let root = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap().0;
+    (device, root, data)
+}
+
+/// The paths of all containers.
+pub fn containers(device: &SimDir) -> Vec<String> {
+    let paths = device.paths().into_iter();
+    paths
+        .filter(|path| path.starts_with("containers/"))
+        .collect()
 }
 
 /// Stores a root, in a session of its own.

@@ -8,9 +8,9 @@ use onefold_io::Dir;
 use onefold_io::frame::{HEADER_BYTES, TRAILER_BYTES, crc64};
 use onefold_io::sim::SimDir;
 use onefold_store::block::BLOCK_HEADER_BYTES;
-use onefold_store::container::HEADER_BYTES as CONTAINER_HEADER_BYTES;
+use onefold_store::container::{HEADER_BYTES as CONTAINER_HEADER_BYTES, object_name};
 use onefold_store::footer::FOOTER_BYTES;
-use onefold_store::{Encryption, Result, RootId, SessionKind};
+use onefold_store::{ChunkRef, Encryption, Result, RootId, SessionKind};
 
 use crate::fixture::{
     Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, init, open, sweep,
@@ -176,18 +176,15 @@ fn a_container_of_a_later_version_is_left_alone_used_or_not() {
 fn a_codec_of_a_later_version_is_left_alone() {
     for encryption in [Encryption::None, Encryption::Aes256Gcm] {
         let (device, dir) = stored(encryption);
-        let (name, _) = root(&device);
-        let id = RootId::parse(&name["snapshots/".len()..]).expect("a root's name");
-        let refs = decode_root(&open(&dir, 1, 2).unwrap().root(&id).unwrap());
-        let path = &onefold_store::container::object_name(refs[0].container);
+        let (_, path) = references(&device, &dir);
         let edit = |bytes: &mut Vec<u8>| {
             set_codec(&mut bytes[CONTAINER_HEADER_BYTES..]);
         };
-        device.damage(path, edit).unwrap();
-        assert_left_alone(&device, &dir, path, Past::SweepAndRepair);
+        device.damage(&path, edit).unwrap();
+        assert_left_alone(&device, &dir, &path, Past::SweepAndRepair);
         // What else is wrong with it makes nothing of it fair game.
         let last = |bytes: &mut Vec<u8>| *bytes.last_mut().expect("not empty") ^= 1;
-        device.damage(path, last).unwrap();
+        device.damage(&path, last).unwrap();
         let repository = open(&dir, 1, 4).unwrap();
         let report = repository.repair(&Lists, &mut Hasty).unwrap();
         assert_eq!(report.set_aside.len(), 1, "{report:?}");
@@ -196,42 +193,42 @@ fn a_codec_of_a_later_version_is_left_alone() {
     }
 }
 
-/// Whoever can write to the storage can put one there.
+/// Whoever can write to the storage can put one there: by its header it is one, or by its footer.
 #[test]
 fn a_container_of_a_later_version_hides_no_copy_of_a_chunk_in_another() {
-    let (device, dir) = stored(Encryption::Aes256Gcm);
-    let (name, _) = root(&device);
-    let id = RootId::parse(&name["snapshots/".len()..]).expect("a root's name");
-    // The references lead to a container that is gone; the index, too.
-    let refs = decode_root(&open(&dir, 1, 2).unwrap().root(&id).unwrap());
-    let path = onefold_store::container::object_name(refs[0].container);
-    let mut header = Vec::new();
-    let copy = |bytes: &mut Vec<u8>| header = bytes[..CONTAINER_HEADER_BYTES].to_vec();
-    device.damage(&path, copy).unwrap();
-    change(&mut header, 0, VERSION, 9);
-    let folder = dir.open_subdir("containers").unwrap();
-    let folder = folder.subdir("11").unwrap();
-    put(
-        &*folder,
-        "1122334455667788",
-        &[&header[..], &[7; 900]].concat(),
-    );
-    let repository = open(&dir, 1, 6).unwrap();
-    let session = repository.session(SessionKind::Read).unwrap();
-    let mut reader = session.reader().unwrap();
-    for (mut chunk, data) in refs.into_iter().zip(chunks(1, 40)) {
-        chunk.container = onefold_store::ContainerId(5);
-        assert!(reader.read(&chunk).unwrap()[..] == data[..]);
+    for by_header in [true, false] {
+        let (device, dir) = stored(Encryption::Aes256Gcm);
+        let (refs, path) = references(&device, &dir);
+        let mut foreign = Vec::new();
+        let copy = |bytes: &mut Vec<u8>| {
+            let (header, footer) = (CONTAINER_HEADER_BYTES, bytes.len() - FOOTER_BYTES);
+            foreign = match by_header {
+                true => [&bytes[..header], &[7; 900]].concat(),
+                false => [&[7; 900], &bytes[footer..]].concat(),
+            };
+        };
+        device.damage(&path, copy).unwrap();
+        change(&mut foreign, if by_header { 0 } else { 900 }, VERSION, 9);
+        let folder = dir.open_subdir("containers").unwrap();
+        put(&*folder.subdir("11").unwrap(), "1122334455667788", &foreign);
+        // Nothing but the tables tells where the chunks are.
+        for path in below(&device, "index/") {
+            device.lose(&path).unwrap();
+        }
+        let repository = open(&dir, 1, 6).unwrap();
+        let session = repository.session(SessionKind::Read).unwrap();
+        let mut reader = session.reader().unwrap();
+        for (mut chunk, data) in refs.into_iter().zip(chunks(1, 40)) {
+            chunk.container = onefold_store::ContainerId(5);
+            assert!(reader.read(&chunk).unwrap()[..] == data[..], "{by_header}");
+        }
     }
 }
 
 #[test]
 fn a_block_of_a_later_version_hides_no_other_where_the_table_is_damaged() {
     let (device, dir) = stored(Encryption::Aes256Gcm);
-    let (name, _) = root(&device);
-    let id = RootId::parse(&name["snapshots/".len()..]).expect("a root's name");
-    let refs = decode_root(&open(&dir, 1, 2).unwrap().root(&id).unwrap());
-    let path = onefold_store::container::object_name(refs[0].container);
+    let (refs, path) = references(&device, &dir);
     let edit = |bytes: &mut Vec<u8>| {
         set_codec(&mut bytes[CONTAINER_HEADER_BYTES..]);
         *bytes.last_mut().expect("not empty") ^= 1;
@@ -256,6 +253,15 @@ fn root(device: &SimDir) -> (String, Vec<u8>) {
     let roots = kept(device).into_iter();
     let mut roots = roots.filter(|(path, _)| path.starts_with("snapshots/"));
     roots.next().expect("a root")
+}
+
+/// What the only root refers to, and the container of the first.
+fn references(device: &SimDir, dir: &Arc<dyn Dir>) -> (Vec<ChunkRef>, String) {
+    let (name, _) = root(device);
+    let id = RootId::parse(&name["snapshots/".len()..]).expect("a root's name");
+    let refs = decode_root(&open(dir, 1, 2).unwrap().root(&id).unwrap());
+    let path = object_name(refs[0].container);
+    (refs, path)
 }
 
 /// Puts a root's bytes under their own name.
@@ -334,7 +340,7 @@ fn fields_of_a_container_that_say_nothing_or_say_it_twice_are_checked() -> Resul
         let (root, _) = root(&device);
         let id = RootId::parse(&root["snapshots/".len()..]).expect("a root's name");
         let refs = decode_root(&open(&dir, 1, 2)?.root(&id)?);
-        let path = onefold_store::container::object_name(refs[0].container);
+        let path = object_name(refs[0].container);
         let edit = |bytes: &mut Vec<u8>| {
             let at = if in_header {
                 0

@@ -8,7 +8,9 @@ use onefold_store::{
     Encryption, PinInfo, Progress, Repository, RootId, SessionKind, SweepObserver, SweepOptions,
 };
 
-use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, put_root};
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, chunks, containers, decode_root, put_root,
+};
 use crate::fixture::{init, open, restore, sweep};
 
 /// A repository in which every container has lost half of what it held.
@@ -69,13 +71,6 @@ impl Scene {
             &"after a repair",
         );
     }
-}
-
-fn containers(device: &SimDir) -> Vec<String> {
-    let paths = device.paths().into_iter();
-    paths
-        .filter(|path| path.starts_with("containers/"))
-        .collect()
 }
 
 fn flip_tables(device: &SimDir, paths: &[String]) {

@@ -8,7 +8,8 @@ use onefold_store::block::BLOCK_HEADER_BYTES;
 use onefold_store::{ASIDE_SUFFIX, Encryption, Error, RootId, container};
 
 use crate::fixture::{
-    Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, init, open, restore, sweep,
+    Hasty, Lists, assert_sound, back_up, check, chunks, containers, decode_root, open, restore,
+    stored_with, sweep,
 };
 
 /// Of so many reads of a repair it is tried that they fail.
@@ -16,22 +17,6 @@ const READS: u64 = 40;
 
 fn stored() -> (SimDir, RootId, Vec<Vec<u8>>) {
     stored_with(Encryption::Aes256Gcm)
-}
-
-fn stored_with(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
-    let device = SimDir::new(1);
-    let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    init(&dir, encryption).unwrap();
-    let data = chunks(1, 60);
-    let root = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap().0;
-    (device, root, data)
-}
-
-fn containers(device: &SimDir) -> Vec<String> {
-    let paths = device.paths().into_iter();
-    paths
-        .filter(|path| path.starts_with("containers/"))
-        .collect()
 }
 
 /// Its length, untouched.
