@@ -250,8 +250,9 @@ pub fn run(
     let (times, shown_owners) = (TimeSteps::default(), ShownOwners::default());
     let failed_firsts = FailedFirsts::default();
     let tells_kept = AtomicBool::new(false);
+    let real = target.as_ref().filter(|_| !options.dry_run);
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
-        let Some(target) = target.as_ref().filter(|_| !options.dry_run) else {
+        let Some(target) = real else {
             dry::look(window, target.as_ref(), options, events, summary);
             return Ok(());
         };
@@ -281,11 +282,10 @@ pub fn run(
         summary.verified += verified?;
         Ok(())
     };
-    let real = target.as_ref().filter(|_| !options.dry_run);
     each_window(&mut planner, &mut reader, &mut summary, real, carry_out)?;
-    if let Some(target) = target.filter(|_| !options.dry_run) {
+    if let Some(target) = real {
         progress.is_settling.store(true, Relaxed);
-        settle(&target, named, &mut summary, progress, events);
+        settle(target, named, &mut summary, progress, events);
     }
     Ok(summary)
 }

@@ -110,6 +110,12 @@ impl Error {
         }
     }
 
+    /// A chunk that is found and has `found` bytes, where a reference to it says `expected`.
+    pub fn other_length(fingerprint: &Fingerprint, expected: u32, found: usize) -> Self {
+        let what = format!("{found} bytes, the reference says {expected}");
+        Self::damaged(format!("chunk {fingerprint}"), None, what)
+    }
+
     /// Whether another version of the program made what cannot be read: no damage. Nothing may be repaired or deleted for it.
     pub fn is_other_version(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::OtherVersion)

@@ -73,11 +73,3 @@ pub struct ChunkRef {
     /// Its length in bytes.
     pub len: u32,
 }
-
-impl ChunkRef {
-    /// The error for a chunk that is found and has so many bytes instead of [`ChunkRef::len`].
-    pub fn other_length(&self, found: usize) -> Error {
-        let what = format!("{found} bytes, the reference says {}", self.len);
-        Error::damaged(format!("chunk {}", self.fingerprint), None, what)
-    }
-}

@@ -74,7 +74,11 @@ impl ChunkReader {
         let data = self.read_any_length(chunk)?;
         match data.len() == chunk.len as usize {
             true => Ok(data),
-            false => Err(chunk.other_length(data.len())),
+            false => Err(Error::other_length(
+                &chunk.fingerprint,
+                chunk.len,
+                data.len(),
+            )),
         }
     }
 

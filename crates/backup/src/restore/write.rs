@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
+use onefold_store::{ChunkReader, ChunkRef, ContainerId, Error as StoreError, Session};
 use parking_lot::Mutex;
 
 use self::folding::{Listed, TAKEN};
@@ -248,14 +248,8 @@ impl Run<'_> {
         let mut start = batch.push(bytes, group[0].offset);
         for one in group {
             if one.len as usize != bytes.len() {
-                self.lost(
-                    &[*one],
-                    Error::Usage(format!(
-                        "a chunk has {} bytes, expected {}",
-                        bytes.len(),
-                        one.len
-                    )),
-                );
+                let why = StoreError::other_length(&one.fingerprint, one.len, bytes.len());
+                self.lost(&[*one], Error::Store(why));
                 continue;
             }
             if batch.has_all_places() {

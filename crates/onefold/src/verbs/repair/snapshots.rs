@@ -3,7 +3,7 @@
 use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::{self, Filter};
-use onefold_store::{CheckDepth, Repository, RootId};
+use onefold_store::{CheckDepth, CheckReport, Repository, RootId};
 use serde_json::json;
 
 use super::Args;
@@ -18,25 +18,7 @@ use crate::{hurt, patience, repository, when};
 /// Looks at every reference, and makes what is left of each hurt snapshot a new one.
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a repair of snapshots")?;
-    let mut report = repository.check(
-        &SnapshotRoots,
-        CheckDepth::Structure,
-        &mut |_| {},
-        &mut |_| {},
-    )?;
-    // Another version reads it: nothing is given up for that either.
-    if let Some(unknown) = report.other_versions.drain(..).next() {
-        return Err(unknown.into());
-    }
-    // The next try, or the next cable, may bring it: nothing is given up for that.
-    if !args.dry_run
-        && let Some(error) = report.damage.iter().find(|error| error.is_unreadable())
-    {
-        return Err(Error::Failed(format!(
-            "no snapshot was made, and none dropped, since the device does not give all now ({}): `onefold repair` sets aside what it never gives",
-            chain_of(error)
-        )));
-    }
+    let report = what_is_lost(&repository, args)?;
     let _lock = patience::lock_roots(global, &repository, args.dry_run)?;
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let filter = args.filter.filter()?;
@@ -97,6 +79,24 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Ok(Exit::Damaged);
     }
     Ok(Exit::Ok)
+}
+
+/// What a check finds, if all that is not there is lost for good.
+fn what_is_lost(repository: &Repository, args: &Args) -> Result<CheckReport> {
+    let (depth, unseen) = (CheckDepth::Structure, &mut |_: &_| {});
+    let mut report = repository.check(&SnapshotRoots, depth, &mut |_| {}, unseen)?;
+    // Another version reads it: nothing is given up for that.
+    if let Some(unknown) = report.other_versions.drain(..).next() {
+        return Err(unknown.into());
+    }
+    // The next try, or the next cable, may bring it: neither for that.
+    match report.damage.iter().find(|error| error.is_unreadable()) {
+        Some(error) if !args.dry_run => Err(Error::Failed(format!(
+            "no snapshot was made, and none dropped, since the device does not give all now ({}): `onefold repair` sets aside what it never gives",
+            chain_of(error)
+        ))),
+        _ => Ok(report),
+    }
 }
 
 /// Those that are meant and can be read.
