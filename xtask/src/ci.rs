@@ -9,8 +9,8 @@ use tempfile::NamedTempFile;
 const PACKAGES: &[(&str, &str)] = &[
     ("diffutils", "diff"),
     ("tar", "tar"),
-    ("bsdutils", "script"),
     ("util-linux", "setpriv"),
+    ("util-linux", "setsid"),
     ("util-linux", "unshare"),
     ("mount", "mount"),
     ("e2fsprogs", "mkfs.ext4"),

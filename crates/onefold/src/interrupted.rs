@@ -7,6 +7,9 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::cli::Verb;
 use crate::exit::Exit;
@@ -15,8 +18,11 @@ use crate::{json, progress};
 /// What runs: set once, before anything that a signal could interrupt.
 static RUNNING: OnceLock<Running> = OnceLock::new();
 
-/// Somebody has said it.
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
+/// Somebody has said it; locked while somebody does.
+static IS_TOLD: Mutex<bool> = Mutex::new(false);
+
+/// So long one waits for another's words: a terminal may take none.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A new repository is being asked about, and nothing of it is there.
 static IS_UNMADE: AtomicBool = AtomicBool::new(false);
@@ -63,16 +69,23 @@ pub fn headline() -> String {
     format!("{verb} was interrupted")
 }
 
-/// Whether nobody has said it yet; whoever asks does.
-pub fn is_first() -> bool {
-    !IS_TOLD.swap(true, SeqCst)
+/// Says it with `words` if nobody has, and waits for whoever is just saying it: the program may end after this.
+pub fn once(words: impl FnOnce()) {
+    if let Some(mut is_told) = IS_TOLD.try_lock_for(PATIENCE)
+        && !std::mem::replace(&mut *is_told, true)
+    {
+        words();
+    }
 }
 
-/// Says it on standard error, whoever else is printing, if nobody has.
+/// Says it on standard error, whoever else is printing other things, if nobody has.
 pub fn tell() {
-    let Some(running) = RUNNING.get().filter(|_| is_first()) else {
-        return;
-    };
+    if let Some(running) = RUNNING.get() {
+        once(|| say(running));
+    }
+}
+
+fn say(running: &Running) {
     progress::line::abandon();
     let said = if running.json {
         json::line(&json::ExitError::new(Exit::Interrupted, &headline()))

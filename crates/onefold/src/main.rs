@@ -126,24 +126,26 @@ fn tell(exit: Exit, out: &Out) {
     }
 }
 
-/// Prints the error: what, why, and what to do next.
+/// Prints the error, which of an interruption one thread does.
 fn fail(error: &Error, out: &Out) -> Exit {
     let exit = error.exit();
     match error {
         Error::Closed => {}
-        _ if exit == Exit::Interrupted && !interrupted::is_first() => {}
-        _ if out.json => {
-            let message = chain(error);
-            out.note_json(&json::ExitError::new(exit, &message));
-        }
-        _ => {
-            out.note(format_args!("onefold: {}", out::safe(&chain(error))));
-            if let Some(advice) = error.advice() {
-                out.note(format_args!("         {advice}"));
-            }
-        }
+        _ if exit == Exit::Interrupted => interrupted::once(|| explain(error, exit, out)),
+        _ => explain(error, exit, out),
     }
     exit
+}
+
+/// What, why, and what to do next.
+fn explain(error: &Error, exit: Exit, out: &Out) {
+    if out.json {
+        return out.note_json(&json::ExitError::new(exit, &chain(error)));
+    }
+    out.note(format_args!("onefold: {}", out::safe(&chain(error))));
+    if let Some(advice) = error.advice() {
+        out.note(format_args!("         {advice}"));
+    }
 }
 
 /// What went wrong. Of a verb that a signal ended, that it was interrupted, and no more.

@@ -40,6 +40,7 @@ mod story;
 mod tar;
 mod terminal;
 mod together;
+mod tty;
 mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;

@@ -1,71 +1,33 @@
-//! On a terminal: prompts, the offer to make a repository, the progress bar. The terminal is `script`'s, which every Debian has.
+//! On a terminal: prompts, the offer to make a repository, the progress bar.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
-use crate::rig::{Random, Rig};
-use crate::untested::has;
-
-/// Runs the program on a terminal, typing `keys`; gives what the screen showed and the exit code.
-fn on_terminal(rig: &Rig, args: &str, keys: &str) -> Option<(String, Option<i32>)> {
-    on_terminal_of(rig, "", args, keys)
-}
-
-/// The same, after a command of the shell.
-fn on_terminal_of(rig: &Rig, first: &str, args: &str, keys: &str) -> Option<(String, Option<i32>)> {
-    if !has("script") {
-        return None;
-    }
-    let command = format!("{first} {} {args}", env!("CARGO_BIN_EXE_onefold"));
-    let mut script = Command::new("script");
-    script
-        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
-        .current_dir(rig.dir.path());
-    script
-        .env_remove("ONEFOLD_PASSWORD")
-        .env("ONEFOLD_REPOSITORY", rig.repo())
-        .env("TERM", "xterm");
-    let mut child = script
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .ok()?;
-    let mut typed = child.stdin.take()?;
-    for line in keys.split_inclusive('\n') {
-        typed.write_all(line.as_bytes()).ok()?;
-        std::thread::sleep(std::time::Duration::from_millis(400));
-    }
-    // A program that asks once more than was thought is not waited for for ever.
-    let (ended, over) = std::sync::mpsc::channel::<()>();
-    let patience = std::thread::spawn(move || {
-        let _ = over.recv_timeout(std::time::Duration::from_secs(60));
-        drop(typed);
-    });
-    let output = child.wait_with_output().ok()?;
-    drop(ended);
-    patience.join().ok()?;
-    Some((
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-        output.status.code(),
-    ))
-}
+use crate::rig::{PASSWORD, Random, Rig};
+use crate::tty::{hidden, on_terminal, on_terminal_of, shown};
 
 #[test]
 fn a_terminal_is_asked() {
     let rig = Rig::empty();
     rig.write("s/f", &[1; 100_000]);
-    let Some((screen, code)) = on_terminal(&rig, "backup s", "n\n") else {
-        return;
-    };
+    let (screen, code) = on_terminal(&rig, "backup s", &[shown("make one?", "n\n")]);
     assert_eq!(code, Some(10), "{screen}");
     assert!(screen.contains("make one?"), "{screen}");
     assert!(!rig.repo().exists());
-    let (screen, code) = on_terminal(&rig, "backup s", "y\nhorse\nhouse\n").expect("as before");
+    let twice = |second| {
+        [
+            shown("make one?", "y\n"),
+            hidden("password for", "horse\n"),
+            hidden("once more", second),
+        ]
+    };
+    let (screen, code) = on_terminal(&rig, "backup s", &twice("house\n"));
     assert_eq!(code, Some(12), "{screen}");
-    let (screen, code) = on_terminal(&rig, "backup s", "y\nhorse\nhorse\n").expect("as before");
+    let (screen, code) = on_terminal(&rig, "backup s", &twice("horse\n"));
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("saved"), "{screen}");
-    let (screen, code) = on_terminal(&rig, "snapshots", "wrong\nhorse\n").expect("as before");
+    let answers = [
+        hidden("password for", "wrong\n"),
+        hidden("try again", "horse\n"),
+    ];
+    let (screen, code) = on_terminal(&rig, "snapshots", &answers);
     assert_eq!(code, Some(0), "{screen}");
     assert!(
         screen.contains("try again") && screen.contains("1 snapshot"),
@@ -77,23 +39,20 @@ fn a_terminal_is_asked() {
 #[test]
 fn a_password_is_asked_for_at_the_terminal_wherever_standard_input_comes_from() {
     let rig = Rig::new();
-    let keys = format!("{}\n", crate::rig::PASSWORD);
+    let password = format!("{PASSWORD}\n").leak();
     for (first, args) in [
         ("echo piped |", "backup --stdin"),
         ("", "snapshots < /dev/null"),
         ("", "snapshots 2> words"),
     ] {
-        let Some((screen, code)) = on_terminal_of(&rig, first, args, &keys) else {
-            return;
-        };
+        let answers = [hidden("password for", password)];
+        let (screen, code) = on_terminal_of(&rig, first, args, &answers);
         assert_eq!(code, Some(0), "{first} {args}: {screen}");
         assert!(screen.contains("password for"), "{first} {args}: {screen}");
     }
     assert_eq!(rig.run(["dump", "latest", "stdin"]).ends(0).out, "piped\n");
     // A session of its own has no terminal.
-    let Some((screen, code)) = on_terminal_of(&rig, "setsid --wait", "snapshots", "") else {
-        return;
-    };
+    let (screen, code) = on_terminal_of(&rig, "setsid --wait", "snapshots", &[]);
     assert_eq!(code, Some(12), "{screen}");
     assert!(screen.contains("no password was given"), "{screen}");
 }
@@ -109,9 +68,7 @@ fn progress_fits_the_terminal() {
     for columns in [20, 40, 132] {
         let first = format!("stty cols {columns};");
         let args = "backup s --force --threads 1 --compression max";
-        let Some((screen, code)) = on_terminal_of(&rig, &first, args, "") else {
-            return;
-        };
+        let (screen, code) = on_terminal_of(&rig, &first, args, &[]);
         assert_eq!(code, Some(0), "{screen}");
         let Some((progress, summary)) = screen.rsplit_once("\r\x1b[K") else {
             println!("too fast to be seen");
@@ -126,8 +83,7 @@ fn progress_fits_the_terminal() {
         }
         assert!(!progress.contains("\x1b[?25l"), "the cursor is hidden");
     }
-    let (screen, code) =
-        on_terminal_of(&rig, "TERM=dumb", "backup s --force", "").expect("as before");
+    let (screen, code) = on_terminal_of(&rig, "TERM=dumb", "backup s --force", &[]);
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains('\x1b'), "{screen}");
 }
@@ -137,14 +93,19 @@ fn progress_fits_the_terminal() {
 fn an_interrupted_question_about_a_new_repository_says_that_there_is_none() {
     let rig = Rig::empty();
     rig.write("s/f", b"text");
-    for (args, keys) in [
-        ("backup s", "y\n\x03"),
-        ("backup --init s", "horse\n\x03"),
-        ("init", "horse\n\x03"),
+    let offered = [shown("make one?", "y\n"), hidden("password for", "\x03")];
+    let asked = || {
+        [
+            hidden("password for", "horse\n"),
+            hidden("once more", "\x03"),
+        ]
+    };
+    for (args, answers) in [
+        ("backup s", offered),
+        ("backup --init s", asked()),
+        ("init", asked()),
     ] {
-        let Some((screen, code)) = on_terminal(&rig, args, keys) else {
-            return;
-        };
+        let (screen, code) = on_terminal(&rig, args, &answers);
         assert_eq!(code, Some(130), "{args}: {screen}");
         assert!(
             screen.contains("no repository was made"),
@@ -159,11 +120,9 @@ fn an_archive_is_not_poured_onto_a_terminal() {
     let rig = Rig::open();
     rig.write("s/f", b"text");
     rig.backup("s");
-    let Some((screen, code)) = on_terminal(&rig, "dump latest", "") else {
-        return;
-    };
+    let (screen, code) = on_terminal(&rig, "dump latest", &[]);
     assert_eq!(code, Some(2), "{screen}");
     assert!(screen.contains("--target FILE"), "{screen}");
     let file = format!("dump latest {}", rig.path("s/f").display());
-    assert_eq!(on_terminal(&rig, &file, ""), Some(("text".into(), Some(0))));
+    assert_eq!(on_terminal(&rig, &file, &[]), ("text".into(), Some(0)));
 }
