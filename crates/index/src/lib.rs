@@ -1,7 +1,6 @@
 //! Filters and fingerprint indexes over [`onefold_io`], one paper or one idea a file. An index is advice, never truth.
 #![forbid(unsafe_code)]
 
-mod alone;
 mod bloomstore;
 mod btree;
 mod bufferhash;
@@ -10,6 +9,7 @@ mod chunkstash;
 mod error;
 pub mod filters;
 mod flashlog;
+mod lock;
 mod names;
 mod pagelog;
 mod ram;
@@ -26,6 +26,7 @@ pub use bufferhash::{BufferHash, BufferHashOptions};
 pub use chunk_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location};
 pub use chunkstash::{ChunkStash, ChunkStashOptions};
 pub use error::{Error, Result};
+pub use lock::lock_waiting;
 pub use names::IndexName;
 pub use ram::RamIndex;
 pub use skimpystash::{SkimpyStash, SkimpyStashOptions};

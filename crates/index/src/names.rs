@@ -3,8 +3,9 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::{Dir, if_there};
 
+use crate::tablets::number_of;
 use crate::{
     BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
     ChunkStash, ChunkStashOptions, Result, Search, SkimpyStash, SkimpyStashOptions, Sparse,
@@ -113,14 +114,10 @@ impl IndexName {
         }
         for entry in dir.list()?.iter().filter(|entry| self.makes(&entry.name)) {
             // What somebody keeps in a folder stays.
-            let removed = match entry.is_dir {
+            if_there(match entry.is_dir {
                 true => dir.remove_subdir(&entry.name),
                 false => dir.remove(&entry.name),
-            };
-            match removed {
-                Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
+            })?;
         }
         Ok(dir.sync()?)
     }
@@ -148,19 +145,11 @@ impl IndexName {
             IndexName::Tablets => &["tablets", "tablets-lock"],
             IndexName::Sparse => &["sparse-log", "sparse-lock"],
         };
-        let is_numbered = |prefix| name.strip_prefix(prefix).is_some_and(is_number);
+        let is_numbered = |prefix| number_of(name, prefix).is_some();
         fixed.contains(&name.strip_suffix("-tmp").unwrap_or(name))
             || self == IndexName::Tablets
                 && (is_numbered("tablet-") || is_numbered("tablets-journal-"))
     }
-}
-
-/// Eight hex digits, as tablets are numbered.
-fn is_number(text: &str) -> bool {
-    text.len() == 8
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 impl FromStr for IndexName {

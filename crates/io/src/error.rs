@@ -50,7 +50,7 @@ pub struct Error {
 }
 
 /// The crate's result.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// An error without an offset and without a cause in the system.

@@ -6,6 +6,7 @@
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind};
+use onefold_io::hex_number;
 use onefold_io::varint::{ByteReader, put_varint};
 
 use crate::block::{BLOCK_RAW_BYTES_MAX, BLOCK_STORED_BYTES_MAX, check_len};
@@ -110,8 +111,7 @@ pub fn object_name(id: ContainerId) -> String {
 /// The container that an object name speaks of.
 pub fn id_of_object(name: &str) -> Option<ContainerId> {
     let below = name.strip_prefix(CONTAINER_FOLDER)?.strip_prefix('/')?;
-    let digits = below.get(3..)?;
-    let id = ContainerId(u64::from_str_radix(digits, 16).ok()?);
+    let id = ContainerId(hex_number(below.get(3..)?, 16)?);
     (object_name(id) == name).then_some(id)
 }
 

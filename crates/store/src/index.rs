@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
-use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir};
+use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
 
 use crate::ingested::Ingested;
 use crate::repository::OpenOptions;
@@ -292,11 +292,8 @@ fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
     for entry in dir.list()? {
         bytes += match entry.is_dir {
             true => folder_bytes(&*dir.open_subdir(&entry.name)?)?,
-            false => match dir.len_of(&entry.name) {
-                // Merged away meanwhile.
-                Err(error) if error.kind == ErrorKind::NotFound => 0,
-                len => len?,
-            },
+            // Merged away meanwhile, perhaps.
+            false => if_there(dir.len_of(&entry.name))?.unwrap_or(0),
         };
     }
     Ok(bytes)

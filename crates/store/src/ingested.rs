@@ -4,11 +4,10 @@
 //! lost end of this file costs time only.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use onefold_index::{ContainerId, Error, Result};
+use onefold_index::{ContainerId, Error, Result, lock_waiting};
 use onefold_io::frame::{self, FrameKind};
-use onefold_io::{Dir, ErrorKind, LockGuard, LockKind};
+use onefold_io::{Dir, ErrorKind, LockGuard, if_there, replace_file};
 
 use crate::objects::OBJECT_BYTES_MAX;
 
@@ -20,10 +19,6 @@ pub const INGESTED: FrameKind = FrameKind {
 /// Its name in the index's folder.
 pub const FILE: &str = "ingested";
 const LOCK: &str = "ingested.lock";
-/// Between two tries for the lock.
-const LOCK_PAUSE_MS: u64 = 2;
-/// Who waits says so once a minute.
-const TOLD_EACH_MS: u64 = 60_000;
 
 /// The list, in the index's folder.
 pub struct Ingested {
@@ -51,14 +46,13 @@ impl Ingested {
         }
         let _lock = self.lock(None)?;
         let (_, whole_bytes) = self.read_whole()?;
-        let disk = match self.dir.open_write(FILE) {
-            Ok(disk) => disk,
-            Err(error) if error.kind == ErrorKind::NotFound => {
+        let disk = match if_there(self.dir.open_write(FILE))? {
+            Some(disk) => disk,
+            None => {
                 let disk = self.dir.create(FILE)?;
                 self.dir.sync()?;
                 disk
             }
-            Err(error) => return Err(error.into()),
         };
         disk.set_len(whole_bytes)?;
         disk.write_at(&encode(containers), whole_bytes)?;
@@ -72,16 +66,8 @@ impl Ingested {
         gone.sort_unstable();
         let (mut left, _) = self.read_whole()?;
         left.retain(|id| gone.binary_search(id).is_err());
-        let temporary = "ingested.new";
-        match self.dir.remove(temporary) {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let disk = self.dir.create(temporary)?;
-        disk.write_at(&encode(&left), 0)?;
-        disk.sync()?;
-        self.dir.rename(temporary, FILE)?;
-        Ok(self.dir.sync()?)
+        let bytes = encode(&left);
+        Ok(replace_file(&*self.dir, "ingested.new", FILE, &bytes)?)
     }
 
     /// Removes the list, durably: the index knows nothing any more. Waits at most `wait_ms_max` for whoever changes it.
@@ -91,19 +77,16 @@ impl Ingested {
             Err(Error::Io(error)) if error.kind == ErrorKind::NoSpace => None,
             other => Some(other?),
         };
-        match self.dir.remove(FILE) {
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error.into()),
-            Ok(()) => Ok(self.dir.sync()?),
+        if if_there(self.dir.remove(FILE))?.is_some() {
+            self.dir.sync()?;
         }
+        Ok(())
     }
 
     /// What the whole frames list, and where they end.
     fn read_whole(&self) -> Result<(Vec<ContainerId>, u64)> {
-        let disk = match self.dir.open(FILE) {
-            Ok(disk) => disk,
-            Err(error) if error.kind == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
-            Err(error) => return Err(error.into()),
+        let Some(disk) = if_there(self.dir.open(FILE))? else {
+            return Ok((Vec::new(), 0));
         };
         // What stands behind so many is no list: it is cut off as a torn end is.
         let mut bytes = vec![0; disk.len()?.min(OBJECT_BYTES_MAX) as usize];
@@ -117,21 +100,8 @@ impl Ingested {
 
     /// Held for the time of one small write, so it is waited for; `wait_ms_max` is for who can do without.
     fn lock(&self, wait_ms_max: Option<u64>) -> Result<Box<dyn LockGuard>> {
-        let mut waited_ms = 0;
-        loop {
-            if let Some(guard) = self.dir.lock(LOCK, LockKind::Exclusive)? {
-                return Ok(guard);
-            }
-            if wait_ms_max.is_some_and(|max| waited_ms >= max) {
-                return Err(Error::Held { lock: LOCK.into() });
-            }
-            std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
-            waited_ms += LOCK_PAUSE_MS;
-            if waited_ms % TOLD_EACH_MS == 0 {
-                let minutes = waited_ms / TOLD_EACH_MS;
-                tracing::warn!("another process has held index/{LOCK} for {minutes} min");
-            }
-        }
+        let is_late = |ms| wait_ms_max.is_some_and(|max| ms >= max);
+        lock_waiting(&*self.dir, LOCK, &format!("index/{LOCK}"), &is_late)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::{Dir, if_there, remove_if_there};
 
 use crate::Result;
 use crate::container::CONTAINER_FOLDER;
@@ -22,11 +22,11 @@ pub(crate) fn list(root: &Arc<dyn Dir>) -> Result<Vec<Unfinished>> {
     let mut found = Vec::new();
     list_folder(root, &mut found)?;
     for folder in [ROOT_FOLDER, SLOT_FOLDER] {
-        if let Some(dir) = existing(root.open_subdir(folder))? {
+        if let Some(dir) = if_there(root.open_subdir(folder))? {
             list_folder(&dir, &mut found)?;
         }
     }
-    let Some(dir) = existing(root.open_subdir(CONTAINER_FOLDER))? else {
+    let Some(dir) = if_there(root.open_subdir(CONTAINER_FOLDER))? else {
         return Ok(found);
     };
     for folder in dir.list()?.into_iter().filter(|entry| entry.is_dir) {
@@ -44,18 +44,10 @@ fn list_folder(dir: &Arc<dyn Dir>, found: &mut Vec<Unfinished>) -> Result<()> {
     Ok(())
 }
 
-fn existing<T>(opened: onefold_io::Result<T>) -> Result<Option<T>> {
-    match opened {
-        Ok(opened) => Ok(Some(opened)),
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Removes them; what is gone already (it was finished meanwhile) is no error.
 pub(crate) fn remove(unfinished: &[Unfinished]) -> Result<()> {
     for (dir, name) in unfinished {
-        existing(dir.remove(name))?;
+        remove_if_there(&**dir, name)?;
     }
     Ok(())
 }

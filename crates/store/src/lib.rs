@@ -22,6 +22,7 @@ pub mod ingested;
 mod keys;
 mod leftovers;
 mod listing;
+mod lock;
 mod mark;
 pub mod objects;
 mod opened;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
-use onefold_io::{Dir, DirEntry, ErrorKind, LockGuard, LockKind};
+use onefold_io::{
+    Dir, DirEntry, ErrorKind, LockGuard, LockKind, hex_number, if_there, remove_if_there,
+};
 
 use crate::entropy::Entropy;
 use crate::{Error, Result};
@@ -80,10 +82,8 @@ impl Pin {
                 continue;
             };
             // Whoever clears stale pins may have taken it for one between its creation and its lock, and removed it.
-            let disk = match dir.open_write(&name) {
-                Ok(disk) => disk,
-                Err(error) if error.kind == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error.into()),
+            let Some(disk) = if_there(dir.open_write(&name))? else {
+                continue;
             };
             let pin = Self {
                 dir: Arc::clone(&dir),
@@ -109,12 +109,12 @@ impl Pin {
     /// # Errors
     /// [`Error::PinLost`].
     pub fn confirm(&self) -> Result<()> {
-        match self.dir.open(&self.name) {
-            Err(error) if error.kind == ErrorKind::NotFound => Err(Error::PinLost {
-                object: format!("{PIN_FOLDER}/{}", self.name),
-            }),
-            other => Ok(other.map(drop)?),
-        }
+        let lost = || Error::PinLost {
+            object: format!("{PIN_FOLDER}/{}", self.name),
+        };
+        if_there(self.dir.open(&self.name))?
+            .map(drop)
+            .ok_or_else(lost)
     }
 }
 
@@ -128,21 +128,15 @@ impl Drop for Pin {
 
 /// The names of all sessions that live, with what they say of themselves. Pins of dead processes are removed.
 pub fn living(root: &dyn Dir) -> Result<Vec<(String, PinInfo)>> {
-    let dir = match root.open_subdir(PIN_FOLDER) {
-        Ok(dir) => dir,
-        Err(error) if error.kind == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
+    let Some(dir) = if_there(root.open_subdir(PIN_FOLDER))? else {
+        return Ok(Vec::new());
     };
     let mut living = Vec::new();
-    let is_hex = |name: &str| name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    let is_pin = |entry: &DirEntry| !entry.is_dir && is_hex(&entry.name);
+    let is_pin = |entry: &DirEntry| !entry.is_dir && hex_number(&entry.name, 16).is_some();
     for entry in dir.list()?.into_iter().filter(is_pin) {
         match dir.lock(&entry.name, LockKind::Exclusive)? {
             // Held by nobody: dead. Removed while we hold it, so that no one mistakes it for alive.
-            Some(_guard) => match dir.remove(&entry.name) {
-                Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            },
+            Some(_guard) => remove_if_there(&*dir, &entry.name)?,
             None => living.push((entry.name.clone(), info_of(&*dir, &entry.name))),
         }
     }

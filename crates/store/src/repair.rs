@@ -11,6 +11,7 @@ use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::container::{self, CONTAINER_FOLDER};
+use crate::lock::Lock;
 use crate::repository::Repository;
 use crate::roots::{ROOT_FOLDER, Roots};
 use crate::salvage::Salvage;
@@ -64,7 +65,7 @@ impl Repository {
         roots: &dyn Roots,
         observer: &mut dyn SweepObserver,
     ) -> Result<RepairReport> {
-        let lock = self.lock_sweep()?;
+        let lock = Lock::Sweep.take(&*self.shared.root)?;
         self.refuse_other_versions()?;
         self.clear_after_the_dead()?;
         let mut report = RepairReport::default();
@@ -139,7 +140,7 @@ impl Repository {
                 report.restored_objects.push(name.into());
             }
         }
-        let keys = self.lock_keys()?;
+        let keys = Lock::Keys.take(&*self.shared.root)?;
         for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{self, FrameKind};
-use onefold_io::{ErrorKind, LockGuard, LockKind};
+use onefold_io::{ErrorKind, LockGuard, hex_number};
 
+use crate::lock::Lock;
 use crate::objects::OBJECT_BYTES_MAX;
 use crate::reader::ChunkReader;
 use crate::repository::{Repository, Shared};
@@ -22,9 +23,6 @@ const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
 /// The folder of all roots.
 pub(crate) const ROOT_FOLDER: &str = "snapshots";
 
-/// Of whoever chooses roots to remove.
-const ROOTS_LOCK: &str = "snapshots";
-
 /// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's twin, both could go.
 pub struct RootsLock {
     _guard: Option<Box<dyn LockGuard>>,
@@ -38,13 +36,14 @@ impl RootId {
     /// From 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut id = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        let (digits, rest) = text.as_bytes().as_chunks::<2>();
+        if digits.len() != id.len() || !rest.is_empty() {
             return None;
         }
-        for (i, byte) in id.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        for (byte, two) in id.iter_mut().zip(digits) {
+            *byte = hex_number(std::str::from_utf8(two).ok()?, 2)? as u8;
         }
-        (Self(id).to_string() == text).then_some(Self(id))
+        Some(Self(id))
     }
 
     fn object(&self) -> String {
@@ -188,20 +187,12 @@ impl Repository {
     /// # Errors
     /// [`Error::Locked`] while another does.
     pub fn lock_roots(&self) -> Result<RootsLock> {
-        let held = || Error::Locked {
-            what: "another forget, tag or repair of snapshots is running".into(),
-        };
-        let lock = |locks: std::sync::Arc<dyn onefold_io::Dir>| {
-            locks.lock(ROOTS_LOCK, LockKind::Exclusive)
-        };
-        match self.shared.root.subdir("locks").and_then(lock) {
-            Ok(lock) => Ok(RootsLock {
-                _guard: Some(lock.ok_or_else(held)?),
-            }),
+        let guard = match Lock::Snapshots.take(&*self.shared.root) {
             // To forget is what helps then; and nobody puts a root in another's place.
-            Err(error) if error.kind == ErrorKind::NoSpace => Ok(RootsLock { _guard: None }),
-            Err(error) => Err(error.into()),
-        }
+            Err(error) if error.is_no_space() => None,
+            other => Some(other?),
+        };
+        Ok(RootsLock { _guard: guard })
     }
 
     /// Removes a root, for who holds the [lock](Self::lock_roots) if there could be another; one that is not there is no error. What only it kept alive goes with

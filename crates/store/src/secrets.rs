@@ -1,16 +1,12 @@
 //! The key slots of an opened repository: list, add, remove.
 
-use onefold_io::{LockGuard, LockKind};
-
 use crate::entropy::Entropy;
 use crate::keys::Secret;
+use crate::lock::Lock;
 use crate::repository::{Repository, read_slot, slot_object};
 use crate::session::SessionKind;
 use crate::slots::{self, KdfCost, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
-
-/// Of whoever removes a key.
-const KEYS_LOCK: &str = "keys";
 
 /// A key slot as users see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,7 +98,7 @@ impl Repository {
     /// # Errors
     /// [`Error::Locked`] while another removes one: of two that each saw two slots, both could go.
     pub fn remove_key(&self, id: &str) -> Result<()> {
-        let _lock = self.lock_keys()?;
+        let _lock = Lock::Keys.take(&*self.shared.root)?;
         let object = format!("{SLOT_FOLDER}/{id}");
         if !slots::listed(&*self.shared.objects)?.contains(&object) {
             return Err(Error::Option(format!("no key is named \"{id}\"")));
@@ -116,14 +112,5 @@ impl Repository {
             ));
         }
         self.shared.objects.delete(&object)
-    }
-
-    /// For whoever removes a key, or writes one anew.
-    pub(crate) fn lock_keys(&self) -> Result<Box<dyn LockGuard>> {
-        let locks = self.shared.root.subdir("locks")?;
-        let held = || Error::Locked {
-            what: "another key is being removed".into(),
-        };
-        locks.lock(KEYS_LOCK, LockKind::Exclusive)?.ok_or_else(held)
     }
 }

@@ -5,6 +5,7 @@
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use onefold_io::frame::{self, FrameKind};
+use onefold_io::hex_number;
 use onefold_io::varint::{ByteReader, put_bytes};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use zeroize::Zeroizing;
@@ -37,8 +38,7 @@ pub(crate) fn listed(objects: &dyn ObjectStore) -> Result<Vec<String>> {
 /// The 16 hexadecimal digits in a slot's object name.
 pub(crate) fn id_of(object: &str) -> Option<&str> {
     let id = object.strip_prefix(SLOT_FOLDER)?.strip_prefix('/')?;
-    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    (id.len() == 16 && id.bytes().all(is_hex)).then_some(id)
+    hex_number(id, 16).map(|_| id)
 }
 
 /// What deriving a key from a password costs.

@@ -10,10 +10,10 @@ mod report;
 use std::collections::{HashMap, HashSet};
 
 use onefold_index::ContainerId;
-use onefold_io::{LockGuard, LockKind};
 
 use crate::container::{self, StreamKind};
 use crate::leftovers;
+use crate::lock::Lock;
 use crate::mark::{Marker, Marks};
 use crate::pin;
 use crate::reader::ChunkReader;
@@ -21,7 +21,7 @@ use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::writer::ChunkWriter;
-use crate::{Error, Result, condemned};
+use crate::{Result, condemned};
 
 use choose::Candidate;
 use judge::{is_proved, search_unresolved};
@@ -112,7 +112,7 @@ impl Repository {
         if options.dry_run {
             return self.look(roots, options, observer);
         }
-        let _lock = self.lock_sweep()?;
+        let _lock = Lock::Sweep.take(&*self.shared.root)?;
         self.clear_after_the_dead()?;
         let session = self.session(kind)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
@@ -148,15 +148,6 @@ impl Repository {
             leftovers::remove(&unfinished)?;
         }
         Ok(())
-    }
-
-    /// One sweep, check or repair that writes at a time.
-    pub(crate) fn lock_sweep(&self) -> Result<Box<dyn LockGuard>> {
-        let locks = self.shared.root.subdir("locks")?;
-        let held = || Error::Locked {
-            what: "another prune or repair is running".into(),
-        };
-        locks.lock("sweep", LockKind::Exclusive)?.ok_or_else(held)
     }
 }
 

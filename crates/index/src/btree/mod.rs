@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard};
+use onefold_io::{Dir, Disk, LockGuard, if_there, rename_over};
 use redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     TableDefinition,
@@ -28,8 +28,8 @@ use redb::{
 
 use self::backend::{DiskBackend, Traffic, failed};
 use self::prefetch::Prefetched;
-use crate::alone::alone;
 use crate::filters::BlockedBloom;
+use crate::lock::alone;
 use crate::strata::log::Said;
 use crate::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
 
@@ -110,9 +110,9 @@ impl BTree {
     /// that may be damaged.
     pub fn open(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<BTree> {
         let alone = alone(&*dir, "btree")?;
-        let disk = match dir.open_write(FILE) {
-            Err(error) if error.kind == ErrorKind::NotFound => begin(&*dir, options)?,
-            other => other?,
+        let disk = match if_there(dir.open_write(FILE))? {
+            Some(disk) => disk,
+            None => begin(&*dir, options)?,
         };
         let (db, traffic) = database(&disk, options.cache_bytes)?;
         let keeps_neighbours = {
@@ -300,22 +300,17 @@ impl BTree {
 
 /// An empty tree, complete under its name or not there: a crash between leaves a file that nobody reads.
 fn begin(dir: &dyn Dir, options: BTreeOptions) -> Result<Arc<dyn Disk>> {
-    match dir.remove(TMP) {
-        Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    let disk = dir.create(TMP)?;
-    let (db, _) = database(&disk, options.cache_bytes)?;
-    let writing = db.begin_write().map_err(failed)?;
-    writing.open_table(ENTRIES).map_err(failed)?;
-    if options.prefetch_bytes > 0 {
-        writing.open_table(NEIGHBOURS).map_err(failed)?;
-        writing.open_table(COUNTS).map_err(failed)?;
-    }
-    writing.commit().map_err(failed)?;
-    db.close().map_err(failed)?;
-    disk.sync()?;
-    dir.rename(TMP, FILE)?;
+    rename_over(dir, TMP, FILE, |disk| {
+        let (db, _) = database(disk, options.cache_bytes)?;
+        let writing = db.begin_write().map_err(failed)?;
+        writing.open_table(ENTRIES).map_err(failed)?;
+        if options.prefetch_bytes > 0 {
+            writing.open_table(NEIGHBOURS).map_err(failed)?;
+            writing.open_table(COUNTS).map_err(failed)?;
+        }
+        writing.commit().map_err(failed)?;
+        db.close().map_err(failed)
+    })?;
     dir.sync()?;
     Ok(dir.open_write(FILE)?)
 }

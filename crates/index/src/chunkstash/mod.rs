@@ -27,8 +27,8 @@ use onefold_io::{Dir, Disk, LockGuard};
 
 use self::retired::{read_retired, write_retired};
 use self::table::Table;
-use crate::alone::alone;
 use crate::flashlog::open_or_create;
+use crate::lock::alone;
 use crate::strata::cache::PageCache;
 use crate::strata::log::{LogPacker, LogPage, Said, read_pages};
 use crate::strata::page::PAGE_BYTES;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::{Dir, if_there};
 
 use crate::flashlog::replace_file;
 use crate::{ContainerId, Error, Result};
@@ -18,9 +18,8 @@ const PAYLOAD_BYTES_MAX: u64 = 128 << 20;
 
 /// Those that are written, none where there is no file.
 pub(super) fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
-    let disk = match dir.open(RETIRED) {
-        Err(error) if error.kind == ErrorKind::NotFound => return Ok(HashSet::new()),
-        other => other?,
+    let Some(disk) = if_there(dir.open(RETIRED))? else {
+        return Ok(HashSet::new());
     };
     let payload = read_frame(&*disk, RETIRED_FRAME, 0, PAYLOAD_BYTES_MAX, RETIRED)?;
     let (containers, rest) = payload.as_chunks::<8>();

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::Disk;
+use onefold_io::{Disk, rename_over};
 
 use super::page::{Kind, PageHead, RECORDS, Record, RecordPage};
-use super::shape::rename_over;
 use super::{FlashLog, damaged_before, pages_of, read_page};
 use crate::retirements::Retirements;
 use crate::strata::page::PAGE_BYTES;
@@ -103,8 +102,9 @@ impl FlashLog {
                 .map(|container| (*container, true));
             let name = self.journal_path();
             // from here on the old journal has no name, whatever fails
-            self.journal = rename_over(&*self.dir, &name, |disk| {
-                self.write_batch(disk, (0, held_pages), retired, (buffers, 0))
+            let temporary = format!("{name}-tmp");
+            self.journal = rename_over(&*self.dir, &temporary, &name, |disk| {
+                self.write_batch(&**disk, (0, held_pages), retired, (buffers, 0))
             })?;
             self.is_name_durable = false;
             self.journal_pages = held_pages;

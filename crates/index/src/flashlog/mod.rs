@@ -19,14 +19,14 @@ mod shape;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard, ReadAt};
+use onefold_io::{Dir, Disk, LockGuard, ReadAt, if_there};
 
 pub use candidates::Candidates;
 pub use located::{At, Locate, Located};
 pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
 pub use shape::{read_or_write_shape, replace_file};
 
-use crate::alone::alone;
+use crate::lock::alone;
 use crate::retirements::Retirements;
 use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
@@ -218,9 +218,9 @@ impl FlashLog {
 
 /// A file that is there, or a new one.
 pub fn open_or_create(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
-    Ok(match dir.open_write(name) {
-        Err(error) if error.kind == ErrorKind::NotFound => dir.create(name)?,
-        other => other?,
+    Ok(match if_there(dir.open_write(name))? {
+        Some(disk) => disk,
+        None => dir.create(name)?,
     })
 }
 

@@ -2,10 +2,8 @@
 //!
 //! Always holds: a store that is opened with other options keeps the shape that it has, so options say what a new store is to be.
 
-use std::sync::Arc;
-
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};
-use onefold_io::{Dir, Disk, ErrorKind};
+use onefold_io::{Dir, if_there};
 
 use crate::{Error, Result};
 
@@ -16,8 +14,8 @@ pub fn read_or_write_shape<const N: usize>(
     kind: FrameKind,
     make: impl FnOnce() -> Result<[u32; N]>,
 ) -> Result<[u32; N]> {
-    match dir.open(name) {
-        Ok(disk) => {
+    match if_there(dir.open(name))? {
+        Some(disk) => {
             let payload = read_frame(&*disk, kind, 0, 4 * N as u64, name)?;
             let (fields, _) = payload.as_chunks::<4>();
             let fields: Vec<u32> = fields
@@ -28,7 +26,7 @@ pub fn read_or_write_shape<const N: usize>(
                 Error::damaged(name, 0, format!("{} numbers, expected {N}", fields.len()))
             })
         }
-        Err(error) if error.kind == ErrorKind::NotFound => {
+        None => {
             let fields = make()?;
             let payload: Vec<u8> = fields
                 .iter()
@@ -37,30 +35,15 @@ pub fn read_or_write_shape<const N: usize>(
             replace_file(dir, name, &encode_frame(kind, &payload))?;
             Ok(fields)
         }
-        Err(error) => Err(error.into()),
     }
 }
 
 /// Puts `bytes` in the place of the file `name`, by way of `<name>-tmp`; durable when it returns.
 pub fn replace_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
-    rename_over(dir, name, |disk| Ok(disk.write_at(bytes, 0)?))?;
-    Ok(dir.sync()?)
-}
-
-/// As [`replace_file`], with what `write` writes. Gives the file; its name is durable once `dir` is synced.
-pub fn rename_over(
-    dir: &dyn Dir,
-    name: &str,
-    write: impl FnOnce(&dyn Disk) -> Result<()>,
-) -> Result<Arc<dyn Disk>> {
-    let tmp = format!("{name}-tmp");
-    match dir.remove(&tmp) {
-        Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    let disk = dir.create(&tmp)?;
-    write(&*disk)?;
-    disk.sync()?;
-    dir.rename(&tmp, name)?;
-    Ok(disk)
+    Ok(onefold_io::replace_file(
+        dir,
+        &format!("{name}-tmp"),
+        name,
+        bytes,
+    )?)
 }

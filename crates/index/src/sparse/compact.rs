@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::ErrorKind;
+use onefold_io::create_anew;
 
 use super::ledger::Ledger;
 use super::part::{Part, Record};
@@ -20,11 +20,8 @@ const SHOWN_BYTES: u64 = 90;
 impl Sparse {
     /// Writes the log anew, and what RAM knows of it. All that the open segment must keep is written already.
     pub(super) fn compact(&mut self) -> Result<()> {
-        match self.dir.remove(TMP) {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let mut made = PageLog::open(self.dir.create(TMP)?, LOG, LOG_FRAME, &mut |_, _| Ok(()))?;
+        let made = create_anew(&*self.dir, TMP)?;
+        let mut made = PageLog::open(made, LOG, LOG_FRAME, &mut |_, _| Ok(()))?;
         let (mut ledger, mut part) = (empty_ledger(&self.options), Part::default());
         for number in 0..self.ledger.next() {
             let live = self.live_records(number)?;

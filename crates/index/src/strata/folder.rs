@@ -10,23 +10,21 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind};
+use onefold_io::{
+    Dir, Disk, ErrorKind, LockGuard, LockKind, hex_number, if_there, remove_if_there, rename_over,
+};
 
 use super::manifest::{FileId, Manifest};
 use super::page::FOOTER_BYTES_MAX;
+use crate::lock::lock_waiting;
 use crate::{Error, Result};
 
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 const MERGE_LOCK: &str = "merge";
-/// Between two tries for a lock.
-const LOCK_PAUSE_MS: u64 = 2;
 /// Who closes the index waits for it no longer.
 const CLOSING_WAIT_MS: u64 = 1000;
-/// Who waits says so once a minute.
-const TOLD_EACH_MS: u64 = 60_000;
 
 /// See the module.
 pub struct Folder {
@@ -96,11 +94,7 @@ impl Folder {
 
     /// An existing file; `None` where it is gone.
     pub fn open_file(&self, name: &str) -> Result<Option<Arc<dyn Disk>>> {
-        match self.dir.open(name) {
-            Ok(disk) => Ok(Some(disk)),
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(if_there(self.dir.open(name))?)
     }
 
     /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is replaced. New files must be
@@ -127,20 +121,19 @@ impl Folder {
     }
 
     fn replace(&self, name: &str, manifest: &Manifest) -> Result<()> {
-        remove_if_there(&*self.dir, name)?;
-        let disk = self.dir.create(name)?;
-        disk.write_at(&manifest.encode(), 0)?;
-        disk.sync()?;
-        self.dir.sync()?;
-        self.dir.rename(name, MANIFEST)?;
+        // the names of the new files before that of the manifest
+        let write = |disk: &Arc<dyn Disk>| {
+            disk.write_at(&manifest.encode(), 0)?;
+            self.dir.sync()
+        };
+        rename_over(&*self.dir, name, MANIFEST, write)?;
         Ok(self.dir.sync()?)
     }
 
     /// Removes files that the durable manifest does not name. Who has them open reads on.
     pub fn remove(&self, names: &[String]) -> Result<()> {
-        names
-            .iter()
-            .try_for_each(|name| remove_if_there(&*self.dir, name))
+        let mut names = names.iter();
+        Ok(names.try_for_each(|name| remove_if_there(&*self.dir, name))?)
     }
 
     /// Removes those of the new files `names` that the newest manifest does not name, after they were made in vain: a commit that failed may have failed after
@@ -162,7 +155,7 @@ impl Folder {
 
     /// The right to merge, once nobody else has it. Whoever merges may take minutes, so this waits as long as it takes.
     pub fn merge_lock(&self) -> Result<Box<dyn LockGuard>> {
-        wait_for(MERGE_LOCK, &|_| false, &|| self.try_merge_lock())
+        lock_waiting(&*self.dir, MERGE_LOCK, &shown(MERGE_LOCK), &|_| false)
     }
 
     fn create(&self, name_of: impl Fn(FileId) -> String) -> Result<NewFile> {
@@ -197,31 +190,11 @@ pub fn delete(dir: &dyn Dir) -> Result<()> {
 }
 
 fn lock(dir: &dyn Dir, gives_up: &dyn Fn(u64) -> bool) -> Result<Box<dyn LockGuard>> {
-    wait_for(LOCK, gives_up, &|| Ok(dir.lock(LOCK, LockKind::Exclusive)?))
+    lock_waiting(dir, LOCK, &shown(LOCK), gives_up)
 }
 
-/// A lock, once its holder lets it go, or dies; unless the waiter, who is told for how many milliseconds it has waited, gives up.
-fn wait_for(
-    name: &str,
-    gives_up: &dyn Fn(u64) -> bool,
-    try_lock: &dyn Fn() -> Result<Option<Box<dyn LockGuard>>>,
-) -> Result<Box<dyn LockGuard>> {
-    let mut waited_ms = 0;
-    loop {
-        if let Some(guard) = try_lock()? {
-            return Ok(guard);
-        }
-        if gives_up(waited_ms) {
-            let lock = name.to_string();
-            return Err(Error::Held { lock });
-        }
-        std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
-        waited_ms += LOCK_PAUSE_MS;
-        if waited_ms % TOLD_EACH_MS == 0 {
-            let minutes = waited_ms / TOLD_EACH_MS;
-            tracing::warn!("another process has held the index's lock `{name}` for {minutes} min");
-        }
-    }
+fn shown(lock: &str) -> String {
+    format!("the index's lock `{lock}`")
 }
 
 fn owner_name(unique: u64) -> String {
@@ -238,10 +211,8 @@ fn own(dir: &dyn Dir, mut unique: u64) -> Result<(u64, Box<dyn LockGuard>)> {
 }
 
 fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
-    let disk = match dir.open(MANIFEST) {
-        Ok(disk) => disk,
-        Err(error) if error.kind == ErrorKind::NotFound => return Ok(Manifest::default()),
-        Err(error) => return Err(error.into()),
+    let Some(disk) = if_there(dir.open(MANIFEST))? else {
+        return Ok(Manifest::default());
     };
     let len = disk.len()?;
     if len > FOOTER_BYTES_MAX {
@@ -255,13 +226,6 @@ fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
     disk.read_at(&mut bytes, 0)
         .map_err(|error| Error::from_read(error, MANIFEST))?;
     Manifest::decode(&bytes, MANIFEST)
-}
-
-fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
-    match dir.remove(name) {
-        Err(error) if error.kind != ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, `own`, who have just begun.
@@ -307,6 +271,5 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Resul
 /// Whose number a file's name carries.
 fn owner_of(name: &str) -> Option<u64> {
     let (kind, rest) = name.split_once('-')?;
-    let unique = rest.get(..16)?;
-    matches!(kind, "log" | "run" | "tmp" | "owner").then(|| u64::from_str_radix(unique, 16).ok())?
+    matches!(kind, "log" | "run" | "tmp" | "owner").then(|| hex_number(rest.get(..16)?, 16))?
 }

@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::FrameKind;
-use onefold_io::{Dir, ErrorKind, LockGuard};
+use onefold_io::{Dir, LockGuard, create_anew, hex_number};
 
 use self::list::TabletList;
 use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, TABLET_BYTES_MAX, Tablet, pages_of};
-use crate::alone::alone;
 use crate::flashlog::open_or_create;
+use crate::lock::alone;
 use crate::pagelog::PageLog;
 use crate::retirements::Retirements;
 use crate::strata::log::Said;
@@ -117,6 +117,11 @@ fn journal_of(number: u32) -> String {
     format!("tablets-journal-{number:08x}")
 }
 
+/// The number of a tablet in the name of a file that begins so.
+pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u32> {
+    Some(hex_number(name.strip_prefix(prefix)?, 8)? as u32)
+}
+
 impl Tablets {
     /// Opens the index in `dir`, or begins one; reads all tablets once.
     pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<Tablets> {
@@ -127,11 +132,8 @@ impl Tablets {
         let alone = alone(&*dir, "tablets")?;
         let numbers = |prefix: &str| -> Result<Vec<u32>> {
             let list = dir.list()?;
-            let number = |name: &str| u32::from_str_radix(name.strip_prefix(prefix)?, 16).ok();
-            Ok(list
-                .iter()
-                .filter_map(|entry| number(&entry.name))
-                .collect())
+            let numbers = list.iter().map(|entry| number_of(&entry.name, prefix));
+            Ok(numbers.flatten().collect())
         };
         let (sealed, journals) = (numbers("tablet-")?, numbers("tablets-journal-")?);
         let mut moved = HashMap::new();
@@ -209,11 +211,7 @@ impl Tablets {
         records.sort_unstable_by_key(|(key, _)| key.0);
         let (pages, name) = (pages_of(&records), name_of(self.number));
         drop(records);
-        match self.dir.remove(TMP) {
-            Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let disk = self.dir.create(TMP)?;
+        let disk = create_anew(&*self.dir, TMP)?;
         disk.write_at(&pages, 0)?;
         disk.sync()?;
         self.is_sealing = true;

@@ -1,27 +1,26 @@
 //! The place where a repository is to be made: empty, or with what is left of one whose making was interrupted.
 
-use onefold_io::{Dir, DirEntry, LockGuard, LockKind};
+use onefold_io::{Dir, DirEntry, LockGuard, hex_number};
 
 use crate::container::CONTAINER_FOLDER;
+use crate::lock::{LOCKS_FOLDER, Lock};
 use crate::objects::TEMPORARY_PREFIX;
+use crate::pin::PIN_FOLDER;
 use crate::repository::INDEX_FOLDER;
 use crate::roots::ROOT_FOLDER;
 use crate::slots::SLOT_FOLDER;
 use crate::{Error, Result};
 
-const LOCKS_FOLDER: &str = "locks";
 /// Empty folders of a new repository.
 pub const FOLDERS: [&str; 5] = [
     CONTAINER_FOLDER,
     ROOT_FOLDER,
-    "sessions",
+    PIN_FOLDER,
     LOCKS_FOLDER,
     INDEX_FOLDER,
 ];
 /// What each new file system of the ext family has.
 const OF_THE_DISK: &str = "lost+found";
-/// Of whoever makes a repository.
-const INIT_LOCK: &str = "init";
 
 /// Makes sure that nothing is lost by making a repository in `root`, and that nobody else makes one meanwhile. Key slots that are left there open nothing:
 /// without a configuration there was no repository yet.
@@ -31,12 +30,7 @@ const INIT_LOCK: &str = "init";
 pub fn begin(root: &dyn Dir) -> Result<Box<dyn LockGuard>> {
     // Before anything is made there.
     left_over(root)?;
-    let held = || Error::Locked {
-        what: "another makes a repository here".into(),
-    };
-    let locks = root.subdir(LOCKS_FOLDER)?;
-    let lock = locks.lock(INIT_LOCK, LockKind::Exclusive)?;
-    let lock = lock.ok_or_else(held)?;
+    let lock = Lock::Init.take(root)?;
     // Only what was judged goes: somebody may put a file there meanwhile.
     for entry in left_over(root)? {
         if entry.name == SLOT_FOLDER {
@@ -77,7 +71,9 @@ fn is_left_over(root: &dyn Dir, entry: &DirEntry) -> Result<bool> {
     }
     let inside = || Ok::<_, Error>(root.open_subdir(name)?.list()?);
     Ok(match name {
-        LOCKS_FOLDER => inside()?.iter().all(|entry| entry.name == INIT_LOCK),
+        LOCKS_FOLDER => inside()?
+            .iter()
+            .all(|entry| entry.name == Lock::Init.name()),
         SLOT_FOLDER => inside()?.iter().all(is_slot),
         _ => FOLDERS.contains(&name) && inside()?.is_empty(),
     })
@@ -86,6 +82,5 @@ fn is_left_over(root: &dyn Dir, entry: &DirEntry) -> Result<bool> {
 /// Of what lies in the folder of slots: a slot, or one that was not finished.
 fn is_slot(entry: &DirEntry) -> bool {
     let name = &entry.name;
-    let is_hex = name.bytes().all(|b| b.is_ascii_hexdigit());
-    !entry.is_dir && (name.len() == 16 && is_hex || name.starts_with(TEMPORARY_PREFIX))
+    !entry.is_dir && (hex_number(name, 16).is_some() || name.starts_with(TEMPORARY_PREFIX))
 }

@@ -1,0 +1,31 @@
+//! Replacing a disk as a whole: after a crash the old one or the new one is there, never a part.
+
+use std::sync::Arc;
+
+use crate::{Dir, Disk, Error, Result, remove_if_there};
+
+/// Puts `bytes` in the place of the disk `name`, by way of `temporary`; durable when it returns.
+pub fn replace_file(dir: &dyn Dir, temporary: &str, name: &str, bytes: &[u8]) -> Result<()> {
+    rename_over::<Error>(dir, temporary, name, |disk| disk.write_at(bytes, 0))?;
+    dir.sync()
+}
+
+/// The same with what `write` writes. Gives the disk, which is durable; its name is once `dir` is synced.
+pub fn rename_over<E: From<Error>>(
+    dir: &dyn Dir,
+    temporary: &str,
+    name: &str,
+    write: impl FnOnce(&Arc<dyn Disk>) -> Result<(), E>,
+) -> Result<Arc<dyn Disk>, E> {
+    let disk = create_anew(dir, temporary)?;
+    write(&disk)?;
+    disk.sync()?;
+    dir.rename(temporary, name)?;
+    Ok(disk)
+}
+
+/// An empty disk, in place of one that somebody who died may have left there.
+pub fn create_anew(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
+    remove_if_there(dir, name)?;
+    dir.create(name)
+}
