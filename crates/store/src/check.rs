@@ -15,7 +15,6 @@ use references::References;
 
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
-use crate::container;
 use crate::mark::Marker;
 use crate::opened::Opened;
 use crate::repository::Repository;
@@ -325,30 +324,24 @@ impl Check<'_> {
     }
 
     fn read_blocks(&mut self, opened: &Opened, zstd: &mut Decompressor) -> Result<()> {
-        for number in 0..opened.table.blocks.len() {
-            let block = opened.table.blocks[number];
-            let chunks =
-                &opened.table.chunks[block.first_chunk as usize..][..block.chunks as usize];
-            let verdict = match self.repository.read_block(opened, number, zstd) {
+        let shared = &self.repository.shared;
+        for (number, block) in opened.table.blocks.iter().enumerate() {
+            let numbers = block.first_chunk..block.first_chunk + block.chunks;
+            let verdict = match opened.read_block(shared, number, zstd) {
                 // A sweep that had condemned it before we began, or that we cannot keep off, deleted it.
                 Err(error) if error.is_not_found() => return Ok(()),
                 other => other,
             };
             self.has_foreign_contents |= matches!(&verdict, Err(error) if error.is_other_version());
             let Some(raw) = self.tolerate(verdict)? else {
-                chunks
-                    .iter()
-                    .for_each(|(fingerprint, _)| self.note_bad(opened, *fingerprint));
+                numbers.for_each(|number| self.note_bad(opened, number));
                 continue;
             };
-            let numbers = block.first_chunk..block.first_chunk + block.chunks;
-            let slices = opened.chunks_of(numbers.clone(), &raw);
-            let found = self.repository.fingerprinter().fingerprints(slices);
-            for (number, found) in numbers.zip(found) {
+            for (number, verdict) in opened.verify(shared, numbers, &raw) {
                 self.report.chunks_read += 1;
-                if let Err(damage) = opened.confirm(number, &found) {
+                if let Err(damage) = verdict {
                     self.note(damage);
-                    self.note_bad(opened, opened.table.chunks[number as usize].0);
+                    self.note_bad(opened, number);
                 }
             }
         }
@@ -360,7 +353,8 @@ impl Check<'_> {
         self.report.hurt.containers.insert(id);
     }
 
-    fn note_bad(&mut self, opened: &Opened, fingerprint: Fingerprint) {
+    fn note_bad(&mut self, opened: &Opened, number: u32) {
+        let fingerprint = opened.table.chunks[number as usize].0;
         self.bad.insert((opened.header.id, fingerprint));
         self.report.broken.insert(opened.header.id);
         self.report.hurt.chunks.insert(fingerprint);
@@ -425,24 +419,5 @@ impl Check<'_> {
             });
         }
         Ok(())
-    }
-}
-
-impl Repository {
-    /// One block's raw bytes, read and decoded.
-    pub(crate) fn read_block(
-        &self,
-        opened: &Opened,
-        number: usize,
-        zstd: &mut Decompressor,
-    ) -> Result<Vec<u8>> {
-        let range = opened.block_range(number);
-        let mut stored = vec![0; (range.end - range.start) as usize];
-        self.shared.objects.get_range(
-            &container::object_name(opened.header.id),
-            range.start,
-            &mut stored,
-        )?;
-        opened.decode_block(number, &stored, zstd)
     }
 }

@@ -107,6 +107,22 @@ impl Opened {
             .is_ok()
     }
 
+    /// A block's raw bytes, read and decoded.
+    pub(crate) fn read_block(
+        &self,
+        shared: &Shared,
+        number: usize,
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let range = self.block_range(number);
+        let mut stored = vec![0; (range.end - range.start) as usize];
+        let object = container::object_name(self.header.id);
+        shared
+            .objects
+            .get_range(&object, range.start, &mut stored)?;
+        self.decode_block(number, &stored, zstd)
+    }
+
     /// The raw bytes of a block from its stored ones.
     pub(crate) fn decode_block(
         &self,
@@ -141,12 +157,24 @@ impl Opened {
         block.offset..block.offset + BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len)
     }
 
-    /// The bytes of `wanted`, chunks of one block in order, in its raw bytes.
-    pub(crate) fn chunks_of<'a>(
+    /// The chunks `wanted` of one block, in order, with their bytes in its raw ones; an error where those do not have the fingerprint that the table says.
+    pub(crate) fn verify<'a>(
         &self,
-        wanted: impl IntoIterator<Item = u32>,
+        shared: &Shared,
+        wanted: impl Iterator<Item = u32> + Clone,
         raw: &'a [u8],
-    ) -> Vec<&'a [u8]> {
+    ) -> impl Iterator<Item = (u32, Result<&'a [u8]>)> {
+        let chunks = self.chunks_of(wanted.clone(), raw);
+        let fingerprinter = shared.keys.fingerprinter();
+        let found = fingerprinter.fingerprints(chunks.iter().copied());
+        let found = found.into_iter().zip(chunks);
+        wanted.zip(found).map(move |(number, (found, chunk))| {
+            (number, self.confirm(number, &found).map(|()| chunk))
+        })
+    }
+
+    /// The bytes of `wanted`, chunks of one block in order, in its raw bytes.
+    fn chunks_of<'a>(&self, wanted: impl IntoIterator<Item = u32>, raw: &'a [u8]) -> Vec<&'a [u8]> {
         let mut walked: Option<(u32, usize)> = None;
         let mut slices = Vec::new();
         for chunk in wanted {

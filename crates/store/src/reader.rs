@@ -163,32 +163,13 @@ impl ChunkReader {
                 let range = opened.block_range(number);
                 let slice = &stored[(range.start - base) as usize..(range.end - base) as usize];
                 let raw = opened.decode_block(number, slice, &mut self.zstd)?;
-                self.visit_chunks(&opened, own, &raw, visit)?;
+                for (chunk, verdict) in opened.verify(&self.shared, own.iter().copied(), &raw) {
+                    visit(&opened.table.chunks[chunk as usize].0, verdict?)?;
+                }
             }
         }
         self.room = room;
         Ok(missing)
-    }
-
-    /// Verifies the block's wanted chunks `own` together, and shows them.
-    fn visit_chunks(
-        &self,
-        opened: &Opened,
-        own: &[u32],
-        raw: &[u8],
-        visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let chunks = opened.chunks_of(own.iter().copied(), raw);
-        let found = self
-            .shared
-            .keys
-            .fingerprinter()
-            .fingerprints(chunks.iter().copied());
-        for ((chunk, data), found) in own.iter().zip(chunks).zip(found) {
-            opened.confirm(*chunk, &found)?;
-            visit(&found, data)?;
-        }
-        Ok(())
     }
 
     /// The chunk, if the container holds it. Of one that is gone, what was known is forgotten.
@@ -224,20 +205,13 @@ impl ChunkReader {
             return Ok(None);
         };
         let number = opened.table.block_of(chunk);
-        let range = opened.block_range(number);
-        let place = (id, range.start);
+        let place = (id, opened.block_range(number).start);
         let known = self.blocks.get(&place);
         let whole = |block: &Arc<Vec<u8>>| block.len() >= opened.chunk_range(chunk).end;
         let block = match known.filter(whole) {
             Some(block) => block,
             None => {
-                let mut stored = vec![0; (range.end - range.start) as usize];
-                self.shared.objects.get_range(
-                    &container::object_name(id),
-                    range.start,
-                    &mut stored,
-                )?;
-                let raw = opened.decode_block(number, &stored, &mut self.zstd)?;
+                let raw = opened.read_block(&self.shared, number, &mut self.zstd)?;
                 let bytes = raw.len();
                 self.blocks.put(place, raw, bytes)
             }

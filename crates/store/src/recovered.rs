@@ -123,14 +123,7 @@ fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Op
     let fingerprinter = shared.keys.fingerprinter();
     let mut table = Table::default();
     salvage.blocks(LOST_PAGES_MAX, &mut |block| {
-        let mut rest = &block.raw[..];
-        let mut chunks = Vec::with_capacity(block.lens.len());
-        for len in &block.lens {
-            let (chunk, after) = rest.split_at(*len as usize);
-            chunks.push(chunk);
-            rest = after;
-        }
-        let found = fingerprinter.fingerprints(chunks);
+        let found = fingerprinter.fingerprints(block.chunks());
         let lines: Vec<_> = found.into_iter().zip(block.lens.iter().copied()).collect();
         table.push_found_block(block.start, block.number, block.stored_len, &lines);
         Ok(table.chunks.len() < CHUNKS_MAX)

@@ -194,14 +194,11 @@ impl Repository {
     fn read_through(&self, id: ContainerId, zstd: &mut Decompressor) -> Result<()> {
         let opened = crate::opened::Opened::read(&self.shared, id)?;
         for (number, block) in opened.table.blocks.iter().enumerate() {
-            let raw = self.read_block(&opened, number, zstd)?;
+            let raw = opened.read_block(&self.shared, number, zstd)?;
             let numbers = block.first_chunk..block.first_chunk + block.chunks;
-            let found = self
-                .fingerprinter()
-                .fingerprints(opened.chunks_of(numbers.clone(), &raw));
-            numbers
-                .zip(found)
-                .try_for_each(|(number, found)| opened.confirm(number, &found))?;
+            opened
+                .verify(&self.shared, numbers, &raw)
+                .try_for_each(|(_, verdict)| verdict.map(drop))?;
         }
         Ok(())
     }

@@ -67,6 +67,16 @@ enum Found {
 }
 
 impl Block {
+    /// The bytes of its chunks, in order.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.raw[..];
+        self.lens.iter().map(move |len| {
+            let (chunk, after) = rest.split_at(*len as usize);
+            rest = after;
+            chunk
+        })
+    }
+
     /// Where it ends in the container.
     fn end(&self) -> u64 {
         self.start + BLOCK_HEADER_BYTES as u64 + u64::from(self.stored_len)
@@ -214,13 +224,7 @@ impl<'a> Salvage<'a> {
     /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched for.
     pub fn chunks(&mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.blocks(usize::MAX, &mut |block| {
-            let mut rest = &block.raw[..];
-            for len in &block.lens {
-                let (chunk, after) = rest.split_at(*len as usize);
-                visit(chunk)?;
-                rest = after;
-            }
-            Ok(true)
+            block.chunks().try_for_each(&mut *visit).map(|()| true)
         })
     }
 
