@@ -114,12 +114,8 @@ impl Error {
 
     /// Whether there is no room for what was to be written: on the disk, in a quota, or in a file, which may be no longer.
     pub fn is_full(&self) -> bool {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        let kind = match self {
-            Self::Io { source, .. } => Some(source.kind()),
-            _ => None,
-        };
-        matches!(kind, Some(StorageFull | QuotaExceeded | FileTooLarge))
+        use onefold_io::ErrorKind;
+        matches!(self, Self::Io { source, .. } if ErrorKind::of(source) == ErrorKind::NoSpace)
     }
 
     /// A failed system call on `path`.

@@ -34,7 +34,7 @@ pub enum ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{op} {path}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
 pub struct Error {
-    /// The operation: "read", "write", "sync" …
+    /// The operation, for people: "read", "write", "sync" … Who branches asks [`is_of_reading`](Error::is_of_reading).
     pub op: &'static str,
     /// The path or name, as the user would know it.
     pub path: String,
@@ -86,6 +86,20 @@ impl Error {
             what: kind.words().into(),
             source: Some(source),
         }
+    }
+
+    /// Whether something was only to be looked at: bytes, names, lengths.
+    pub fn is_of_reading(&self) -> bool {
+        let reading = [
+            "read",
+            "open",
+            "open folder",
+            "list",
+            "stat",
+            "look at",
+            "seek",
+        ];
+        reading.contains(&self.op)
     }
 
     /// The same, at `offset` bytes.

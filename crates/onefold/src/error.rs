@@ -102,8 +102,7 @@ impl Error {
         let (StoreError::Io(error) | StoreError::Index(IndexError::Io(error))) = error else {
             return false;
         };
-        let is_read = matches!(error.op, "read" | "open" | "open folder" | "list" | "stat");
-        error.kind == onefold_io::ErrorKind::Denied && !is_read
+        error.kind == onefold_io::ErrorKind::Denied && !error.is_of_reading()
     }
 
     /// Whether another version of the program made what cannot be read.
@@ -241,10 +240,9 @@ fn source_exit(error: &(dyn std::error::Error + 'static)) -> Exit {
 }
 
 fn io_exit(error: &io::Error) -> Exit {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => Exit::NoSpace,
-        io::ErrorKind::Interrupted => Exit::Interrupted,
+    match onefold_io::ErrorKind::of(error) {
+        onefold_io::ErrorKind::NoSpace => Exit::NoSpace,
+        _ if error.kind() == io::ErrorKind::Interrupted => Exit::Interrupted,
         _ => Exit::Failed,
     }
 }

@@ -155,8 +155,7 @@ impl Error {
     pub fn is_unreadable(&self) -> bool {
         match self {
             Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
-                error.kind == onefold_io::ErrorKind::Medium
-                    && matches!(error.op, "read" | "open" | "stat" | "open folder" | "list")
+                error.kind == onefold_io::ErrorKind::Medium && error.is_of_reading()
             }
             _ => false,
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use onefold_io::Disk;
+use onefold_io::{Disk, ErrorKind};
 use redb::StorageBackend;
 
 use crate::Error;
@@ -67,13 +67,9 @@ pub fn failed(error: impl Into<redb::Error>) -> Error {
         }
         redb::Error::Io(io) => match io.downcast::<onefold_io::Error>() {
             Ok(own) => return own.into(),
-            Err(io) => (
-                onefold_io::ErrorKind::Device,
-                io.kind().to_string(),
-                Some(io),
-            ),
+            Err(io) => (ErrorKind::of(&io), io.kind().to_string(), Some(io)),
         },
-        other => (onefold_io::ErrorKind::Device, other.to_string(), None),
+        other => (ErrorKind::Device, other.to_string(), None),
     };
     Error::Io(onefold_io::Error {
         op: "use",
