@@ -1,5 +1,6 @@
 //! Seeded mutations of bytes that know frames.
 
+use onefold_io::Random;
 use onefold_io::frame::{HEADER_BYTES, TRAILER_BYTES, crc64};
 
 const INTERESTING: &[u64] = &[
@@ -27,11 +28,11 @@ const INTERESTING: &[u64] = &[
 const CHANGES_MAX: u64 = 4;
 
 /// Makes one input after the other, the same for the same seed.
-pub struct Mutator(u64);
+pub struct Mutator(Random);
 
 impl Mutator {
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random(seed))
     }
 
     /// One of `seeds`, changed in some places.
@@ -42,7 +43,7 @@ impl Mutator {
         };
         let mut bytes = pick(self);
         let whole = self.below(2) == 0;
-        for _ in 0..=self.next() % CHANGES_MAX {
+        for _ in 0..=self.0.next() % CHANGES_MAX {
             let other = pick(self);
             self.change(&mut bytes, &other);
         }
@@ -57,7 +58,7 @@ impl Mutator {
         let len = 1 << self.below(5);
         match self.below(8) {
             0 | 1 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
-            2 if at < bytes.len() => bytes[at] = self.next() as u8,
+            2 if at < bytes.len() => bytes[at] = self.0.next() as u8,
             3 | 4 => self.number(bytes, at),
             5 => {
                 bytes.drain(at..(at + len).min(bytes.len()));
@@ -68,7 +69,7 @@ impl Mutator {
                 bytes.splice(at..at, piece.iter().copied());
             }
             7 if self.below(4) == 0 => bytes.truncate(at),
-            _ => bytes.push(self.next() as u8),
+            _ => bytes.push(self.0.next() as u8),
         }
     }
 
@@ -87,16 +88,7 @@ impl Mutator {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    /// splitmix64.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.below(bound as u64) as usize
     }
 }
 

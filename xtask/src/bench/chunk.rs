@@ -70,24 +70,6 @@ pub fn run(args: &ChunkArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// The same bytes at every run: splitmix64 of a seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len / 8)
-            .flat_map(|_| self.next().to_le_bytes())
-            .collect()
-    }
-}
-
 /// Five numbers of a distribution.
 fn quantiles(lengths: &mut [u32]) -> String {
     lengths.sort_unstable();

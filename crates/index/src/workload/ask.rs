@@ -1,8 +1,9 @@
 //! The keys that `bench index` puts in, and the orders in which it then asks for them: the same for every index and every other store.
 
 use onefold_chunk::Fingerprint;
+use onefold_io::Random;
 
-use super::generate::{draw, key_of};
+use super::generate::key_of;
 use crate::ContainerId;
 
 /// Chunks a container, for 16 MiB of 12 KiB chunks.
@@ -26,7 +27,7 @@ pub enum Order {
 pub struct Asked {
     order: Order,
     keys: u64,
-    random: u64,
+    random: Random,
     next: u64,
 }
 
@@ -36,7 +37,7 @@ impl Asked {
         Asked {
             order,
             keys,
-            random: start,
+            random: Random(start),
             next: start,
         }
     }
@@ -47,7 +48,7 @@ impl Iterator for Asked {
 
     fn next(&mut self) -> Option<u64> {
         self.next += 1;
-        let random = draw(&mut self.random);
+        let random = self.random.next();
         Some(match self.order {
             Order::Absent => self.keys + random % (1 << (NUMBER_BITS - 4)),
             Order::Stream => (self.next - 1) % self.keys,
@@ -63,6 +64,5 @@ pub fn seeded_key(seed: u64, number: u64) -> Fingerprint {
 
 /// The container of chunk `number`: containers fill up in the order of the stream, and their names are random.
 pub fn container_of(number: u64) -> ContainerId {
-    let mut state = number / CHUNKS_A_CONTAINER;
-    ContainerId(draw(&mut state))
+    ContainerId(Random(number / CHUNKS_A_CONTAINER).next())
 }

@@ -1,6 +1,7 @@
 //! Generators that have the papers' counts and the shape of their repeats, at any scale.
 
 use onefold_chunk::Fingerprint;
+use onefold_io::Random;
 
 use super::kernels::Kernels;
 use super::recent::{EVEN, PRINTED, Recent};
@@ -59,25 +60,12 @@ impl Workload {
 
 /// The key of chunk `number`, uniform.
 pub fn key_of(number: u64) -> Fingerprint {
-    let (mut bytes, mut state) = ([0; 32], number.wrapping_mul(0x0123_4567_89ab_cdef) + 1);
+    let mut random = Random(number.wrapping_mul(0x0123_4567_89ab_cdef) + 1);
+    let mut bytes = [0; 32];
     bytes
         .chunks_exact_mut(8)
-        .for_each(|eight| eight.copy_from_slice(&draw(&mut state).to_le_bytes()));
+        .for_each(|eight| eight.copy_from_slice(&random.next().to_le_bytes()));
     Fingerprint(bytes)
-}
-
-/// Splitmix64.
-pub(super) fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// From 0 to 1.
-pub(super) fn unit(state: &mut u64) -> f64 {
-    (draw(state) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //!   200,000 keys answers 0.42 M in all (table 3.4): what a point release changes, the next one changes again, and 2.6.35.1 brings seven times as
 //!   many new ones as 2.6.36.1.
 
-use super::generate::{draw, unit};
+use onefold_io::Random;
 
 /// Chunks a version.
 const VERSION: f64 = 2_870_736.0;
@@ -40,7 +40,7 @@ pub struct Kernels {
     new_run: u64,
     repeat: (u64, usize),
     next: u64,
-    random: u64,
+    random: Random,
 }
 
 impl Kernels {
@@ -54,7 +54,7 @@ impl Kernels {
             new_run: 0,
             repeat: (0, 0),
             next: 0,
-            random: seed,
+            random: Random(seed),
         }
     }
 
@@ -66,11 +66,11 @@ impl Kernels {
     fn of_first_version(&mut self) -> u64 {
         let (left, from) = &mut self.repeat;
         if *left == 0 {
-            if self.now.is_empty() || unit(&mut self.random) < begins(NEW_AT_FIRST, REPEAT_RUN) {
+            if self.now.is_empty() || self.random.unit() < begins(NEW_AT_FIRST, REPEAT_RUN) {
                 return self.new_chunk();
             }
             *left = REPEAT_RUN;
-            *from = (draw(&mut self.random) % self.now.len() as u64) as usize;
+            *from = (self.random.next() % self.now.len() as u64) as usize;
         }
         *left -= 1;
         *from += 1;
@@ -82,7 +82,7 @@ impl Kernels {
         if self.new_run == 0 {
             let share = share(self.version, place / PLACES);
             // a run begins at a multiple of its length, so it is new as a whole with this chance
-            if place.is_multiple_of(NEW_RUN) && unit(&mut self.random) < share {
+            if place.is_multiple_of(NEW_RUN) && self.random.unit() < share {
                 self.new_run = NEW_RUN;
             }
         }
@@ -96,7 +96,7 @@ impl Kernels {
 
 /// The chance that a chunk is new in `version`, in this block of places.
 fn share(version: usize, block: u64) -> f64 {
-    let place = unit(&mut { block });
+    let place = Random(block).unit();
     let series = NEW_A_SERIES.iter().find(|(first, _)| *first == version);
     match series {
         _ if place < NEW_A_POINT => 1.0,

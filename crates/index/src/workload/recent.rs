@@ -1,6 +1,6 @@
 //! New chunks, and runs of repeats of what was seen some distance before.
 
-use super::generate::{draw, unit};
+use onefold_io::Random;
 
 /// How far back repeats go: keys, at full scale, and the part of all repeats that go back less; as likely at each factor of distance in between.
 type Distances = &'static [(f64, f64)];
@@ -21,7 +21,7 @@ pub struct Recent {
     next: u64,
     from: u64,
     run: u64,
-    random: u64,
+    random: Random,
 }
 
 impl Recent {
@@ -35,13 +35,13 @@ impl Recent {
             next: 0,
             from: 0,
             run: 0,
-            random: seed,
+            random: Random(seed),
         }
     }
 
     /// Keys back, from 1 to all that are there.
     fn distance(&mut self) -> u64 {
-        let (all, part) = (self.next as f64, unit(&mut self.random));
+        let (all, part) = (self.next as f64, self.random.unit());
         let behind = self.distances.partition_point(|(_, below)| *below <= part);
         let (near, from) = self.distances[behind - 1];
         let next = self.distances.get(behind).copied();
@@ -51,7 +51,7 @@ impl Recent {
         let distance = near * (far / near).powf((part - from) / (to - from));
         if distance > all {
             // so many are not there yet: any is as good as another
-            return (all * unit(&mut self.random)).ceil() as u64;
+            return (all * self.random.unit()).ceil() as u64;
         }
         distance.clamp(1.0, all) as u64
     }
@@ -62,13 +62,13 @@ impl Iterator for Recent {
 
     fn next(&mut self) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
-        if self.next == 0 || unit(&mut self.random) < self.is_new {
+        if self.next == 0 || self.random.unit() < self.is_new {
             self.next += 1;
             return Some(self.next - 1);
         }
         if self.run == 0 || self.from >= self.next {
             self.from = self.next - self.distance();
-            self.run = 8 + draw(&mut self.random) % 56;
+            self.run = 8 + self.random.next() % 56;
         }
         self.run -= 1;
         self.from += 1;

@@ -1,6 +1,6 @@
 //! Versions of one tree, of which three fifths never change and the others a little each time.
 
-use super::generate::unit;
+use onefold_io::Random;
 
 /// New chunks come in runs of this many, as files that changed do.
 const NEW_RUN: u64 = 16;
@@ -20,7 +20,7 @@ pub struct Versions {
     begins_new: f64,
     run: u64,
     next: u64,
-    random: u64,
+    random: Random,
 }
 
 impl Versions {
@@ -37,7 +37,7 @@ impl Versions {
             begins_new: share / (NEW_RUN as f64 * (1.0 - share) + share),
             run: 0,
             next: 0,
-            random: seed,
+            random: Random(seed),
         }
     }
 }
@@ -52,7 +52,7 @@ impl Iterator for Versions {
         }
         let old = self.before.get(self.now.len()).copied();
         let may_change = self.now.len() as u64 / PLACES % 5 < 2;
-        if self.run == 0 && may_change && unit(&mut self.random) < self.begins_new {
+        if self.run == 0 && may_change && self.random.unit() < self.begins_new {
             self.run = NEW_RUN;
         }
         let is_new = self.run > 0;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::core::{Change, Child, Core, FileNode, FileOp, Ino, Names, ROOT, Tree};
-use crate::{pages::Pages, rng::Rng};
+use crate::{pages::Pages, random::Random};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -30,7 +30,7 @@ enum Luck {
 
 /// The state after a power cut, all of it durable. Seed 0: nothing pending survives. Seed 1: everything does. Others: at random.
 pub(super) fn image(core: &Core, seed: u64) -> Core {
-    let mut rng = Rng::new(seed, u64::MAX);
+    let mut rng = Random::of_stream(seed, u64::MAX);
     let luck = match seed {
         0 => Luck::None,
         1 => Luck::All,
@@ -68,7 +68,7 @@ pub(super) fn image(core: &Core, seed: u64) -> Core {
     }
 }
 
-fn surviving_changes<'a>(pending: &'a [Change], luck: Luck, rng: &mut Rng) -> Vec<&'a Change> {
+fn surviving_changes<'a>(pending: &'a [Change], luck: Luck, rng: &mut Random) -> Vec<&'a Change> {
     let first = match luck {
         Luck::None => 0,
         Luck::All => pending.len(),
@@ -79,7 +79,7 @@ fn surviving_changes<'a>(pending: &'a [Change], luck: Luck, rng: &mut Rng) -> Ve
 }
 
 /// Each with a chance of its own, but once one of a name is lost, so are the later ones of that name.
-fn independent_changes<'a>(pending: &'a [Change], rng: &mut Rng) -> Vec<&'a Change> {
+fn independent_changes<'a>(pending: &'a [Change], rng: &mut Random) -> Vec<&'a Change> {
     let mut lost: HashSet<(Ino, &str)> = HashSet::new();
     let mut kept = Vec::new();
     for change in pending {
@@ -94,7 +94,7 @@ fn independent_changes<'a>(pending: &'a [Change], rng: &mut Rng) -> Vec<&'a Chan
 }
 
 fn surviving_bytes(file: &FileNode, luck: Luck, seed: u64, ino: Ino) -> Pages {
-    let mut rng = Rng::new(seed, ino);
+    let mut rng = Random::of_stream(seed, ino);
     let mut pages = file.durable.clone();
     // Often a file's fate is one for all its writes: flushed whole or not at all.
     let fate_of_all = match (luck, rng.below(4)) {
@@ -126,7 +126,7 @@ enum Fate {
 }
 
 impl Fate {
-    fn at_random(rng: &mut Rng) -> Self {
+    fn at_random(rng: &mut Random) -> Self {
         match rng.below(4) {
             0 | 1 => Self::Kept,
             2 => Self::Torn,
@@ -136,7 +136,7 @@ impl Fate {
 }
 
 /// Some of a write's sectors: the first ones, or any.
-fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Rng) {
+fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
     let FileOp::Write { offset, data } = op else {
         return; // changes of length are atomic: lost
     };
@@ -154,7 +154,7 @@ fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Rng) {
 }
 
 /// The length of a write arrives, its bytes don't: zeros, or what was on the device before.
-fn grow_without_bytes(op: &FileOp, pages: &mut Pages, rng: &mut Rng) {
+fn grow_without_bytes(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
     let FileOp::Write { offset, data } = op else {
         return;
     };

@@ -35,7 +35,7 @@ pub use disk::SimDisk;
 pub use faults::{Faults, SimCounts, When};
 
 use self::core::{Child, Core, FileNode, Ino, ROOT};
-use crate::{Error, ErrorKind, Result, lock::LockState, name::join, pages::Pages, rng::Rng};
+use crate::{Error, ErrorKind, Result, lock::LockState, name::join, pages::Pages, random::Random};
 
 /// A folder of a simulated device.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl SimDir {
     fn of(core: Core, seed: u64) -> Self {
         let device = Device {
             core,
-            rng: Rng::new(seed, 0),
+            rng: Random::of_stream(seed, 0),
             faults: Faults::default(),
             counts: SimCounts::default(),
             crashed: false,
@@ -214,7 +214,7 @@ impl SimDir {
 /// What all handles of a simulated device share.
 struct Device {
     core: Core,
-    rng: Rng,
+    rng: Random,
     faults: Faults,
     counts: SimCounts,
     crashed: bool,

@@ -11,16 +11,7 @@ mod tars;
 use onefold_lab::{Choice, Reading, Tallies};
 
 fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let words = (0..len.div_ceil(8)).flat_map(|_| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)).to_le_bytes()
-    });
-    let mut out: Vec<u8> = words.collect();
-    out.truncate(len);
-    out
+    onefold_io::Random(seed).bytes(len)
 }
 
 fn choice(chunker: &str, mean: u32) -> Choice {

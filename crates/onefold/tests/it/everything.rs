@@ -13,7 +13,7 @@ use std::process::Command;
 use onefold_backup::meta::xattrs_at;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
-use crate::rig::{Random, Rig};
+use crate::rig::{Random, Rig, seeded};
 
 /// What must be the same of an inode, whatever its kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -306,7 +306,7 @@ fn assert_same(found: &Looks, expected: &Looks) {
 
 #[test]
 fn every_kind_of_file_comes_back() {
-    let mut random = Random::seeded("everything");
+    let mut random = seeded("everything");
     let rig = Rig::open();
     let (source, target) = (rig.path("source"), rig.path("target"));
     fs::create_dir(&source).expect("folder");
@@ -331,7 +331,7 @@ fn every_kind_of_file_comes_back() {
 
 #[test]
 fn the_systems_tar_reads_a_dump_of_every_kind_of_file() {
-    let mut random = Random::seeded("everything in a tar");
+    let mut random = seeded("everything in a tar");
     let rig = Rig::open();
     let source = rig.path("source");
     fs::create_dir(&source).expect("folder");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::rig::{Files, Ran, Random, Rig, change, files, id_of};
+use crate::rig::{Files, Ran, Rig, change, files, id_of, seeded};
 use crate::scale::scale;
 
 /// What `forget` keeps.
@@ -13,7 +13,7 @@ const KEPT: usize = 3;
 
 #[test]
 fn killed_at_random_moments_nothing_acknowledged_is_lost() {
-    let mut random = Random::seeded("kill");
+    let mut random = seeded("kill");
     let rig = Rig::open();
     let source = rig.path("s");
     change(&source, &mut random);

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub use onefold_io::Random;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -232,47 +233,21 @@ pub fn files(folder: &Path) -> Files {
     found
 }
 
-/// A seeded stream of numbers (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    /// Another one each time; the seed is printed with the failure.
-    pub fn seeded(test: &str) -> Self {
-        let seed = std::env::var("ONEFOLD_TEST_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| {
-            u64::from(std::process::id()) << 32
-                | u64::from(
-                    std::time::UNIX_EPOCH
-                        .elapsed()
-                        .map_or(0, |d| d.subsec_nanos()),
-                )
-        });
-        println!("{test}: ONEFOLD_TEST_SEED={seed}");
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
-        }
-        bytes.truncate(len);
-        bytes
-    }
+/// Other numbers each time; the seed is printed with the failure.
+pub fn seeded(test: &str) -> Random {
+    let seed = std::env::var("ONEFOLD_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| {
+        u64::from(std::process::id()) << 32
+            | u64::from(
+                std::time::UNIX_EPOCH
+                    .elapsed()
+                    .map_or(0, |d| d.subsec_nanos()),
+            )
+    });
+    println!("{test}: ONEFOLD_TEST_SEED={seed}");
+    Random(seed)
 }
 
 /// Changes a tree: new files, changed ones, some go.

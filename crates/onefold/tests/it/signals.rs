@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{Random, Rig};
+use crate::rig::{Random, Rig, seeded};
 
 fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id().try_into().expect("a process number")).expect("not zero");
@@ -185,7 +185,7 @@ fn a_signal_ends_a_backup_whose_command_does_not_end() {
 /// Wherever the signal falls: prune, check, repair and forget end with 130 (or had ended), and what is kept is whole.
 #[test]
 fn a_signal_ends_what_works_on_the_repository_at_once() {
-    let mut random = Random::seeded("interrupted");
+    let mut random = seeded("interrupted");
     let rig = Rig::open();
     for _ in 0..3 {
         crate::rig::change(&rig.path("s"), &mut random);

@@ -5,12 +5,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Files, Random, Rig, change, files, id_of};
+use crate::rig::{Files, Random, Rig, change, files, id_of, seeded};
 use crate::scale::scale;
 
 #[test]
 fn two_writers_a_reader_and_a_sweep_at_once() {
-    let seed = Random::seeded("together").0;
+    let seed = seeded("together").0;
     let rig = Rig::open();
     let acknowledged: Mutex<HashMap<String, (&str, Files)>> = Mutex::default();
     for source in ["w1", "w2"] {

@@ -1,6 +1,7 @@
 //! How deep a check looks: which containers it reads.
 
 use onefold_index::ContainerId;
+use onefold_io::mix64;
 
 /// How deep a check looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +28,7 @@ impl CheckDepth {
     /// Whether each container's content is read.
     pub(super) fn chooser(self, listed: &[ContainerId]) -> impl Fn(ContainerId) -> bool {
         // Ids are random, but those that a repository keeps need not be: mixed, neither they nor their order say anything.
-        let mixed = |id: ContainerId, seed| mix(id.0 ^ mix(seed));
+        let mixed = |id: ContainerId, seed| mix64(id.0 ^ mix64(seed));
         let last = match self {
             Self::Sample { per_million, seed } if !listed.is_empty() => {
                 let wanted = listed.len() as u128 * u128::from(per_million.min(1_000_000));
@@ -43,13 +44,6 @@ impl CheckDepth {
             Self::Sample { seed, .. } => mixed(id, seed) <= last,
         }
     }
-}
-
-/// SplitMix64's finalizer.
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use onefold_io::Random;
+
 /// Names of all sets.
 pub const NAMES: &[&str] = &["D1", "D2", "D3", "D4"];
 
@@ -137,24 +139,16 @@ fn image(stage: &Path, path: &Path, bytes: u64) -> Result<(), String> {
 
 fn unique(tree: &Path, plan: &Plan<'_>) -> Result<(), String> {
     let files = (UNIQUE_BYTES * plan.scale / UNIQUE_FILE_BYTES as f64).round();
-    let mut state = plan.seed;
+    let mut random = Random(plan.seed);
     for number in 0..files.max(1.0) as u64 {
         let file = File::create(tree.join(format!("{number:03}.bin"))).map_err(text)?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         for _ in 0..UNIQUE_FILE_BYTES / 8 {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            file.write_all(&mix(state).to_le_bytes()).map_err(text)?;
+            file.write_all(&random.next().to_le_bytes()).map_err(text)?;
         }
         file.flush().map_err(text)?;
     }
     Ok(())
-}
-
-/// splitmix64's finisher.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn streams(folder: &Path, tree: &Path, plan: &Plan<'_>) -> Result<(), String> {

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use onefold_io::Random;
+
 use super::contestant::Contestant;
-use super::{ChunkArgs, QUANTILES, Random, quantiles};
+use super::{ChunkArgs, QUANTILES, quantiles};
 
 const DATA_BYTES: usize = 64 << 20;
 /// Means behind an edit within which cuts must have found back; a chunker that has not by then (`fixed` never does) counts as if it had.

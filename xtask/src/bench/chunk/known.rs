@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use onefold_chunk::sieve::Sieve;
 use onefold_chunk::{Chunker, Fingerprint, fingerprints};
+use onefold_io::Random;
 
+use super::ChunkArgs;
 use super::speed::thread_seconds;
-use super::{ChunkArgs, Random};
 
 /// What is cut and named at once, as a backup's segments are.
 const SEGMENT_BYTES: usize = 4 << 20;

@@ -1,7 +1,9 @@
 //! Speed: thread CPU time over random data that no cache holds.
 
 use super::contestant::{Contestant, PEER, count};
-use super::{ChunkArgs, Random};
+use onefold_io::Random;
+
+use super::ChunkArgs;
 
 /// What the asked mean is found on.
 const SAMPLE_BYTES: usize = 64 << 20;
