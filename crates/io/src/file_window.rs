@@ -25,9 +25,9 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is read only, and lives as long as its owner.
+// SAFETY: a mapping belongs to the process and to no thread, and whoever owns this is the only one who unmaps it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; shared access only reads.
+// SAFETY: shared access only reads, and the address and the length never change.
 unsafe impl Sync for Mapping {}
 
 impl FileWindow {
@@ -66,8 +66,17 @@ impl Deref for FileWindow {
 
     fn deref(&self) -> &[u8] {
         let Mapping { start, len } = &self.mapping;
-        // SAFETY: the mapping is `len` readable bytes and lives as long as `self`. That others may write to the file is what the module's users know: whatever
-        // values are read, nothing that they say is used but after a check of bounds.
+        // SAFETY:
+        // - `start` is not null and begins a page; `len` bytes from it on are one mapping, readable, of at most `isize::MAX`
+        //   bytes: `mmap` gave them, and this module alone holds a `Mapping`.
+        // - They stay mapped as long as the slice lives: it borrows `self`, and only the drop of `self.mapping` unmaps.
+        // - Nobody in this process writes through the mapping: it is read only, and no exclusive reference is ever made.
+        // - A page that the file has no more raises SIGBUS, which `bus_errors` answers with zeros: `guard` was there before
+        //   the first look, and goes only when nobody can look any more.
+        // What is left is that other processes write to the file: the same byte may read differently the second time. No type
+        // says that, and no copy helps, which would look at the same bytes. So who looks into a window (chunkers and
+        // fingerprints) must be sound for any bytes at each single look: none takes an index or a length from them that is
+        // not checked by itself, and what is kept is copied first and the copy verified.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) }
     }
 }
