@@ -42,7 +42,7 @@ pub struct IndexStats {
 
 /// From fingerprints to locations. Advice: it may have forgotten, and what it says is true of a container only while that exists.
 pub trait ChunkIndex: Send {
-    /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a segment of a stream, some hundreds.
+    /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a batch of a stream, some hundreds.
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
     /// The newest word on one key: its container, or `None` where it is to be forgotten. Durable after `checkpoint`.

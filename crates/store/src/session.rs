@@ -308,10 +308,10 @@ pub(crate) fn insert_table(
 ) -> Result<()> {
     let location = Location { container: id };
     let mut entries = Vec::with_capacity(table.chunks.len().min(4096));
-    for segment in table.chunks.chunks(4096) {
+    for batch in table.chunks.chunks(4096) {
         entries.clear();
         entries.extend(
-            segment
+            batch
                 .iter()
                 .map(|(fingerprint, _)| (*fingerprint, location)),
         );

@@ -84,7 +84,7 @@ pub struct ChunkWriter {
     keys: Vec<Fingerprint>,
     found: Vec<Option<Location>>,
     early: Vec<Option<ContainerId>>,
-    /// New chunks of the segment that is being written: a container may become durable, and so leave what is pending, in the middle of it.
+    /// New chunks of the batch that is being written: a container may become durable, and so leave what is pending, in the middle of it.
     fresh: HashMap<Fingerprint, ContainerId>,
     copy: Vec<u8>,
 }
@@ -141,7 +141,7 @@ impl ChunkWriter {
         })
     }
 
-    /// Stores what is new of `chunks`, a segment of the stream, and appends a reference for each to `refs`, in order.
+    /// Stores what is new of `chunks`, a batch of the stream, and appends a reference for each to `refs`, in order.
     ///
     /// # Errors
     /// Any failure since the last call, of other threads too, and [`Error::TooLong`]. The writer is of no use afterwards.
@@ -163,7 +163,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Stores what is new of `chunks`, a segment of the stream, and appends what became of each to `written`, in order.
+    /// Stores what is new of `chunks`, a batch of the stream, and appends what became of each to `written`, in order.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -237,7 +237,7 @@ impl ChunkWriter {
         Ok(self.stats())
     }
 
-    /// One index lookup for the whole segment. What is pending is asked for before: what leaves there is in the index by then.
+    /// One index lookup for the whole batch. What is pending is asked for before: what leaves there is in the index by then.
     fn look_up(&mut self, chunks: &[Given<'_>]) -> Result<()> {
         self.keys.clear();
         self.keys
@@ -258,7 +258,7 @@ impl ChunkWriter {
         {
             return Ok(Some(location.container));
         }
-        // It may have come up before in this very segment.
+        // It may have come up before in this very batch.
         match self.fresh.get(fingerprint) {
             Some(container) => Ok(Some(*container)),
             None => self.session.pending(fingerprint),

@@ -1,6 +1,6 @@
 //! `cargo xtask bench index`: what a key and a lookup cost each index, on a real disk, beside other stores.
 //!
-//! An index is built by lookup-then-insert, segment by segment, as a first backup does, then asked for absent keys, for present ones in the
+//! An index is built by lookup-then-insert, batch by batch, as a first backup does, then asked for absent keys, for present ones in the
 //! order of the stream, and for present ones at random. The disk's own random-read rate is measured in the same run, on the same
 //! files, since goals are ratios. One thread asks; merges run beside it, so the time for filling is taken twice: when all is durable, and when nothing is left to
 //! merge. What went to and from the disk is what the system counts of the process, for ours as for others. With `--rivals` other stores do the same work with the same RAM; with
@@ -20,8 +20,8 @@ use std::path::PathBuf;
 
 use onefold_index::IndexName;
 
-/// Keys a segment.
-const SEGMENT: u64 = 512;
+/// Keys a batch.
+const BATCH: u64 = 512;
 
 /// What to measure.
 ///

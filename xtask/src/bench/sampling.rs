@@ -1,7 +1,7 @@
 //! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, and sparse indexing beside it, on backups of real data.
 //!
-//! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the order of their names, looked up segment
-//! by segment, and what is not found is stored. A duplicate that was not found is lost: it is stored again. Device time is modelled, as in [`super::papers`].
+//! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the order of their names, looked up batch
+//! by batch, and what is not found is stored. A duplicate that was not found is lost: it is stored again. Device time is modelled, as in [`super::papers`].
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use onefold_io::{Dir, FlashDir, FlashModel, MemDir};
 
 use super::report::{Table, machine, machine_line};
 
-const SEGMENT: usize = 512;
+const BATCH: usize = 512;
 const CONTAINER_CHUNKS: u64 = 1023;
 /// A file's first bytes; what is behind them is left out.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -133,14 +133,14 @@ fn row(
     let (mut known, mut lost) = (HashSet::new(), Loss::default());
     let mut stored = 0;
     for backup in backups {
-        for segment in backup.chunks(SEGMENT) {
-            let keys: Vec<Fingerprint> = segment.iter().map(|(key, _)| *key).collect();
+        for batch in backup.chunks(BATCH) {
+            let keys: Vec<Fingerprint> = batch.iter().map(|(key, _)| *key).collect();
             let mut found = vec![None; keys.len()];
             let before = flash.counts().modelled_us;
             index.lookup(&keys, &mut found)?;
             lost.us += flash.counts().modelled_us - before;
             let (mut new, mut seen) = (Vec::new(), HashSet::new());
-            for ((key, len), found) in segment.iter().zip(found) {
+            for ((key, len), found) in batch.iter().zip(found) {
                 let (is_known, is_seen) = (!known.insert(*key), !seen.insert(*key));
                 lost.duplicates += u64::from(is_known);
                 lost.duplicate_bytes += u64::from(*len) * u64::from(is_known);

@@ -1,4 +1,4 @@
-//! Which log pages come into the cache with a hit, and when: the windows of a segment's keys are one batch of reads.
+//! Which log pages come into the cache with a hit, and when: the windows of a batch's keys are read together.
 
 use std::ops::Range;
 

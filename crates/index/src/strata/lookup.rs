@@ -1,4 +1,4 @@
-//! Lookups, a segment of a stream at a time.
+//! Lookups, a batch of a stream at a time.
 //!
 //! The order for each key: tail; then the prefetch cache, whose answer stands if no newer run may hold the key; then every run whose filter
 //! says "maybe", newest first, one page read each. A run's record proves the fingerprint by 128 bits and tells log page and span,

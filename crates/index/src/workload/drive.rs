@@ -6,8 +6,8 @@ use onefold_chunk::Fingerprint;
 
 use crate::{ChunkIndex, ContainerId, Location, Result};
 
-/// Keys that are asked for at once: a segment.
-const SEGMENT: usize = 512;
+/// Keys that are asked for at once: a batch.
+const BATCH: usize = 512;
 /// Chunks a container.
 const CONTAINER_CHUNKS: u64 = 1023;
 
@@ -31,9 +31,9 @@ pub struct DriveReport {
     pub wall: Duration,
 }
 
-/// Looks `keys` up segment by segment, inserts those not found (unless `is_query`, where nothing is inserted), and checkpoints at the end.
+/// Looks `keys` up batch by batch, inserts those not found (unless `is_query`, where nothing is inserted), and checkpoints at the end.
 ///
-/// Keys that repeat within a segment are asked for once more and inserted once, as a dedup store does. Errors: those of the index.
+/// Keys that repeat within a batch are asked for once more and inserted once, as a dedup store does. Errors: those of the index.
 pub fn drive(
     index: &mut dyn ChunkIndex,
     keys: &mut dyn Iterator<Item = Fingerprint>,
@@ -41,20 +41,20 @@ pub fn drive(
     clock: Clock<'_>,
 ) -> Result<DriveReport> {
     let mut report = DriveReport::default();
-    let mut segment: Vec<Fingerprint> = Vec::with_capacity(SEGMENT);
+    let mut batch: Vec<Fingerprint> = Vec::with_capacity(BATCH);
     loop {
-        segment.clear();
-        segment.extend(keys.take(SEGMENT));
-        if segment.is_empty() {
+        batch.clear();
+        batch.extend(keys.take(BATCH));
+        if batch.is_empty() {
             break;
         }
         let (start, before) = (Instant::now(), clock());
-        let mut found = vec![None; segment.len()];
-        index.lookup(&segment, &mut found)?;
+        let mut found = vec![None; batch.len()];
+        index.lookup(&batch, &mut found)?;
         let between = clock();
         let mut new = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        for (key, found) in segment.iter().zip(&found) {
+        for (key, found) in batch.iter().zip(&found) {
             match found {
                 Some(_) => report.hits += 1,
                 None if is_query || !seen.insert(*key) => {}
@@ -66,7 +66,7 @@ pub fn drive(
             }
         }
         index.insert(&new)?;
-        report.lookups += segment.len() as u64;
+        report.lookups += batch.len() as u64;
         report.lookup_us += between - before;
         report.insert_us += clock() - between;
         report.wall += start.elapsed();

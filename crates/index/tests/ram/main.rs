@@ -34,9 +34,9 @@ const fn partitions_of_16(chain_max: u64) -> u64 {
 
 /// Keys of all other indexes and of the filters.
 const KEYS: u64 = 100_000;
-/// Keys at once, as a segment of a stream.
-const SEGMENT: usize = 512;
-/// Of so many segments one is asked for: that fills every cache several times, and all that a lookup leaves behind is in caches.
+/// Keys at once, as a batch of a stream.
+const BATCH: usize = 512;
+/// Of so many batches one is asked for: that fills every cache several times, and all that a lookup leaves behind is in caches.
 const ASKED_EVERY: usize = 8;
 /// Chunks of a container.
 const CONTAINER: u64 = 1000;
@@ -186,9 +186,9 @@ fn held() -> usize {
 
 /// Fills an index as a first backup does, which asks for absent keys, and asks for parts of the stream again.
 fn fill(index: &mut dyn ChunkIndex, keys: u64) {
-    let segments = || {
-        let firsts = (0..keys).step_by(SEGMENT);
-        firsts.map(|first| first..(first + SEGMENT as u64).min(keys))
+    let batches = || {
+        let firsts = (0..keys).step_by(BATCH);
+        firsts.map(|first| first..(first + BATCH as u64).min(keys))
     };
     let ask = |index: &mut dyn ChunkIndex, numbers: Range<u64>, is_there: bool| {
         let asked: Vec<Fingerprint> = numbers.map(key_of).collect();
@@ -197,7 +197,7 @@ fn fill(index: &mut dyn ChunkIndex, keys: u64) {
         // an index that samples may not know all
         assert!(is_there || found.iter().all(Option::is_none), "never said");
     };
-    for (number, numbers) in segments().enumerate() {
+    for (number, numbers) in batches().enumerate() {
         if number % ASKED_EVERY == 0 {
             ask(index, numbers.clone(), false);
         }
@@ -208,7 +208,7 @@ fn fill(index: &mut dyn ChunkIndex, keys: u64) {
         index.insert(&new).expect("insert");
     }
     index.checkpoint().expect("checkpoint");
-    for numbers in segments().step_by(ASKED_EVERY) {
+    for numbers in batches().step_by(ASKED_EVERY) {
         ask(index, numbers, true);
     }
     index.checkpoint().expect("checkpoint");
@@ -299,8 +299,8 @@ fn what_is_held_is_what_an_allocator_counts() {
         let disk = dir.create("filter").expect("a file");
         let before = held();
         let mut filter = filter(name, disk).expect("a filter");
-        for first in (0..KEYS).step_by(SEGMENT) {
-            let numbers = first..(first + SEGMENT as u64).min(KEYS);
+        for first in (0..KEYS).step_by(BATCH) {
+            let numbers = first..(first + BATCH as u64).min(KEYS);
             let keys: Vec<Fingerprint> = numbers.map(key_of).collect();
             filter.insert(&keys).expect("insert");
         }

@@ -105,7 +105,7 @@ pub fn put_root(repository: &Repository, refs: &[ChunkRef]) -> Result<RootId> {
     Ok(root)
 }
 
-/// The same, with a packing for each chunk of a segment of fifty.
+/// The same, with a packing for each chunk of a batch of fifty.
 pub fn back_up_packed(
     repository: &Repository,
     chunks: &[Vec<u8>],
@@ -114,8 +114,8 @@ pub fn back_up_packed(
     let session = repository.session(SessionKind::Backup)?;
     let mut writer = session.writer(StreamKind::Data)?;
     let mut refs = Vec::new();
-    for segment in chunks.chunks(50) {
-        let given = segment.iter().enumerate().map(|(i, data)| Given {
+    for batch in chunks.chunks(50) {
+        let given = batch.iter().enumerate().map(|(i, data)| Given {
             fingerprint: repository.fingerprinter().fingerprint(data),
             data,
             packing: packing(i),

@@ -80,8 +80,8 @@ fn back_up_meanwhile(
     deleting.moment();
     let mut writer = session.writer(StreamKind::Data)?;
     let mut refs = Vec::new();
-    for segment in data.chunks(300) {
-        let named: Vec<_> = segment
+    for batch in data.chunks(300) {
+        let named: Vec<_> = batch
             .iter()
             .map(|data| (repository.fingerprinter().fingerprint(data), &data[..]))
             .collect();

@@ -12,7 +12,7 @@ use onefold_io::{Dir, FileDir};
 use super::disk;
 use super::figures::{Figure, Measured, PAGE_BYTES, RECORD_BYTES};
 use super::peak::{self, Peak};
-use super::{Error, IndexArgs, SEGMENT, name_of};
+use super::{BATCH, Error, IndexArgs, name_of};
 use crate::bench::disk_io::DiskIo;
 
 /// Builds and asks `index` in a new folder `path`, which is removed.
@@ -155,17 +155,17 @@ impl Bench<'_> {
         let spent = self.spent();
         let start = Instant::now();
         let mut slowest = f64::INFINITY;
-        let slice = (self.args.keys / 10).next_multiple_of(SEGMENT);
+        let slice = (self.args.keys / 10).next_multiple_of(BATCH);
         let mut since = Instant::now();
         let most = Duration::from_secs(self.args.insert_seconds.unwrap_or(u64::MAX));
-        for first in (0..self.args.keys).step_by(SEGMENT as usize) {
+        for first in (0..self.args.keys).step_by(BATCH as usize) {
             if start.elapsed() > most {
                 self.keys = first;
                 println!("stopped after {} s: {first} keys", most.as_secs());
                 break;
             }
-            self.look_up_and_insert(first..(first + SEGMENT).min(self.args.keys))?;
-            if (first + SEGMENT).is_multiple_of(slice) {
+            self.look_up_and_insert(first..(first + BATCH).min(self.args.keys))?;
+            if (first + BATCH).is_multiple_of(slice) {
                 slowest = slowest.min(slice as f64 / since.elapsed().as_secs_f64());
                 since = Instant::now();
             }
@@ -234,7 +234,7 @@ impl Bench<'_> {
         let (mut generating, mut forgotten) = (Duration::ZERO, 0);
         while took < Duration::from_secs(self.args.seconds) {
             let making = cpu_time();
-            let batch: Vec<u64> = asked.by_ref().take(SEGMENT as usize).collect();
+            let batch: Vec<u64> = asked.by_ref().take(BATCH as usize).collect();
             let key = |number: &u64| seeded_key(self.args.seed, *number);
             let keys: Vec<Fingerprint> = batch.iter().map(key).collect();
             let mut found = vec![None; keys.len()];
@@ -242,7 +242,7 @@ impl Bench<'_> {
             let start = Instant::now();
             self.index.as_dyn().lookup(&keys, &mut found)?;
             took += start.elapsed();
-            count += SEGMENT;
+            count += BATCH;
             for (number, found) in batch.iter().zip(found) {
                 let expected = (*number < self.keys).then(|| at(*number));
                 let is_forgotten = self.may_forget && expected.is_some() && found.is_none();

@@ -12,7 +12,7 @@ use onefold_io::FileDir;
 
 use onefold_index::workload::{container_of, seeded_key};
 
-use super::{IndexArgs, SEGMENT};
+use super::{BATCH, IndexArgs};
 use crate::bench::backup::measure;
 
 /// Bytes of the file that is backed up.
@@ -61,8 +61,8 @@ fn fill(folder: &Path, args: &IndexArgs) -> Result<(), Box<dyn std::error::Error
         ..StrataOptions::new(args.seed)
     };
     let mut index = Strata::open(Arc::new(FileDir::open(folder)?), options)?;
-    for first in (0..args.keys).step_by(SEGMENT as usize) {
-        let numbers = first..(first + SEGMENT).min(args.keys);
+    for first in (0..args.keys).step_by(BATCH as usize) {
+        let numbers = first..(first + BATCH).min(args.keys);
         let entries: Vec<_> = numbers
             .map(|number| {
                 let container = container_of(number);
