@@ -44,3 +44,4 @@ mod tty;
 mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
+mod wait;

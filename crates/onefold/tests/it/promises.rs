@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
 
 use crate::rig::{Random, Rig, files};
+use crate::wait::wait_until;
 
 /// Lengths of all containers, the longest first.
 fn containers(rig: &Rig) -> Vec<u64> {
@@ -79,11 +79,7 @@ fn a_backup_that_was_killed_goes_on_from_what_is_stored() {
         rig.write(&format!("s/{n:02}"), &Random(n).bytes(total / 60));
     }
     let mut child = rig.command(["backup", "s"]).spawn().expect("starts");
-    let until = Instant::now() + Duration::from_secs(120);
-    while containers(&rig).len() < 2 {
-        assert!(Instant::now() < until, "no container came");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("a second container", || containers(&rig).len() >= 2);
     child.kill().expect("kill");
     child.wait().expect("wait");
     let there: u64 = containers(&rig).into_iter().sum();

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, XattrFlags, flock, lsetxattr};
 use serde_json::Value;
 
 use crate::rig::{Random, Rig, files, id_of};
+use crate::wait::Opens;
 
 #[test]
 fn sources_come_from_globs_in_a_file() {
@@ -242,11 +243,12 @@ fn a_lock_is_waited_for_as_long_as_said() {
     rig.run(["prune", "--retry-lock", "300s"].map(|arg| arg.replace("300s", "0s")))
         .ends(11);
     rig.run(["repair", "--retry-lock", "1x"]).ends(2);
+    let tries = Opens::of(&folder.join("sweep"));
     let waiting = rig
         .command(["prune", "-q", "--retry-lock", "1m"])
         .spawn()
         .expect("starts");
-    std::thread::sleep(Duration::from_millis(400));
+    tries.wait_for_a_second_try();
     drop(file);
     let ended = waiting.wait_with_output().expect("ends");
     assert_eq!(ended.status.code(), Some(0));

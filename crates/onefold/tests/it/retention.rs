@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, files, id_of};
+use crate::wait::Opens;
 
 /// Snapshots of these times, oldest first; an empty one is now.
 fn snapshots_of(rig: &Rig, times: &[&str]) -> Vec<String> {
@@ -191,9 +192,10 @@ fn to_forget_waits_for_who_changes_tags() {
     rig.run(["tag", "--add", "x", "latest"]).ends(0);
     let lock = fs::File::open(rig.repo().join("locks/snapshots")).expect("a lock");
     lock.lock().expect("free");
+    let tries = Opens::of(&rig.repo().join("locks/snapshots"));
     let mut forgetting = rig.command(["forget", "--keep-last", "1"]).spawn();
     let forgetting = forgetting.as_mut().expect("starts");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    tries.wait_for_a_second_try();
     assert_eq!(forgetting.try_wait().expect("waits"), None);
     assert_eq!(rig.snapshots().len(), 2);
     lock.unlock().expect("ours");

@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{Random, Rig, seeded};
+use crate::wait::wait_until;
 
 fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id().try_into().expect("a process number")).expect("not zero");
@@ -38,35 +39,21 @@ fn listens(child: &Child) -> bool {
     all.all(|which| has(&id, "SigCgt:", which)) || status.contains("State:\tZ")
 }
 
-#[track_caller]
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < until, "{what} never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Whether somebody works on the repository, and so can be asked to end.
 fn has_session(rig: &Rig) -> bool {
     let sessions = std::fs::read_dir(rig.repo().join("sessions"));
     sessions.is_ok_and(|mut sessions| sessions.next().is_some())
 }
 
-/// The exit code of a child that was signalled; one that goes on is killed.
+/// The exit code of a child that was signalled.
 #[track_caller]
 fn ends(child: &mut Child) -> Option<i32> {
-    let since = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("waits") {
-            return status.code();
-        }
-        if since.elapsed() > Duration::from_secs(60) {
-            child.kill().expect("killed");
-            panic!("no signal ends it");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut status = None;
+    wait_until("its end", || {
+        status = child.try_wait().expect("waits");
+        status.is_some()
+    });
+    status.and_then(|status| status.code())
 }
 
 /// A backup that reads on until the pipe is closed.
@@ -214,10 +201,8 @@ fn a_signal_ends_what_works_on_the_repository_at_once() {
         let all = interrupting();
         let which = all[round as usize % all.len()];
         signal(&child, which);
-        let since = Instant::now();
         let ended = child.wait_with_output().expect("ends");
         let (code, said) = (ended.status.code(), String::from_utf8_lossy(&ended.stderr));
-        assert!(since.elapsed() < Duration::from_secs(20), "{args:?}");
         if code == Some(130) && !said.is_empty() {
             // Empty: it had not even read its arguments.
             let headline = format!("onefold: {} was interrupted\n", args[0]);
@@ -268,7 +253,8 @@ fn a_second_signal_ends_at_once() {
         std::fs::read_dir(rig.repo().join("sessions")).is_ok_and(|mut dir| dir.next().is_some())
     });
     signal(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(50));
+    let id = child.id().to_string();
+    wait_until("the first to arrive", || !has(&id, "ShdPnd:", Signal::INT));
     signal(&child, Signal::INT);
     assert_eq!(child.wait().expect("ends").code(), Some(130));
     drop(pipe);
