@@ -160,6 +160,18 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Errors: what was asked for makes no sense together.
+    fn confirm(&self) -> Result<()> {
+        let is_partial = !self.include.is_empty() || !self.exclude.is_empty();
+        if self.delete && is_partial {
+            let what = "nothing is deleted where only a part of a folder is restored";
+            return Err(Error::Usage(what.into()));
+        }
+        Ok(())
+    }
+}
+
 /// What a restore did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Summary {
@@ -215,11 +227,7 @@ pub fn run(
     progress: &Progress,
     events: &dyn Events,
 ) -> Result<Summary> {
-    let refused = |why: &str| Err(Error::Usage(why.into()));
-    let is_partial = !options.include.is_empty() || !options.exclude.is_empty();
-    if options.delete && is_partial {
-        return refused("nothing is deleted where only a part of a folder is restored");
-    }
+    options.confirm()?;
     let named = target;
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
@@ -231,7 +239,8 @@ pub fn run(
         Some(Target::create(named)?)
     };
     if options.delete && planner.is_single_file() {
-        return refused("nothing is deleted where a single file is restored");
+        let what = "nothing is deleted where a single file is restored";
+        return Err(Error::Usage(what.into()));
     }
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
         refuse_root(target, named)?;

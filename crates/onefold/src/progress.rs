@@ -11,7 +11,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use onefold_backup::{Change, Events, Progress};
+use onefold_backup::walk::Walk;
+use onefold_backup::{Change, Events, Kind, Progress};
 
 use crate::out::Out;
 use crate::{error, json, paths, signal};
@@ -51,6 +52,23 @@ pub struct Expected {
     pub bytes: AtomicU64,
     /// Whether the scan has ended.
     pub known: AtomicBool,
+}
+
+impl Expected {
+    /// Counts what is to come, for the percentage and the time left, until what it is counted for has `ended`.
+    pub fn count(&self, walk: Walk, ended: &AtomicBool) {
+        for piece in walk {
+            if ended.load(Relaxed) {
+                return;
+            }
+            let found = piece.found.iter();
+            for file in found.filter(|found| found.stat.kind == Kind::File) {
+                self.files.fetch_add(1, Relaxed);
+                self.bytes.fetch_add(file.stat.size, Relaxed);
+            }
+        }
+        self.known.store(true, Relaxed);
+    }
 }
 
 /// Shows one run.

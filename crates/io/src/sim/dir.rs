@@ -82,6 +82,24 @@ impl SimDir {
         })
     }
 
+    fn remove_child(
+        &self,
+        op: &'static str,
+        device: &mut Device,
+        name: &str,
+        child: Child,
+    ) -> Result<()> {
+        let kind = ChangeKind::Remove {
+            name: name.to_owned(),
+        };
+        let change = Change {
+            dir: self.ino,
+            child,
+            kind,
+        };
+        device.change(op, &join(&self.path, name), |core| core.change_dir(change))
+    }
+
     fn do_rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
         check_name("rename", &self.path, to)?;
         let mut device = self.alive("rename", from)?;
@@ -161,17 +179,7 @@ impl Dir for SimDir {
     fn remove(&self, name: &str) -> Result<()> {
         let mut device = self.alive("remove", name)?;
         let child = Child::Disk(self.disk("remove", &device, name)?);
-        let kind = ChangeKind::Remove {
-            name: name.to_owned(),
-        };
-        let change = Change {
-            dir: self.ino,
-            child,
-            kind,
-        };
-        device.change("remove", &join(&self.path, name), |core| {
-            core.change_dir(change)
-        })
+        self.remove_child("remove", &mut device, name, child)
     }
 
     fn list(&self) -> Result<Vec<DirEntry>> {
@@ -241,17 +249,7 @@ impl Dir for SimDir {
                 ));
             }
         };
-        let kind = ChangeKind::Remove {
-            name: name.to_owned(),
-        };
-        let change = Change {
-            dir: self.ino,
-            child,
-            kind,
-        };
-        device.change("remove folder", &join(&self.path, name), |core| {
-            core.change_dir(change)
-        })
+        self.remove_child("remove folder", &mut device, name, child)
     }
 
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {

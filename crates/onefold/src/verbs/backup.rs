@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::builder::BoolishValueParser;
+use onefold_backup::Time;
 use onefold_backup::backup::{self, Input, Options, Outcome, Parent, Rules, Tars};
 use onefold_backup::exclude::Excludes;
 use onefold_backup::forget::GroupBy;
 use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
-use onefold_backup::{Kind, Time};
 use onefold_store::{Repository, Secret};
 
 use crate::cli::Global;
@@ -306,20 +306,5 @@ fn start_scan<'scope, 'env>(
     let Ok(walk) = Walk::start(paths, &options) else {
         return;
     };
-    scope.spawn(move || {
-        for piece in walk {
-            if ended.load(Relaxed) {
-                return;
-            }
-            for found in piece
-                .found
-                .iter()
-                .filter(|found| found.stat.kind == Kind::File)
-            {
-                expected.files.fetch_add(1, Relaxed);
-                expected.bytes.fetch_add(found.stat.size, Relaxed);
-            }
-        }
-        expected.known.store(true, Relaxed);
-    });
+    scope.spawn(move || expected.count(walk, ended));
 }

@@ -131,7 +131,7 @@ fn print(
             "hurt_snapshots": hurts.snapshots,
             "hurt_listing_parts": hurts.parts,
             "hurt_files": hurts.files,
-            "broken_packs": report.broken.iter().map(|id| format!("{:016x}", id.0)).collect::<Vec<_>>(),
+            "broken_packs": report.broken.iter().map(|id| id.to_string()).collect::<Vec<_>>(),
             "suggest_repair_index": false,
             "suggest_prune": false,
         }))?;

@@ -43,7 +43,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         What::Snapshots => strings(repository.roots()?),
         What::Containers => {
             let containers = repository.containers()?.into_iter();
-            containers.map(|(id, _)| format!("{:016x}", id.0)).collect()
+            containers.map(|(id, _)| id.to_string()).collect()
         }
         What::Keys => repository.keys()?.into_iter().map(|key| key.id).collect(),
         What::Sessions if out.json => {

@@ -41,7 +41,7 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     std::thread::scope(|scope| {
         if meter.is_shown() {
             let scan = Walk::start(&sources, &options)?;
-            scope.spawn(|| expect(scan, meter, &ended));
+            scope.spawn(|| meter.expected.count(scan, &ended));
         }
         let worker = || work(&walk, tallies, &helpers, meter);
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
@@ -88,25 +88,6 @@ fn tick(progress: &Progress) -> impl FnMut(usize) -> bool {
         progress.bytes_moved.fetch_add(bytes as u64, Relaxed);
         !progress.is_cancelled()
     }
-}
-
-/// Counts what is to come, for the percentage and the time left.
-fn expect(scan: Walk, meter: &Meter, ended: &AtomicBool) {
-    let expected = &meter.expected;
-    for piece in scan {
-        if ended.load(Relaxed) {
-            return;
-        }
-        for found in piece
-            .found
-            .iter()
-            .filter(|found| found.stat.kind == Kind::File)
-        {
-            expected.files.fetch_add(1, Relaxed);
-            expected.bytes.fetch_add(found.stat.size, Relaxed);
-        }
-    }
-    expected.known.store(true, Relaxed);
 }
 
 /// Reads file after file; where none is left, helps with the large ones that others still read.

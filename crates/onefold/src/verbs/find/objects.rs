@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use onefold_backup::objects::{self, Met};
 use onefold_backup::snapshots::Named;
+use onefold_io::hex_number;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Fingerprint, Repository};
 use serde::Serialize;
 
@@ -72,8 +73,7 @@ impl Objects {
     fn look_into_containers(&mut self, repository: &Repository) -> Result<()> {
         let ids = std::mem::take(&mut self.ids);
         for id in &ids {
-            let whole = u64::from_str_radix(id, 16).ok().filter(|_| id.len() == 16);
-            self.containers.extend(whole.map(ContainerId));
+            self.containers.extend(hex_number(id, 16).map(ContainerId));
         }
         for (container, _) in repository.containers()? {
             let name = container.to_string();
