@@ -92,7 +92,8 @@ impl Mutator {
     }
 }
 
-/// Makes the length and checksum of each frame, one after the other from the start, true again. What is no frame stays as it is.
+/// Makes the length and checksum of each frame, one after the other from the start, true again. What is no frame stays
+/// as it is.
 fn mend_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while bytes.len() - at >= HEADER_BYTES + TRAILER_BYTES {

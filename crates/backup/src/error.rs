@@ -112,7 +112,8 @@ impl Error {
         }
     }
 
-    /// Whether there is no room for what was to be written: on the disk, in a quota, or in a file, which may be no longer.
+    /// Whether there is no room for what was to be written: on the disk, in a quota, or in a file, which may be no
+    /// longer.
     pub fn is_full(&self) -> bool {
         use onefold_io::ErrorKind;
         matches!(self, Self::Io { source, .. } if ErrorKind::of(source) == ErrorKind::NoSpace)

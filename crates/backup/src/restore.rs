@@ -1,11 +1,12 @@
 //! Restore: from a snapshot to files.
 //!
-//! The snapshot is read once, in order, in *windows* of some hundred thousand files. Within a window chunks are sorted by container, each
-//! container is read once, and its chunks go to all files that want them; so RAM is bounded and a repository that fits a window is read once in
-//! all. Small files are written, closed and given their metadata in one go; folders get theirs when everything in them is there.
+//! The snapshot is read once, in order, in *windows* of some hundred thousand files. Within a window chunks are sorted
+//! by container, each container is read once, and its chunks go to all files that want them; so RAM is bounded and a
+//! repository that fits a window is read once in all. Small files are written, closed and given their metadata in one
+//! go; folders get theirs when everything in them is there.
 //!
-//! What always holds: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked before it is
-//! written; a path that fails is reported and the rest goes on.
+//! What always holds: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked
+//! before it is written; a path that fails is reported and the rest goes on.
 
 mod acl;
 mod apply;
@@ -63,7 +64,8 @@ pub enum Overwrite {
 }
 
 impl Overwrite {
-    /// Whether what is there stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has that time, as far as its file system can tell.
+    /// Whether what is there stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has that time, as
+    /// far as its file system can tell.
     fn keeps(
         self,
         there: &Stat,
@@ -79,7 +81,8 @@ impl Overwrite {
         }
     }
 
-    /// Whether what is there and no folder stays where a folder is wanted. What time the folder has may not be known: then what is there is newer.
+    /// Whether what is there and no folder stays where a folder is wanted. What time the folder has may not be known:
+    /// then what is there is newer.
     fn keeps_for_folder(
         self,
         there: &Stat,
@@ -97,7 +100,8 @@ impl Overwrite {
 /// What to restore, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The folder or file of the snapshot that is restored, clean; a folder's content goes into the target itself. Empty: everything.
+    /// The folder or file of the snapshot that is restored, clean; a folder's content goes into the target itself.
+    /// Empty: everything.
     pub path: Vec<u8>,
     /// Only what these match, with everything below; none: everything. For patterns, paths begin at `path`.
     pub include: Patterns,
@@ -109,13 +113,15 @@ pub struct Options {
     pub dry_run: bool,
     /// Remove what is in restored folders of the target and not in the snapshot.
     pub delete: bool,
-    /// Folders, as (device, inode), of which nothing is deleted and into which nothing is restored: those of the repository.
+    /// Folders, as (device, inode), of which nothing is deleted and into which nothing is restored: those of the
+    /// repository.
     pub kept: Vec<(u64, u64)>,
     /// Set owners; only root can.
     pub owners: bool,
-    /// By number alone. Otherwise who has the owner's name on this machine becomes the owner, as tar and borg do it: numbers are given out
-    /// machine by machine, so a file restored elsewhere by number may come to belong to a stranger. Names that nobody has here, and what was
-    /// owned by nobody known, keep their numbers. ACLs hold numbers and keep them.
+    /// By number alone. Otherwise who has the owner's name on this machine becomes the owner, as tar and borg do it:
+    /// numbers are given out machine by machine, so a file restored elsewhere by number may come to belong to a
+    /// stranger. Names that nobody has here, and what was owned by nobody known, keep their numbers. ACLs hold numbers
+    /// and keep them.
     pub numeric_owners: bool,
     /// Which extended attributes are set, and whether ACLs are.
     pub xattrs: Attributes,
@@ -209,16 +215,19 @@ pub struct Summary {
     pub lacking: u64,
     /// Also of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
     pub lost: u64,
-    /// Also of the errors: parts of the snapshot's listing that are lost so, each with some thousand paths, whichever they were.
+    /// Also of the errors: parts of the snapshot's listing that are lost so, each with some thousand paths, whichever
+    /// they were.
     pub lost_parts: u64,
-    /// Files that could not be read when they were backed up, and folders that could not be listed: what the snapshot lacks.
+    /// Files that could not be read when they were backed up, and folders that could not be listed: what the snapshot
+    /// lacks.
     pub unread: u64,
 }
 
-/// Restores from `snapshot` into the folder `target`, which is made where it is missing; when it returns, what was restored is on the disk. The snapshot must have been loaded while `session` lived:
-/// what it refers to stays then.
+/// Restores from `snapshot` into the folder `target`, which is made where it is missing; when it returns, what was
+/// restored is on the disk. The snapshot must have been loaded while `session` lived: what it refers to stays then.
 ///
-/// Errors: the repository failed, the path is not in the snapshot, or `progress` was cancelled. Paths that fail are told to `events` and counted.
+/// Errors: the repository failed, the path is not in the snapshot, or `progress` was cancelled. Paths that fail are
+/// told to `events` and counted.
 pub fn run(
     session: &Session,
     snapshot: &Snapshot,
@@ -299,7 +308,8 @@ pub fn run(
     Ok(summary)
 }
 
-/// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or it has failed.
+/// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or
+/// it has failed.
 fn each_window(
     planner: &mut Planner<'_>,
     reader: &mut ChunkReader,

@@ -40,9 +40,11 @@ pub struct IndexStats {
     pub bytes_written: u64,
 }
 
-/// From fingerprints to locations. Advice: it may have forgotten, and what it says is true of a container only while that exists.
+/// From fingerprints to locations. Advice: it may have forgotten, and what it says is true of a container only while
+/// that exists.
 pub trait ChunkIndex: Send {
-    /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a batch of a stream, some hundreds.
+    /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a batch of a
+    /// stream, some hundreds.
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
     /// The newest word on one key: its container, or `None` where it is to be forgotten. Durable after `checkpoint`.
@@ -60,19 +62,22 @@ pub trait ChunkIndex: Send {
         keys.iter().try_for_each(|key| self.say(key, None))
     }
 
-    /// Forgets every entry that points into one of `containers` (they were deleted), until one is inserted that does. Durable after `checkpoint`. Where a fingerprint had been given
-    /// an older location, in a container that is not retired, that one may be found again, even if `remove` came in between.
+    /// Forgets every entry that points into one of `containers` (they were deleted), until one is inserted that does.
+    /// Durable after `checkpoint`. Where a fingerprint had been given an older location, in a container that is not
+    /// retired, that one may be found again, even if `remove` came in between.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
     /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.
     fn checkpoint(&mut self) -> Result<()>;
 
-    /// Sees what other processes made durable since it was opened or made durable or refreshed itself. Nothing to do where there is one opener.
+    /// Sees what other processes made durable since it was opened or made durable or refreshed itself. Nothing to do
+    /// where there is one opener.
     fn refresh(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// How often others were seen to have thrown the index away since it was opened: what it was told before that is forgotten, or was told it in another order.
+    /// How often others were seen to have thrown the index away since it was opened: what it was told before that is
+    /// forgotten, or was told it in another order.
     fn times_begun_anew(&self) -> u64 {
         0
     }

@@ -1,4 +1,5 @@
-//! Locks in an index's folder: one that an opener holds as long as it lives, and those that are held for a moment and waited for.
+//! Locks in an index's folder: one that an opener holds as long as it lives, and those that are held for a moment and
+//! waited for.
 
 use std::time::Duration;
 
@@ -11,15 +12,16 @@ const PAUSE_MS: u64 = 2;
 /// Who waits says so once a minute.
 const TOLD_EACH_MS: u64 = 60_000;
 
-/// One opener at a time: takes `<name>-lock` in `dir`, for as long as the guard lives. [`Error::Held`] where another opener has it.
+/// One opener at a time: takes `<name>-lock` in `dir`, for as long as the guard lives. [`Error::Held`] where another
+/// opener has it.
 pub(crate) fn alone(dir: &dyn Dir, name: &str) -> Result<Box<dyn LockGuard>> {
     let lock = format!("{name}-lock");
     let guard = dir.lock(&lock, LockKind::Exclusive)?;
     guard.ok_or(Error::Held { lock })
 }
 
-/// The lock `name` in `dir`, which logs call `shown`, once its holder lets it go, or dies. [`Error::Held`] where the waiter, who is told for how many
-/// milliseconds it has waited, gives up.
+/// The lock `name` in `dir`, which logs call `shown`, once its holder lets it go, or dies. [`Error::Held`] where the
+/// waiter, who is told for how many milliseconds it has waited, gives up.
 pub fn lock_waiting(
     dir: &dyn Dir,
     name: &str,

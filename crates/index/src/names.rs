@@ -46,11 +46,12 @@ impl IndexName {
         ("sparse", IndexName::Sparse),
     ];
 
-    /// Opens the index in `dir`, or begins one. `unique` names the opener, as in [`StrataOptions`]; `strata` alone can have several.
+    /// Opens the index in `dir`, or begins one. `unique` names the opener, as in [`StrataOptions`]; `strata` alone can
+    /// have several.
     ///
-    /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash, 10 in BufferHash.
-    /// More keys than that make them slower, and in BufferHash, ChunkStash and Sparse may be forgotten; Tablets take 2.3 bytes a key, whatever the budget. All keep the
-    /// shape that they were made with.
+    /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash,
+    /// 10 in BufferHash. More keys than that make them slower, and in BufferHash, ChunkStash and Sparse may be
+    /// forgotten; Tablets take 2.3 bytes a key, whatever the budget. All keep the shape that they were made with.
     pub fn open(
         self,
         dir: Arc<dyn Dir>,
@@ -106,8 +107,8 @@ impl IndexName {
 }
 
 impl IndexName {
-    /// Deletes the index in `dir`, damaged or not, by the names that it makes and by no others: its folder may be one of the user's. Only `strata` may be open
-    /// meanwhile ([`Strata::delete`]).
+    /// Deletes the index in `dir`, damaged or not, by the names that it makes and by no others: its folder may be one
+    /// of the user's. Only `strata` may be open meanwhile ([`Strata::delete`]).
     pub fn delete(self, dir: &dyn Dir) -> Result<()> {
         if self == IndexName::Strata {
             return Strata::delete(dir);
@@ -122,7 +123,8 @@ impl IndexName {
         Ok(dir.sync()?)
     }
 
-    /// Whether an index that is not `strata` makes a file of this name. A file that is replaced is made under its name with `-tmp` behind it.
+    /// Whether an index that is not `strata` makes a file of this name. A file that is replaced is made under its name
+    /// with `-tmp` behind it.
     fn makes(self, name: &str) -> bool {
         let fixed: &[&str] = match self {
             IndexName::Strata => &[],

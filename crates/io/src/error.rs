@@ -21,10 +21,11 @@ pub enum ErrorKind {
     Denied,
     /// The bytes read are not what was written: wrong magic, length or checksum.
     Damaged,
-    /// The bytes are what was written, by a version of this program that knows another format: no damage, and nothing to repair.
+    /// The bytes are what was written, by a version of this program that knows another format: no damage, and nothing
+    /// to repair.
     OtherVersion,
-    /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing controller, a server that does not answer in time. Others may
-    /// be had.
+    /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing
+    /// controller, a server that does not answer in time. Others may be had.
     Medium,
     /// Anything else the device said.
     Device,
@@ -141,9 +142,10 @@ impl ErrorKind {
             Some(Errno::MFILE) => Self::TooManyOpen,
             // BADF: a write through a handle that was opened for reading.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
-            // What block layer, file systems and dm-integrity say of a sector that is lost; the last three of a command, or a request to a server, that took too
-            // long, and of memory that went bad under the page cache. Of a device, server or path that is gone altogether (NODEV, NXIO, NOLINK, NOTCONN,
-            // SHUTDOWN, STALE, HOSTDOWN …) nothing can be had, so who looks at all that there is should end: those are none of these.
+            // What block layer, file systems and dm-integrity say of a sector that is lost; the last three of a
+            // command, or a request to a server, that took too long, and of memory that went bad under the page cache.
+            // Of a device, server or path that is gone altogether (NODEV, NXIO, NOLINK, NOTCONN, SHUTDOWN, STALE,
+            // HOSTDOWN …) nothing can be had, so who looks at all that there is should end: those are none of these.
             Some(
                 Errno::IO
                 | Errno::REMOTEIO

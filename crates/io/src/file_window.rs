@@ -1,8 +1,9 @@
 //! A part of a file, mapped into memory: what is in the page cache already is looked at where it is, and not copied.
 //!
-//! Others may write to the file meanwhile, so the bytes may differ from one look to the next: who keeps some copies them, and verifies the copy. Where a page is
-//! gone because the file was cut short, or cannot be read, zeros stand in for it and for all behind it, and the window says that it is torn ([`super::bus_errors`]).
-//! Always holds: looking at a window neither ends the process nor reaches outside of it.
+//! Others may write to the file meanwhile, so the bytes may differ from one look to the next: who keeps some copies
+//! them, and verifies the copy. Where a page is gone because the file was cut short, or cannot be read, zeros stand in
+//! for it and for all behind it, and the window says that it is torn ([`super::bus_errors`]). Always holds: looking at
+//! a window neither ends the process nor reaches outside of it.
 
 use std::ffi::c_void;
 use std::ops::{Deref, Range};
@@ -42,7 +43,8 @@ impl FileWindow {
         Some(Self { guard, mapping })
     }
 
-    /// Has the pages of this range there before they are looked at, which costs a tenth of faulting one by one. Whether they all are.
+    /// Has the pages of this range there before they are looked at, which costs a tenth of faulting one by one. Whether
+    /// they all are.
     ///
     /// # Panics
     /// If the range does not lie in the window.
@@ -55,7 +57,8 @@ impl FileWindow {
         unsafe { madvise(at.cast::<c_void>(), len, Advice::LinuxPopulateRead) }.is_ok()
     }
 
-    /// Whether a page was not there when it was looked at: from then on some of what is read here is no part of the file.
+    /// Whether a page was not there when it was looked at: from then on some of what is read here is no part of the
+    /// file.
     pub fn is_torn(&self) -> bool {
         self.guard.is_torn()
     }
@@ -67,16 +70,17 @@ impl Deref for FileWindow {
     fn deref(&self) -> &[u8] {
         let Mapping { start, len } = &self.mapping;
         // SAFETY:
-        // - `start` is not null and begins a page; `len` bytes from it on are one mapping, readable, of at most `isize::MAX`
-        //   bytes: `mmap` gave them, and this module alone holds a `Mapping`.
+        // - `start` is not null and begins a page; `len` bytes from it on are one mapping, readable, of at most
+        //   `isize::MAX` bytes: `mmap` gave them, and this module alone holds a `Mapping`.
         // - They stay mapped as long as the slice lives: it borrows `self`, and only the drop of `self.mapping` unmaps.
-        // - Nobody in this process writes through the mapping: it is read only, and no exclusive reference is ever made.
-        // - A page that the file has no more raises SIGBUS, which `bus_errors` answers with zeros: `guard` was there before
-        //   the first look, and goes only when nobody can look any more.
-        // What is left is that other processes write to the file: the same byte may read differently the second time. No type
-        // says that, and no copy helps, which would look at the same bytes. So who looks into a window (chunkers and
-        // fingerprints) must be sound for any bytes at each single look: none takes an index or a length from them that is
-        // not checked by itself, and what is kept is copied first and the copy verified.
+        // - Nobody in this process writes through the mapping: it is read only, and no exclusive reference is ever
+        //   made.
+        // - A page that the file has no more raises SIGBUS, which `bus_errors` answers with zeros: `guard` was there
+        //   before the first look, and goes only when nobody can look any more.
+        // What is left is that other processes write to the file: the same byte may read differently the second time.
+        // No type says that, and no copy helps, which would look at the same bytes. So who looks into a window
+        // (chunkers and fingerprints) must be sound for any bytes at each single look: none takes an index or a length
+        // from them that is not checked by itself, and what is kept is copied first and the copy verified.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) }
     }
 }
@@ -103,7 +107,8 @@ mod tests {
         (folder, file)
     }
 
-    /// A file that is cut short under a window reads as zeros from there on, and the window says so; another window of the same file is as it was.
+    /// A file that is cut short under a window reads as zeros from there on, and the window says so; another window of
+    /// the same file is as it was.
     #[test]
     fn what_a_shorter_file_has_lost_is_zeros_and_told() {
         let page = rustix::param::page_size();

@@ -1,5 +1,6 @@
-//! Seeded numbers for simulations, benchmarks and tests: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014). The same seed
-//! gives the same numbers on every machine. Nothing that must not be guessed comes from here.
+//! Seeded numbers for simulations, benchmarks and tests: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom
+//! number generators", 2014). The same seed gives the same numbers on every machine. Nothing that must not be guessed
+//! comes from here.
 
 /// Where in its sequence a generator is: a seed, to begin with.
 #[derive(Clone, Debug)]

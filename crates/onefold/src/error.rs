@@ -227,7 +227,8 @@ fn backup_exit(error: &BackupError) -> Exit {
     }
 }
 
-/// A system error somewhere below: out of space has its own code in whatever layer it is met (a size limit and a quota count as that).
+/// A system error somewhere below: out of space has its own code in whatever layer it is met (a size limit and a quota
+/// count as that).
 fn source_exit(error: &(dyn std::error::Error + 'static)) -> Exit {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,5 +1,5 @@
-//! What a running verb shows: a bar on a terminal, JSON lines with restic's fields, or nothing; and paths that failed, at once. It also carries
-//! signals into the engine: whoever ticks looks.
+//! What a running verb shows: a bar on a terminal, JSON lines with restic's fields, or nothing; and paths that failed,
+//! at once. It also carries signals into the engine: whoever ticks looks.
 
 pub mod bar;
 pub mod line;
@@ -193,7 +193,8 @@ impl<'a> Meter<'a> {
             .json(&status::scanned(self.elapsed(), files, bytes));
     }
 
-    /// Asks the engine to stop; where it cannot (it waits for a pipe that says nothing), ends all the same: that is safe at any byte.
+    /// Asks the engine to stop; where it cannot (it waits for a pipe that says nothing), ends all the same: that is
+    /// safe at any byte.
     fn stop(&self) {
         let asked = *self.rates().asked_to_stop.get_or_insert_with(Instant::now);
         self.progress.cancel();

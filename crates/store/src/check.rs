@@ -1,5 +1,5 @@
-//! Check: is everything there that the roots refer to, and is it what was written? Changes nothing, and stops neither at damage nor where the device
-//! does not give what is stored.
+//! Check: is everything there that the roots refer to, and is it what was written? Changes nothing, and stops neither
+//! at damage nor where the device does not give what is stored.
 
 mod depth;
 mod references;
@@ -37,7 +37,8 @@ pub struct CheckReport {
     pub chunks_read: u64,
     /// Everything that is not as it was written, in words, in order of discovery.
     pub damage: Vec<Error>,
-    /// What another version of the program made, which says nothing to this one: no damage, but nothing that was checked either.
+    /// What another version of the program made, which says nothing to this one: no damage, but nothing that was
+    /// checked either.
     pub other_versions: Vec<Error>,
     /// Roots that cannot be read whole.
     pub damaged_roots: Vec<RootId>,
@@ -54,9 +55,11 @@ pub struct CheckReport {
 pub struct Hurt {
     /// Containers that are missing, or that cannot be opened; what can be read of these all the same is `elsewhere`.
     pub containers: HashSet<ContainerId>,
-    /// Chunks that are there but do not read as what was written, and those whose container is gone and that the index does not know elsewhere.
+    /// Chunks that are there but do not read as what was written, and those whose container is gone and that the index
+    /// does not know elsewhere.
     pub chunks: HashSet<Fingerprint>,
-    /// Beginnings of their fingerprints ([`Fingerprint::prefix`]), and of those that references look for in vain in a container that is there.
+    /// Beginnings of their fingerprints ([`Fingerprint::prefix`]), and of those that references look for in vain in a
+    /// container that is there.
     pub missing: HashSet<u64>,
     /// Chunks that are well, wherever they are; kept only for those that a lost container might have held.
     pub elsewhere: HashSet<Fingerprint>,
@@ -106,7 +109,8 @@ impl Repository {
         check.containers(&listed, depth, observer)?;
         let mut reader = session.reader()?;
         let mut astray = check.references(roots, &all, &listed, &mut reader, observer)?;
-        // Snapshots are forgotten meanwhile, and where no pin keeps that off, containers swept: what was there is looked at again, as it is now.
+        // Snapshots are forgotten meanwhile, and where no pin keeps that off, containers swept: what was there is
+        // looked at again, as it is now.
         for _ in 0..LOOKS_MAX {
             let now = self
                 .roots()
@@ -300,7 +304,8 @@ impl Check<'_> {
             let (opened, is_read) = match Opened::read(&self.repository.shared, *id) {
                 // Deleted by a sweep while we looked: nothing refers to it.
                 Err(error) if error.is_not_found() => continue,
-                // What is left of it may be all that is referred to: `search` finds that out. No table of such a one is believed unread, however little is to be read.
+                // What is left of it may be all that is referred to: `search` finds that out. No table of such a one is
+                // believed unread, however little is to be read.
                 Err(error) if error.is_loss() => {
                     let left = self.repository.shared.recover(*id, &error, false)?;
                     self.note(error);
@@ -371,7 +376,8 @@ impl Check<'_> {
         }
     }
 
-    /// Looks in all containers for the chunks that are `missing` where they should be, and for those that are bad there.
+    /// Looks in all containers for the chunks that are `missing` where they should be, and for those that are bad
+    /// there.
     fn search(&mut self, listed: &[ContainerId], mut missing: HashSet<u64>) -> Result<()> {
         missing.extend(self.report.hurt.chunks.iter().map(Fingerprint::prefix));
         self.report.hurt.missing = missing;

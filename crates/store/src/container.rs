@@ -1,7 +1,8 @@
-//! Containers: immutable objects of a header, blocks of neighbouring chunks, their descriptor table and a footer. FORMAT.md, "Container".
+//! Containers: immutable objects of a header, blocks of neighbouring chunks, their descriptor table and a footer.
+//! FORMAT.md, "Container".
 //!
-//! A container describes itself: from the table everything can be found, and where the table is damaged, each block still tells the
-//! lengths of its chunks, so that their fingerprints can be computed again. Here: names, header, table.
+//! A container describes itself: from the table everything can be found, and where the table is damaged, each block
+//! still tells the lengths of its chunks, so that their fingerprints can be computed again. Here: names, header, table.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
@@ -196,8 +197,8 @@ impl Table {
         out
     }
 
-    /// From its plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the bytes do not bear out: each block takes bytes, and holds chunks, and each
-    /// of these, too.
+    /// From its plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the bytes do not
+    /// bear out: each block takes bytes, and holds chunks, and each of these, too.
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, object, offset);
         let small = |reader: &mut ByteReader<'_>| -> Result<u32> {

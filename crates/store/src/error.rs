@@ -116,7 +116,8 @@ impl Error {
         Self::damaged(format!("chunk {fingerprint}"), None, what)
     }
 
-    /// Whether another version of the program made what cannot be read: no damage. Nothing may be repaired or deleted for it.
+    /// Whether another version of the program made what cannot be read: no damage. Nothing may be repaired or deleted
+    /// for it.
     pub fn is_other_version(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::OtherVersion)
     }
@@ -151,7 +152,8 @@ impl Error {
         }
     }
 
-    /// Whether the device does not give stored bytes: a bad sector. No damage, since the next try, or the next cable, may bring them.
+    /// Whether the device does not give stored bytes: a bad sector. No damage, since the next try, or the next cable,
+    /// may bring them.
     pub fn is_unreadable(&self) -> bool {
         match self {
             Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
@@ -161,8 +163,8 @@ impl Error {
         }
     }
 
-    /// Whether stored bytes cannot be had, for whatever reason: they are damaged, or the device does not give them. Who looks at all that there is
-    /// goes on with the rest.
+    /// Whether stored bytes cannot be had, for whatever reason: they are damaged, or the device does not give them. Who
+    /// looks at all that there is goes on with the rest.
     pub fn is_loss(&self) -> bool {
         self.is_damage() || self.is_unreadable()
     }

@@ -1,10 +1,13 @@
-//! The fingerprint index of an opened repository: opened by the name in its configuration, and begun anew where its files are damaged.
+//! The fingerprint index of an opened repository: opened by the name in its configuration, and begun anew where its
+//! files are damaged.
 //!
-//! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never wrong (ARCHITECTURE.md,
-//! invariant 1); so whatever keeps an index from being opened, who reads goes on without, and who writes is told. `strata` has as many openers as there are processes and is open at once; it is deleted under their feet by its own means, which keep locks and what they
-//! are about to enter. The papers' indexes have one opener at a time, so they
-//! are opened when the first session needs to write: readers, and a second repository that only reads, never wait for them. Whoever has one open
-//! holds `opener.lock` beside the index's own lock, also while it is thrown away and begun anew: nobody comes in between.
+//! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never
+//! wrong (ARCHITECTURE.md, invariant 1); so whatever keeps an index from being opened, who reads goes on without, and
+//! who writes is told. `strata` has as many openers as there are processes and is open at once; it is deleted under
+//! their feet by its own means, which keep locks and what they are about to enter. The papers' indexes have one opener
+//! at a time, so they are opened when the first session needs to write: readers, and a second repository that only
+//! reads, never wait for them. Whoever has one open holds `opener.lock` beside the index's own lock, also while it is
+//! thrown away and begun anew: nobody comes in between.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -20,7 +23,8 @@ use crate::{Error, Result};
 pub const INDEX_FOLDER: &str = "index";
 /// The index that keeps nothing on disk.
 const RAM: &str = "ram";
-/// So long a repository that is opened waits for the index's locks: who reads can do without, who writes waits as long as it takes.
+/// So long a repository that is opened waits for the index's locks: who reads can do without, who writes waits as long
+/// as it takes.
 const READER_WAIT_MS: u64 = 2000;
 /// Of whoever has an index open that has one opener.
 const OPENER_LOCK: &str = "opener.lock";
@@ -79,7 +83,8 @@ impl RepositoryIndex {
         self.name.parse() == Ok(IndexName::Strata)
     }
 
-    /// Opens it, if it is not open yet. One whose files are damaged is begun anew, for every container will be told to it again.
+    /// Opens it, if it is not open yet. One whose files are damaged is begun anew, for every container will be told to
+    /// it again.
     ///
     /// # Errors
     /// [`Error::Locked`] where it has one opener, and that is another.
@@ -119,8 +124,8 @@ impl RepositoryIndex {
             }
             other => other?,
         };
-        // One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows. The others do not know, when they are opened, how many
-        // entries they have.
+        // One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows. The
+        // others do not know, when they are opened, how many entries they have.
         if self.is_strata() && index.stats().entries == 0 {
             self.ingested().clear(wait_ms_max)?;
         }
@@ -128,7 +133,8 @@ impl RepositoryIndex {
         Ok(())
     }
 
-    /// Throws it away and begins it anew, empty. What is thrown away is not opened for that: it may be why it is thrown away.
+    /// Throws it away and begins it anew, empty. What is thrown away is not opened for that: it may be why it is thrown
+    /// away.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`confirm_kept`](Self::confirm_kept).
@@ -224,8 +230,8 @@ impl DerefMut for RepositoryIndex {
     }
 }
 
-/// The index's folder; where it cannot be had, an empty one in RAM, and why: it may be closed to the reader, a link to a disk that is not there, on a bad
-/// sector, or there is no room to make it.
+/// The index's folder; where it cannot be had, an empty one in RAM, and why: it may be closed to the reader, a link to
+/// a disk that is not there, on a bad sector, or there is no room to make it.
 fn folder(root: &dyn Dir) -> (Arc<dyn Dir>, Option<onefold_io::Error>) {
     match root.subdir(INDEX_FOLDER) {
         Ok(dir) => (dir, None),

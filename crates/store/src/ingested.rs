@@ -1,7 +1,7 @@
 //! Which containers the index was told of. Specified in FORMAT.md, "Ingested".
 //!
-//! A container that is listed here is in the index durably. One that is not may be: telling the index twice does no harm, so a torn or
-//! lost end of this file costs time only.
+//! A container that is listed here is in the index durably. One that is not may be: telling the index twice does no
+//! harm, so a torn or lost end of this file costs time only.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Unfinished objects of processes that died: temporary files that nobody will ever rename.
 //!
-//! Listed before the living sessions are: a file that was there then, while no session lives now, belongs to nobody. So whoever writes a
-//! container, a root, a key or the sketch does it in a session; the rest (configuration, condemned list) is written under the sweep's lock, which
-//! whoever clears holds.
+//! Listed before the living sessions are: a file that was there then, while no session lives now, belongs to nobody. So
+//! whoever writes a container, a root, a key or the sketch does it in a session; the rest (configuration, condemned
+//! list) is written under the sweep's lock, which whoever clears holds.
 
 use std::sync::Arc;
 

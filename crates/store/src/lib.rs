@@ -1,7 +1,8 @@
 //! Containers, sessions, sweep, verify and repair. The store knows no file, path or socket of its users.
 //!
-//! The way down: a [`Session`] gives a [`ChunkWriter`], which drops duplicates, gathers blocks, and stores containers. The way up: a
-//! [`ChunkReader`] finds a chunk in the container that its [`ChunkRef`] names. Containers are the truth, the index is advice.
+//! The way down: a [`Session`] gives a [`ChunkWriter`], which drops duplicates, gathers blocks, and stores containers.
+//! The way up: a [`ChunkReader`] finds a chunk in the container that its [`ChunkRef`] names. Containers are the truth,
+//! the index is advice.
 #![forbid(unsafe_code)]
 
 pub mod block;

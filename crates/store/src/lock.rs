@@ -1,4 +1,5 @@
-//! Locks on a repository, in its folder `locks/`: of those who do the same thing, one at a time. Nobody waits for them here; the kernel frees them with the process.
+//! Locks on a repository, in its folder `locks/`: of those who do the same thing, one at a time. Nobody waits for them
+//! here; the kernel frees them with the process.
 
 use onefold_io::{Dir, LockGuard, LockKind};
 

@@ -1,6 +1,7 @@
 //! A container that was opened: its header and descriptors, and how they lead to blocks and chunks.
 //!
-//! What always holds: nothing that a table says leads outside of its container, and no chunk is given that was not compared with its fingerprint's line.
+//! What always holds: nothing that a table says leads outside of its container, and no chunk is given that was not
+//! compared with its fingerprint's line.
 
 use std::ops::Range;
 
@@ -35,7 +36,8 @@ struct Loss {
 }
 
 impl Opened {
-    /// Reads header, footer and table of a container. The header must say what the footer repeats: both are written at once, so a version that only one of them has is damage.
+    /// Reads header, footer and table of a container. The header must say what the footer repeats: both are written at
+    /// once, so a version that only one of them has is damage.
     pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
         let (header, footer) = match (read_header(shared, id), read_footer(shared, id)) {
@@ -157,7 +159,8 @@ impl Opened {
         block.offset..block.offset + BLOCK_HEADER_BYTES as u64 + u64::from(block.stored_len)
     }
 
-    /// The chunks `wanted` of one block, in order, with their bytes in its raw ones; an error where those do not have the fingerprint that the table says.
+    /// The chunks `wanted` of one block, in order, with their bytes in its raw ones; an error where those do not have
+    /// the fingerprint that the table says.
     pub(crate) fn verify<'a>(
         &self,
         shared: &Shared,
@@ -230,7 +233,8 @@ fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
     Header::decode(id, &header)
 }
 
-/// Why only another version of the program may say that a container is unused: it made it, by all that can be read of it.
+/// Why only another version of the program may say that a container is unused: it made it, by all that can be read of
+/// it.
 pub(crate) fn other_version(shared: &Shared, id: ContainerId) -> Option<Error> {
     let error = read_header(shared, id).err()?;
     (error.is_other_version() && read_footer(shared, id).is_err()).then_some(error)

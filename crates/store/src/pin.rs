@@ -91,7 +91,8 @@ impl Pin {
                 guard: Some(guard),
             };
             match disk.write_at(&info.encode(), 0) {
-                // The lock is the pin; what it says of itself is for people. A full disk can still be read, checked and swept.
+                // The lock is the pin; what it says of itself is for people. A full disk can still be read, checked and
+                // swept.
                 Err(error) if error.kind != ErrorKind::NoSpace => return Err(error.into()),
                 _ => return Ok(pin),
             }
@@ -103,8 +104,9 @@ impl Pin {
         &self.name
     }
 
-    /// That it is still there. Once it is not, it never is again: whoever removed it held its lock, as when the machine slept and a network file system
-    /// freed the lock meanwhile. It is opened, since such a file system answers that anew, and a question for the name from what it remembers.
+    /// That it is still there. Once it is not, it never is again: whoever removed it held its lock, as when the machine
+    /// slept and a network file system freed the lock meanwhile. It is opened, since such a file system answers that
+    /// anew, and a question for the name from what it remembers.
     ///
     /// # Errors
     /// [`Error::PinLost`].

@@ -1,4 +1,5 @@
-//! Reading chunks: by reference one at a time, or all that is wanted of a container in one go. Every chunk's fingerprint is verified.
+//! Reading chunks: by reference one at a time, or all that is wanted of a container in one go. Every chunk's
+//! fingerprint is verified.
 //!
 //! A reference whose container is gone is followed through the index, then through all descriptors.
 
@@ -69,7 +70,8 @@ impl ChunkReader {
     /// The bytes of a chunk.
     ///
     /// # Errors
-    /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written, or is not as long as the reference says.
+    /// [`Error::Lost`] where it is in no container; [`Error::Damaged`] where it does not read as what was written, or
+    /// is not as long as the reference says.
     pub fn read(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
         let data = self.read_any_length(chunk)?;
         match data.len() == chunk.len as usize {
@@ -114,7 +116,8 @@ impl ChunkReader {
         Err(lost)
     }
 
-    /// All `wanted` chunks of one container, each block read and decoded once, in the container's order. Gives those that it does not hold.
+    /// All `wanted` chunks of one container, each block read and decoded once, in the container's order. Gives those
+    /// that it does not hold.
     ///
     /// # Errors
     /// Those of `read`; what `visit` returns.
@@ -249,7 +252,8 @@ impl ChunkReader {
         Ok(self.tables.put(id, opened, bytes))
     }
 
-    /// Where else than in container `not` a chunk lies: the index is asked, then all descriptors. `gone` is a container that was found gone.
+    /// Where else than in container `not` a chunk lies: the index is asked, then all descriptors. `gone` is a container
+    /// that was found gone.
     fn find_moved(
         &mut self,
         fingerprint: &Fingerprint,

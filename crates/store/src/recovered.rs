@@ -1,7 +1,9 @@
-//! What can still be read of damaged containers: who restores must not lose 16 MiB to one bad sector, and may not be able to repair.
+//! What can still be read of damaged containers: who restores must not lose 16 MiB to one bad sector, and may not be
+//! able to repair.
 //!
-//! The table is taken where footer and seal bear it out, whatever the header is; else the container is searched for blocks, and their chunks are fingerprinted again.
-//! What always holds: a container is searched once, while others who want it wait; every chunk that a table made so lists was read; RAM is one block and the tables that are kept.
+//! The table is taken where footer and seal bear it out, whatever the header is; else the container is searched for
+//! blocks, and their chunks are fingerprinted again. What always holds: a container is searched once, while others who
+//! want it wait; every chunk that a table made so lists was read; RAM is one block and the tables that are kept.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -56,7 +58,8 @@ impl Shared {
         self.recovered.lock().tables.get(&id)
     }
 
-    /// Whether it is worth opening again what was read by half because the device did not give the rest: it may do so now. Each look at a bad sector can take seconds, so there are not many.
+    /// Whether it is worth opening again what was read by half because the device did not give the rest: it may do so
+    /// now. Each look at a bad sector can take seconds, so there are not many.
     pub(crate) fn is_worth_another_look(&self, opened: &Opened) -> bool {
         if !matches!(opened.loss(), Some(loss) if loss.is_unreadable()) {
             return false;
@@ -67,7 +70,8 @@ impl Shared {
         *looks <= LOOKS_MAX
     }
 
-    /// What can be read of the container that `why` keeps from being opened; `None` where nothing can. The first who asks tells so, unless a warning is not wanted.
+    /// What can be read of the container that `why` keeps from being opened; `None` where nothing can. The first who
+    /// asks tells so, unless a warning is not wanted.
     ///
     /// # Errors
     /// Failures of the device as a whole, and what another version made.
@@ -136,7 +140,8 @@ fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Op
     Ok(Some(Opened::new(header, table, sealer).partly(why)))
 }
 
-/// The container by its own table, where footer and seal bear that out: of the salts of header and footer the one that opens it.
+/// The container by its own table, where footer and seal bear that out: of the salts of header and footer the one that
+/// opens it.
 fn with_its_table(shared: &Shared, salvage: &Salvage<'_>) -> Result<Option<Opened>> {
     let Some(footer) = salvage.footer() else {
         return Ok(None);

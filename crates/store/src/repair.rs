@@ -1,9 +1,10 @@
 //! Repair: rebuilds what can be rebuilt from containers alone, and says what cannot.
 //!
-//! A damaged container is read block by block; its good chunks move to a new container, then it is deleted as the sweep deletes. Nothing is
-//! deleted before what can be saved of it is durable. One that the device does not give whole is not deleted but renamed, so that it counts no
-//! longer: what cannot be read today (a cable, a controller) may be read tomorrow, and a repair must not make such a loss final. So is one of which nothing could be saved,
-//! whatever the reason: no repair deletes all that there is of a container.
+//! A damaged container is read block by block; its good chunks move to a new container, then it is deleted as the sweep
+//! deletes. Nothing is deleted before what can be saved of it is durable. One that the device does not give whole is
+//! not deleted but renamed, so that it counts no longer: what cannot be read today (a cable, a controller) may be read
+//! tomorrow, and a repair must not make such a loss final. So is one of which nothing could be saved, whatever the
+//! reason: no repair deletes all that there is of a container.
 
 use onefold_index::ContainerId;
 
@@ -32,11 +33,13 @@ pub struct RepairReport {
     pub made_folders: Vec<String>,
     /// Why containers were left alone that another version of the program made, by all that can be read of them.
     pub other_versions: Vec<Error>,
-    /// What was found to be wrong with containers: the first place of damage of each, and each region that the device does not give.
+    /// What was found to be wrong with containers: the first place of damage of each, and each region that the device
+    /// does not give.
     pub found: Vec<Error>,
     /// Damaged containers that were replaced.
     pub replaced_containers: Vec<ContainerId>,
-    /// Containers that the device does not give whole, or of which nothing could be saved. They were replaced too, and lie beside the others under names that end in
+    /// Containers that the device does not give whole, or of which nothing could be saved. They were replaced too, and
+    /// lie beside the others under names that end in
     /// [`ASIDE_SUFFIX`]: without it, and with a repair after that, they are containers again.
     pub set_aside: Vec<ContainerId>,
     /// Chunks saved from both.
@@ -58,8 +61,8 @@ impl Repository {
     /// Repairs what can be repaired. Reads every block of every container.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device; [`Error::is_other_version`] for a configuration, a root or a list of the condemned that
-    /// another version made: nothing is changed then.
+    /// [`Error::Locked`](crate::Error::Locked) while a sweep runs; failures of the device; [`Error::is_other_version`]
+    /// for a configuration, a root or a list of the condemned that another version made: nothing is changed then.
     pub fn repair(
         &self,
         roots: &dyn Roots,
@@ -106,8 +109,9 @@ impl Repository {
         Ok(())
     }
 
-    /// Makes folders that `init` made and that are missing, where nothing can have been in them: of a repository that holds no snapshot, and no container. Any
-    /// other must be put back: a new, empty folder of snapshots would have the next sweep take every container for unused.
+    /// Makes folders that `init` made and that are missing, where nothing can have been in them: of a repository that
+    /// holds no snapshot, and no container. Any other must be put back: a new, empty folder of snapshots would have the
+    /// next sweep take every container for unused.
     fn make_missing_folders(&self, report: &mut RepairReport) -> Result<()> {
         let mut missing = Vec::new();
         let mut others = 0;
@@ -254,7 +258,8 @@ impl Repository {
             .try_for_each(|id| self.set_aside(*id))
     }
 
-    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it, or what was not searched; `None` where nothing can be unsealed.
+    /// Writes the good chunks of a container into a new one. Gives what the device does not give of it, or what was not
+    /// searched; `None` where nothing can be unsealed.
     fn save(
         &self,
         session: &Session,

@@ -1,4 +1,5 @@
-//! Roots: sealed objects that keep chunks alive. To the store a snapshot is a root and some bytes; what they say is its user's affair.
+//! Roots: sealed objects that keep chunks alive. To the store a snapshot is a root and some bytes; what they say is its
+//! user's affair.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,8 @@ const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
 /// The folder of all roots.
 pub(crate) const ROOT_FOLDER: &str = "snapshots";
 
-/// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's twin, both could go.
+/// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's
+/// twin, both could go.
 pub struct RootsLock {
     _guard: Option<Box<dyn LockGuard>>,
 }
@@ -75,8 +77,9 @@ impl Seen {
 
 /// What keeps chunks alive: its user tells the store what a root refers to.
 pub trait Roots {
-    /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of contents. What was `seen` refers to
-    /// need not be given again. Errors: where a part of the metadata is lost ([`Error::is_loss`]), all else is given before that is said.
+    /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of
+    /// contents. What was `seen` refers to need not be given again. Errors: where a part of the metadata is lost
+    /// ([`Error::is_loss`]), all else is given before that is said.
     fn for_each_ref(
         &self,
         id: &RootId,
@@ -88,7 +91,8 @@ pub trait Roots {
 }
 
 impl Session {
-    /// Stores a root, durably, if no sweep can have missed this session. Everything it refers to must be durable: its writers have finished. A dry run only names it.
+    /// Stores a root, durably, if no sweep can have missed this session. Everything it refers to must be durable: its
+    /// writers have finished. A dry run only names it.
     ///
     /// # Errors
     /// [`Error::PinLost`], [`Error::TooLong`]: then it is not stored.
@@ -107,7 +111,8 @@ impl Session {
 }
 
 impl Shared {
-    /// Stores a root, durably. Whether it is new: without encryption the very same bytes can be there already, or what damage left of them.
+    /// Stores a root, durably. Whether it is new: without encryption the very same bytes can be there already, or what
+    /// damage left of them.
     fn put_root(&self, root: &[u8]) -> Result<(RootId, bool)> {
         if root.len() > ROOT_BYTES_MAX {
             return Err(Error::TooLong {
@@ -153,14 +158,16 @@ impl Shared {
                 format!("its bytes hash to {found}"),
             ));
         }
-        // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal nor format fixes.
+        // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal
+        // nor format fixes.
         let payload = frame::decode_whole(ROOT, &stored, &object, 0)?;
         self.keys.open_object(&ROOT.magic, payload, &object)
     }
 }
 
 impl Repository {
-    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before that. `false`: it is there no longer.
+    /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before
+    /// that. `false`: it is there no longer.
     pub fn keep_root(&self, id: &RootId) -> Result<bool> {
         self.shared.objects.keep(&[id.object()])?;
         match self.shared.root(id) {
@@ -195,8 +202,8 @@ impl Repository {
         Ok(RootsLock { _guard: guard })
     }
 
-    /// Removes a root, for who holds the [lock](Self::lock_roots) if there could be another; one that is not there is no error. What only it kept alive goes with
-    /// the next sweep.
+    /// Removes a root, for who holds the [lock](Self::lock_roots) if there could be another; one that is not there is
+    /// no error. What only it kept alive goes with the next sweep.
     pub fn remove_root(&self, id: &RootId) -> Result<()> {
         self.shared.objects.delete(&id.object())
     }

@@ -1,8 +1,10 @@
 //! What can be saved of a damaged container: it is searched for blocks from its header to its end, a window at a time.
-//! Where the device does not give it, pages of it are asked for one by one; those that do not come count as zeros, and are never asked for again.
+//! Where the device does not give it, pages of it are asked for one by one; those that do not come count as zeros, and
+//! are never asked for again.
 //!
-//! What always holds: every chunk that is given stood in a block whose seal holds; RAM is one window and one block, whatever the object's length. What is read
-//! in vain is bounded: somebody may have made a container of which every byte seems to begin a block.
+//! What always holds: every chunk that is given stood in a block whose seal holds; RAM is one window and one block,
+//! whatever the object's length. What is read in vain is bounded: somebody may have made a container of which every
+//! byte seems to begin a block.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +22,8 @@ use crate::{Error, Result};
 
 /// So much is searched at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// So many times a container's bytes may be read behind what only seemed to begin a block. Damage alone leads to some blocks with a wrong length, each of them shorter than the container.
+/// So many times a container's bytes may be read behind what only seemed to begin a block. Damage alone leads to some
+/// blocks with a wrong length, each of them shorter than the container.
 const VAIN_READS_MAX: u64 = 64;
 /// What a device fails to give is some sectors: pages around them are given up whole.
 const PAGE_BYTES: u64 = 4096;
@@ -137,8 +140,9 @@ impl Medium<'_> {
 }
 
 impl<'a> Salvage<'a> {
-    /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Without encryption there is nothing to unseal: a header is made up then, of data,
-    /// which only says beside what the chunks are stored anew. Errors: the device failed altogether; another version made it.
+    /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Without encryption there is
+    /// nothing to unseal: a header is made up then, of data, which only says beside what the chunks are stored anew.
+    /// Errors: the device failed altogether; another version made it.
     pub fn begin(shared: &'a Shared, id: ContainerId) -> Result<Option<Self>> {
         let object = container::object_name(id);
         let len = match shared.objects.len(&object) {
@@ -215,20 +219,23 @@ impl<'a> Salvage<'a> {
         self.given_up_at
     }
 
-    /// Where a block begins whose seal holds (or its checksum, where nothing is sealed) and that is none of this version: longer than any, or of chunks that cannot be. Or
-    /// what looks like one of another version: unless the block before leads there, it may be a chunk's content that somebody made so.
+    /// Where a block begins whose seal holds (or its checksum, where nothing is sealed) and that is none of this
+    /// version: longer than any, or of chunks that cannot be. Or what looks like one of another version: unless the
+    /// block before leads there, it may be a chunk's content that somebody made so.
     pub fn strange_at(&self) -> Option<u64> {
         self.strange_at
     }
 
-    /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched for.
+    /// Visits every chunk of every block that can be read. Where a block's header is damaged, the next one is searched
+    /// for.
     pub fn chunks(&mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.blocks(usize::MAX, &mut |block| {
             block.chunks().try_for_each(&mut *visit).map(|()| true)
         })
     }
 
-    /// Visits every block that can be read, until `visit` says that it is enough, or the device has not given more pages than `lost_max`.
+    /// Visits every block that can be read, until `visit` says that it is enough, or the device has not given more
+    /// pages than `lost_max`.
     ///
     /// # Errors
     /// Failures of the device as a whole, those of `visit`.
@@ -352,7 +359,8 @@ impl<'a> Salvage<'a> {
     }
 }
 
-/// Header and footer, as far as they are whole. What one says of another version counts only where the other does not speak against it.
+/// Header and footer, as far as they are whole. What one says of another version counts only where the other does not
+/// speak against it.
 fn either(
     header: Option<Result<Header>>,
     footer: Option<Result<Footer>>,

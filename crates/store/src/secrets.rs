@@ -17,7 +17,8 @@ pub struct KeyInfo {
     pub label: String,
     /// When it was made, seconds since 1970.
     pub created_unix_s: u64,
-    /// Whether who wrote all this had the repository's key. Whatever the rest says, it can open with its password all the same.
+    /// Whether who wrote all this had the repository's key. Whatever the rest says, it can open with its password all
+    /// the same.
     pub is_proved: bool,
 }
 

@@ -29,7 +29,8 @@ pub enum SessionKind {
     Backup,
     /// Only reads: does without a pin where it can have none.
     Read,
-    /// Reads, and counts on its pin: puts a root that refers to what another does, or a key, or tells the index of what is there.
+    /// Reads, and counts on its pin: puts a root that refers to what another does, or a key, or tells the index of what
+    /// is there.
     Pinned,
 }
 
@@ -84,7 +85,8 @@ impl Session {
         }
     }
 
-    /// For a sweep and a repair, which write what takes the place of what they delete: whether no other took them for dead, and went on in their place.
+    /// For a sweep and a repair, which write what takes the place of what they delete: whether no other took them for
+    /// dead, and went on in their place.
     ///
     /// # Errors
     /// [`Error::Overtaken`].
@@ -190,8 +192,8 @@ impl SessionState {
             .with_index(|index| Ok(index.lookup(keys, found)?))
     }
 
-    /// Whether the session may refer to this container. One that is newer than the session's list was made while the session was visible, so
-    /// whoever condemns it waits for the session: it is enough that it exists, durably.
+    /// Whether the session may refer to this container. One that is newer than the session's list was made while the
+    /// session was visible, so whoever condemns it waits for the session: it is enough that it exists, durably.
     pub(crate) fn may_refer_to(&self, container: ContainerId) -> Result<bool> {
         if self.live.binary_search(&container).is_ok() || self.newer.lock().contains(&container) {
             return Ok(true);

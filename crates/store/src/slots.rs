@@ -1,7 +1,8 @@
 //! Key slots: the master key, wrapped under a password. Specified in FORMAT.md, "Key slot".
 //!
-//! Each slot is an object of its own; any one of them opens the repository. A slot also seals a copy of the configuration. Its other fields can be read without a
-//! password, and a code under the master key proves them: who lists keys must not be made to remove the wrong one.
+//! Each slot is an object of its own; any one of them opens the repository. A slot also seals a copy of the
+//! configuration. Its other fields can be read without a password, and a code under the master key proves them: who
+//! lists keys must not be made to remove the wrong one.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use onefold_io::frame::{self, FrameKind};

@@ -1,7 +1,9 @@
-//! Sweep: garbage collection beside running sessions, without a lock that they would wait for. ARCHITECTURE.md, "Sweep beside backups".
+//! Sweep: garbage collection beside running sessions, without a lock that they would wait for. ARCHITECTURE.md, "Sweep
+//! beside backups".
 //!
-//! Always holds: a container is deleted only when it has been condemned durably, every session that could have missed that is over, and
-//! no root that came up since refers to it; and what it held that is referred to is durable elsewhere, and the index knows where.
+//! Always holds: a container is deleted only when it has been condemned durably, every session that could have missed
+//! that is over, and no root that came up since refers to it; and what it held that is referred to is durable
+//! elsewhere, and the index knows where.
 
 mod choose;
 mod judge;
@@ -31,11 +33,12 @@ pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 const ROUND_BYTES_MIN: u64 = 20 << 20;
 
 impl Repository {
-    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room, and made anew by the next who writes; then
-    /// a little is rewritten at a time.
+    /// Reclaims what no root refers to. See the module. Where the disk is full, the index is thrown away to make room,
+    /// and made anew by the next who writes; then a little is rewritten at a time.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another sweep runs, unless this is a dry run; damage of a root: what it kept alive cannot be known then.
+    /// [`Error::Locked`] while another sweep runs, unless this is a dry run; damage of a root: what it kept alive
+    /// cannot be known then.
     pub fn sweep(
         &self,
         roots: &dyn Roots,
@@ -73,7 +76,8 @@ impl Repository {
         }
     }
 
-    /// Rewrites a little, which makes room to rewrite more, until nothing is left to rewrite or there is no room even for that.
+    /// Rewrites a little, which makes room to rewrite more, until nothing is left to rewrite or there is no room even
+    /// for that.
     fn rewrite_in_rounds(
         &self,
         roots: &dyn Roots,
@@ -126,7 +130,8 @@ impl Repository {
         Ok(sweep.report)
     }
 
-    /// What a sweep would do now. It only reads, so it waits for nobody: beside another sweep it tells of a moment in between.
+    /// What a sweep would do now. It only reads, so it waits for nobody: beside another sweep it tells of a moment in
+    /// between.
     fn look(
         &self,
         roots: &dyn Roots,
@@ -140,8 +145,8 @@ impl Repository {
         Ok(sweep.report)
     }
 
-    /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go when nobody lives.
-    /// For the holder of the sweep's lock.
+    /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go
+    /// when nobody lives. For the holder of the sweep's lock.
     pub(crate) fn clear_after_the_dead(&self) -> Result<()> {
         let unfinished = leftovers::list(&self.shared.root)?;
         if pin::living(&*self.shared.root)?.is_empty() {
@@ -192,7 +197,8 @@ impl<'a> Sweep<'a> {
             .collect())
     }
 
-    /// Copies what lives of the containers worth it into new ones, in order. Gives those that were copied, and the bytes written.
+    /// Copies what lives of the containers worth it into new ones, in order. Gives those that were copied, and the
+    /// bytes written.
     fn compact(
         &mut self,
         session: &crate::Session,
@@ -222,8 +228,9 @@ impl<'a> Sweep<'a> {
         Ok((copied, written))
     }
 
-    /// Copies what lives of a container; `false` where not all of it can be had, so that it must stay. All of it is read before any is written: of a container
-    /// with a bad block each sweep would write a part again, for the next to remove.
+    /// Copies what lives of a container; `false` where not all of it can be had, so that it must stay. All of it is
+    /// read before any is written: of a container with a bad block each sweep would write a part again, for the next to
+    /// remove.
     fn copy(&mut self, candidate: &Candidate, writer: &mut ChunkWriter) -> Result<bool> {
         let id = candidate.id;
         let mut is_writing = false;
@@ -252,8 +259,8 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the rest. `session` wrote what takes the place
-    /// of what is on it.
+    /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the
+    /// rest. `session` wrote what takes the place of what is on it.
     ///
     /// # Errors
     /// [`Error::Overtaken`]: nothing was deleted.
@@ -270,7 +277,8 @@ impl<'a> Sweep<'a> {
         list.sort_unstable();
         session.confirm_not_overtaken()?;
         condemned::write(&*shared.objects, &list)?;
-        // A sweep that takes this session for dead removes its pin, then reads the list: with the pin still there, it will follow what is on it to the copies.
+        // A sweep that takes this session for dead removes its pin, then reads the list: with the pin still there, it
+        // will follow what is on it to the copies.
         session.confirm_not_overtaken()?;
         session.finish()?;
         if !self.wait(observer)? {
@@ -278,7 +286,8 @@ impl<'a> Sweep<'a> {
             return Ok(());
         }
         self.acquit(&mut list)?;
-        // A root that was removed must not come back, in a power cut, when what it refers to is gone: whoever removed it may have died before that was durable.
+        // A root that was removed must not come back, in a power cut, when what it refers to is gone: whoever removed
+        // it may have died before that was durable.
         shared.keep_roots()?;
         shared.with_index(|index| {
             index.retire(&list)?;
@@ -300,7 +309,8 @@ impl<'a> Sweep<'a> {
         shared.objects.delete(condemned::CONDEMNED_OBJECT)
     }
 
-    /// Deletes damaged containers whose good chunks are durable elsewhere: roots that refer to them are no reason to keep them.
+    /// Deletes damaged containers whose good chunks are durable elsewhere: roots that refer to them are no reason to
+    /// keep them.
     pub(crate) fn delete_damaged(
         &mut self,
         list: Vec<ContainerId>,
@@ -311,7 +321,8 @@ impl<'a> Sweep<'a> {
         self.delete(list, session, observer)
     }
 
-    /// Returns when every session that lives now, and began before the list was durable, is over; false where the observer gave up.
+    /// Returns when every session that lives now, and began before the list was durable, is over; false where the
+    /// observer gave up.
     fn wait(&self, observer: &mut dyn SweepObserver) -> Result<bool> {
         let root = &*self.repository.shared.root;
         let mut waited_for: HashSet<String> = pin::living(root)?
@@ -334,7 +345,8 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Takes off the list what roots refer to that came up since the marking, wherever the index or the tables say that it is.
+    /// Takes off the list what roots refer to that came up since the marking, wherever the index or the tables say that
+    /// it is.
     fn acquit(&mut self, list: &mut Vec<ContainerId>) -> Result<()> {
         let shared = &self.repository.shared;
         let mut marks = Marks::new(&*shared.root)?;

@@ -1,7 +1,7 @@
 //! Writing chunks: duplicates are dropped, new chunks gathered into blocks, blocks into containers.
 //!
-//! Always holds: the index is told of a container only when it is durable; a chunk that is neither in the index nor durable is in the
-//! session's `pending`, so that its next occurrence refers to it.
+//! Always holds: the index is told of a container only when it is durable; a chunk that is neither in the index nor
+//! durable is in the session's `pending`, so that its next occurrence refers to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,8 @@ pub struct Given<'a> {
     pub data: &'a [u8],
     /// How it is to be stored.
     pub packing: Packing,
-    /// Nobody changes the bytes. Those of a mapped file may change: if the chunk is new, they are copied, and the copy must have the fingerprint.
+    /// Nobody changes the bytes. Those of a mapped file may change: if the chunk is new, they are copied, and the copy
+    /// must have the fingerprint.
     pub is_steady: bool,
 }
 
@@ -72,7 +73,8 @@ pub enum Written {
     Lost,
 }
 
-/// Writes one stream of chunks. [`finish`](Self::finish) makes all of it durable; dropped without, what was sealed stays and the rest is lost.
+/// Writes one stream of chunks. [`finish`](Self::finish) makes all of it durable; dropped without, what was sealed
+/// stays and the rest is lost.
 pub struct ChunkWriter {
     session: Arc<SessionState>,
     stream: StreamKind,
@@ -84,7 +86,8 @@ pub struct ChunkWriter {
     keys: Vec<Fingerprint>,
     found: Vec<Option<Location>>,
     early: Vec<Option<ContainerId>>,
-    /// New chunks of the batch that is being written: a container may become durable, and so leave what is pending, in the middle of it.
+    /// New chunks of the batch that is being written: a container may become durable, and so leave what is pending, in
+    /// the middle of it.
     fresh: HashMap<Fingerprint, ContainerId>,
     copy: Vec<u8>,
 }
@@ -112,7 +115,8 @@ struct OpenContainer {
     raw_bytes: u64,
 }
 
-/// Blocks that compress very well would make a container of very many chunks: at this many raw bytes per target byte it is closed.
+/// Blocks that compress very well would make a container of very many chunks: at this many raw bytes per target byte it
+/// is closed.
 const RAW_PER_TARGET_MAX: u64 = 12;
 /// Nor do tiny chunks: who reads a container keeps its table in RAM, some 40 bytes a chunk.
 const CONTAINER_CHUNKS_MAX: u32 = BLOCK_CHUNKS_MAX as u32;
@@ -144,7 +148,8 @@ impl ChunkWriter {
     /// Stores what is new of `chunks`, a batch of the stream, and appends a reference for each to `refs`, in order.
     ///
     /// # Errors
-    /// Any failure since the last call, of other threads too, and [`Error::TooLong`]. The writer is of no use afterwards.
+    /// Any failure since the last call, of other threads too, and [`Error::TooLong`]. The writer is of no use
+    /// afterwards.
     pub fn write(
         &mut self,
         chunks: &[(Fingerprint, &[u8])],
@@ -210,8 +215,8 @@ impl ChunkWriter {
         container.transpose()
     }
 
-    /// Stores a chunk once more, in a new container, though it is stored already: how the sweep and the repair move chunks. A chunk that this
-    /// session has stored is not stored yet again.
+    /// Stores a chunk once more, in a new container, though it is stored already: how the sweep and the repair move
+    /// chunks. A chunk that this session has stored is not stored yet again.
     pub(crate) fn write_again(&mut self, fingerprint: Fingerprint, data: &[u8]) -> Result<()> {
         self.sealing.failed()?;
         if !self.session.has_stored(&fingerprint)? {
@@ -237,7 +242,8 @@ impl ChunkWriter {
         Ok(self.stats())
     }
 
-    /// One index lookup for the whole batch. What is pending is asked for before: what leaves there is in the index by then.
+    /// One index lookup for the whole batch. What is pending is asked for before: what leaves there is in the index by
+    /// then.
     fn look_up(&mut self, chunks: &[Given<'_>]) -> Result<()> {
         self.keys.clear();
         self.keys

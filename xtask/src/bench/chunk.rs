@@ -1,8 +1,10 @@
-//! `cargo xtask bench chunk`: what every chunker costs and what it finds, beside the `fastcdc` and `mothcdc` crates, at **equal real means**.
+//! `cargo xtask bench chunk`: what every chunker costs and what it finds, beside the `fastcdc` and `mothcdc` crates, at
+//! **equal real means**.
 //!
-//! Chunkers understand the mean they are asked for differently (masks of whole bits miss it by up to 40 %), and smaller chunks find more and
-//! cost more. So each is asked for whatever makes its chunks as long as was asked here, on the very data that is measured: within 2 % for
-//! speed and edits, and by interpolation between two means around the target for the dedup ratio.
+//! Chunkers understand the mean they are asked for differently (masks of whole bits miss it by up to 40 %), and smaller
+//! chunks find more and cost more. So each is asked for whatever makes its chunks as long as was asked here, on the
+//! very data that is measured: within 2 % for speed and edits, and by interpolation between two means around the target
+//! for the dedup ratio.
 
 mod contestant;
 mod dedupbench;

@@ -1,10 +1,12 @@
 //! `cargo xtask bench index`: what a key and a lookup cost each index, on a real disk, beside other stores.
 //!
-//! An index is built by lookup-then-insert, batch by batch, as a first backup does, then asked for absent keys, for present ones in the
-//! order of the stream, and for present ones at random. The disk's own random-read rate is measured in the same run, on the same
-//! files, since goals are ratios. One thread asks; merges run beside it, so the time for filling is taken twice: when all is durable, and when nothing is left to
-//! merge. What went to and from the disk is what the system counts of the process, for ours as for others. With `--rivals` other stores do the same work with the same RAM; with
-//! `--workload` indexes run under a generated or recorded stream instead; with `--program-rss` the whole program is measured.
+//! An index is built by lookup-then-insert, batch by batch, as a first backup does, then asked for absent keys, for
+//! present ones in the order of the stream, and for present ones at random. The disk's own random-read rate is measured
+//! in the same run, on the same files, since goals are ratios. One thread asks; merges run beside it, so the time for
+//! filling is taken twice: when all is durable, and when nothing is left to merge. What went to and from the disk is
+//! what the system counts of the process, for ours as for others. With `--rivals` other stores do the same work with
+//! the same RAM; with `--workload` indexes run under a generated or recorded stream instead; with `--program-rss` the
+//! whole program is measured.
 
 mod disk;
 mod figures;
@@ -50,15 +52,15 @@ pub struct IndexArgs {
     /// Seconds for each kind of lookup.
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
-    /// Stops filling a store after so many seconds: what it did by then gives its rate, and it is asked for as many keys as it has. B-trees, which
-    /// are filled in the order of keys, are left out if they are not full by then.
+    /// Stops filling a store after so many seconds: what it did by then gives its rate, and it is asked for as many
+    /// keys as it has. B-trees, which are filled in the order of keys, are left out if they are not full by then.
     #[arg(long)]
     pub insert_seconds: Option<u64>,
     /// Read through the page cache instead of past it.
     #[arg(long)]
     pub cached: bool,
-    /// Put other stores beside it. Needs the `rivals` program, a crate outside the workspace: its path, or without a path it is built
-    /// (C++ for minutes, unless ROCKSDB_LIB_DIR names a folder with librocksdb 7).
+    /// Put other stores beside it. Needs the `rivals` program, a crate outside the workspace: its path, or without a
+    /// path it is built (C++ for minutes, unless ROCKSDB_LIB_DIR names a folder with librocksdb 7).
     #[arg(long, num_args = 0..=1, default_missing_value = "")]
     pub rivals: Option<PathBuf>,
     /// Only these of the other stores.
@@ -68,8 +70,9 @@ pub struct IndexArgs {
         default_value = "rocksdb,rocksdb-universal,fjall,redb,lmdb"
     )]
     pub stores: Vec<String>,
-    /// What the other stores' processes may hold in all, page cache included, in MiB beyond the budget (Linux memory groups; needs root). One that is
-    /// killed for more is begun again with three quarters of the caches, filters and write buffers.
+    /// What the other stores' processes may hold in all, page cache included, in MiB beyond the budget (Linux memory
+    /// groups; needs root). One that is killed for more is begun again with three quarters of the caches, filters and
+    /// write buffers.
     #[arg(long, default_value_t = 48)]
     pub slack_mib: usize,
     /// Streams to run the indexes under: linux, vx, fbf, vx-9m, vx-20m, or files that `--record` made.

@@ -1,7 +1,9 @@
-//! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, and sparse indexing beside it, on backups of real data.
+//! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, and
+//! sparse indexing beside it, on backups of real data.
 //!
-//! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the order of their names, looked up batch
-//! by batch, and what is not found is stored. A duplicate that was not found is lost: it is stored again. Device time is modelled, as in [`super::papers`].
+//! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the
+//! order of their names, looked up batch by batch, and what is not found is stored. A duplicate that was not found is
+//! lost: it is stored again. Device time is modelled, as in [`super::papers`].
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Large files that are stored already are looked at where they are in the page cache. Whatever others do to them meanwhile, a snapshot has what its names say.
+//! Large files that are stored already are looked at where they are in the page cache. Whatever others do to them
+//! meanwhile, a snapshot has what its names say.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -35,7 +36,8 @@ fn check(repository: &Repository) {
     assert_eq!(report.expect("check").damage.len(), 0);
 }
 
-/// A file of which half is known and half is new, behind others that are known: nothing is lost, and only what is new is stored.
+/// A file of which half is known and half is new, behind others that are known: nothing is lost, and only what is new
+/// is stored.
 #[test]
 fn new_chunks_among_known_ones_are_stored() {
     let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -97,8 +99,9 @@ fn is_mapped(path: &Path) -> bool {
     window.is_some_and(|window| window.populate(0..8 * MIB))
 }
 
-/// New bytes of a mapped file change after they were fingerprinted and before they are stored: no chunk is stored under a name that is not its own. Whether they
-/// did shows in that the file was read twice; else it is tried again with more time to fingerprint.
+/// New bytes of a mapped file change after they were fingerprinted and before they are stored: no chunk is stored under
+/// a name that is not its own. Whether they did shows in that the file was read twice; else it is tried again with more
+/// time to fingerprint.
 #[test]
 fn a_file_that_changes_before_it_is_stored_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -212,7 +215,8 @@ fn holes_before_data_stay_holes() {
     assert_eq!(blocks(), before);
 }
 
-/// Files that are cut short and grow again, all the time, while they are read: no backup ends because of it, and each snapshot can be restored.
+/// Files that are cut short and grow again, all the time, while they are read: no backup ends because of it, and each
+/// snapshot can be restored.
 #[test]
 fn files_may_be_cut_short_while_they_are_read() {
     let dir = tempfile::tempdir().unwrap();

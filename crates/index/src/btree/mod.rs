@@ -1,16 +1,19 @@
-//! `btree`: fingerprints in the B-tree of an embedded database (redb), the role that BerkeleyDB plays in the papers (PRUNE's "single" and ChunkStash's rival).
+//! `btree`: fingerprints in the B-tree of an embedded database (redb), the role that BerkeleyDB plays in the papers
+//! (PRUNE's "single" and ChunkStash's rival).
 //!
 //! ```text
 //! RAM    write buffer │ pages of the tree │ Bloom filter, if wanted │ fingerprints of whole containers, if wanted
 //! disk   entries: fingerprint → container            neighbours: (container, flush) → fingerprints that joined or left it
 //! ```
 //!
-//! With neither filter nor prefetch, each lookup of a key that is not in the cached pages reads a leaf, and each insertion reads and writes one: keys
-//! have no order. The filter spares nearly all reads for absent keys; prefetch reads, after a hit, all fingerprints of the
-//! container that was hit, in one read of some pages. With both it is the index of DDFS (Zhu, Li, Patterson: "Avoiding the Disk Bottleneck", 2008).
+//! With neither filter nor prefetch, each lookup of a key that is not in the cached pages reads a leaf, and each
+//! insertion reads and writes one: keys have no order. The filter spares nearly all reads for absent keys; prefetch
+//! reads, after a hit, all fingerprints of the container that was hit, in one read of some pages. With both it is the
+//! index of DDFS (Zhu, Li, Patterson: "Avoiding the Disk Bottleneck", 2008).
 //!
-//! Always holds: the write buffer goes into the tree by one transaction, durable at once or at the next checkpoint, so a crash loses whole
-//! buffers or nothing, and never splits what the two tables say. A fingerprint is a neighbour of the one container that `entries` names. One opener at a time.
+//! Always holds: the write buffer goes into the tree by one transaction, durable at once or at the next checkpoint, so
+//! a crash loses whole buffers or nothing, and never splits what the two tables say. A fingerprint is a neighbour of
+//! the one container that `entries` names. One opener at a time.
 
 mod backend;
 mod prefetch;
@@ -62,16 +65,19 @@ pub struct BTreeOptions {
     pub filter_bytes: usize,
     /// Keys for which the filter's bits are chosen.
     pub keys_expected: u64,
-    /// RAM for fingerprints of containers that were hit; 0 for none. Whether neighbours are kept at all is decided when the index is made.
+    /// RAM for fingerprints of containers that were hit; 0 for none. Whether neighbours are kept at all is decided when
+    /// the index is made.
     pub prefetch_bytes: usize,
     /// Records of the write buffer, at least 1: 1023 are the papers' container.
     pub buffer_records: usize,
-    /// Full write buffers become durable at the next checkpoint, not at once: until then their pages wait in the cache, as far as it goes.
+    /// Full write buffers become durable at the next checkpoint, not at once: until then their pages wait in the cache,
+    /// as far as it goes.
     pub writes_late: bool,
 }
 
 impl BTreeOptions {
-    /// All three parts within `ram_budget_bytes`: a byte a key for the filter at most, then equal parts for pages and prefetch.
+    /// All three parts within `ram_budget_bytes`: a byte a key for the filter at most, then equal parts for pages and
+    /// prefetch.
     pub fn new(keys_expected: u64, ram_budget_bytes: usize) -> BTreeOptions {
         let rest = ram_budget_bytes.saturating_sub(BUFFER_RECORDS * BUFFER_RECORD_BYTES);
         let filter_bytes = (keys_expected as usize).min(rest / 2).max(64);
@@ -106,8 +112,8 @@ pub struct BTree {
 type Moves = BTreeMap<(ContainerId, bool), Vec<u8>>;
 
 impl BTree {
-    /// Opens the index in `dir`, or begins an empty one. The whole file is read once: its pages are checked, as the library expects it of a file
-    /// that may be damaged.
+    /// Opens the index in `dir`, or begins an empty one. The whole file is read once: its pages are checked, as the
+    /// library expects it of a file that may be damaged.
     pub fn open(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<BTree> {
         let alone = alone(&*dir, "btree")?;
         let disk = match if_there(dir.open_write(FILE))? {

@@ -28,8 +28,8 @@ impl ChunkStash {
         self.fetch_all(&[page])
     }
 
-    /// The pages that come with `page`: those behind it, which the stream will ask for next; or, where keys are sampled, the container
-    /// that it is in, since the keys before the sampled one have no slots of their own.
+    /// The pages that come with `page`: those behind it, which the stream will ask for next; or, where keys are
+    /// sampled, the container that it is in, since the keys before the sampled one have no slots of their own.
     fn window_of(&self, page: u32) -> Range<u32> {
         let first = match self.options.sample {
             0 | 1 => page,
@@ -79,8 +79,8 @@ impl ChunkStash {
         Ok(())
     }
 
-    /// Brings what the table says of `keys` into the cache, as far as half of it goes, in one batch of reads. Where that is less than two windows
-    /// it would push out what the first of the keys need: they are then read one by one.
+    /// Brings what the table says of `keys` into the cache, as far as half of it goes, in one batch of reads. Where
+    /// that is less than two windows it would push out what the first of the keys need: they are then read one by one.
     pub(super) fn prefetch(&mut self, keys: &[Fingerprint]) -> Result<()> {
         let most = self.cache.capacity() / 2 / WINDOW_PAGES as usize;
         if most < 2 {

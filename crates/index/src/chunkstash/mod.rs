@@ -5,15 +5,16 @@
 //! flash  log: fingerprints in the order of the stream, with their containers
 //! ```
 //!
-//! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a signature lies in 16
-//! slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was made to
-//! avoid. With `sample` = n only every n-th key has a slot and the others are found by prefetch, or not at all. A table that is full is made
-//! anew from the log, without retired containers and, where that leaves it nearly full, with `sample` doubled: more keys than the budget
-//! is for cost duplicates that are not recognised, never a failure. The reads of a batch of keys go out together.
+//! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a
+//! signature lies in 16 slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 %
+//! load, which is what `strata` was made to avoid. With `sample` = n only every n-th key has a slot and the others are
+//! found by prefetch, or not at all. A table that is full is made anew from the log, without retired containers and,
+//! where that leaves it nearly full, with `sample` doubled: more keys than the budget is for cost duplicates that are
+//! not recognised, never a failure. The reads of a batch of keys go out together.
 //!
-//! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut off; a damaged
-//! page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers as runs of
-//! records instead of the paper's 1023 records of 64 bytes. One opener at a time.
+//! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut
+//! off; a damaged page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers
+//! as runs of records instead of the paper's 1023 records of 64 bytes. One opener at a time.
 
 mod fetch;
 mod retired;
@@ -46,7 +47,8 @@ const LOG: &str = "stash-log";
 pub struct ChunkStashOptions {
     /// All RAM: 80 % for the table, 15 % for the prefetch cache.
     pub ram_budget_bytes: usize,
-    /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the budget is too small for one.
+    /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the
+    /// budget is too small for one.
     pub cache_bytes: Option<usize>,
     /// Every n-th inserted key has a slot; 1 for all. Doubles whenever the table is full.
     pub sample: u32,

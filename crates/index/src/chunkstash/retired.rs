@@ -1,4 +1,5 @@
-//! The file of retired containers: one frame, written anew at each retirement, and at a checkpoint where some have come back (FORMAT.md §5).
+//! The file of retired containers: one frame, written anew at each retirement, and at a checkpoint where some have come
+//! back (FORMAT.md §5).
 
 use std::collections::HashSet;
 

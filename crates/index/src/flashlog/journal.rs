@@ -1,4 +1,5 @@
-//! The journal: what buffers hold at each checkpoint, written and read a piece at a time, for it may be larger than RAM to sort it.
+//! The journal: what buffers hold at each checkpoint, written and read a piece at a time, for it may be larger than RAM
+//! to sort it.
 
 use std::collections::HashSet;
 
@@ -126,8 +127,9 @@ impl FlashLog {
         self.discard_collected()
     }
 
-    /// Writes a batch of so many pages from page `first` of a journal on: which containers are gone, or back, then what buffers hold above a number, in the order of numbers, so
-    /// that whoever applies it fills no buffer sooner than it was filled.
+    /// Writes a batch of so many pages from page `first` of a journal on: which containers are gone, or back, then what
+    /// buffers hold above a number, in the order of numbers, so that whoever applies it fills no buffer sooner than it
+    /// was filled.
     fn write_batch<'a>(
         &self,
         journal: &dyn Disk,
@@ -174,7 +176,8 @@ fn pages_for(records: usize) -> u32 {
     records.div_ceil(RECORDS).max(1) as u32
 }
 
-/// The records with the lowest numbers above `since`, so many at most, in order: buffers may hold more than there is RAM to sort.
+/// The records with the lowest numbers above `since`, so many at most, in order: buffers may hold more than there is
+/// RAM to sort.
 fn lowest<'a>(
     buffers: impl Iterator<Item = &'a RecordPage>,
     since: u64,

@@ -1,14 +1,16 @@
-//! What the papers' stores on flash have in common: a log of record pages, and a journal of what is still in write buffers.
+//! What the papers' stores on flash have in common: a log of record pages, and a journal of what is still in write
+//! buffers.
 //!
 //! ```text
 //! <name>-log       record pages in the order in which buffers filled; pages before `head` were collected
 //! <name>-journal   record pages with what buffers held at each checkpoint, and how many log pages were durable then
 //! ```
 //!
-//! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends what buffers hold to the
-//! journal, which is made anew (by renaming `<name>-journal-tmp`) when it is twice as long as what counts. Always holds: each record has a number (`seq`); a
-//! partition's pages hold all of its records up to the highest number in them, so a journal record counts only if its number is
-//! higher. A torn end of either file is cut off; a damaged page that was durable is damage. One opener at a time.
+//! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends what
+//! buffers hold to the journal, which is made anew (by renaming `<name>-journal-tmp`) when it is twice as long as what
+//! counts. Always holds: each record has a number (`seq`); a partition's pages hold all of its records up to the
+//! highest number in them, so a journal record counts only if its number is higher. A torn end of either file is cut
+//! off; a damaged page that was durable is damage. One opener at a time.
 
 mod candidates;
 mod journal;
@@ -55,7 +57,8 @@ pub struct FlashLog {
 }
 
 impl FlashLog {
-    /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies what was [`journaled`](Self::journaled).
+    /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies what was
+    /// [`journaled`](Self::journaled).
     pub fn open(dir: Arc<dyn Dir>, name: &'static str) -> Result<FlashLog> {
         let alone = alone(&*dir, name)?;
         let disk = open_or_create(&*dir, &format!("{name}-log"))?;
@@ -155,7 +158,8 @@ impl FlashLog {
         Ok(self.disk.sync()?)
     }
 
-    /// Takes back the pages from `page` on, which were appended since the last checkpoint: the next ones come in their place.
+    /// Takes back the pages from `page` on, which were appended since the last checkpoint: the next ones come in their
+    /// place.
     pub fn take_back(&mut self, page: u32) {
         self.pages = page;
     }

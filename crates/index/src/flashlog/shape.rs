@@ -1,6 +1,7 @@
 //! Numbers that a store is made with and keeps: a small framed file, written once, before anything that depends on it.
 //!
-//! Always holds: a store that is opened with other options keeps the shape that it has, so options say what a new store is to be.
+//! Always holds: a store that is opened with other options keeps the shape that it has, so options say what a new store
+//! is to be.
 
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};
 use onefold_io::{Dir, if_there};

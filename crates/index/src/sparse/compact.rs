@@ -62,7 +62,8 @@ impl Sparse {
         Ok(records)
     }
 
-    /// Shows each fingerprint with its newest location, those of one range after the other, so that a range fits into RAM.
+    /// Shows each fingerprint with its newest location, those of one range after the other, so that a range fits into
+    /// RAM.
     pub(super) fn visit_newest(
         &self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,

@@ -5,15 +5,18 @@
 //! disk   sparse-log: a manifest a segment, the fingerprints of some thousand neighbours of the stream with their containers
 //! ```
 //!
-//! The stream is cut into segments. A segment's hooks vote for manifests; those with most votes, its champions, are read, each by one sequential read, and
-//! what they hold is found. A chunk in none of them is not, even if it is stored: RAM is a sample of the fingerprints and no more. Here n is not fixed: it is
-//! `sample` until the table of hooks is full, and doubles whenever it is, so what is small enough is indexed whole.
+//! The stream is cut into segments. A segment's hooks vote for manifests; those with most votes, its champions, are
+//! read, each by one sequential read, and what they hold is found. A chunk in none of them is not, even if it is
+//! stored: RAM is a sample of the fingerprints and no more. Here n is not fixed: it is `sample` until the table of
+//! hooks is full, and doubles whenever it is, so what is small enough is indexed whole.
 //!
-//! A manifest holds the new chunks of its segment, and the duplicates too where new chunks are at least one in `repeats`: then the next stream like it needs one
-//! champion instead of several. Elsewhere new chunks wait for those of the next segments.
+//! A manifest holds the new chunks of its segment, and the duplicates too where new chunks are at least one in
+//! `repeats`: then the next stream like it needs one champion instead of several. Elsewhere new chunks wait for those
+//! of the next segments.
 //!
-//! Always holds: what is answered was said, not removed since, and lies in no retired container. Of several locations of one fingerprint the newest answers if it
-//! is a hook; of others an older one may, which is still true. The RAM is made from the log at open. One opener at a time.
+//! Always holds: what is answered was said, not removed since, and lies in no retired container. Of several locations
+//! of one fingerprint the newest answers if it is a hook; of others an older one may, which is still true. The RAM is
+//! made from the log at open. One opener at a time.
 
 mod cache;
 mod compact;
@@ -243,7 +246,8 @@ impl Sparse {
         Ok(())
     }
 
-    /// Appends a part and tells the number of its manifest. Where that fails, what is removed and retired is to be said another time.
+    /// Appends a part and tells the number of its manifest. Where that fails, what is removed and retired is to be said
+    /// another time.
     fn append(&mut self, mut part: Part) -> Result<u32> {
         let appended = self.log.append(&part.encode());
         if appended.is_err() {
@@ -255,7 +259,8 @@ impl Sparse {
         Ok(self.ledger.note(appended?, &part))
     }
 
-    /// Ends the open segment: with its manifest, or, where it is nearly a repeat, by leaving its new chunks to the next one.
+    /// Ends the open segment: with its manifest, or, where it is nearly a repeat, by leaving its new chunks to the next
+    /// one.
     fn end_segment(&mut self) -> Result<()> {
         let with_repeats = self.segment.news() * self.options.repeats >= self.segment.len();
         if !with_repeats {

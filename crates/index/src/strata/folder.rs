@@ -1,11 +1,11 @@
 //! The index's folder: names, locks, the manifest's replacement, and what to do with files that nobody names.
 //!
-//! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a file that the manifest
-//! names is durable, content and name, before the manifest is; a file is removed only after a durable manifest no longer names it,
-//! or, where it was made in vain, after a look that none does.
-//! Each opener holds `owner-<unique>` while it lives: files that carry its number and stand in no manifest are its work in
-//! progress, and orphans once that lock can be had. Who deletes the index does it under `lock` too, the manifest first ([`delete`]): whoever has it open reads on in
-//! what is gone, and what he enters then begins an empty index.
+//! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a
+//! file that the manifest names is durable, content and name, before the manifest is; a file is removed only after a
+//! durable manifest no longer names it, or, where it was made in vain, after a look that none does. Each opener holds
+//! `owner-<unique>` while it lives: files that carry its number and stand in no manifest are its work in progress, and
+//! orphans once that lock can be had. Who deletes the index does it under `lock` too, the manifest first ([`delete`]):
+//! whoever has it open reads on in what is gone, and what he enters then begins an empty index.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -97,8 +97,8 @@ impl Folder {
         Ok(if_there(self.dir.open(name))?)
     }
 
-    /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is replaced. New files must be
-    /// synced before; their names are made durable here.
+    /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is
+    /// replaced. New files must be synced before; their names are made durable here.
     pub fn commit(&self, change: impl FnOnce(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
         let is_late = |ms| ms >= CLOSING_WAIT_MS && self.stop.load(Ordering::Relaxed);
         let _lock = lock(&*self.dir, &is_late)?;
@@ -136,8 +136,9 @@ impl Folder {
         Ok(names.try_for_each(|name| remove_if_there(&*self.dir, name))?)
     }
 
-    /// Removes those of the new files `names` that the newest manifest does not name, after they were made in vain: a commit that failed may have failed after
-    /// the manifest was replaced. What cannot be removed now goes with the next who opens.
+    /// Removes those of the new files `names` that the newest manifest does not name, after they were made in vain: a
+    /// commit that failed may have failed after the manifest was replaced. What cannot be removed now goes with the
+    /// next who opens.
     pub fn remove_unentered(&self, names: &[String]) {
         if let Ok(manifest) = self.manifest() {
             let entered: HashSet<String> = manifest.file_names().collect();
@@ -174,8 +175,8 @@ impl Folder {
     }
 }
 
-/// Deletes the index in `dir`, damaged or not, under whatever openers there are. Needs no space. Files that living openers have not entered yet stay, for they enter them
-/// into the empty index that is there now.
+/// Deletes the index in `dir`, damaged or not, under whatever openers there are. Needs no space. Files that living
+/// openers have not entered yet stay, for they enter them into the empty index that is there now.
 pub fn delete(dir: &dyn Dir) -> Result<()> {
     let _lock = lock(dir, &|_| false)?;
     // of a damaged one the files are removed like those of the dead, now or by the next who opens
@@ -228,7 +229,8 @@ fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
     Manifest::decode(&bytes, MANIFEST)
 }
 
-/// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, `own`, who have just begun.
+/// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, `own`, who have just
+/// begun.
 fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Result<()> {
     let named: HashSet<String> = manifest.file_names().collect();
     let mut by_owner: BTreeMap<u64, Vec<String>> = BTreeMap::new();

@@ -1,16 +1,18 @@
 //! Lookups, a batch of a stream at a time.
 //!
-//! The order for each key: tail; then the prefetch cache, whose answer stands if no newer run may hold the key; then every run whose filter
-//! says "maybe", newest first, one page read each. A run's record proves the fingerprint by 128 bits and tells log page and span,
-//! which the view turns into the container; the log itself is read for locality, and where a page has too many spans.
+//! The order for each key: tail; then the prefetch cache, whose answer stands if no newer run may hold the key; then
+//! every run whose filter says "maybe", newest first, one page read each. A run's record proves the fingerprint by 128
+//! bits and tells log page and span, which the view turns into the container; the log itself is read for locality, and
+//! where a page has too many spans.
 //!
-//! Reads are in waves. The first wave resolves one key in 64 and reads 64 KiB of the log for each: where the stream repeats an
-//! earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for short repeats. The last
-//! takes the rest at once, so that the device sees a deep queue, and reads no log. A stream without locality has the last wave only; that
-//! it has come back is seen without a read, by neighbouring keys that runs find on neighbouring log pages.
+//! Reads are in waves. The first wave resolves one key in 64 and reads 64 KiB of the log for each: where the stream
+//! repeats an earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for
+//! short repeats. The last takes the rest at once, so that the device sees a deep queue, and reads no log. A stream
+//! without locality has the last wave only; that it has come back is seen without a read, by neighbouring keys that
+//! runs find on neighbouring log pages.
 //!
-//! A stream that repeats an earlier one for long asks no run at all: see `follow`. Of an index of some MiB the device is told as a whole, the first time
-//! that anything of it is read.
+//! A stream that repeats an earlier one for long asks no run at all: see `follow`. Of an index of some MiB the device
+//! is told as a whole, the first time that anything of it is read.
 
 mod filters;
 mod follow;
@@ -107,7 +109,8 @@ impl Lookups {
         self.cache.ram_bytes() + self.buf.capacity()
     }
 
-    /// Forgets pages of files that `view` has not: they were dropped, joined or compacted. Forgets all where it is of another index than before: somebody deleted that.
+    /// Forgets pages of files that `view` has not: they were dropped, joined or compacted. Forgets all where it is of
+    /// another index than before: somebody deleted that.
     pub fn follow(&mut self, view: &View) {
         let manifest = &view.manifest;
         if self.born != manifest.born || self.generation > manifest.generation {

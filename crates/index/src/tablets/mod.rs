@@ -5,19 +5,22 @@
 //! disk   tablet-<number>: pages in the order of fingerprints        tablets-journal-<number>: the current one, as checkpoints saw it
 //! ```
 //!
-//! Neighbours of the stream lie in one tablet, so a stream that comes again works in one after the other, which are read whole (1.5 MB) once they are
-//! hit some times in a row. The list of tablets is searched from the oldest on (`Linear`), from the one that was last hit (`Lru`), or so that the
-//! successor of the last one comes right behind it and is read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without
-//! filter and prefetch.
+//! Neighbours of the stream lie in one tablet, so a stream that comes again works in one after the other, which are
+//! read whole (1.5 MB) once they are hit some times in a row. The list of tablets is searched from the oldest on
+//! (`Linear`), from the one that was last hit (`Lru`), or so that the successor of the last one comes right behind it
+//! and is read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without filter and
+//! prefetch.
 //!
-//! PRUNE has one Bloom filter before the list, and each search in the list costs a lookup in a BerkeleyDB, mostly in the system's page cache.
-//! Here RAM is bounded, so each tablet has a filter of its own instead: a tablet that does not hold the key costs no read.
+//! PRUNE has one Bloom filter before the list, and each search in the list costs a lookup in a BerkeleyDB, mostly in
+//! the system's page cache. Here RAM is bounded, so each tablet has a filter of its own instead: a tablet that does not
+//! hold the key costs no read.
 //!
-//! So RAM grows with the keys, whatever the budget: a filter's bits and a page's first fingerprint, 2.3 bytes a key, and 45 bytes for each key that several tablets
-//! have. The budget bounds the current tablet and those that are held whole.
+//! So RAM grows with the keys, whatever the budget: a filter's bits and a page's first fingerprint, 2.3 bytes a key,
+//! and 45 bytes for each key that several tablets have. The budget bounds the current tablet and those that are held
+//! whole.
 //!
-//! Always holds: of two tablets that speak of a fingerprint the newer counts, whatever the order: `moved` names it. A sealed tablet is durable before
-//! the journal of its records goes. One opener at a time.
+//! Always holds: of two tablets that speak of a fingerprint the newer counts, whatever the order: `moved` names it. A
+//! sealed tablet is durable before the journal of its records goes. One opener at a time.
 
 mod list;
 mod tablet;
@@ -94,7 +97,8 @@ pub struct Tablets {
     number: u32,
     current: HashMap<Fingerprint, Entry>,
     journal: PageLog,
-    /// A sealed tablet may have the current one's name already: at the next opening the journal would count for nothing, so nothing more goes there.
+    /// A sealed tablet may have the current one's name already: at the next opening the journal would count for
+    /// nothing, so nothing more goes there.
     is_sealing: bool,
     /// Changed since the last checkpoint.
     unsaid: Vec<Fingerprint>,

@@ -1,4 +1,5 @@
-//! The keys that `bench index` puts in, and the orders in which it then asks for them: the same for every index and every other store.
+//! The keys that `bench index` puts in, and the orders in which it then asks for them: the same for every index and
+//! every other store.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Random;

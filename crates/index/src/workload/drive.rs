@@ -31,9 +31,11 @@ pub struct DriveReport {
     pub wall: Duration,
 }
 
-/// Looks `keys` up batch by batch, inserts those not found (unless `is_query`, where nothing is inserted), and checkpoints at the end.
+/// Looks `keys` up batch by batch, inserts those not found (unless `is_query`, where nothing is inserted), and
+/// checkpoints at the end.
 ///
-/// Keys that repeat within a batch are asked for once more and inserted once, as a dedup store does. Errors: those of the index.
+/// Keys that repeat within a batch are asked for once more and inserted once, as a dedup store does. Errors: those of
+/// the index.
 pub fn drive(
     index: &mut dyn ChunkIndex,
     keys: &mut dyn Iterator<Item = Fingerprint>,

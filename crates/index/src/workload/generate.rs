@@ -10,13 +10,16 @@ use super::versions::Versions;
 /// A data set of the papers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
-    /// 20 versions of the Linux kernel, 10.0 M chunks, 2.43 M unique: a repeat comes a version later (dissertation table 4.1).
+    /// 20 versions of the Linux kernel, 10.0 M chunks, 2.43 M unique: a repeat comes a version later (dissertation
+    /// table 4.1).
     Linux,
     /// A primary file system, 9.0 M chunks, 5.63 M unique: repeats are of what was lately seen (table 4.1).
     Vx,
-    /// Linux of the filters' chapter, 57.4 M chunks, 4.65 M unique (table 3.2), calibrated to what its other tables print.
+    /// Linux of the filters' chapter, 57.4 M chunks, 4.65 M unique (table 3.2), calibrated to what its other tables
+    /// print.
     Fbf,
-    /// A primary file system as the filters' chapter sees it (§3.5.2), of the size of `Vx`: repeats go back as far as its tables tell.
+    /// A primary file system as the filters' chapter sees it (§3.5.2), of the size of `Vx`: repeats go back as far as
+    /// its tables tell.
     Vx9m,
     /// The same, 20 M chunks, 11.3 M unique.
     Vx20m,

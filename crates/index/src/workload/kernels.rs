@@ -1,14 +1,16 @@
-//! Twenty versions of a source tree, as the dissertation's *Linux* set has them: 2.6.30.1 to .10, 2.6.35.1 to .8, 2.6.36.1 and .2.
+//! Twenty versions of a source tree, as the dissertation's *Linux* set has them: 2.6.30.1 to .10, 2.6.35.1 to .8,
+//! 2.6.36.1 and .2.
 //!
-//! Each version repeats the one before, place by place, but for runs of new chunks. How many, and where, is taken from what the dissertation
-//! prints of its set, all at full scale:
+//! Each version repeats the one before, place by place, but for runs of new chunks. How many, and where, is taken from
+//! what the dissertation prints of its set, all at full scale:
 //!
 //! - 57.41 M chunks in 20 versions (table 3.2): 2.871 M a version;
-//! - 2.337 M keys are new among the first 6.31 M chunks (table 3.5: those that cost no read), 2.428 M among the first 10.0 M (table 4.1): 2.25 M in
-//!   the first version, the rest of it repeats within, and 0.07 M in each further one of a series;
-//! - of the other 51.1 M chunks, 8.05 M are of keys that came later than the first 2.337 M (table 3.5, bottom-up, one read), and a buffer of the newest
-//!   200,000 keys answers 0.42 M in all (table 3.4): what a point release changes, the next one changes again, and 2.6.35.1 brings seven times as
-//!   many new ones as 2.6.36.1.
+//! - 2.337 M keys are new among the first 6.31 M chunks (table 3.5: those that cost no read), 2.428 M among the first
+//!   10.0 M (table 4.1): 2.25 M in the first version, the rest of it repeats within, and 0.07 M in each further one of
+//!   a series;
+//! - of the other 51.1 M chunks, 8.05 M are of keys that came later than the first 2.337 M (table 3.5, bottom-up, one
+//!   read), and a buffer of the newest 200,000 keys answers 0.42 M in all (table 3.4): what a point release changes,
+//!   the next one changes again, and 2.6.35.1 brings seven times as many new ones as 2.6.36.1.
 
 use onefold_io::Random;
 

@@ -2,14 +2,16 @@
 
 use onefold_io::Random;
 
-/// How far back repeats go: keys, at full scale, and the part of all repeats that go back less; as likely at each factor of distance in between.
+/// How far back repeats go: keys, at full scale, and the part of all repeats that go back less; as likely at each
+/// factor of distance in between.
 type Distances = &'static [(f64, f64)];
 
 /// A distance is as likely to be between 100 and 200 as between 10,000 and 20,000.
 pub const EVEN: Distances = &[(1.0, 0.0)];
 
-/// As the dissertation's tables 3.3 and 3.7 tell (vx-20m, 8.67 M repeats): a buffer of the newest 70,000 keys answers 42 % of them (compartments: 3.63 M
-/// hits), one of 200,000 keys 48 % (pooled: 4.19 M), and one of a million, with two hashes a key in place of ten, 15 % more.
+/// As the dissertation's tables 3.3 and 3.7 tell (vx-20m, 8.67 M repeats): a buffer of the newest 70,000 keys answers
+/// 42 % of them (compartments: 3.63 M hits), one of 200,000 keys 48 % (pooled: 4.19 M), and one of a million, with two
+/// hashes a key in place of ten, 15 % more.
 pub const PRINTED: Distances = &[(1.0, 0.0), (70e3, 0.42), (200e3, 0.48), (1e6, 0.63)];
 
 /// See the module.
@@ -96,7 +98,8 @@ mod tests {
         }
         for (near, (far, part)) in near.iter().zip(&PRINTED[1..]) {
             let here = *near as f64 / all as f64;
-            // runs are as long at any scale, and move back while new keys come in between; early repeats cannot go back so far
+            // runs are as long at any scale, and move back while new keys come in between; early repeats cannot go back
+            // so far
             assert!(here > part - 0.1 && here < part + 0.12, "{far}: {here}");
         }
     }

@@ -4,7 +4,8 @@ use onefold_io::Random;
 
 /// New chunks come in runs of this many, as files that changed do.
 const NEW_RUN: u64 = 16;
-/// Places of a version that may change; the others stay as in the first one (table 3.5: 71 % of lookups are answered by the oldest layer).
+/// Places of a version that may change; the others stay as in the first one (table 3.5: 71 % of lookups are answered by
+/// the oldest layer).
 const CHANGING: f64 = 2.0 / 5.0;
 /// Neighbours that all may change, or none.
 const PLACES: u64 = 64;

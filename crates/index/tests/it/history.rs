@@ -16,8 +16,9 @@ pub fn key(number: u64) -> Fingerprint {
     Fingerprint(bytes)
 }
 
-/// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older location, even one from
-/// before a removal, or nothing. Of a container that is back, what was said of it before it was gone may be found again, or not, whatever removed it.
+/// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older
+/// location, even one from before a removal, or nothing. Of a container that is back, what was said of it before it was
+/// gone may be found again, or not, whatever removed it.
 #[derive(Clone, Default)]
 pub struct History {
     /// Each with how often its container had been retired.

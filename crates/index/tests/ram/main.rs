@@ -1,6 +1,8 @@
-//! What an index or a filter says that it holds, beside what an allocator counts: a binary of its own, since the allocator counts the whole process.
+//! What an index or a filter says that it holds, beside what an allocator counts: a binary of its own, since the
+//! allocator counts the whole process.
 //!
-//! Bytes on disk are in files, so that the heap has nothing but what is measured. One test at a time: nothing else allocates meanwhile. `cargo test
+//! Bytes on disk are in files, so that the heap has nothing but what is measured. One test at a time: nothing else
+//! allocates meanwhile. `cargo test
 //! -p onefold-index --test ram -- --nocapture` prints the table.
 
 mod forged;
@@ -27,7 +29,8 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// A write buffer of BloomStore is a page, and a page 64 keys: with M filters a chain this is the whole of 16 partitions.
+/// A write buffer of BloomStore is a page, and a page 64 keys: with M filters a chain this is the whole of 16
+/// partitions.
 const fn partitions_of_16(chain_max: u64) -> u64 {
     16 * 64 * chain_max
 }
@@ -36,12 +39,14 @@ const fn partitions_of_16(chain_max: u64) -> u64 {
 const KEYS: u64 = 100_000;
 /// Keys at once, as a batch of a stream.
 const BATCH: usize = 512;
-/// Of so many batches one is asked for: that fills every cache several times, and all that a lookup leaves behind is in caches.
+/// Of so many batches one is asked for: that fills every cache several times, and all that a lookup leaves behind is in
+/// caches.
 const ASKED_EVERY: usize = 8;
 /// Chunks of a container.
 const CONTAINER: u64 = 1000;
 
-/// How far what is said may be from what is counted: a part of it, and bytes beside it (names, handles of open files, lists that grow by doubling).
+/// How far what is said may be from what is counted: a part of it, and bytes beside it (names, handles of open files,
+/// lists that grow by doubling).
 const PART: f64 = 0.05;
 const BESIDE: f64 = 8192.0;
 

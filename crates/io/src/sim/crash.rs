@@ -1,9 +1,10 @@
 //! What is left after a power cut: the durable state, and some of what was pending.
 //!
-//! Folders: either a journal in order, of which the first changes survive, or changes that survive independently of each other, save
-//! that those of one name keep their order. Contents: each pending write survives, is lost, or is torn at sectors of 512 bytes,
-//! independently of the others, which also is what reordering looks like. The length may survive without the bytes, which then
-//! are zeros or, rarely, garbage. A rename may survive without the content of what it renamed.
+//! Folders: either a journal in order, of which the first changes survive, or changes that survive independently of
+//! each other, save that those of one name keep their order. Contents: each pending write survives, is lost, or is torn
+//! at sectors of 512 bytes, independently of the others, which also is what reordering looks like. The length may
+//! survive without the bytes, which then are zeros or, rarely, garbage. A rename may survive without the content of
+//! what it renamed.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -28,7 +29,8 @@ enum Luck {
     Independent,
 }
 
-/// The state after a power cut, all of it durable. Seed 0: nothing pending survives. Seed 1: everything does. Others: at random.
+/// The state after a power cut, all of it durable. Seed 0: nothing pending survives. Seed 1: everything does. Others:
+/// at random.
 pub(super) fn image(core: &Core, seed: u64) -> Core {
     let mut rng = Random::of_stream(seed, u64::MAX);
     let luck = match seed {

@@ -14,11 +14,12 @@
 //! assert!(after.open("a").unwrap().len().unwrap() >= 6);
 //! ```
 //!
-//! Always holds: what was synced survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and nothing else); each
-//! operation that changes something, or makes it durable, is one *point*; an operation that fails for want of a name is none; a
-//! single-threaded user sees the same run for the same seed. Clones are the same folder.
+//! Always holds: what was synced survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and
+//! nothing else); each operation that changes something, or makes it durable, is one *point*; an operation that fails
+//! for want of a name is none; a single-threaded user sees the same run for the same seed. Clones are the same folder.
 //!
-//! Why so weak a device: a real file system often keeps more than was synced, and code that relies on it fails on the next one.
+//! Why so weak a device: a real file system often keeps more than was synced, and code that relies on it fails on the
+//! next one.
 
 mod core;
 mod crash;
@@ -95,8 +96,8 @@ impl SimDir {
 
     /// What a power cut now would leave, as a new device without faults and locks. This one stays as it is.
     ///
-    /// Seed 0: nothing that wasn't synced survives. Seed 1: everything does, as when the process alone is killed. Any other seed: some of it
-    /// does, in the ways that [the module](self) names.
+    /// Seed 0: nothing that wasn't synced survives. Seed 1: everything does, as when the process alone is killed. Any
+    /// other seed: some of it does, in the ways that [the module](self) names.
     pub fn crash_image(&self, seed: u64) -> Self {
         Self::of(crash::image(&self.device.lock().core, seed), seed)
     }
@@ -107,15 +108,16 @@ impl SimDir {
         Self::of(device.core.clone(), device.rng.clone().next())
     }
 
-    /// From now on remembers the state at each point, for [`crash_image_at`](Self::crash_image_at); counts from 0 again. So one run
-    /// of some work gives the crash images of all its points.
+    /// From now on remembers the state at each point, for [`crash_image_at`](Self::crash_image_at); counts from 0
+    /// again. So one run of some work gives the crash images of all its points.
     pub fn keep_history(&self) {
         let mut device = self.device.lock();
         device.history = Some(Vec::new());
         device.counts = SimCounts::default();
     }
 
-    /// As [`crash_image`](Self::crash_image) of a device that had crashed at `point`. `None` where no history was kept of that point.
+    /// As [`crash_image`](Self::crash_image) of a device that had crashed at `point`. `None` where no history was kept
+    /// of that point.
     pub fn crash_image_at(&self, point: u64, seed: u64) -> Option<Self> {
         let core = self
             .device
@@ -162,8 +164,9 @@ impl SimDir {
         Ok(())
     }
 
-    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector; neither counted nor kept by
-    /// [`fork`](Self::fork) and crash images. Writing there does not mend it, a disk in its place does.
+    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector;
+    /// neither counted nor kept by [`fork`](Self::fork) and crash images. Writing there does not mend it, a disk in its
+    /// place does.
     pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve(&device, path)?;

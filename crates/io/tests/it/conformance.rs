@@ -1,4 +1,5 @@
-//! What every `Disk` must do, and beside it every `Dir`: random operations against a naive twin, and the cases that random ones rarely meet.
+//! What every `Disk` must do, and beside it every `Dir`: random operations against a naive twin, and the cases that
+//! random ones rarely meet.
 
 mod dir;
 
@@ -134,7 +135,8 @@ fn large_writes(disk: &dyn Disk) {
     assert!(contents(disk) == twin);
 }
 
-/// Batches of which all is there, which random ones seldom are: more reads than are in flight at once, of every length and alignment, over each other.
+/// Batches of which all is there, which random ones seldom are: more reads than are in flight at once, of every length
+/// and alignment, over each other.
 fn batches(disk: &dyn Disk) {
     const BYTES: usize = 1 << 20;
     let mut twin = Vec::new();

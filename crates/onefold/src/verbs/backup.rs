@@ -31,15 +31,16 @@ use crate::{group, machine, repository, when};
 
 /// Back up files and folders
 ///
-/// Makes a snapshot of the paths. Files that have not changed since the last snapshot of the same host and paths are not read again; of those
-/// that are read, only bytes that the repository does not hold yet are stored.
+/// Makes a snapshot of the paths. Files that have not changed since the last snapshot of the same host and paths are
+/// not read again; of those that are read, only bytes that the repository does not hold yet are stored.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to back up
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 
-    /// Read further paths from a file, one a line, each a glob (*, ?, [a-z], **); # begins a comment (repeatable; - for standard input)
+    /// Read further paths from a file, one a line, each a glob (*, ?, [a-z], **); # begins a comment (repeatable; - for
+    /// standard input)
     #[arg(long, value_name = "FILE")]
     pub files_from: Vec<OsString>,
 
@@ -63,8 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     pub stdin_filename: OsString,
 
-    /// Take what begins as an old tar for one, too. A tar is cut at its members, so that files stored already are found in it; without
-    /// this, only what begins as a POSIX or GNU tar is
+    /// Take what begins as an old tar for one, too. A tar is cut at its members, so that files stored already are found
+    /// in it; without this, only what begins as a POSIX or GNU tar is
     #[arg(long)]
     pub tar_aware: bool,
 
@@ -72,7 +73,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "tar_aware")]
     pub no_tar_aware: bool,
 
-    /// How types of files are cut, where the repository's chunker is "context": lines of content|fixed|whole|tar compress|as-is EXTENSION…
+    /// How types of files are cut, where the repository's chunker is "context": lines of content|fixed|whole|tar
+    /// compress|as-is EXTENSION…
     #[arg(long, value_name = "FILE")]
     pub chunk_rules: Option<OsString>,
 

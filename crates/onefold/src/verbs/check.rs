@@ -17,8 +17,8 @@ use crate::sweeping::Watch;
 
 /// Check that everything is as it was written
 ///
-/// Without flags: all snapshots, all metadata, every container's table, and that every reference leads somewhere. Damage ends with exit code 13
-/// and a list of the files that it hurts.
+/// Without flags: all snapshots, all metadata, every container's table, and that every reference leads somewhere.
+/// Damage ends with exit code 13 and a list of the files that it hurts.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Also read and verify all contents

@@ -1,5 +1,6 @@
-//! A generated tree with every kind of file: restored it is the same for `diff -r` and inode by inode, and its dump is the same for the
-//! system's `tar`. What only root may make is in it when root runs the test, ACLs where the file system has them.
+//! A generated tree with every kind of file: restored it is the same for `diff -r` and inode by inode, and its dump is
+//! the same for the system's `tar`. What only root may make is in it when root runs the test, ACLs where the file
+//! system has them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -92,8 +93,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// In `plain` what every program can compare, in `special` what is neither file nor folder nor link, in `deep` a path that is longer than
-/// the system takes.
+/// In `plain` what every program can compare, in `special` what is neither file nor folder nor link, in `deep` a path
+/// that is longer than the system takes.
 fn generate(root: &Path, random: &mut Random) {
     let plain = root.join("plain");
     for n in 0..40 {

@@ -1,6 +1,7 @@
 //! The real program, run as users run it.
 //!
-//! `ONEFOLD_TEST_SCALE` (default 1) says how often the loops repeat: kills, and seconds of many processes at once. Seeds are printed.
+//! `ONEFOLD_TEST_SCALE` (default 1) says how often the loops repeat: kills, and seconds of many processes at once.
+//! Seeds are printed.
 #![forbid(unsafe_code)]
 
 mod archives;

@@ -139,7 +139,8 @@ impl Rig {
             .into()
     }
 
-    /// Runs it where mounts are as the script, which ends with `exec "$@"`, has made them for it alone. `None` where they cannot be so: it ends with 99.
+    /// Runs it where mounts are as the script, which ends with `exec "$@"`, has made them for it alone. `None` where
+    /// they cannot be so: it ends with 99.
     pub fn run_where(&self, script: &str, args: &[&str]) -> Option<Ran> {
         let with = self.command(args);
         let mut command = Command::new("unshare");

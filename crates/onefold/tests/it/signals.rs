@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM end cleanly with 130; a closed standard output ends quietly; so does what a limit on threads ends.
+//! SIGINT and SIGTERM end cleanly with 130; a closed standard output ends quietly; so does what a limit on threads
+//! ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -119,7 +120,8 @@ fn a_signal_ends_a_backup_cleanly() {
     );
 }
 
-/// The other end of the pipe says nothing and does not close: a hung `pg_dump` must not make the backup one that only kill -9 ends.
+/// The other end of the pipe says nothing and does not close: a hung `pg_dump` must not make the backup one that only
+/// kill -9 ends.
 #[test]
 fn a_signal_ends_a_backup_whose_stream_is_silent() {
     let rig = Rig::open();

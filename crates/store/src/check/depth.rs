@@ -6,7 +6,8 @@ use onefold_io::mix64;
 /// How deep a check looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckDepth {
-    /// Every root, all metadata, every container's header, footer and descriptors, and that every reference leads somewhere.
+    /// Every root, all metadata, every container's header, footer and descriptors, and that every reference leads
+    /// somewhere.
     Structure,
     /// That, and the content of every block in part `part` of `of` parts, from 1 on.
     Data {
@@ -27,7 +28,8 @@ pub enum CheckDepth {
 impl CheckDepth {
     /// Whether each container's content is read.
     pub(super) fn chooser(self, listed: &[ContainerId]) -> impl Fn(ContainerId) -> bool {
-        // Ids are random, but those that a repository keeps need not be: mixed, neither they nor their order say anything.
+        // Ids are random, but those that a repository keeps need not be: mixed, neither they nor their order say
+        // anything.
         let mixed = |id: ContainerId, seed| mix64(id.0 ^ mix64(seed));
         let last = match self {
             Self::Sample { per_million, seed } if !listed.is_empty() => {

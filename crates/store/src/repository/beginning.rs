@@ -22,8 +22,8 @@ pub const FOLDERS: [&str; 5] = [
 /// What each new file system of the ext family has.
 const OF_THE_DISK: &str = "lost+found";
 
-/// Makes sure that nothing is lost by making a repository in `root`, and that nobody else makes one meanwhile. Key slots that are left there open nothing:
-/// without a configuration there was no repository yet.
+/// Makes sure that nothing is lost by making a repository in `root`, and that nobody else makes one meanwhile. Key
+/// slots that are left there open nothing: without a configuration there was no repository yet.
 ///
 /// # Errors
 /// [`Error::NotEmpty`]; [`Error::Locked`] while another makes one.

@@ -1,6 +1,8 @@
-//! The data sets, built once from public packages and kept: D1 many small files, D2 disk images, D3 unique bytes, D4 tar streams.
+//! The data sets, built once from public packages and kept: D1 many small files, D2 disk images, D3 unique bytes, D4
+//! tar streams.
 //!
-//! A set is a folder `<name>` (or `<name>@<scale>`) that holds one folder `tree`. The file `built` beside it says that it is whole.
+//! A set is a folder `<name>` (or `<name>@<scale>`) that holds one folder `tree`. The file `built` beside it says that
+//! it is whole.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

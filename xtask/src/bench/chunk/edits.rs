@@ -8,7 +8,8 @@ use super::contestant::Contestant;
 use super::{ChunkArgs, QUANTILES, quantiles};
 
 const DATA_BYTES: usize = 64 << 20;
-/// Means behind an edit within which cuts must have found back; a chunker that has not by then (`fixed` never does) counts as if it had.
+/// Means behind an edit within which cuts must have found back; a chunker that has not by then (`fixed` never does)
+/// counts as if it had.
 const FOLLOWED_MEANS: usize = 40;
 
 pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {

@@ -1,4 +1,5 @@
-//! Data of which every chunk is known: what a core cuts, names and looks up. That is the work of a backup that finds nothing new.
+//! Data of which every chunk is known: what a core cuts, names and looks up. That is the work of a backup that finds
+//! nothing new.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
 //! `cargo xtask bench index --program-rss`: what the whole program takes in RAM where its index is large.
 //!
-//! It makes a repository, fills its index with made-up entries, and backs up one file, as restic's, borg's and rustic's RAM per chunk are
-//! measured. The entries point into containers that the repository never had: no sweep runs here, so nobody misses them.
+//! It makes a repository, fills its index with made-up entries, and backs up one file, as restic's, borg's and rustic's
+//! RAM per chunk are measured. The entries point into containers that the repository never had: no sweep runs here, so
+//! nobody misses them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! `onefold find --blob`, `--tree` and `--pack`: which paths of which snapshots refer to stored objects. What restic calls blobs are chunks, trees are leaves and
-//! recipes, packs are containers.
+//! `onefold find --blob`, `--tree` and `--pack`: which paths of which snapshots refer to stored objects. What restic
+//! calls blobs are chunks, trees are leaves and recipes, packs are containers.
 
 use std::collections::{BTreeMap, HashSet};
 
