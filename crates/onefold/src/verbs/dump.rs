@@ -131,6 +131,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 /// Makes the file and has it filled.
 fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
+    // From before the file is there: a signal that ended the program at once would leave it.
+    let _listening = signal::listen();
     // The content may be secret: nobody else reads it unless its owner says so.
     let file = File::options()
         .write(true)
@@ -138,7 +140,6 @@ fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>)
         .mode(0o600)
         .open(target)
         .map_err(failed)?;
-    let _listening = signal::listen();
     let mut file = BufWriter::with_capacity(1 << 20, Stoppable(file));
     let written = fill(&mut file).and_then(|()| {
         let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
