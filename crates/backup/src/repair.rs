@@ -34,7 +34,7 @@ pub enum Repaired {
     Anew(Vec<Hurt>, Option<RootId>),
 }
 
-/// Makes a snapshot of what is left of `named`, where `is_lost` says what is lost. The old one stays. With `dry_run` nothing is stored. One that was
+/// Makes a snapshot of what is left of `named`, where `is_lost` says what was lost a moment ago, and still is. The old one stays. With `dry_run` nothing is stored. One that was
 /// forgotten meanwhile has nothing to repair.
 ///
 /// # Errors
@@ -54,14 +54,29 @@ pub fn repair(
     if snapshots::load_if_there(repository, named.id)?.is_none() {
         return Ok(Repaired::Whole);
     }
-    let mut reader = session.reader()?;
-    let mut hurts = Vec::new();
+    let (mut reader, mut again) = (session.reader()?, session.reader()?);
+    let (mut hurts, mut not_given) = (Vec::new(), None);
+    // Since it was looked for, a backup may have stored it again: what is lost cannot be read now either.
+    let mut is_lost = |chunk: &ChunkRef| {
+        is_lost(chunk)
+            && match again.read(chunk) {
+                Ok(_) => false,
+                Err(error) if error.is_damage() => true,
+                Err(error) => {
+                    not_given.get_or_insert(error);
+                    false
+                }
+            }
+    };
     roots::hurt_where(
         &named.snapshot,
         &mut reader,
-        (&mut |chunk| is_lost(chunk), Error::is_damage),
+        (&mut is_lost, Error::is_damage),
         &mut |hurt| hurts.push(hurt),
     )?;
+    if let Some(error) = not_given {
+        return Err(error.into());
+    }
     if hurts.is_empty() {
         return Ok(Repaired::Whole);
     }

@@ -18,6 +18,7 @@ use onefold_store::{
     SessionKind,
 };
 
+use crate::crash::NoWait;
 use crate::scene::{self, Log, back_up, bytes, restore_with};
 
 /// With a new repository, not encrypted.
@@ -240,6 +241,38 @@ fn a_snapshot_without_any_leaf_is_lost_as_a_whole() {
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let repaired = repair(&repository, &named, &is_lost, false).expect("repair");
     assert!(matches!(repaired, Repaired::Gone), "{repaired:?}");
+}
+
+/// As after a look that took its time: what is acknowledged meanwhile has what was lost before it.
+#[test]
+fn what_a_backup_stores_again_after_the_look_is_not_lost_for_a_repair() {
+    let source = tempfile::tempdir().expect("tempdir");
+    fs::write(source.path().join("file"), scene::noise(1, 40_000)).expect("write");
+    let device = device();
+    let first = load(&open(&device), &back_up(&open(&device), source.path(), 1));
+    let entry = {
+        let repository = open(&device);
+        let outcome_of = back_up(&repository, source.path(), 2);
+        scene::entry(&repository, &outcome_of, &source.path().join("file"))
+    };
+    let data = entry.content.items.iter().find_map(|item| item.chunk());
+    device
+        .lose(&object(data.expect("a chunk").container))
+        .expect("lose");
+    let repository = open(&device);
+    repository
+        .repair(&SnapshotRoots, &mut NoWait)
+        .expect("repair");
+    let report = check(&repository);
+    let is_lost = |chunk: &_| report.hurt.hurts(chunk);
+    let dry = repair(&repository, &first, &is_lost, true).expect("repair");
+    assert!(matches!(dry, Repaired::Anew(_, None)), "{dry:?}");
+    let second = load(&repository, &back_up(&repository, source.path(), 3));
+    for named in [first, second] {
+        let repaired = repair(&repository, &named, &is_lost, false).expect("repair");
+        assert_eq!(repaired, Repaired::Whole);
+    }
+    assert!(check(&repository).damage.is_empty());
 }
 
 /// Two snapshots have the lost leaf, and data behind it is lost, too.
