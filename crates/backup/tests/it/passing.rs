@@ -21,7 +21,7 @@ const CASES: u64 = 40;
 
 /// Folders with so long paths that the table of leaves does not fit into the snapshot.
 fn write_source(root: &Path) {
-    for folder in 0..40 {
+    for folder in 0..60 {
         let mut path = root.to_owned();
         for part in 0..12 {
             path.push(long_name(&format!("{folder} {part}")));
