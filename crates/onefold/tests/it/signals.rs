@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{Random, Rig, seeded};
+use crate::untested::not_tested;
 use crate::wait::wait_until;
 
 fn signal(child: &Child, signal: Signal) {
@@ -322,8 +323,7 @@ fn sigusr1_asks_how_far_it_is() {
 #[test]
 fn a_limit_on_threads_is_an_error_and_no_panic() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("NOT RUN: only root can be another user, whose processes are counted apart");
-        return;
+        return not_tested("a limit on threads, which only root can set for another user");
     }
     let rig = Rig::empty();
     rig.write("s/f", b"x");
@@ -343,8 +343,7 @@ fn a_limit_on_threads_is_an_error_and_no_panic() {
         command.output().map(crate::rig::Ran::from)
     };
     if !as_other(&["env"], &["version"]).is_ok_and(|ran| ran.code == Some(0)) {
-        eprintln!("NOT RUN: another user cannot run the program where it was built");
-        return;
+        return not_tested("a limit on threads, since no other user can run the program here");
     }
     for threads in [1, 2, 4] {
         let limit = format!("--nproc={threads}");

@@ -13,6 +13,8 @@ fn two_writers_a_reader_and_a_sweep_at_once() {
     let seed = seeded("together").0;
     let rig = Rig::open();
     let acknowledged: Mutex<HashMap<String, (&str, Files)>> = Mutex::default();
+    // The newest of each writer, which no sweep may drop.
+    let newest: Mutex<HashMap<&str, String>> = Mutex::default();
     for source in ["w1", "w2"] {
         change(&rig.path(source), &mut Random(seed));
         let id = rig.backup(source);
@@ -25,16 +27,21 @@ fn two_writers_a_reader_and_a_sweep_at_once() {
     let (ended, swept) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for (number, source) in ["w1", "w2"].into_iter().enumerate() {
-            let (rig, acknowledged, ended) = (&rig, &acknowledged, &ended);
+            let (rig, acknowledged, newest, ended) = (&rig, &acknowledged, &newest, &ended);
             scope.spawn(move || {
                 let mut random = Random(seed ^ number as u64);
                 while !ended.load(SeqCst) {
                     change(&rig.path(source), &mut random);
                     let ran = rig.run(["backup", source, "--json"]).ends(0);
+                    let id = id_of(&ran);
+                    newest
+                        .lock()
+                        .expect("unpoisoned")
+                        .insert(source, id.clone());
                     acknowledged
                         .lock()
                         .expect("unpoisoned")
-                        .insert(id_of(&ran), (source, files(&rig.path(source))));
+                        .insert(id, (source, files(&rig.path(source))));
                 }
             });
         }
@@ -76,7 +83,10 @@ fn two_writers_a_reader_and_a_sweep_at_once() {
     );
     rig.run(["check", "--read-data"]).ends(0);
     let listed = rig.snapshots();
-    assert!(!listed.is_empty());
+    assert!(swept.load(SeqCst) > 0, "nothing was swept");
+    for (source, id) in newest.into_inner().expect("unpoisoned") {
+        assert!(listed.contains(&id), "the newest of {source} is gone");
+    }
     for id in &listed {
         let (source, expected) = &acknowledged[id];
         assert!(
