@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, ErrorKind, FileDir};
 use onefold_store::{
-    Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions, PinInfo, Repository, Secret,
+    Compression, Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions, PinInfo, Repository,
+    Secret,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -220,18 +221,23 @@ pub fn open_with(
 }
 
 fn options(global: &Global, activity: &str) -> OpenOptions {
-    let defaults = OpenOptions::default();
     OpenOptions {
         index_ram_bytes: usize::try_from(global.ram).unwrap_or(usize::MAX),
-        threads: global.threads.map_or(defaults.threads, usize::from),
+        threads: threads(global),
         compression: global.compression.into(),
         pin: PinInfo {
             process: std::process::id(),
             host: machine::host(),
             activity: activity.into(),
         },
-        ..defaults
+        ..OpenOptions::default()
     }
+}
+
+/// How many compress and fingerprint.
+pub fn threads(global: &Global) -> usize {
+    let by_default = || Compression::from(global.compression).threads();
+    global.threads.map_or_else(by_default, usize::from)
 }
 
 /// Whether there is a person who can be asked.

@@ -31,6 +31,16 @@ impl Compression {
         ("max", Self::Max),
     ];
 
+    /// Threads where nobody says how many: one a core, and no more than keep a backup under 200 MiB, of which each takes some for what it compresses.
+    pub fn threads(self) -> usize {
+        let most = match self {
+            Self::Max => 4,
+            Self::Better => 6,
+            Self::Off | Self::Fastest | Self::Auto => 12,
+        };
+        std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most))
+    }
+
     /// By name.
     pub fn by_name(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);

@@ -242,7 +242,7 @@ fn options(
     let defaults = Options::default();
     Ok(Options {
         readers: args.read_concurrency.map_or(defaults.readers, usize::from),
-        hashers: global.threads.map_or(defaults.hashers, usize::from),
+        hashers: repository::threads(global),
         excludes: Arc::new(excludes),
         exclude_words: words,
         one_file_system: args.leave_out.one_file_system,

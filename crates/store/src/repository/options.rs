@@ -69,7 +69,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             index_ram_bytes: 32 << 20,
-            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
+            threads: Compression::default().threads(),
             compression: Compression::default(),
             container_bytes: 16 << 20,
             block_bytes: None,
