@@ -40,7 +40,8 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
     match state.totals {
         Some((all, all_bytes)) => {
             let share = human::percent(bytes.min(all_bytes), all_bytes);
-            parts.push((6, bar(share)));
+            // The figures say more.
+            parts.push((8, bar(share)));
             parts.push((0, format!("{share:.0}%")));
             let (files, all) = (human::count(files), human::count(all));
             parts.push((4, format!("{files}/{all} files")));
