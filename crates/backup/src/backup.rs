@@ -204,23 +204,27 @@ fn find_parent(
         Parent::Newest(by) => {
             let mut damaged =
                 |id, e: Error| events.warning(b"", &format!("snapshot {} cannot be read: {e}", id));
-            let all = snapshots::list(repository, &mut damaged)?;
             let mut tags = options.tags.clone();
             tags.sort();
             tags.dedup();
-            let same = |named: &&Named| {
-                let there = &named.snapshot;
+            let is_same = |there: &Snapshot| {
                 (!by.host || there.host == options.host)
                     && (!by.paths || there.paths == paths)
                     && (!by.tags || there.tags == tags)
             };
             // One of a clock that was ahead would stay the newest for years, and what changed since would be read each time. Better than none it is.
-            let is_past = |named: &&Named| same(named) && named.snapshot.time <= options.time;
-            let Some(newest) = all.iter().rfind(is_past).or_else(|| all.iter().rfind(same)) else {
+            let rank = |(time, id)| (time <= options.time, time, id);
+            let mut newest = None;
+            snapshots::for_each(repository, &mut damaged, &mut |named| {
+                if is_same(&named.snapshot) {
+                    newest = newest.max(Some(rank(named.place())));
+                }
+            })?;
+            let Some((_, _, id)) = newest else {
                 return Ok(None);
             };
             // It was read a moment ago; forgotten or lost since, all files are read.
-            Ok(snapshots::load(repository, newest.id).ok())
+            Ok(snapshots::load(repository, id).ok())
         }
     }
 }

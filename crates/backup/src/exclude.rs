@@ -7,13 +7,14 @@
 //!
 //! Paths and patterns are bytes. The globs' compiler takes text: see `text` for how bytes that are none come through it.
 
+mod globs;
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
-use globset::{Candidate, Glob, GlobBuilder, GlobSet};
+use globs::Globs;
 
 use crate::{Error, Result, path};
 
@@ -57,50 +58,28 @@ pub struct Patterns {
     escaped: Globs,
     /// Of paths and patterns as [`text`] in small letters.
     folded: Globs,
-    rules: Vec<Rule>,
+    /// Of each rule, whether it keeps what it matches.
+    keeps: Vec<bool>,
 }
 
-/// Globs, and the number of each one's rule.
-#[derive(Clone, Default, Debug)]
-struct Globs {
-    set: GlobSet,
-    rules: Vec<usize>,
-}
-
-impl Globs {
-    fn new(globs: &[(Glob, usize)]) -> Result<Self> {
-        let set = GlobSet::new(globs.iter().map(|(glob, _)| glob));
-        Ok(Self {
-            set: set.map_err(|e| Error::Usage(format!("patterns: {}", e.kind())))?,
-            rules: globs.iter().map(|(_, rule)| *rule).collect(),
-        })
-    }
-
-    /// The last rule that matches and `counts`.
-    fn last(&self, path: &[u8], counts: impl Fn(usize) -> bool) -> Option<usize> {
-        let candidate = Candidate::new(Path::new(OsStr::from_bytes(path)));
-        let matches = self.set.matches_candidate(&candidate).into_iter();
-        matches
-            .map(|i| self.rules[i])
-            .rev()
-            .find(|rule| counts(*rule))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    keeps: bool,
-    folders_only: bool,
-}
+/// Of patterns with wildcards, so many in a list: some 60 MB.
+const WILD_MAX: usize = 8 << 10;
 
 /// Collects patterns; later ones win.
-#[derive(Default)]
 pub struct PatternsBuilder {
-    exact: Vec<(Glob, usize)>,
-    escaped: Vec<(Glob, usize)>,
-    folded: Vec<(Glob, usize)>,
-    rules: Vec<Rule>,
+    patterns: Patterns,
     base: String,
+    wild_max: usize,
+}
+
+impl Default for PatternsBuilder {
+    fn default() -> Self {
+        Self {
+            patterns: Patterns::default(),
+            base: String::new(),
+            wild_max: WILD_MAX,
+        }
+    }
 }
 
 impl PatternsBuilder {
@@ -119,8 +98,8 @@ impl PatternsBuilder {
 
     /// Adds the lines of a file of patterns: empty lines and those beginning with `#` mean nothing.
     pub fn add_lines(&mut self, bytes: &[u8], ignore_case: bool) -> Result<()> {
-        let lines = lines(bytes);
-        let lines = lines.iter().map(|line| line.trim_start());
+        let text = text(bytes);
+        let lines = lines(&text).map(str::trim_start);
         let mut patterns = lines.filter(|line| !line.starts_with('#'));
         patterns.try_for_each(|line| self.add_as(line, ignore_case, false))
     }
@@ -142,10 +121,6 @@ impl PatternsBuilder {
             return Ok(());
         }
         let anchored = body.starts_with('/') || slash_anchors && body.contains('/');
-        let rule = Rule {
-            keeps,
-            folders_only,
-        };
         let globs = match anchored {
             true => {
                 let body = format!("/{}", body.trim_start_matches('/'));
@@ -155,7 +130,11 @@ impl PatternsBuilder {
             false => [Some(format!("**/{body}")), None],
         };
         let mut globs = globs.into_iter().flatten();
-        globs.try_for_each(|glob| self.add_glob(pattern, &glob, ignore_case, rule))
+        globs.try_for_each(|glob| {
+            self.add_glob((pattern, &glob), ignore_case, folders_only)?;
+            self.patterns.keeps.push(keeps);
+            Ok(())
+        })
     }
 
     /// What is left of an anchored pattern that begins with the base.
@@ -169,34 +148,38 @@ impl PatternsBuilder {
         (is_same && !head.is_empty() && rest.starts_with('/')).then_some(rest)
     }
 
-    fn add_glob(&mut self, pattern: &str, glob: &str, ignore_case: bool, rule: Rule) -> Result<()> {
-        let glob = match ignore_case {
-            true => glob.to_lowercase(),
-            false => glob.to_owned(),
+    fn add_glob(
+        &mut self,
+        (pattern, glob): (&str, &str),
+        ignore_case: bool,
+        folders_only: bool,
+    ) -> Result<()> {
+        let patterns = &mut self.patterns;
+        let rule = patterns.keeps.len() as u32;
+        let may_be_wild = patterns.wild() < self.wild_max;
+        let (globs, glob) = match ignore_case {
+            true => (&mut patterns.folded, Cow::from(glob.to_lowercase())),
+            false if pattern.chars().any(stands_for_byte) => (&mut patterns.escaped, glob.into()),
+            false => (&mut patterns.exact, glob.into()),
         };
-        let glob = GlobBuilder::new(&as_compiled(&glob))
-            .literal_separator(true)
-            .backslash_escape(true)
-            .build()
-            .map_err(|e| Error::Usage(format!("pattern {pattern:?}: {}", e.kind())))?;
-        let globs = match ignore_case {
-            true => &mut self.folded,
-            false if pattern.chars().any(stands_for_byte) => &mut self.escaped,
-            false => &mut self.exact,
-        };
-        globs.push((glob, self.rules.len()));
-        self.rules.push(rule);
-        Ok(())
+        globs
+            .add(&glob, rule, folders_only, may_be_wild)
+            .map_err(|why| Error::Usage(format!("pattern {pattern:?}: {why}")))
     }
 
-    /// The compiled list.
-    pub fn build(self) -> Result<Patterns> {
-        Ok(Patterns {
-            exact: Globs::new(&self.exact)?,
-            escaped: Globs::new(&self.escaped)?,
-            folded: Globs::new(&self.folded)?,
-            rules: self.rules,
-        })
+    /// The compiled list. Errors: those with wildcards are too long together.
+    pub fn build(mut self) -> Result<Patterns> {
+        let patterns = &mut self.patterns;
+        let globs = [
+            &mut patterns.exact,
+            &mut patterns.escaped,
+            &mut patterns.folded,
+        ];
+        for globs in globs {
+            globs.finish().map_err(Error::Usage)?;
+        }
+        patterns.keeps.shrink_to_fit();
+        Ok(self.patterns)
     }
 }
 
@@ -224,36 +207,6 @@ fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The glob as its compiler takes it: braces stand for themselves, as in gitignore and restic, and no brackets stand for a `/`.
-fn as_compiled(glob: &str) -> String {
-    let mut compiled = String::with_capacity(glob.len());
-    let mut chars = glob.chars().peekable();
-    while let Some(c) = chars.next() {
-        if matches!(c, '{' | '}') {
-            compiled.push('\\');
-        }
-        compiled.push(c);
-        match c {
-            '\\' => compiled.extend(chars.next()),
-            '[' => {
-                let negation = chars.next_if(|c| matches!(c, '!' | '^'));
-                compiled.extend(negation);
-                // The first of them may be a bracket.
-                compiled.extend(chars.next());
-                for c in chars.by_ref() {
-                    if c == ']' {
-                        compiled.push_str(if negation.is_some() { "/]" } else { "]" });
-                        break;
-                    }
-                    compiled.push(c);
-                }
-            }
-            _ => {}
-        }
-    }
-    compiled
 }
 
 /// Without `.` and empty components, and `..` undone with the component before it, as paths are cleaned before they are matched.
@@ -303,14 +256,12 @@ fn stands_for_byte(c: char) -> bool {
     u32::from(c) >= FIRST_STAND_IN
 }
 
-/// The lines, as [`text`], that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.
-fn lines(bytes: &[u8]) -> Vec<String> {
-    let text = text(bytes);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+/// The lines of a [`text`] that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines()
-        .map(|line| line.trim_end().to_owned())
+        .map(str::trim_end)
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect()
 }
 
 impl Patterns {
@@ -325,25 +276,35 @@ impl Patterns {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.keeps.is_empty()
     }
 
     /// Whether `path` (absolute) itself matches: `Some(true)` out, `Some(false)` kept by a `!`, `None` no pattern speaks of it.
     pub fn decide(&self, path: &[u8], is_dir: bool) -> Option<bool> {
-        if self.rules.is_empty() {
-            return None;
+        let mut last = self.exact.last(path, is_dir);
+        if !self.escaped.is_empty() {
+            last = last.max(self.escaped.last(text(path).as_bytes(), is_dir));
         }
-        let counts = |rule: usize| is_dir || !self.rules[rule].folders_only;
-        let mut last = self.exact.last(path, counts);
-        if !self.escaped.rules.is_empty() {
-            last = last.max(self.escaped.last(text(path).as_bytes(), counts));
-        }
-        if !self.folded.rules.is_empty() {
+        if !self.folded.is_empty() {
             let small = text(path).to_lowercase();
-            last = last.max(self.folded.last(small.as_bytes(), counts));
+            last = last.max(self.folded.last(small.as_bytes(), is_dir));
         }
-        let last = last?;
-        Some(!self.rules[last].keeps)
+        Some(!self.keeps[last? as usize])
+    }
+
+    fn globs(&self) -> [&Globs; 3] {
+        [&self.exact, &self.escaped, &self.folded]
+    }
+
+    /// How many have wildcards.
+    fn wild(&self) -> usize {
+        self.globs().iter().map(|globs| globs.wild()).sum()
+    }
+
+    /// About what they take.
+    fn heap_bytes(&self) -> usize {
+        let globs = self.globs().into_iter().map(Globs::heap_bytes);
+        globs.sum::<usize>() + self.keeps.len()
     }
 
     /// Whether `path` or a folder above it is matched, for callers that do not walk from the top.
@@ -371,12 +332,22 @@ impl Patterns {
     }
 }
 
+/// Of patterns with wildcards, so many in the ignore files of a folder and those above it: some 8 MB, and of several folders at once.
+const IGNORED_WILD_MAX: usize = 1 << 10;
+
+/// Of lines that are no patterns, so many are told one by one.
+const PASSED_OVER_TOLD: usize = 100;
+
 /// Patterns of ignore files, those of the folders above included.
 #[derive(Debug)]
 pub struct Ignore {
     above: Option<Arc<Ignore>>,
     base_len: usize,
     patterns: Patterns,
+    /// Of this file and those above, in bytes.
+    text_bytes: usize,
+    /// Patterns with wildcards, in this file and those above.
+    wild: usize,
 }
 
 impl Ignore {
@@ -386,16 +357,42 @@ impl Ignore {
         folder: &[u8],
         bytes: &[u8],
     ) -> Result<(Arc<Self>, Vec<Error>)> {
-        let mut builder = PatternsBuilder::default();
-        let lines = lines(bytes);
-        let added = lines.iter().map(|line| builder.add_as(line, false, true));
-        let passed_over = added.filter_map(Result::err).collect();
+        let wild_above = above.as_ref().map_or(0, |above| above.wild);
+        let mut builder = PatternsBuilder {
+            wild_max: IGNORED_WILD_MAX - wild_above,
+            ..PatternsBuilder::default()
+        };
+        let mut passed_over = Vec::new();
+        let mut untold = 0;
+        for line in lines(&text(bytes)) {
+            match builder.add_as(line, false, true) {
+                Ok(()) => {}
+                Err(why) if passed_over.len() < PASSED_OVER_TOLD => passed_over.push(why),
+                Err(_) => untold += 1,
+            }
+        }
+        if untold > 0 {
+            passed_over.push(Error::Usage(format!("and so are {untold} others")));
+        }
+        let patterns = builder.build()?;
         let ignore = Self {
-            above,
             base_len: folder.len(),
-            patterns: builder.build()?,
+            wild: wild_above + patterns.wild(),
+            patterns,
+            text_bytes: bytes.len() + Self::text_bytes(above.as_deref()),
+            above,
         };
         Ok((Arc::new(ignore), passed_over))
+    }
+
+    /// The length of a folder's ignore files and of those of the folders above it, in bytes.
+    pub fn text_bytes(ignore: Option<&Self>) -> usize {
+        ignore.map_or(0, |ignore| ignore.text_bytes)
+    }
+
+    /// What the patterns of the folder itself take, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.patterns.heap_bytes()
     }
 
     /// Whether `path` is left out: the deepest file that speaks of it decides.

@@ -3,7 +3,7 @@
 use onefold_store::{Repository, RootId, SessionKind};
 
 use crate::snapshot::{Snapshot, Table};
-use crate::{Error, Result};
+use crate::{Error, Result, Time};
 
 /// A snapshot with its name. Where many are listed, tables of leaves are left out.
 #[derive(Clone, Debug)]
@@ -16,22 +16,45 @@ pub struct Named {
     pub snapshot: Snapshot,
 }
 
-/// All snapshots, oldest first, without their tables. One that cannot be read is given to `damaged` and left out; one that is forgotten meanwhile
-/// is left out.
-pub fn list(repository: &Repository, damaged: &mut dyn FnMut(RootId, Error)) -> Result<Vec<Named>> {
+impl Named {
+    /// Its place among others: older ones come before it.
+    pub(crate) fn place(&self) -> (Time, RootId) {
+        (self.snapshot.time, self.id)
+    }
+}
+
+/// All snapshots that `filter` lets through, oldest first, without their tables. One that cannot be read is given to `damaged` and left out; one that is
+/// forgotten meanwhile is left out.
+pub fn list(
+    repository: &Repository,
+    filter: &Filter,
+    damaged: &mut dyn FnMut(RootId, Error),
+) -> Result<Vec<Named>> {
     let mut all = Vec::new();
+    for_each(repository, damaged, &mut |named| {
+        all.extend(filter.matches(&named.snapshot).then_some(named));
+    })?;
+    all.sort_by_key(Named::place);
+    Ok(all)
+}
+
+/// The same one by one, in no order: those of lists of paths take megabytes each.
+pub fn for_each(
+    repository: &Repository,
+    damaged: &mut dyn FnMut(RootId, Error),
+    visit: &mut dyn FnMut(Named),
+) -> Result<()> {
     for id in repository.roots()? {
         match load_if_there(repository, id) {
             Ok(None) => {}
             Ok(Some(mut named)) => {
                 named.snapshot.table = Table::Inline(Vec::new());
-                all.push(named);
+                visit(named);
             }
             Err(e) => damaged(id, e),
         }
     }
-    all.sort_by_key(|named| (named.snapshot.time, named.id));
-    Ok(all)
+    Ok(())
 }
 
 /// One snapshot, whole.
@@ -128,9 +151,16 @@ pub fn resolve_id(repository: &Repository, name: &str) -> Result<RootId> {
 
 fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
     loop {
-        let mut unread = None;
-        let all = list(repository, &mut |id, error| {
+        let (mut unread, mut newest, mut is_empty) = (None, None::<Named>, true);
+        let mut damaged = |id, error| {
             unread.get_or_insert((id, error));
+        };
+        for_each(repository, &mut damaged, &mut |named| {
+            is_empty = false;
+            let is_newer = |than: &Named| named.place() > than.place();
+            if filter.matches(&named.snapshot) && newest.as_ref().is_none_or(is_newer) {
+                newest = Some(named);
+            }
         })?;
         // When it was made, and of what host, is not known: an older one must not pass for the latest.
         if let Some((id, error)) = unread {
@@ -139,8 +169,8 @@ fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
                 source: Box::new(error),
             });
         }
-        let Some(named) = all.iter().rfind(|named| filter.matches(&named.snapshot)) else {
-            let what = match all.is_empty() {
+        let Some(named) = newest else {
+            let what = match is_empty {
                 true => "there is no snapshot yet",
                 false => "no snapshot has that host, path or tag",
             };

@@ -2,12 +2,13 @@
 //!
 //! What always holds: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is opened relative
 //! to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames under way lead astray; RAM is
-//! bounded by the look-ahead and by the depth of the tree, not by its size. One folder with millions of names is read in passes, each of which
+//! bounded by the look-ahead and by the depth of the tree (a name a level), not by its size. One folder with millions of names is read in passes, each of which
 //! keeps the next names in order.
 //!
 //! Why threads although one reads in order: a cold scan waits for the disk at each folder and each inode; eight at a time take a third of the time.
 
 mod folder;
+mod key;
 pub(crate) mod names;
 mod put_off;
 mod schedule;
@@ -57,6 +58,8 @@ pub struct Piece {
     pub is_cut_off: bool,
     /// Entries that were left out by request.
     pub excluded: u64,
+    /// What the patterns of its ignore files take; they stay until all below it is looked at.
+    ignore_bytes: usize,
 }
 
 /// One entry, as the walk met it.
@@ -143,11 +146,18 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// The next piece; `None` where there is no more, or soon after `is_over`, which is asked from time to time: a folder's listing may have no end.
+    pub fn next_unless(&mut self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
+        self.schedule.next(is_over)
+    }
+}
+
 impl Iterator for Walk {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
-        self.schedule.next()
+        self.next_unless(&|| false)
     }
 }
 

@@ -67,7 +67,12 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     let session = repository.session(SessionKind::Read)?;
     let mut reader = session.reader()?;
     let mut unread = Vec::new();
-    let readable = snapshots::list(repository, &mut |id, _| unread.push(id))?;
+    let mut readable = Vec::new();
+    let mut damaged = |id, _| unread.push(id);
+    snapshots::for_each(repository, &mut damaged, &mut |named| {
+        readable.push((named.snapshot.time, named.id));
+    })?;
+    readable.sort_unstable();
     for id in unread {
         let name = short(&id);
         out.say(format_args!(
@@ -76,8 +81,8 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
         count.add(&Hurt::All);
         tell(&id.to_string(), &Hurt::All, out)?;
     }
-    for named in readable {
-        let Some(named) = snapshots::load_if_there(repository, named.id)? else {
+    for (_, id) in readable {
+        let Some(named) = snapshots::load_if_there(repository, id)? else {
             continue;
         };
         let mut hurts = Vec::new();

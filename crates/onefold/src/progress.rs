@@ -56,9 +56,10 @@ pub struct Expected {
 
 impl Expected {
     /// Counts what is to come, for the percentage and the time left, until what it is counted for has `ended`.
-    pub fn count(&self, walk: Walk, ended: &AtomicBool) {
-        for piece in walk {
-            if ended.load(Relaxed) {
+    pub fn count(&self, mut walk: Walk, ended: &AtomicBool) {
+        let is_over = || ended.load(Relaxed);
+        while let Some(piece) = walk.next_unless(&is_over) {
+            if is_over() {
                 return;
             }
             let found = piece.found.iter();
@@ -67,7 +68,7 @@ impl Expected {
                 self.bytes.fetch_add(file.stat.size, Relaxed);
             }
         }
-        self.known.store(true, Relaxed);
+        self.known.store(!is_over(), Relaxed);
     }
 }
 

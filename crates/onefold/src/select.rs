@@ -162,8 +162,9 @@ pub fn many_or_not(
         }
         return Ok((chosen, Unread::default()));
     }
-    let (mut all, unread) = list_or_not(repository, out)?;
-    all.retain(|named| filter.matches(&named.snapshot));
+    let mut unread = Unread::default();
+    let mut damaged = |id, error: onefold_backup::Error| unread.add(id, error.into(), out);
+    let all = snapshots::list(repository, filter, &mut damaged)?;
     Ok((all, unread))
 }
 
@@ -191,14 +192,6 @@ fn alone(name: &OsString) -> Result<String> {
             "a path within a snapshot makes no sense here".into(),
         )),
     }
-}
-
-/// All snapshots, oldest first, and those that cannot be read, which are told of.
-fn list_or_not(repository: &Repository, out: &Out) -> Result<(Vec<Named>, Unread)> {
-    let mut unread = Unread::default();
-    let mut damaged = |id, error: onefold_backup::Error| unread.add(id, error.into(), out);
-    let all = snapshots::list(repository, &mut damaged)?;
-    Ok((all, unread))
 }
 
 /// Snapshots that cannot be read, or not whole: a verb that reads many tells of them, goes on, and fails at its end.

@@ -145,13 +145,17 @@ impl Planner<'_> {
         }
     }
 
-    fn plan(&mut self, walk: Walk, parent: Option<&Tree>) -> Result<()> {
+    fn plan(&mut self, mut walk: Walk, parent: Option<&Tree>) -> Result<()> {
         let mut cursor = parent.map(Tree::cursor);
-        for piece in walk {
+        while let Some(piece) = walk.next_unless(&|| self.progress.is_over()) {
             self.progress.check()?;
             if self.piece(piece, &mut cursor)?.is_err() {
                 return Ok(());
             }
+        }
+        self.progress.check()?;
+        if self.progress.is_over() {
+            return Ok(());
         }
         self.progress
             .totals_known
@@ -302,7 +306,8 @@ impl Planner<'_> {
         if batch.entries.is_empty() {
             return Ok(());
         }
-        let mut budget_bytes = batch.entry_bytes.min(STEP_BYTES_MAX);
+        // The folder's path stays as long as the entries do.
+        let mut budget_bytes = (batch.entry_bytes + folder.len()).min(STEP_BYTES_MAX);
         let buffer_bytes = batch.bytes as usize;
         if !batch.names.is_empty() {
             budget_bytes += self.buffers.size_for(buffer_bytes);

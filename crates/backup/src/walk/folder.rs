@@ -2,16 +2,19 @@
 
 mod above;
 mod descend;
+mod ignore;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::key::{Folder, Key};
 use super::names::{Listing, NAME_OVERHEAD_BYTES, Names, PASS_BYTES_MAX, sorted_names};
-use super::put_off::{Kept, PutOff, Subfolder};
-use super::schedule::{Done, Key};
+use super::put_off::{Kept, Subfolder};
+use super::schedule::{Done, Shared};
 use super::{Found, Options, Piece, Select};
 use crate::exclude::{CACHEDIR_SIGNATURE, Ignore};
 use crate::meta::Stat;
@@ -21,8 +24,6 @@ use crate::{Error, Flags, Kind, path};
 const PIECE_NAMES: usize = 512;
 /// Passes are numbered this far apart; more pieces than that do not fit into a pass.
 const PASS_STRIDE: u64 = 1 << 32;
-/// An ignore file is read to this length.
-const IGNORE_FILE_BYTES_MAX: usize = 1 << 20;
 
 /// What a worker does: list a folder, or stat some names of it.
 pub(super) struct Task {
@@ -50,7 +51,7 @@ impl Task {
     pub fn root(select: Arc<Select>) -> (Key, Task) {
         (
             Key {
-                folder: Arc::from(&b""[..]),
+                folder: Folder::default(),
                 piece: 0,
             },
             Task {
@@ -63,16 +64,22 @@ impl Task {
         )
     }
 
-    pub fn run(self, key: &Key, options: &Options, put_off: &PutOff) -> Done {
+    pub fn run(self, key: &Key, options: &Options, shared: &Shared) -> Done {
+        let folder = match &self.step {
+            // Of which the key names a subfolder.
+            Step::Descend(..) => key.folder.above().path(),
+            _ => key.folder.path(),
+        };
         let mut look = Look {
             key,
             options,
+            shared,
             select: self.select,
             ignore: self.ignore,
             device: self.device,
             is_flagged: self.is_flagged,
             is_below_left_out: None,
-            piece: empty(&key.folder),
+            piece: empty(folder),
             subfolders: Vec::new(),
             next: Vec::new(),
         };
@@ -81,10 +88,11 @@ impl Task {
             Step::List(dir, after) => look.list(&dir, Some(after)),
             Step::Stat(dir, names) => {
                 look.stat_all(dir.clone(), names);
-                look.put_off(dir, put_off);
+                let subfolders = std::mem::take(&mut look.subfolders);
+                look.put_off(&key.folder, &dir, &subfolders);
                 Ok(())
             }
-            Step::Descend(dir, kept) => return look.descend_later(dir, put_off.take(kept)),
+            Step::Descend(dir, kept) => return look.descend_later(dir, shared.put_off.take(kept)),
         };
         match result {
             Err(Errno::NOENT) if look.may_be_gone() => {}
@@ -102,21 +110,23 @@ impl Task {
     }
 }
 
-fn empty(folder: &Arc<[u8]>) -> Piece {
+pub(super) fn empty(folder: Arc<[u8]>) -> Piece {
     Piece {
-        folder: folder.clone(),
+        folder,
         dir: None,
         found: Vec::new(),
         errors: Vec::new(),
         warnings: Vec::new(),
         is_cut_off: false,
         excluded: 0,
+        ignore_bytes: 0,
     }
 }
 
 struct Look<'a> {
     key: &'a Key,
     options: &'a Options,
+    shared: &'a Shared,
     select: Arc<Select>,
     ignore: Option<Arc<Ignore>>,
     device: Option<u64>,
@@ -167,34 +177,6 @@ impl Look<'_> {
         self.list(&dir, None)
     }
 
-    fn read_ignore_files(&mut self, dir: &OwnedFd) {
-        for name in &self.options.excludes.ignore_files {
-            let Some(mut text) = read_start(dir, name, IGNORE_FILE_BYTES_MAX + 1) else {
-                continue;
-            };
-            if text.len() > IGNORE_FILE_BYTES_MAX {
-                // half a line would be another pattern, and mostly a wider one
-                let lines = text.iter().rposition(|byte| *byte == b'\n');
-                text.truncate(lines.map_or(0, |end| end + 1));
-                let what = format!("only its first {IGNORE_FILE_BYTES_MAX} bytes are looked at");
-                let file = path::join(&self.key.folder, name);
-                self.piece.warnings.push((file, Error::Usage(what)));
-            }
-            match Ignore::new(self.ignore.clone(), &self.key.folder, &text) {
-                Ok((ignore, passed_over)) => {
-                    self.ignore = Some(ignore);
-                    let file = path::join(&self.key.folder, name);
-                    let warnings = passed_over.into_iter().map(|why| (file.clone(), why));
-                    self.piece.warnings.extend(warnings);
-                }
-                Err(e) => self
-                    .piece
-                    .errors
-                    .push((path::join(&self.key.folder, name), e)),
-            }
-        }
-    }
-
     /// Whether a folder that was deleted since it was met is as one that holds nothing, as a file that was deleted is as none: it is no source and
     /// holds none. Of a source the file system is not known before it is open.
     fn may_be_gone(&self) -> bool {
@@ -202,19 +184,26 @@ impl Look<'_> {
     }
 
     fn cut_off(&mut self, e: Errno) {
-        let folder = &self.key.folder;
-        let error = Error::io("list", folder, e);
-        self.piece.errors.push((folder.to_vec(), error));
+        let folder = self.piece.folder.to_vec();
+        let error = Error::io("list", &folder, e);
+        self.piece.errors.push((folder, error));
         self.piece.is_cut_off = !self.is_flagged;
     }
 
     fn list(&mut self, dir: &Arc<OwnedFd>, after: Option<Vec<u8>>) -> Result<(), Errno> {
-        let fails_after = (self.options.failing)(&self.key.folder);
+        let is_stopped = || self.shared.is_stopped.load(Relaxed);
+        let fails_after = (self.options.failing)(&self.piece.folder);
         let Listing {
             mut names,
             more,
             failed,
-        } = sorted_names(dir, after.as_deref(), PASS_BYTES_MAX, fails_after)?;
+        } = sorted_names(
+            dir,
+            after.as_deref(),
+            PASS_BYTES_MAX,
+            fails_after,
+            &is_stopped,
+        )?;
         // What was listed before is kept.
         match failed {
             Some(Errno::NOENT) if self.may_be_gone() => {}
@@ -328,7 +317,7 @@ impl Look<'_> {
     }
 
     fn found(&mut self, dir: &Arc<OwnedFd>, name: Vec<u8>, stat: Result<Stat, Errno>) {
-        let path = path::join(&self.key.folder, &name);
+        let path = path::join(&self.piece.folder, &name);
         let select = Arc::clone(&self.select);
         let named = select.children.get(&name);
         let stat = match stat {
@@ -371,7 +360,7 @@ impl Look<'_> {
             if !can_list(dir, &name) {
                 flags = Flags::UNLISTED;
             }
-            self.descend(dir, &name, path, &stat, is_out, flags);
+            self.descend(dir, &name, &stat, is_out, flags);
         }
         self.piece.found.push(Found { name, stat, flags });
     }

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 /// Names that one pass over a folder keeps, in bytes with overhead.
 pub const PASS_BYTES_MAX: usize = 8 << 20;
 pub const NAME_OVERHEAD_BYTES: usize = 32;
+/// How many names are listed before it is asked again whether anybody wants them: a listing may have no end.
+const NAMES_UNASKED: usize = 1024;
 
 /// Names with inode numbers.
 pub type Names = Vec<(Vec<u8>, u64)>;
@@ -25,19 +27,28 @@ pub struct Listing {
     pub failed: Option<Errno>,
 }
 
-/// The names after `after`, as many as `bytes_max` bytes hold; with `fails_after` the listing fails after so many.
+/// The names after `after`, as many as `bytes_max` bytes hold; with `fails_after` the listing fails after so many, and it ends with an error soon after
+/// `is_stopped`.
 pub fn sorted_names(
     dir: &OwnedFd,
     after: Option<&[u8]>,
     bytes_max: usize,
     fails_after: Option<usize>,
+    is_stopped: &dyn Fn() -> bool,
 ) -> Result<Listing, Errno> {
     rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
     let mut pass = Pass::new(after, bytes_max);
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut listing = RawDir::new(dir, &mut buf);
     let mut failed = None;
+    let mut unasked = 0;
     while let Some(entry) = listing.next() {
+        unasked += 1;
+        if unasked == NAMES_UNASKED && is_stopped() {
+            failed = Some(Errno::CANCELED);
+            break;
+        }
+        unasked %= NAMES_UNASKED;
         let entry = match entry {
             Ok(_) if fails_after.is_some_and(|most| pass.names.len() >= most) => Err(Errno::IO),
             other => other,
@@ -81,7 +92,7 @@ impl SortedNames {
         last: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>, Errno> {
         while self.names.peek().is_none() && self.more {
-            let listing = sorted_names(dir, self.last.as_deref(), self.bytes_max, None)?;
+            let listing = sorted_names(dir, self.last.as_deref(), self.bytes_max, None, &|| false)?;
             if let Some(e) = listing.failed {
                 return Err(e);
             }
@@ -194,5 +205,23 @@ mod tests {
             let expected = (0..500).map(|n| format!("{n:03}").into_bytes());
             assert_eq!(all, expected.collect::<Vec<_>>(), "{bytes_max}");
         }
+    }
+
+    #[test]
+    fn a_listing_that_nobody_wants_any_more_ends_before_its_folder_does() {
+        let dir = tempfile::tempdir().expect("dir");
+        for n in 0..3 * NAMES_UNASKED {
+            std::fs::write(dir.path().join(n.to_string()), "").expect("write");
+        }
+        let dir: OwnedFd = std::fs::File::open(dir.path()).expect("open").into();
+        let list = |is_stopped: bool| {
+            let listing = sorted_names(&dir, None, PASS_BYTES_MAX, None, &|| is_stopped);
+            let listing = listing.expect("listing");
+            (listing.names.len(), listing.failed)
+        };
+        let (listed, failed) = list(true);
+        assert!(listed < NAMES_UNASKED, "{listed}");
+        assert_eq!(failed, Some(Errno::CANCELED));
+        assert_eq!(list(false), (3 * NAMES_UNASKED, None));
     }
 }

@@ -80,6 +80,10 @@ impl State {
             file.read_at(&mut bytes, start)?;
         }
         self.pieces -= 1;
+        // Of folders in each other the last one's turn comes first.
+        if start + len as u64 == self.end {
+            self.end = start;
+        }
         if self.pieces == 0 {
             self.end = 0;
         }
@@ -135,5 +139,19 @@ mod tests {
             let state = put_off.0.lock();
             assert_eq!((state.ram_bytes, state.end), (0, 0));
         }
+    }
+
+    #[test]
+    fn what_is_taken_back_first_makes_room_for_the_next() {
+        let put_off = PutOff::default();
+        let names = [(vec![b'a'; RAM_BYTES_MAX / 2], false)];
+        let kept: Vec<_> = (0..3).map(|_| put_off.put(&names)).collect();
+        let end = put_off.0.lock().end;
+        for _ in 0..5 {
+            let last = put_off.put(&names);
+            assert_eq!(put_off.take(last).unwrap(), names);
+            assert_eq!(put_off.0.lock().end, end);
+        }
+        kept.into_iter().for_each(|kept| drop(put_off.take(kept)));
     }
 }

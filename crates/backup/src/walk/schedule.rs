@@ -4,40 +4,25 @@
 //! may make one with its own key). So the smallest key is always the next result, be it ready, running or waiting. Workers take the smallest waiting
 //! task, and stop looking ahead when enough results wait for the consumer; the task that the consumer itself waits for is always allowed.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::folder::Task;
+use super::key::Key;
 use super::put_off::PutOff;
 use super::{Options, Piece};
-use crate::path;
 
-/// Entries that may wait for the consumer, ~150 bytes each.
+/// Entries that may wait for the consumer.
 const AHEAD_ENTRIES_MAX: usize = 32 << 10;
+/// Of an entry, about.
+const ENTRY_BYTES: usize = 150;
 /// What a waiting folder counts for, in entries: it holds a file descriptor.
 const AHEAD_PER_PIECE: usize = 64;
-
-/// The place of a piece in the walk.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Key {
-    pub folder: Arc<[u8]>,
-    pub piece: u64,
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        path::order(&self.folder, &other.folder).then(self.piece.cmp(&other.piece))
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+/// How often who waits for a piece asks whether it is still wanted.
+const ASKING: Duration = Duration::from_millis(100);
 
 /// What a task gave: a piece, or nothing yet, and the tasks that follow from it.
 pub(super) struct Done {
@@ -55,12 +40,20 @@ struct State {
     slots: BTreeMap<Key, Slot>,
     waiting: BTreeSet<Key>,
     ahead: usize,
-    stopped: bool,
+}
+
+/// What all tasks share.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub put_off: PutOff,
+    /// How many tasks wait.
+    pub waiting: AtomicUsize,
+    pub is_stopped: AtomicBool,
 }
 
 pub(super) struct Schedule {
     state: Mutex<State>,
-    put_off: PutOff,
+    shared: Shared,
     work: Condvar,
     ready: Condvar,
 }
@@ -71,18 +64,17 @@ impl Schedule {
             slots: BTreeMap::from([(key.clone(), Slot::Waiting(Box::new(task)))]),
             waiting: BTreeSet::from([key]),
             ahead: 0,
-            stopped: false,
         };
         Self {
             state: Mutex::new(state),
-            put_off: PutOff::default(),
+            shared: Shared::default(),
             work: Condvar::new(),
             ready: Condvar::new(),
         }
     }
 
-    /// The next piece in order; `None` when there is no more.
-    pub fn next(&self) -> Option<Piece> {
+    /// The next piece in order; `None` when there is no more, or soon after `is_over`.
+    pub fn next(&self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
         let mut state = self.state.lock();
         loop {
             let mut first = state.slots.first_entry()?;
@@ -97,18 +89,18 @@ impl Schedule {
                 }
                 return Some(*piece);
             }
-            if state.stopped {
+            if self.shared.is_stopped.load(Relaxed) || is_over() {
                 return None;
             }
             self.work.notify_one();
-            self.ready.wait(&mut state);
+            self.ready.wait_for(&mut state, ASKING);
         }
     }
 
     /// Ends the workers after what they are doing.
     pub fn stop(&self) {
-        let mut state = self.state.lock();
-        state.stopped = true;
+        let _state = self.state.lock();
+        self.shared.is_stopped.store(true, Relaxed);
         self.work.notify_all();
         self.ready.notify_all();
     }
@@ -116,7 +108,7 @@ impl Schedule {
     /// Works until the walk is over.
     pub fn work(&self, options: &Options) {
         while let Some((key, task)) = self.take() {
-            let done = task.run(&key, options, &self.put_off);
+            let done = task.run(&key, options, &self.shared);
             self.finish(key, done);
         }
     }
@@ -124,13 +116,14 @@ impl Schedule {
     fn take(&self) -> Option<(Key, Task)> {
         let mut state = self.state.lock();
         loop {
-            if state.stopped || state.slots.is_empty() {
+            if self.shared.is_stopped.load(Relaxed) || state.slots.is_empty() {
                 return None;
             }
             let is_needed = state.waiting.first() == state.slots.keys().next();
             if (is_needed || state.ahead <= AHEAD_ENTRIES_MAX)
                 && let Some(key) = state.waiting.pop_first()
             {
+                self.shared.waiting.store(state.waiting.len(), Relaxed);
                 let slot = state.slots.insert(key.clone(), Slot::Running);
                 let Some(Slot::Waiting(task)) = slot else {
                     unreachable!("a waiting key has a waiting task")
@@ -151,6 +144,7 @@ impl Schedule {
             state.waiting.insert(key.clone());
             state.slots.insert(key, Slot::Waiting(Box::new(task)));
         }
+        self.shared.waiting.store(state.waiting.len(), Relaxed);
         if let Some(piece) = done.piece {
             state.ahead += weight(&piece);
             state.slots.insert(key, Slot::Ready(Box::new(piece)));
@@ -168,5 +162,71 @@ impl Schedule {
 }
 
 fn weight(piece: &Piece) -> usize {
-    AHEAD_PER_PIECE + piece.found.len()
+    let bytes = piece.folder.len() + piece.ignore_bytes;
+    AHEAD_PER_PIECE + piece.found.len() + bytes / ENTRY_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::path;
+    use crate::walk::{SOUND, Select};
+
+    #[test]
+    fn who_waits_for_a_piece_that_does_not_come_may_give_up() {
+        let schedule = Schedule::new(Task::root(Default::default()));
+        assert!(schedule.take().is_some());
+        assert!(schedule.next(&|| true).is_none());
+    }
+
+    #[test]
+    fn long_paths_and_ignore_files_count_in_what_is_looked_at_ahead() {
+        let mut piece = super::super::folder::empty(vec![b'a'; 1 << 20].into());
+        assert!(weight(&piece) > AHEAD_ENTRIES_MAX / 8);
+        piece.ignore_bytes = 8 << 20;
+        assert!(weight(&piece) > AHEAD_ENTRIES_MAX);
+    }
+
+    /// Each level of the tree has hundreds of folders that wait until all below one of them is looked at.
+    #[test]
+    fn of_a_deep_and_wide_tree_few_folders_wait_and_none_is_left_out() {
+        let (levels, width) = (30, 500);
+        let dir = tempfile::tempdir().expect("dir");
+        let mut folder = dir.path().to_path_buf();
+        for _ in 0..levels {
+            (0..width).for_each(|n| {
+                std::fs::create_dir(folder.join(format!("{n:03}"))).expect("dir");
+            });
+            folder.push("000");
+        }
+        let below = dir.path().as_os_str().as_encoded_bytes();
+        let schedule = Schedule::new(Task::root(Arc::new(Select::new(&[below.to_vec()]))));
+        let options = Options {
+            threads: 1,
+            excludes: Default::default(),
+            one_file_system: false,
+            failing: SOUND,
+        };
+        let (mut most, mut folders) = (0, Vec::<Arc<[u8]>>::new());
+        while let Some((key, task)) = schedule.take() {
+            schedule.finish(key.clone(), task.run(&key, &options, &schedule.shared));
+            most = most.max(schedule.state.lock().waiting.len());
+            while matches!(
+                schedule.state.lock().slots.first_key_value(),
+                Some((_, Slot::Ready(_)))
+            ) {
+                let piece = schedule.next(&|| false).expect("a piece");
+                assert!(piece.errors.is_empty());
+                if folders.last() != Some(&piece.folder) {
+                    folders.push(piece.folder);
+                }
+            }
+        }
+        assert!(most < 10_000, "{most}");
+        assert!(folders.is_sorted_by(|a, b| path::order(a, b).is_lt()));
+        folders.retain(|folder| folder.starts_with(below));
+        assert_eq!(folders.len(), 1 + levels * width);
+    }
 }

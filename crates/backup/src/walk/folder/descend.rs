@@ -2,13 +2,20 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Look, Step, Task, empty};
+use super::{Look, Step, Task};
 use crate::meta::Stat;
 use crate::walk::Select;
-use crate::walk::put_off::{PutOff, Subfolder};
-use crate::walk::schedule::{Done, Key};
-use crate::{Error, Flags, Kind, path};
+use crate::walk::key::{Folder, Key};
+use crate::walk::put_off::Subfolder;
+use crate::walk::schedule::Done;
+use crate::{Error, Flags, Kind};
+
+/// While so many tasks wait, few are made of a folder's subfolders: each level of a deep tree may have hundreds.
+const TASKS_WAITING_MAX: usize = 8 << 10;
+/// How many then.
+const TASKS_MADE: usize = 16;
 
 impl Look<'_> {
     /// Lists the folder next: what of it was asked for, or, where it is left out itself, what leads to the sources in it.
@@ -16,7 +23,6 @@ impl Look<'_> {
         &mut self,
         dir: &Arc<OwnedFd>,
         name: &[u8],
-        path: Vec<u8>,
         stat: &Stat,
         is_out: bool,
         flags: Flags,
@@ -52,23 +58,28 @@ impl Look<'_> {
         };
         self.next.push((
             Key {
-                folder: path.into(),
+                folder: self.key.folder.child(name),
                 piece: 0,
             },
             task,
         ));
     }
 
-    /// Makes a task of each subfolder in `folder`.
+    /// Makes a task of each subfolder in `folder`, or of the first ones, and one of the others, where many tasks wait.
     pub(super) fn look_into(
         &mut self,
-        folder: &[u8],
+        folder: &Folder,
         dir: &Arc<OwnedFd>,
-        subfolders: Vec<Subfolder>,
+        mut subfolders: Vec<Subfolder>,
     ) {
+        let are_many = self.shared.waiting.load(Relaxed) > TASKS_WAITING_MAX;
+        if are_many && subfolders.len() > 2 * TASKS_MADE {
+            let others = subfolders.split_off(TASKS_MADE);
+            self.put_off(folder, dir, &others);
+        }
         for (name, is_flagged) in subfolders {
             let key = Key {
-                folder: path::join(folder, &name).into(),
+                folder: folder.child(&name),
                 piece: 0,
             };
             let step = Step::Open(Some((dir.clone(), name)));
@@ -80,17 +91,23 @@ impl Look<'_> {
         }
     }
 
-    /// Makes one task of all subfolders: their turn comes when all names of the folder have been looked at, and of these there may be millions.
-    pub(super) fn put_off(&mut self, dir: Arc<OwnedFd>, put_off: &PutOff) {
-        let Some((first, _)) = self.subfolders.first() else {
+    /// Makes one task of all of them: their turn comes when all names of the folder have been looked at, and of these there may be millions.
+    pub(super) fn put_off(
+        &mut self,
+        folder: &Folder,
+        dir: &Arc<OwnedFd>,
+        subfolders: &[Subfolder],
+    ) {
+        let Some((first, _)) = subfolders.first() else {
             return;
         };
         let key = Key {
-            folder: path::join(&self.key.folder, first).into(),
+            folder: folder.child(first),
             piece: 0,
         };
-        let kept = put_off.put(&std::mem::take(&mut self.subfolders));
-        self.next.push((key, self.task(Step::Descend(dir, kept))));
+        let kept = self.shared.put_off.put(subfolders);
+        let step = Step::Descend(dir.clone(), kept);
+        self.next.push((key, self.task(step)));
     }
 
     /// Their turn has come.
@@ -99,15 +116,16 @@ impl Look<'_> {
         dir: Arc<OwnedFd>,
         subfolders: onefold_io::Result<Vec<Subfolder>>,
     ) -> Done {
-        let folder = path::split(&self.key.folder).0;
         let piece = match subfolders {
             Ok(subfolders) => {
+                let folder = self.key.folder.above();
                 self.look_into(folder, &dir, subfolders);
                 None
             }
             Err(e) => {
-                let mut piece = empty(&folder.into());
-                piece.errors.push((folder.to_vec(), Error::Temporary(e)));
+                let mut piece = self.piece;
+                let folder = piece.folder.to_vec();
+                piece.errors.push((folder, Error::Temporary(e)));
                 piece.is_cut_off = !self.is_flagged;
                 Some(piece)
             }

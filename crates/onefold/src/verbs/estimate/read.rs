@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
 use onefold_backup::backup::read;
-use onefold_backup::walk::{self, Piece, Walk};
+use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Error as BackupError, Events, Kind, Progress, path};
 use onefold_lab::{Helpers, Reading, Tallies};
 
@@ -155,7 +155,9 @@ impl Found {
 struct Files<'a, 'b> {
     walk: Walk,
     meter: &'a Meter<'b>,
-    piece: std::vec::IntoIter<Found>,
+    /// The piece that the files are of.
+    place: Option<(Arc<OwnedFd>, Arc<[u8]>)>,
+    names: std::vec::IntoIter<Vec<u8>>,
 }
 
 impl<'a, 'b> Files<'a, 'b> {
@@ -163,35 +165,31 @@ impl<'a, 'b> Files<'a, 'b> {
         Self {
             walk,
             meter,
-            piece: Vec::new().into_iter(),
+            place: None,
+            names: Vec::new().into_iter(),
         }
     }
 
     fn next(&mut self) -> Option<Found> {
         loop {
-            if let Some(file) = self.piece.next() {
-                self.meter.progress.current.lock().clone_from(&file.path);
-                return Some(file);
+            if let Some((dir, folder)) = &self.place
+                && let Some(name) = self.names.next()
+            {
+                let path = path::join(folder, &name);
+                self.meter.progress.current.lock().clone_from(&path);
+                let dir = dir.clone();
+                return Some(Found { dir, path });
             }
-            let piece = self.walk.next()?;
+            let is_over = || self.meter.progress.is_cancelled();
+            let piece = self.walk.next_unless(&is_over)?;
             for (path, error) in &piece.errors {
                 self.meter.progress.errors.fetch_add(1, Relaxed);
                 self.meter.error(path, error);
             }
-            self.piece = files(&piece).into_iter();
+            let files = piece.found.into_iter();
+            let files = files.filter(|found| found.stat.kind == Kind::File);
+            self.names = files.map(|file| file.name).collect::<Vec<_>>().into_iter();
+            self.place = piece.dir.map(|dir| (dir, piece.folder));
         }
     }
-}
-
-fn files(piece: &Piece) -> Vec<Found> {
-    let Some(dir) = &piece.dir else {
-        return Vec::new();
-    };
-    let files = piece.found.iter();
-    let files = files.filter(|found| found.stat.kind == Kind::File);
-    let file = |found: &walk::Found| Found {
-        dir: dir.clone(),
-        path: path::join(&piece.folder, &found.name),
-    };
-    files.map(file).collect()
 }

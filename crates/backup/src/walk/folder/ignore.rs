@@ -1,0 +1,54 @@
+//! A folder's ignore files.
+
+use std::os::fd::OwnedFd;
+
+use parking_lot::Mutex;
+
+use super::{Look, read_start};
+use crate::exclude::Ignore;
+use crate::{Error, path};
+
+/// An ignore file is read to this length.
+const IGNORE_FILE_BYTES_MAX: usize = 1 << 20;
+/// With those of the folders above it, to this one.
+const IGNORE_FILES_BYTES_MAX: usize = 4 << 20;
+/// Held by who reads an ignore file.
+static COMPILING: Mutex<()> = Mutex::new(());
+
+impl Look<'_> {
+    pub(super) fn read_ignore_files(&mut self, dir: &OwnedFd) {
+        if self.options.excludes.ignore_files.is_empty() {
+            return;
+        }
+        // What is read weighs more than what is kept of it.
+        let _one_at_a_time = COMPILING.lock();
+        for name in &self.options.excludes.ignore_files {
+            let above = Ignore::text_bytes(self.ignore.as_deref());
+            let bytes_max = IGNORE_FILE_BYTES_MAX.min(IGNORE_FILES_BYTES_MAX - above);
+            let Some(mut text) = read_start(dir, name, bytes_max + 1) else {
+                continue;
+            };
+            let file = path::join(&self.piece.folder, name);
+            if text.len() > bytes_max {
+                // half a line would be another pattern, and mostly a wider one
+                let lines = text[..bytes_max].iter().rposition(|byte| *byte == b'\n');
+                text.truncate(lines.map_or(0, |end| end + 1));
+                let what = format!("only its first {bytes_max} bytes are looked at");
+                let what = match bytes_max {
+                    IGNORE_FILE_BYTES_MAX => what,
+                    _ => format!("{what}: those of the folders above have too many"),
+                };
+                self.piece.warnings.push((file.clone(), Error::Usage(what)));
+            }
+            match Ignore::new(self.ignore.clone(), &self.piece.folder, &text) {
+                Ok((ignore, passed_over)) => {
+                    self.piece.ignore_bytes += ignore.heap_bytes();
+                    self.ignore = Some(ignore);
+                    let warnings = passed_over.into_iter().map(|why| (file.clone(), why));
+                    self.piece.warnings.extend(warnings);
+                }
+                Err(e) => self.piece.errors.push((file, e)),
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The places of pieces in the walk. Waiting folders share the paths above them: of a deep tree each level may have some that wait, and all their paths
+//! together are longer than the tree is large.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The place of a piece in the walk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Key {
+    pub folder: Folder,
+    pub piece: u64,
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.folder
+            .cmp(&other.folder)
+            .then(self.piece.cmp(&other.piece))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A folder: its name in the one above it. None is the root.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Folder(Option<Arc<Node>>);
+
+#[derive(Debug)]
+struct Node {
+    above: Folder,
+    name: Box<[u8]>,
+    /// How many folders are above it.
+    depth: usize,
+}
+
+impl Folder {
+    /// The folder `name` in this one.
+    pub fn child(&self, name: &[u8]) -> Self {
+        Self(Some(Arc::new(Node {
+            above: self.clone(),
+            name: name.into(),
+            depth: self.depth(),
+        })))
+    }
+
+    /// The folder that this one lies in; the root lies in itself.
+    pub fn above(&self) -> &Self {
+        self.0.as_ref().map_or(self, |node| &node.above)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> Arc<[u8]> {
+        let mut names = Vec::with_capacity(self.depth());
+        let mut at = self;
+        while let Some(node) = &at.0 {
+            names.push(&node.name);
+            at = &node.above;
+        }
+        let mut path = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
+        for name in names.into_iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        path.into()
+    }
+
+    fn depth(&self) -> usize {
+        self.0.as_ref().map_or(0, |node| node.depth + 1)
+    }
+
+    fn up_to(&self, depth: usize) -> &Self {
+        let mut at = self;
+        while at.depth() > depth {
+            at = at.above();
+        }
+        at
+    }
+}
+
+/// As [`order`](crate::path::order) has their paths.
+impl Ord for Folder {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (own, others) = (self.depth(), other.depth());
+        let mut order = own.cmp(&others);
+        let (mut a, mut b) = (self.up_to(others), other.up_to(own));
+        // The topmost difference decides.
+        while let (Some(x), Some(y)) = (&a.0, &b.0) {
+            if Arc::ptr_eq(x, y) {
+                break;
+            }
+            order = x.name.cmp(&y.name).then(order);
+            (a, b) = (&x.above, &y.above);
+        }
+        order
+    }
+}
+
+impl PartialOrd for Folder {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Folder {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Folder {}
+
+/// One after the other: a tree may be deeper than the stack.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut above = self.above.0.take();
+        while let Some(mut node) = above.and_then(Arc::into_inner) {
+            above = node.above.0.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::path;
+
+    fn folder(path: &[u8]) -> Folder {
+        let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty());
+        names.fold(Folder::default(), |folder, name| folder.child(name))
+    }
+
+    proptest! {
+        #[test]
+        fn folders_are_ordered_as_their_paths(a in "(/[ab!]{1,2}){0,4}", below in "(/[ab!]{1,2}){0,3}", b in "(/[ab!]{1,2}){0,4}") {
+            let (first, second) = (folder(a.as_bytes()), folder(b.as_bytes()));
+            prop_assert_eq!(&first.path()[..], a.as_bytes());
+            prop_assert_eq!(first.cmp(&second), path::order(a.as_bytes(), b.as_bytes()));
+            // Two that share what is above them.
+            let mut third = first.clone();
+            for name in below.split('/').filter(|name| !name.is_empty()) {
+                third = third.child(name.as_bytes());
+            }
+            let whole = format!("{a}{below}");
+            prop_assert_eq!(first.cmp(&third), path::order(a.as_bytes(), whole.as_bytes()));
+            prop_assert_eq!(third.cmp(&second), path::order(whole.as_bytes(), b.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_folder_may_be_deeper_than_the_stack() {
+        let mut deep = Folder::default();
+        for _ in 0..1_000_000 {
+            deep = deep.child(b"a");
+        }
+        assert_eq!(deep.path().len(), 2_000_000);
+        drop(deep);
+    }
+}
