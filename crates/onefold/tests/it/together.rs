@@ -1,47 +1,51 @@
 //! Two writers, a reader and a sweep at once on one repository, for some seconds, or minutes.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::rig::{Files, Random, Rig, change, files, id_of, seeded};
 use crate::scale::scale;
+
+/// Snapshots that were saved.
+#[derive(Default)]
+struct Acknowledged {
+    all: HashMap<String, (&'static str, Files)>,
+    /// Of each source, which no sweep may drop.
+    newest: HashMap<&'static str, String>,
+}
+
+impl Acknowledged {
+    fn add(&mut self, id: String, source: &'static str, files: Files) {
+        self.newest.insert(source, id.clone());
+        self.all.insert(id, (source, files));
+    }
+}
 
 #[test]
 fn two_writers_a_reader_and_a_sweep_at_once() {
     let seed = seeded("together").0;
     let rig = Rig::open();
-    let acknowledged: Mutex<HashMap<String, (&str, Files)>> = Mutex::default();
-    // The newest of each writer, which no sweep may drop.
-    let newest: Mutex<HashMap<&str, String>> = Mutex::default();
+    let acknowledged: Mutex<Acknowledged> = Mutex::default();
     for source in ["w1", "w2"] {
         change(&rig.path(source), &mut Random(seed));
         let id = rig.backup(source);
         let files = files(&rig.path(source));
-        acknowledged
-            .lock()
-            .expect("unpoisoned")
-            .insert(id, (source, files));
+        acknowledged.lock().add(id, source, files);
     }
     let (ended, swept) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for (number, source) in ["w1", "w2"].into_iter().enumerate() {
-            let (rig, acknowledged, newest, ended) = (&rig, &acknowledged, &newest, &ended);
+            let (rig, acknowledged, ended) = (&rig, &acknowledged, &ended);
             scope.spawn(move || {
                 let mut random = Random(seed ^ number as u64);
                 while !ended.load(SeqCst) {
                     change(&rig.path(source), &mut random);
                     let ran = rig.run(["backup", source, "--json"]).ends(0);
-                    let id = id_of(&ran);
-                    newest
-                        .lock()
-                        .expect("unpoisoned")
-                        .insert(source, id.clone());
-                    acknowledged
-                        .lock()
-                        .expect("unpoisoned")
-                        .insert(id, (source, files(&rig.path(source))));
+                    let files = files(&rig.path(source));
+                    acknowledged.lock().add(id_of(&ran), source, files);
                 }
             });
         }
@@ -75,20 +79,16 @@ fn two_writers_a_reader_and_a_sweep_at_once() {
         }
         ended.store(true, SeqCst);
     });
-    let acknowledged = acknowledged.into_inner().expect("unpoisoned");
-    println!(
-        "{} snapshots, {} sweeps",
-        acknowledged.len(),
-        swept.load(SeqCst)
-    );
+    let Acknowledged { all, newest } = acknowledged.into_inner();
+    println!("{} snapshots, {} sweeps", all.len(), swept.load(SeqCst));
     rig.run(["check", "--read-data"]).ends(0);
     let listed = rig.snapshots();
     assert!(swept.load(SeqCst) > 0, "nothing was swept");
-    for (source, id) in newest.into_inner().expect("unpoisoned") {
+    for (source, id) in newest {
         assert!(listed.contains(&id), "the newest of {source} is gone");
     }
     for id in &listed {
-        let (source, expected) = &acknowledged[id];
+        let (source, expected) = &all[id];
         assert!(
             rig.restored(id, source) == *expected,
             "snapshot {id} of {source} differs"
