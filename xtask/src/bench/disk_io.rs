@@ -31,4 +31,12 @@ impl DiskIo {
             write_bytes: self.write_bytes - earlier.write_bytes,
         }
     }
+
+    /// This and `other` together.
+    pub fn and(self, other: DiskIo) -> DiskIo {
+        DiskIo {
+            read_bytes: self.read_bytes + other.read_bytes,
+            write_bytes: self.write_bytes + other.write_bytes,
+        }
+    }
 }

@@ -8,20 +8,19 @@ use std::time::{Duration, Instant};
 
 use onefold_index::workload::{Asked, Order};
 
+use super::Error;
 use super::figures::PAGE_BYTES;
-use super::{Error, IndexArgs};
 
 /// Reads under way.
 pub const DEPTH: u64 = 32;
 
-/// Reads a second at random places of the files in `folder`, past the page cache unless `--cached`.
-pub fn random_reads(folder: &Path, args: &IndexArgs, seed: u64) -> Result<f64, Error> {
-    let files = files(folder, args.cached)?;
+/// Reads a second at random places of the files in `folder`, past the page cache unless `cached`.
+pub fn random_reads(folder: &Path, cached: bool, time: Duration, seed: u64) -> Result<f64, Error> {
+    let files = files(folder, cached)?;
     let pages: u64 = files.iter().map(|(_, pages)| pages).sum();
     if pages == 0 {
         return Err("the index has no file of a page".into());
     }
-    let time = Duration::from_secs(args.seconds);
     let start = Instant::now();
     let read_some = |thread: u64| {
         let mut places = Asked::new(Order::Random, pages, seed.wrapping_add(thread));

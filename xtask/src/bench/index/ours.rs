@@ -15,6 +15,9 @@ use super::peak::{self, Peak};
 use super::{BATCH, Error, IndexArgs, name_of};
 use crate::bench::disk_io::DiskIo;
 
+/// In how many turns lookups at random and the disk's own reads are measured, beside each other.
+const TURNS: u32 = 10;
+
 /// Builds and asks `index` in a new folder `path`, which is removed.
 pub fn run(
     args: &IndexArgs,
@@ -52,12 +55,7 @@ pub fn run(
     drop(peak);
     bench.lookups("absent", "≥ 2,000,000", Order::Absent)?;
     bench.lookups("stream", "≥ 1,000,000", Order::Stream)?;
-    let before_it = disk_rate(path, args, 11)?;
-    bench.lookups("random", "≥ 0.8 × the disk", Order::Random)?;
-    let random = bench.figures.last().map_or(0.0, |figure| figure.rate);
-    let after_it = disk_rate(path, args, 12)?;
-    let rate = f64::midpoint(before_it, after_it);
-    println!("present at random / disk: {:.2}", random / rate);
+    bench.random_beside_the_disk(path)?;
     let held = bench.index.as_dyn().ram_bytes() as u64;
     let counted = peak::held().saturating_sub(before) as u64;
     let peak_kib = status("VmHWM")?;
@@ -83,19 +81,6 @@ pub fn run(
         peak_kib,
         figures,
     })
-}
-
-/// The disk's rate, printed.
-fn disk_rate(path: &Path, args: &IndexArgs, seed: u64) -> Result<f64, Error> {
-    let rate = disk::random_reads(path, args, seed)?;
-    println!(
-        "{:<34}{rate:>14.0}{:>38}plain reads of 4 KiB at random, {} at once{}",
-        "the disk itself",
-        "",
-        disk::DEPTH,
-        if args.cached { ", page cache" } else { "" }
-    );
-    Ok(rate)
 }
 
 /// Merges of `strata` can be waited for.
@@ -228,39 +213,81 @@ impl Bench<'_> {
     }
 
     fn lookups(&mut self, name: &str, goal: &str, order: Order) -> Result<(), Error> {
+        let mut asking = Asking::new(order, self.keys);
+        self.ask_for(&mut asking, Duration::from_secs(self.args.seconds))?;
+        self.enter_lookups(name, &asking, goal);
+        Ok(())
+    }
+
+    /// Lookups at random and plain reads take turns: a disk that others use, too, changes its rate from second to second.
+    fn random_beside_the_disk(&mut self, path: &Path) -> Result<(), Error> {
+        let mut asking = Asking::new(Order::Random, self.keys);
+        let turn = Duration::from_secs(self.args.seconds) / TURNS;
+        let (mut ratios, mut reads) = (Vec::new(), 0.0);
+        for number in 0..TURNS {
+            let rate =
+                disk::random_reads(path, self.args.cached, turn, (1 + u64::from(number)) << 32)?;
+            let (count, took) = (asking.count, asking.took);
+            self.ask_for(&mut asking, turn)?;
+            let asked = (asking.count - count) as f64 / (asking.took - took).as_secs_f64();
+            ratios.push(asked / rate);
+            reads += rate / f64::from(TURNS);
+        }
+        println!(
+            "{:<34}{reads:>14.0}{:>38}plain reads of 4 KiB at random, {} at once{}",
+            "the disk itself",
+            "",
+            disk::DEPTH,
+            if self.args.cached { ", page cache" } else { "" }
+        );
+        self.enter_lookups("random", &asking, "≥ 0.8 × the disk, in turns with it");
+        ratios.sort_by(f64::total_cmp);
+        println!(
+            "present at random / disk: {:.2}, in turns of {:.2} s {:.2} to {:.2}",
+            ratios[ratios.len() / 2],
+            turn.as_secs_f64(),
+            ratios[0],
+            ratios[ratios.len() - 1]
+        );
+        Ok(())
+    }
+
+    fn ask_for(&mut self, asking: &mut Asking, time: Duration) -> Result<(), Error> {
         let before = self.spent();
-        let (mut count, mut took) = (0, Duration::ZERO);
-        let mut asked = Asked::new(order, self.keys, 7);
-        let (mut generating, mut forgotten) = (Duration::ZERO, 0);
-        while took < Duration::from_secs(self.args.seconds) {
+        let (mut generating, until) = (Duration::ZERO, asking.took + time);
+        while asking.took < until {
             let making = cpu_time();
-            let batch: Vec<u64> = asked.by_ref().take(BATCH as usize).collect();
+            let batch: Vec<u64> = asking.asked.by_ref().take(BATCH as usize).collect();
             let key = |number: &u64| seeded_key(self.args.seed, *number);
             let keys: Vec<Fingerprint> = batch.iter().map(key).collect();
             let mut found = vec![None; keys.len()];
             generating += cpu_time() - making;
             let start = Instant::now();
             self.index.as_dyn().lookup(&keys, &mut found)?;
-            took += start.elapsed();
-            count += BATCH;
+            asking.took += start.elapsed();
+            asking.count += BATCH;
             for (number, found) in batch.iter().zip(found) {
                 let expected = (*number < self.keys).then(|| at(*number));
                 let is_forgotten = self.may_forget && expected.is_some() && found.is_none();
-                forgotten += u64::from(is_forgotten);
+                asking.forgotten += u64::from(is_forgotten);
                 if found != expected && !is_forgotten {
                     let what = format!("key {number}: found {found:?}, expected {expected:?}");
                     return Err(what.into());
                 }
             }
         }
-        if forgotten > 0 {
-            let percent = forgotten as f64 * 100.0 / count as f64;
-            println!("{name}: {percent:.2} % are not found, for want of RAM");
-        }
         let mut spent = self.spent().since(before);
         spent.cpu -= generating;
-        self.enter(name, count, took, spent, goal);
+        asking.spent = asking.spent.and(spent);
         Ok(())
+    }
+
+    fn enter_lookups(&mut self, name: &str, asking: &Asking, goal: &str) {
+        if asking.forgotten > 0 {
+            let percent = asking.forgotten as f64 * 100.0 / asking.count as f64;
+            println!("{name}: {percent:.2} % are not found, for want of RAM");
+        }
+        self.enter(name, asking.count, asking.took, asking.spent, goal);
     }
 
     /// Keeps and prints what `keys` have cost.
@@ -319,8 +346,29 @@ impl Bench<'_> {
     }
 }
 
+/// A kind of lookup, and what it took so far.
+struct Asking {
+    asked: Asked,
+    count: u64,
+    forgotten: u64,
+    took: Duration,
+    spent: Spent,
+}
+
+impl Asking {
+    fn new(order: Order, keys: u64) -> Asking {
+        Asking {
+            asked: Asked::new(order, keys, 7),
+            count: 0,
+            forgotten: 0,
+            took: Duration::ZERO,
+            spent: Spent::default(),
+        }
+    }
+}
+
 /// Of the whole process, merges included.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Spent {
     cpu: Duration,
     io: DiskIo,
@@ -334,6 +382,14 @@ impl Spent {
             cpu: self.cpu - earlier.cpu,
             io: self.io.since(earlier.io),
             reads: self.reads - earlier.reads,
+        }
+    }
+
+    fn and(self, other: Spent) -> Spent {
+        Spent {
+            cpu: self.cpu + other.cpu,
+            io: self.io.and(other.io),
+            reads: self.reads + other.reads,
         }
     }
 }
