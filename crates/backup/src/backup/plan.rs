@@ -20,7 +20,7 @@ use super::parts::{PartReceiver, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
-use super::unchanged::{is_settled, looks_unchanged};
+use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
@@ -39,15 +39,16 @@ pub struct Planned {
     pub entry: Entry,
     pub change: Change,
     pub content: ContentFrom,
-    /// What the parent says of it, where that was not trusted: if it turns out the same, nothing changed.
-    pub before: Option<Box<Entry>>,
+    /// What the parent says of it, where it is read all the same: if it turns out the same, nothing changed.
+    pub before: Option<Before>,
     /// Set where other names of the file will ask for its content, or ask now.
     pub link: Option<Names>,
 }
 
 impl Planned {
     fn heap_bytes(&self) -> usize {
-        let before = self.before.as_ref().map_or(0, |entry| entry.heap_bytes());
+        let before = self.before.as_ref();
+        let before = before.map_or(0, |before| before.entry.heap_bytes());
         self.entry.heap_bytes() + before
     }
 }
@@ -367,13 +368,13 @@ impl Planner<'_> {
             Kind::File => ContentFrom::Job,
             _ => ContentFrom::Entry,
         };
-        let mut doubtful = None;
+        let mut read_again = None;
         match before.filter(|before| looks_unchanged(self.options, &entry, before)) {
             Some(before)
                 if self.options.force_reread
                     || !is_settled(self.options, &before, self.parent_started_ns) =>
             {
-                doubtful = Some(Box::new(before));
+                read_again = Some(Before::doubtful(before));
             }
             Some(before) if self.still_there(&before) => {
                 content = ContentFrom::Entry;
@@ -389,7 +390,9 @@ impl Planner<'_> {
                     });
                 }
             }
-            _ => {}
+            // Moved or lost: what is read is the same, and is stored where it is not there any more.
+            Some(before) => read_again = Some(Before::trusted(before)),
+            None => {}
         }
         let mut link = None;
         if content == ContentFrom::Job {
@@ -401,7 +404,7 @@ impl Planner<'_> {
             entry,
             change,
             content,
-            before: doubtful,
+            before: read_again,
             link,
         })
     }

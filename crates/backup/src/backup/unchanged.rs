@@ -7,7 +7,7 @@
 //! What always holds: what is trusted has not changed since it was read, as far as the file system's ctime can be believed.
 
 use super::Options;
-use crate::{Entry, Flags, Time};
+use crate::{Content, Entry, Flags, Time};
 
 /// More than one tick of the kernel's clock (10 ms at 100 Hz).
 const STEP_NS: u64 = 20_000_000;
@@ -37,6 +37,44 @@ pub fn is_settled(options: &Options, before: &Entry, started_ns: u64) -> bool {
         STEP_NS
     };
     started_ns == 0 || nanos(time).saturating_add(step) <= started_ns
+}
+
+/// What the parent says of an entry that looks unchanged and is read all the same.
+pub struct Before {
+    pub entry: Box<Entry>,
+    /// It would not be read, were all of its chunks where the parent says: what `stat` gives tells whether it changed.
+    is_trusted: bool,
+}
+
+impl Before {
+    /// Of an entry that may have changed without a sign.
+    pub fn doubtful(entry: Entry) -> Self {
+        Self {
+            entry: entry.into(),
+            is_trusted: false,
+        }
+    }
+
+    /// Of one that has not changed, and some of whose chunks a repair or a sweep has moved, or are lost.
+    pub fn trusted(entry: Entry) -> Self {
+        Self {
+            entry: entry.into(),
+            is_trusted: true,
+        }
+    }
+
+    /// Whether the entry, as it was read `now`, is the same.
+    pub fn agrees_with(mut self, now: &mut Entry) -> bool {
+        if !self.is_trusted {
+            return *self.entry == *now;
+        }
+        // Where its chunks lie differs, and what of them is there.
+        self.entry.content = Content::default();
+        let content = std::mem::take(&mut now.content);
+        let is_same = *self.entry == *now;
+        now.content = content;
+        is_same
+    }
 }
 
 /// Nanoseconds since 1970; 0 for all that was before.

@@ -24,6 +24,7 @@ mod mount;
 mod moved;
 mod passing;
 mod patterns;
+mod repaired;
 mod restore;
 mod roundtrip;
 #[path = "../../../io/tests/it/scale.rs"]

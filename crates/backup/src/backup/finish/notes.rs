@@ -94,12 +94,12 @@ impl Finisher<'_> {
 
     fn done(&mut self, folder: &[u8], planned: Planned, new_bytes: u64) -> Result<()> {
         let Planned {
-            entry,
+            mut entry,
             mut change,
             before,
             ..
         } = planned;
-        if before.is_some_and(|before| *before == entry) {
+        if before.is_some_and(|before| before.agrees_with(&mut entry)) {
             change = Change::Unchanged;
         }
         if entry.is_unreadable() {

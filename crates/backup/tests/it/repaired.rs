@@ -1,0 +1,111 @@
+//! What a backup after a repair says of files that nobody touched, and what it stores of them.
+
+use std::fs;
+use std::path::Path;
+
+use onefold_backup::backup::Outcome;
+use onefold_backup::repair::{Repaired, repair};
+use onefold_backup::roots::SnapshotRoots;
+use onefold_backup::snapshots;
+use onefold_io::sim::SimDir;
+use onefold_store::{CheckDepth, Repository, container};
+
+use crate::crash::{NoWait, init, open};
+use crate::scene::{back_up, entry, look, noise, restore_folder};
+
+const FILES: u64 = 30;
+const FILE_BYTES: u64 = 3_000;
+/// Long enough for a recipe of its own.
+const LARGE_BYTES: u64 = 3_000_000;
+
+fn write_source(root: &Path) {
+    for n in 0..FILES {
+        let path = root.join(format!("file-{n:02}"));
+        fs::write(path, noise(n + 1, FILE_BYTES as usize)).expect("write");
+    }
+    fs::write(root.join("large"), noise(99, LARGE_BYTES as usize)).expect("write");
+}
+
+/// Backed up, then a byte of the container of `file` changed, then repaired.
+fn damaged_and_repaired(source: &Path, file: &str) -> (Repository, Outcome) {
+    let device = SimDir::new(1);
+    init(&device);
+    let repository = open(&device, 1).expect("open");
+    let first = back_up(&repository, source, 1);
+    let mut content = entry(&repository, &first, &source.join(file)).content;
+    let chunk = *content.items.remove(0).chunk().expect("a chunk");
+    let flip = |bytes: &mut Vec<u8>| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+    };
+    let object = container::object_name(chunk.container);
+    device.damage(&object, flip).expect("a container");
+    let repository = open(&device, 2).expect("open");
+    let report = repository.repair(&SnapshotRoots, &mut NoWait);
+    let report = report.expect("a repair");
+    assert_eq!(report.replaced_containers, [chunk.container], "{report:?}");
+    assert!(report.saved_chunks > 0, "{report:?}");
+    (repository, first)
+}
+
+/// New, changed and unchanged files.
+fn counts(outcome: &Outcome) -> [u64; 3] {
+    let summary = &outcome.snapshot.summary;
+    [
+        summary.files_new,
+        summary.files_changed,
+        summary.files_unmodified,
+    ]
+}
+
+fn is_whole(repository: &Repository) -> bool {
+    let depth = CheckDepth::Data { part: 1, of: 1 };
+    let report = repository.check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {});
+    let report = report.expect("a check");
+    report.damage.is_empty() && report.hurt.is_empty()
+}
+
+#[test]
+fn after_a_repair_files_that_nobody_touched_are_unchanged_and_what_was_lost_is_stored_again() {
+    for file in ["file-07", "large"] {
+        let (source, target) = (tempfile::tempdir(), tempfile::tempdir());
+        let (source, target) = (source.expect("tempdir"), target.expect("tempdir"));
+        let source = source.path();
+        write_source(source);
+        let (repository, _) = damaged_and_repaired(source, file);
+        let second = back_up(&repository, source, 2);
+        assert_eq!(counts(&second), [0, 0, FILES + 1], "{file}");
+        let read = second.snapshot.summary.bytes_read;
+        let all = FILES * FILE_BYTES + LARGE_BYTES;
+        assert!(read > 0 && read < all, "{file}: {read} of {all} bytes");
+        assert!(is_whole(&repository), "{file}");
+        restore_folder(&repository, &second, source, target.path());
+        assert_eq!(look(source), look(target.path()));
+        // Now all is where the parent says.
+        let third = back_up(&repository, source, 3);
+        assert_eq!(counts(&third), [0, 0, FILES + 1]);
+        assert_eq!(third.snapshot.summary.bytes_read, 0);
+    }
+}
+
+#[test]
+fn after_a_repair_of_snapshots_only_what_they_lost_is_changed() {
+    let source = tempfile::tempdir().expect("tempdir");
+    let source = source.path();
+    write_source(source);
+    let (repository, first) = damaged_and_repaired(source, "file-07");
+    let depth = CheckDepth::Structure;
+    let report = repository.check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {});
+    let hurt = report.expect("a check").hurt;
+    let named = snapshots::load(&repository, first.id.expect("an id")).expect("load");
+    let repaired = repair(&repository, &named, &|chunk| hurt.hurts(chunk), false);
+    let Repaired::Anew(lost, Some(_)) = repaired.expect("a repair") else {
+        panic!("nothing was lost");
+    };
+    repository.remove_root(&named.id).expect("forgotten");
+    let second = back_up(&repository, source, 2);
+    let lost = lost.len() as u64;
+    assert!(lost > 0 && lost < FILES);
+    assert_eq!(counts(&second), [0, lost, FILES + 1 - lost]);
+    assert!(is_whole(&repository));
+}
