@@ -42,6 +42,7 @@ use crate::{Error, Events, Progress, Result, path};
 
 use cutting::Cutting;
 pub(crate) use metadata::MetadataStream;
+pub use names::Met;
 pub use options::{Input, Options, Parent};
 use pipeline::Pipeline;
 use unchanged::nanos;

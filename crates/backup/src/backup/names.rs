@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::leaf::recipe;
 use crate::linked::{LinkKey, Linked, Value};
+use crate::meta::Stat;
 use crate::wire::{Reader, put, put_bytes, zigzag};
 use crate::{Content, Entry, Flags, Item, Result, Time, Xattrs};
 
@@ -47,6 +48,34 @@ fn put_time(out: &mut Vec<u8>, time: Time) {
 fn time(reader: &mut Reader<'_>) -> Result<Time> {
     let (secs, nanos) = (reader.signed()?, reader.small()?);
     Ok(Time { secs, nanos })
+}
+
+/// Which files with several names were met, for whoever reads each once and keeps nothing of it.
+pub struct Met(Linked<Looks>);
+
+impl Met {
+    /// None yet; they take about `bytes_max` bytes of RAM at most.
+    pub fn new(bytes_max: usize) -> Self {
+        Self(Linked::new(bytes_max))
+    }
+
+    /// Whether the file was met under another name. Without room for a temporary file each name counts as another file.
+    pub fn again(&mut self, stat: &Stat) -> bool {
+        if stat.links < 2 {
+            return false;
+        }
+        let key = (stat.device, stat.inode);
+        let looks = Looks {
+            size: stat.size,
+            mtime: stat.mtime,
+        };
+        if let Ok(Some(_)) = self.0.meet(key, |first| *first == looks) {
+            return true;
+        }
+        let to_come = u32::try_from(stat.links - 1).unwrap_or(u32::MAX);
+        let _ = self.0.insert(key, to_come, looks);
+        false
+    }
 }
 
 /// A file with several names as it was when it was read under the first.

@@ -298,3 +298,17 @@ fn files_are_read_wherever_they_lie_and_keep_their_times_of_access() {
     let about = fs::metadata(rig.path("src/file")).expect("metadata");
     assert_eq!(about.accessed().expect("a time"), old);
 }
+
+#[test]
+fn a_file_with_several_names_is_counted_once() {
+    let rig = Rig::empty();
+    rig.write("src/a", &Random(7).bytes(300_000));
+    for name in ["src/b", "src/c"] {
+        fs::hard_link(rig.path("src/a"), rig.path(name)).expect("a link");
+    }
+    let summary = rig.run(["estimate", "src", "--json"]).ends(0).last();
+    let first = &summary["estimates"][0];
+    assert_eq!(first["bytes"], 300_000, "{summary}");
+    assert_eq!(first["ratio"], 1.0, "{summary}");
+    assert_eq!(summary["files"], 3);
+}

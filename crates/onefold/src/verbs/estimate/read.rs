@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-use onefold_backup::backup::read;
+use onefold_backup::backup::{Met, read};
 use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Error as BackupError, Events, Kind, Progress, path};
 use onefold_lab::{Helpers, Reading, Tallies};
@@ -18,7 +18,10 @@ use crate::error::{Error, Result};
 use crate::paths;
 use crate::progress::Meter;
 
-/// Counts all files below the paths; gives how many could not be read.
+/// RAM for what is known of files with several names; beyond that it stands in a temporary file.
+const MET_BYTES: usize = 6 << 20;
+
+/// Counts all files below the paths, each once whatever the number of its names, as a backup reads it; gives how many could not be read.
 pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Result<u64> {
     let sources = args.paths.iter().map(|path| paths::absolute(path));
     let sources = sources.collect::<Result<Vec<_>>>()?;
@@ -158,6 +161,7 @@ struct Files<'a, 'b> {
     /// The piece that the files are of.
     place: Option<(Arc<OwnedFd>, Arc<[u8]>)>,
     names: std::vec::IntoIter<Vec<u8>>,
+    met: Met,
 }
 
 impl<'a, 'b> Files<'a, 'b> {
@@ -167,6 +171,7 @@ impl<'a, 'b> Files<'a, 'b> {
             meter,
             place: None,
             names: Vec::new().into_iter(),
+            met: Met::new(MET_BYTES),
         }
     }
 
@@ -186,10 +191,29 @@ impl<'a, 'b> Files<'a, 'b> {
                 self.meter.progress.errors.fetch_add(1, Relaxed);
                 self.meter.error(path, error);
             }
-            let files = piece.found.into_iter();
-            let files = files.filter(|found| found.stat.kind == Kind::File);
-            self.names = files.map(|file| file.name).collect::<Vec<_>>().into_iter();
-            self.place = piece.dir.map(|dir| (dir, piece.folder));
+            self.place = None;
+            if let Some(dir) = piece.dir {
+                self.names = self.names_of(piece.found).into_iter();
+                self.place = Some((dir, piece.folder));
+            }
         }
+    }
+
+    /// Those of the piece that are to be read. Further names of what is read already are done with.
+    fn names_of(&mut self, found: Vec<walk::Found>) -> Vec<Vec<u8>> {
+        let progress = &self.meter.progress;
+        let mut names = Vec::new();
+        for file in found {
+            if file.stat.kind != Kind::File {
+                continue;
+            }
+            if self.met.again(&file.stat) {
+                progress.files_done.fetch_add(1, Relaxed);
+                progress.bytes_done.fetch_add(file.stat.size, Relaxed);
+                continue;
+            }
+            names.push(file.name);
+        }
+        names
     }
 }
