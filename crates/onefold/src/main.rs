@@ -48,8 +48,9 @@ use crate::exit::Exit;
 use crate::out::Out;
 
 fn main() -> ExitCode {
+    let caught = signal::catch();
     limits::install();
-    signal::install();
+    signal::listen_to(caught);
     open_files::allow_many();
     let arguments = cli::flags::as_typed(std::env::args_os());
     let cli = match Cli::try_parse_from(&arguments) {

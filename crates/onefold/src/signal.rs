@@ -22,13 +22,20 @@ static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 /// How the terminal was before a prompt turned its echo off.
 static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Starts listening. Called once, before any thread is started.
-pub fn install() {
+/// From here on no signal ends the program before somebody has [listened to it](listen_to). Called once, before anything else.
+pub fn catch() -> Option<Signals> {
+    let caught = Signals::new([SIGTERM, SIGINT, SIGUSR1]).ok()?;
+    if !ignores(SIGHUP) {
+        let _ = caught.handle().add_signal(SIGHUP);
+    }
     // A size limit is an error of the write that meets it (EFBIG), not the end of the program.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    let hangup = (!ignores(SIGHUP)).then_some(SIGHUP);
-    let all = [SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hangup);
-    let Ok(mut signals) = Signals::new(all) else {
+    Some(caught)
+}
+
+/// Starts listening, to what has come already, too. Called once, before any other thread is started.
+pub fn listen_to(caught: Option<Signals>) {
+    let Some(mut signals) = caught else {
         return;
     };
     std::thread::spawn(move || {
