@@ -127,7 +127,7 @@ pub struct Global {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), global = true)]
     pub threads: Option<u16>,
 
-    /// RAM for the fingerprint index; less makes backups of known data slower, never wrong
+    /// RAM for the fingerprint index; less makes backups of known data slower, never wrong. A SIZE is a number of bytes, or of K, M, G, T: 1K is 1024 bytes
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "32M", global = true)]
     pub ram: u64,
 

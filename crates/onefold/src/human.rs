@@ -80,17 +80,21 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} is no size: write it like 65536, 64K, 16M or 1.5G"))?;
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        other => return Err(format!("unit {other:?} is unknown: use K, M, G or T")),
+        other => {
+            return Err(format!(
+                "unit {other:?} is unknown: K, M, G and T are taken, 1K being 1024 bytes"
+            ));
+        }
     };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("{text:?} is no size: write it like 64K, 16M or 1.5G"))?;
     let bytes = number * (1u64 << shift) as f64;
     if bytes < u64::MAX as f64 {
         Ok(bytes as u64)
@@ -201,6 +205,9 @@ mod tests {
         for wrong in ["", "-1", "x", "1X", "1e30T", "K", "99999999999T"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
+        let why = |wrong| parse_bytes(wrong).unwrap_err();
+        assert!(why("-1").contains("no size"));
+        assert!(why("8X").contains("1024 bytes"));
     }
 
     #[test]

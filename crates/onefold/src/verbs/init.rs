@@ -30,7 +30,7 @@ pub struct Choices {
     #[arg(long, value_name = "NAME")]
     pub chunker: Option<String>,
 
-    /// Mean size of a chunk; smaller finds more duplicates and needs more index; the longest chunk may be 4 MiB [default: the chunker's measured best]
+    /// Mean size of a chunk, such as 8K or 1M (1K is 1024 bytes), 256 bytes at least; smaller finds more duplicates and needs more index; the longest chunk may be 4 MiB [default: 8K]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub chunk_size: Option<u64>,
 
