@@ -21,6 +21,8 @@ pub struct Out {
     pub verbosity: u8,
     /// Whether a line of progress may be shown.
     pub bar: bool,
+    /// Whether standard output and standard error are one file: what is reported is written at once, so that it stands among the messages in the order in which it was said.
+    is_one_log: bool,
     stdout: Mutex<BufWriter<io::Stdout>>,
 }
 
@@ -33,6 +35,7 @@ impl Out {
             quiet,
             verbosity,
             bar,
+            is_one_log: is_one_log(),
             stdout: Mutex::new(BufWriter::with_capacity(64 << 10, io::stdout())),
         }
     }
@@ -52,7 +55,11 @@ impl Out {
 
     /// A line on what a verb did or found. That nobody reads it any more (`onefold restore … | head -1`) neither ends the work nor hides how it ended.
     pub fn report(&self, line: impl Display) -> Result<()> {
-        unless_closed(self.line(line))
+        unless_closed(self.line(line))?;
+        match self.is_one_log {
+            true => self.flush(),
+            false => Ok(()),
+        }
     }
 
     /// A JSON value on a line of its own, flushed, so that a program that listens has it at once. Nobody has to listen, either.
@@ -92,13 +99,25 @@ impl Out {
     pub fn note(&self, line: impl Display) {
         match self.json {
             true => self.note_json(&PathWarning::new("", "", &line.to_string())),
-            false => tell(line),
+            false => self.tell(line),
         }
     }
 
     /// A JSON value as a line on stderr.
     pub fn note_json(&self, value: &impl Serialize) {
-        tell(json::line(value));
+        self.tell(json::line(value));
+    }
+
+    /// A line on stderr, after the results so far.
+    fn tell(&self, line: impl Display) {
+        // Whoever holds it is writing a file's bytes, among which nothing has an order.
+        if self.is_one_log
+            && let Ok(mut stdout) = self.stdout.try_lock()
+        {
+            // Whoever writes the next line hears what is wrong.
+            let _ = stdout.flush();
+        }
+        tell(line);
     }
 
     /// Writes out what is buffered, for whoever still reads.
@@ -116,6 +135,13 @@ impl Out {
         let written = if self.bar { aside(write) } else { write() };
         written.map_err(failed)
     }
+}
+
+/// Whether both lead to the same file, pipe or terminal.
+fn is_one_log() -> bool {
+    let place = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    let stdout = rustix::fs::fstat(io::stdout()).map(place);
+    stdout.is_ok() && stdout == rustix::fs::fstat(io::stderr()).map(place)
 }
 
 fn failed(e: io::Error) -> Error {

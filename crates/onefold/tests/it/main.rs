@@ -20,6 +20,7 @@ mod json;
 mod kill;
 mod later;
 mod latest;
+mod logs;
 mod messages;
 mod missing_folders;
 #[path = "../../../backup/tests/it/mount.rs"]
