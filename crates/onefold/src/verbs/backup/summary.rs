@@ -77,7 +77,7 @@ fn as_text(
         count(s.dirs_unmodified)
     ))?;
     out.say(format_args!(
-        "new        {}{} in {}, {} {} (compressed {})",
+        "new        {}{} in {}, {} {}{}",
         if dry_run && is_approximate(s) {
             "about "
         } else {
@@ -91,17 +91,10 @@ fn as_text(
             "stored as"
         },
         bytes(s.data_added_packed),
-        human::ratio(s.data_added, s.data_added_packed)
+        compressed(s)
     ))?;
-    // Of what was read alone: nobody has looked how much of the rest is holes.
-    if s.bytes_read > 0 {
-        let known = s.bytes_read.saturating_sub(s.data_added);
-        out.say(format_args!(
-            "dedup      {} of what was read need not be stored again ({:.1} %, {})",
-            bytes(known),
-            human::percent(known, s.bytes_read),
-            human::ratio(s.bytes_read, s.data_added)
-        ))?;
+    if let Some(known) = known(s) {
+        out.say(format_args!("dedup      {known}"))?;
     }
     lacking(outcome, meter, out);
     match &outcome.id {
@@ -112,6 +105,34 @@ fn as_text(
             next(&short(id), outcome.snapshot.parent.is_none(), global, out)
         }
     }
+}
+
+/// How much smaller what is new became; nothing where seals and descriptors take more than compression gives.
+fn compressed(s: &Summary) -> String {
+    match s.data_added > s.data_added_packed {
+        true => format!(
+            " (compressed {})",
+            human::ratio(s.data_added, s.data_added_packed)
+        ),
+        false => String::new(),
+    }
+}
+
+/// How much of what was read was stored already, if that is known: names and times are new bytes, too, and of a few small files they are more than the
+/// contents are. Of what was read alone: nobody has looked how much of the rest is holes.
+fn known(s: &Summary) -> Option<String> {
+    let known = s.bytes_read.checked_sub(s.data_added)?;
+    let ratio = match s.data_added {
+        0 => String::new(),
+        new => format!(", {}", human::ratio(s.bytes_read, new)),
+    };
+    (known > 0).then(|| {
+        format!(
+            "{} of what was read need not be stored again ({:.1} %{ratio})",
+            bytes(known),
+            human::percent(known, s.bytes_read)
+        )
+    })
 }
 
 /// What could not be backed up. Of a source that is none, nothing is in the snapshot, and `ls` has nothing to show.
