@@ -198,9 +198,10 @@ impl Repository {
         }
         let pin = match Pin::set(&*shared.root, &info, &shared.options.entropy) {
             Ok(pin) => Some(pin),
-            // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without room even for an empty file.
+            // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without room even for an empty file. A dry run of a
+            // backup stores nothing there.
             Err(Error::Io(error))
-                if kind == SessionKind::Read
+                if (kind == SessionKind::Read || shared.options.dry_run)
                     && matches!(error.kind, ErrorKind::Denied | ErrorKind::NoSpace) =>
             {
                 None
@@ -222,8 +223,8 @@ impl Repository {
             other => other?,
         };
         let ingested = match kind {
-            SessionKind::Backup => Some(shared.open_index()?),
-            SessionKind::Read | SessionKind::Pinned => None,
+            SessionKind::Backup if pin.is_some() => Some(shared.open_index()?),
+            _ => None,
         };
         let mut live = match kind {
             SessionKind::Backup => shared.containers()?,
@@ -233,12 +234,12 @@ impl Repository {
             self.catch_up(&ingested, &live, &condemned)?;
         }
         live.retain(|id| condemned.binary_search(id).is_err());
-        Ok(Session::new(SessionState::new(
-            Arc::clone(shared),
-            live,
-            condemned,
-            pin,
-        )))
+        let is_without_index = kind == SessionKind::Backup && pin.is_none();
+        let state = SessionState::new(Arc::clone(shared), live, condemned, pin);
+        if is_without_index {
+            state.imagine_stored()?;
+        }
+        Ok(Session::new(state))
     }
 
     /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested` was read before `listed`: a container that others

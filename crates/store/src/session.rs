@@ -16,6 +16,7 @@ use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
 use crate::keys::{Fingerprinter, Keys};
 use crate::objects::ObjectStore;
+use crate::opened::Opened;
 use crate::pin::Pin;
 use crate::reader::ChunkReader;
 use crate::repository::{OpenOptions, Shared};
@@ -79,6 +80,7 @@ impl Session {
     pub(crate) fn confirm_pin(&self) -> Result<()> {
         match &self.state.pin {
             Some(pin) => pin.confirm(),
+            None if self.is_dry_run() => Ok(()),
             None => Err(Error::Machine(
                 "no sweep sees this session: it puts no root".into(),
             )),
@@ -126,7 +128,7 @@ pub struct SessionState {
     newer: Mutex<HashSet<ContainerId>>,
     pending: Mutex<HashMap<Fingerprint, ContainerId>>,
     told: Mutex<HashSet<ContainerId>>,
-    /// In a dry run: what would be stored by now.
+    /// In a dry run: what would be stored by now, and what is stored where no index can be opened.
     imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
     /// Of the index, when the session began.
@@ -253,6 +255,21 @@ impl SessionState {
         let mut found = [None];
         self.lookup(&[*fingerprint], &mut found)?;
         Ok(found[0].is_some_and(|location| self.told.lock().contains(&location.container)))
+    }
+
+    /// For a dry run where no index can be opened, since nothing may be written: takes note of all that is stored, from the containers' tables.
+    pub(crate) fn imagine_stored(&self) -> Result<()> {
+        self.live.iter().try_for_each(|id| {
+            match Opened::read(&self.shared, *id) {
+                Ok(opened) => self.imagine(&opened.table),
+                // Damaged, not to be read, or just deleted: nothing to refer to.
+                Err(error) if error.is_loss() || error.is_other_version() => {
+                    tracing::warn!("{error}: what is in it counts as new");
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
+        })
     }
 
     pub(crate) fn all_pending(&self, keys: &[Fingerprint], found: &mut Vec<Option<ContainerId>>) {

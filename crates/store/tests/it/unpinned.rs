@@ -6,8 +6,8 @@ use onefold_chunk::Fingerprint;
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, ErrorKind, MemDir};
 use onefold_store::{
-    ChunkReader, ChunkRef, ContainerId, Encryption, Error, Repository, RootId, SessionKind,
-    SweepOptions,
+    ChunkReader, ChunkRef, ContainerId, Encryption, Error, OpenOptions, Repository, RootId,
+    SessionKind, SweepOptions,
 };
 
 use crate::fixture::{
@@ -214,6 +214,23 @@ fn a_repository_to_be_read_only_is_read_without_its_index() {
         let refused = reading.rebuild_index().err();
         assert!(refused.is_some(), "{index}");
     }
+}
+
+#[test]
+fn a_dry_run_of_a_backup_knows_what_is_stored_in_a_repository_to_be_read_only() {
+    let scene = scene();
+    let options = OpenOptions {
+        dry_run: true,
+        ..OpenOptions::default()
+    };
+    let reading = Guarded::over(&scene.dir, &Failing::default());
+    let reading = Repository::open(reading, options, None).unwrap();
+    let (_, known) = back_up(&reading, &scene.data).unwrap();
+    assert_eq!((known.new_chunks, known.new_bytes), (0, 0));
+    let new = chunks(2, 10);
+    let (_, stats) = back_up(&reading, &[&scene.data[..], &new].concat()).unwrap();
+    assert_eq!(stats.new_chunks, 10);
+    assert_eq!(scene.writing.roots().unwrap().len(), 2);
 }
 
 #[test]
