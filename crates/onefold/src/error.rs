@@ -5,6 +5,7 @@ use std::io;
 use onefold_backup::Error as BackupError;
 use onefold_index::Error as IndexError;
 use onefold_store::Error as StoreError;
+use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 
 use crate::exit::Exit;
 
@@ -122,6 +123,19 @@ impl Error {
         matches!(error, StoreError::Damaged { object, .. } if object.split('/').next() == Some("keys"))
     }
 
+    /// Whether what says how the repository was made is damaged or gone.
+    fn is_of_config(&self) -> bool {
+        let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
+            return false;
+        };
+        let object = match error {
+            StoreError::Damaged { object, .. } => object,
+            StoreError::Io(error) if error.kind == onefold_io::ErrorKind::Damaged => &error.path,
+            _ => return false,
+        };
+        [CONFIG_OBJECT, CONFIG_COPY_OBJECT].contains(&object.as_str())
+    }
+
     /// What went wrong: the error and its causes, each said once.
     pub fn chain(&self) -> String {
         chain_of(self)
@@ -154,6 +168,10 @@ impl Error {
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",
             error if error.is_of_keys() => {
                 "a key is what nothing can make again: put the folder `keys` back from a copy of the repository, or give the password of another key"
+            }
+            error if error.is_of_config() => {
+                "with encryption, each key slot has a copy: `onefold repair` writes the file anew where neither `config` nor `config.copy` can be read. Without, put it back from a copy of the \
+                 repository, or from a new one that was made with the same choices (`onefold init --encryption none`, --chunker, --chunk-size, --index)"
             }
             error if error.cannot_write() => {
                 "nothing can be written there: the disk is mounted read-only, or the repository is somebody else's. It can be read, checked and restored from all the same"

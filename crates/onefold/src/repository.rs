@@ -166,10 +166,35 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         return Ok(Repository::open_agreed(dir, config, options, None)?);
     }
     // What was agreed on: somebody may change what is there while the password is asked for.
-    let open = |secret: &Secret| {
+    with_password(global, place, |secret| {
         let (dir, config, options) = (Arc::clone(&dir), config.clone(), options.clone());
         Repository::open_agreed(dir, config, options, Some(secret))
-    };
+    })
+}
+
+/// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, a key slot's copy of it does.
+pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
+    let place = place(global)?;
+    let dir = open_folder(&place)?;
+    let is_lost = matches!(Repository::config_at(&dir), Err(error) if error.is_loss());
+    if !is_lost || !Repository::has_slots(&dir)? {
+        return open_at(global, &place, activity, false);
+    }
+    // What has key slots was made with encryption.
+    agree(global, &place, Encryption::Aes256Gcm)?;
+    with_password(global, &place, |secret| {
+        let config = Repository::config_in_slots(&dir, secret)?;
+        let (dir, options) = (Arc::clone(&dir), options(global, activity));
+        Repository::open_agreed(dir, config, options, Some(secret))
+    })
+}
+
+/// What `open` makes of the password. Whoever types a wrong one is asked again.
+fn with_password(
+    global: &Global,
+    place: &Path,
+    open: impl Fn(&Secret) -> onefold_store::Result<Repository>,
+) -> Result<Repository> {
     let prompt = format!("password for {}: ", place.display());
     for _ in 1..PROMPTS_MAX {
         let secret = global.password.read(Purpose::Open, &prompt)?;

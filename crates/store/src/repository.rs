@@ -1,6 +1,7 @@
 //! A repository: made, opened, and what it is asked for first.
 
 mod beginning;
+mod lost_config;
 mod options;
 mod shared;
 mod unlock;
@@ -144,6 +145,21 @@ impl Repository {
     /// [`Error::NoRepository`], [`Error::Damaged`].
     pub fn config_at(root: &Arc<dyn Dir>) -> Result<Config> {
         read_config(&LocalObjects::new(Arc::clone(root), Entropy::system()))
+    }
+
+    /// The same where neither it nor its copy can be read, from a key slot that `secret` opens: a [`repair`](Self::repair) writes it anew.
+    ///
+    /// # Errors
+    /// [`Error::WrongPassword`]; [`Error::Damaged`] where a slot that opens is not this repository's.
+    pub fn config_in_slots(root: &Arc<dyn Dir>, secret: &Secret) -> Result<Config> {
+        let objects = LocalObjects::new(Arc::clone(root), Entropy::system());
+        lost_config::from_slots(&objects, secret)
+    }
+
+    /// Whether the repository in `root` has key slots, which are made with encryption alone.
+    pub fn has_slots(root: &Arc<dyn Dir>) -> Result<bool> {
+        let objects = LocalObjects::new(Arc::clone(root), Entropy::system());
+        Ok(!slots::listed(&objects)?.is_empty())
     }
 
     /// What never changes after `init`.

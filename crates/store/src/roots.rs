@@ -7,8 +7,9 @@ use onefold_chunk::Fingerprint;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::{ErrorKind, LockGuard, hex_number};
 
+use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::objects::OBJECT_BYTES_MAX;
+use crate::objects::{OBJECT_BYTES_MAX, ObjectStore};
 use crate::reader::ChunkReader;
 use crate::repository::{Repository, Shared};
 use crate::session::Session;
@@ -148,21 +149,32 @@ impl Shared {
     }
 
     fn root(&self, id: &RootId) -> Result<Vec<u8>> {
-        let object = id.object();
-        let stored = self.objects.get(&object)?;
-        let found = RootId(*blake3::hash(&stored).as_bytes());
-        if found != *id {
-            return Err(Error::damaged(
-                object,
-                Some(0),
-                format!("its bytes hash to {found}"),
-            ));
-        }
-        // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal
-        // nor format fixes.
-        let payload = frame::decode_whole(ROOT, &stored, &object, 0)?;
-        self.keys.open_object(&ROOT.magic, payload, &object)
+        read(&*self.objects, &self.keys, id)
     }
+}
+
+/// The names of roots among those of objects.
+pub(crate) fn ids(listed: &[String]) -> Vec<RootId> {
+    let id = |name: &String| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
+    listed.iter().filter_map(id).collect()
+}
+
+/// A root's bytes, as they were before they were sealed.
+pub(crate) fn read(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
+    let object = id.object();
+    let stored = objects.get(&object)?;
+    let found = RootId(*blake3::hash(&stored).as_bytes());
+    if found != *id {
+        return Err(Error::damaged(
+            object,
+            Some(0),
+            format!("its bytes hash to {found}"),
+        ));
+    }
+    // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal
+    // nor format fixes.
+    let payload = frame::decode_whole(ROOT, &stored, &object, 0)?;
+    keys.open_object(&ROOT.magic, payload, &object)
 }
 
 impl Repository {
@@ -185,8 +197,7 @@ impl Repository {
     /// All roots, sorted. Damaged where their folder is missing.
     pub fn roots(&self) -> Result<Vec<RootId>> {
         let listed = self.shared.list(ROOT_FOLDER)?;
-        let id = |name: &str| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
-        Ok(listed.iter().filter_map(|name| id(name)).collect())
+        Ok(ids(&listed))
     }
 
     /// For whoever chooses roots to remove.

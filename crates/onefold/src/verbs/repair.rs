@@ -24,8 +24,8 @@ use crate::{hurt, repository};
 
 /// Rebuild what can be rebuilt, and list what is lost
 ///
-/// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their second copies, and the
-/// index is rebuilt. What stays lost is listed file by file; to get it back, back up the same files again while they are still there.
+/// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their other copies (the
+/// configuration from a key slot, if need be), and the index is rebuilt. What stays lost is listed file by file; to get it back, back up the same files again while they are still there.
 /// `repair snapshots`, after that, makes new snapshots without what is lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -83,7 +83,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "snapshots, filters, --forget and --dry-run are for `repair snapshots`; `repair` and `repair packs` look at all containers, and take no ids".into(),
         ));
     }
-    let repository = repository::open(global, "a repair")?;
+    let repository = repository::open_to_repair(global, "a repair")?;
     let patience = Patience::new(global);
     if args.what == What::Index {
         patience.keep(|| Ok(repository.rebuild_index()?))?;
@@ -119,7 +119,7 @@ fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result
     }
     for object in &report.restored_objects {
         out.say(format_args!(
-            "restored {} from its second copy",
+            "restored {} from another copy of it",
             crate::paths::shown(OsStr::new(object).as_encoded_bytes())
         ))?;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::rig::{Random, Rig, files};
+use crate::rig::{Ran, Random, Rig, files};
 
 /// Two snapshots of other files, and the one container of metadata that each has for itself.
 fn two_snapshots(rig: &Rig) -> [(String, PathBuf); 2] {
@@ -242,4 +242,50 @@ fn a_snapshot_that_cannot_be_read_is_named_with_what_drops_it() {
     }
     rig.run(["forget", name]).ends(0);
     rig.run(["prune"]).ends(0);
+}
+
+const CONFIGS: [&str; 2] = ["repo/config", "repo/config.copy"];
+
+#[test]
+fn a_configuration_that_is_lost_in_every_copy_comes_back_from_a_key_slot() {
+    let rig = Rig::new();
+    rig.write("s/f", b"what is kept");
+    rig.backup("s");
+    let was = CONFIGS.map(|name| fs::read(rig.path(name)).expect("a copy"));
+    let lose: [fn(&std::path::Path); 2] = [
+        |file| fs::remove_file(file).expect("removed"),
+        |file| fs::write(file, "damaged").expect("written"),
+    ];
+    for lose in lose {
+        CONFIGS.iter().for_each(|name| lose(&rig.path(name)));
+        let told = rig.run(["snapshots"]).ends(13).err;
+        assert!(told.contains("onefold repair"), "{told}");
+        let mut wrong = rig.command(["repair"]);
+        let wrong = wrong.env("ONEFOLD_PASSWORD", "another").output();
+        assert_eq!(wrong.expect("it starts").status.code(), Some(12));
+        rig.run(["repair"]).ends(0);
+        let is = CONFIGS.map(|name| fs::read(rig.path(name)).expect("a copy"));
+        assert_eq!(is, was);
+        assert_eq!(rig.restored("latest", "s").len(), 1);
+    }
+}
+
+#[test]
+fn without_encryption_the_configuration_of_a_new_repository_does() {
+    let rig = Rig::open();
+    rig.write("s/f", b"what is kept");
+    rig.backup("s");
+    for name in CONFIGS {
+        fs::remove_file(rig.path(name)).expect("removed");
+    }
+    let mut repair = rig.command(["repair"]);
+    let told = repair.env_remove("ONEFOLD_PASSWORD").output();
+    let told = Ran::from(told.expect("it starts")).ends(13).err;
+    assert!(told.contains("onefold init --encryption none"), "{told}");
+    let mut init = rig.command(["init", "--encryption", "none", "--repo", "new"]);
+    let made = init.env_remove("ONEFOLD_PASSWORD").output();
+    Ran::from(made.expect("it starts")).ends(0);
+    fs::copy(rig.path("new/config"), rig.path("repo/config")).expect("copied");
+    rig.run(["repair"]).ends(0);
+    assert_eq!(rig.restored("latest", "s").len(), 1);
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use zeroize::Zeroizing;
 
+use super::lost_config;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::keys::Secret;
 use crate::objects::ObjectStore;
@@ -20,9 +21,11 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
                 tracing::warn!("{error}: its copy is used; `onefold repair` restores it");
                 Ok(config)
             }
-            Err(copy) if error.is_not_found() && copy.is_not_found() => Err(Error::NoRepository {
-                what: error.to_string(),
-            }),
+            Err(copy) if error.is_not_found() && copy.is_not_found() => {
+                let what = error.to_string();
+                let missed = lost_config::is_missed(objects)?;
+                Err(missed.unwrap_or(Error::NoRepository { what }))
+            }
             // Of a file that is there, what is wrong with it.
             Err(copy) if error.is_not_found() || copy.is_other_version() => Err(copy),
             Err(_) => Err(error),
@@ -109,7 +112,10 @@ pub(crate) fn unlock(
 }
 
 /// Slots by what trying a password costs, as far as they can be read.
-fn cheapest_first<'a>(objects: &dyn ObjectStore, names: &'a [String]) -> Vec<&'a String> {
+pub(super) fn cheapest_first<'a>(
+    objects: &dyn ObjectStore,
+    names: &'a [String],
+) -> Vec<&'a String> {
     let work = |name: &String| read_slot(objects, name).map_or(0, |slot| slot.cost.work_kib());
     let mut names: Vec<_> = names.iter().collect();
     names.sort_by_cached_key(|name| work(name));
@@ -117,7 +123,7 @@ fn cheapest_first<'a>(objects: &dyn ObjectStore, names: &'a [String]) -> Vec<&'a
 }
 
 /// What is in the slot; of one that takes long, that is said before.
-fn try_slot(
+pub(super) fn try_slot(
     slot: &Slot,
     name: &str,
     secret: &Secret,

@@ -1,0 +1,88 @@
+//! A repository whose configuration is lost, in the file and in its copy. Each key slot of an encrypted one seals a third.
+//!
+//! What always holds: a configuration is taken from a slot only if the password opens that slot and the key in it opens what is stored. Another repository's slot may lie there, with the
+//! same password: with its configuration nothing could be read any more.
+
+use zeroize::Zeroizing;
+
+use super::unlock::{cheapest_first, read_slot, try_slot};
+use crate::config::{CONFIG_OBJECT, Config};
+use crate::container::CONTAINER_FOLDER;
+use crate::keys::{Keys, Secret};
+use crate::objects::ObjectStore;
+use crate::roots::{self, ROOT_FOLDER};
+use crate::slots::{self, SLOT_FOLDER};
+use crate::{Error, Result};
+
+/// What is said where neither is there, and a repository is: what `init` leaves that was interrupted holds nothing.
+pub(super) fn is_missed(objects: &dyn ObjectStore) -> Result<Option<Error>> {
+    for folder in [ROOT_FOLDER, CONTAINER_FOLDER] {
+        let listed = match objects.list(folder) {
+            Err(error) if error.is_not_found() => continue,
+            listed => listed?,
+        };
+        if !listed.is_empty() {
+            let what =
+                format!("it is missing, and so is its copy, of a repository that has {folder}");
+            return Ok(Some(Error::damaged(CONFIG_OBJECT, None, what)));
+        }
+    }
+    Ok(None)
+}
+
+/// The configuration that the password opens in a key slot.
+///
+/// # Errors
+/// [`Error::WrongPassword`]; [`Error::Damaged`] where what opens is not this repository's, or no slot can be read.
+pub(super) fn from_slots(objects: &dyn ObjectStore, secret: &Secret) -> Result<Config> {
+    let names = slots::listed(objects)?;
+    let (mut opened, mut failed) = (Vec::<Config>::new(), None);
+    for name in cheapest_first(objects, &names) {
+        let tried = read_slot(objects, name).and_then(|slot| {
+            let Some((master, config)) = try_slot(&slot, name, secret)? else {
+                return Ok(None);
+            };
+            slot.confirm(&Keys::from_master(&master), name)?;
+            proves(objects, &master, name)?;
+            Ok(Some(config))
+        });
+        match tried {
+            Ok(Some(config)) if !opened.contains(&config) => opened.push(config),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!("{error}");
+                failed = Some(error);
+            }
+        }
+    }
+    match (opened.pop(), failed) {
+        (Some(config), _) if opened.is_empty() => {
+            tracing::warn!("{CONFIG_OBJECT} can be read in no copy: that of a key slot is used");
+            Ok(config)
+        }
+        (Some(_), _) => {
+            let what = "the password opens key slots of several repositories, and no snapshot tells which is this one's: move those aside that are not";
+            Err(Error::damaged(SLOT_FOLDER, None, what))
+        }
+        (None, Some(failed)) => Err(failed),
+        (None, None) => Err(Error::WrongPassword { slots: names.len() }),
+    }
+}
+
+/// That the key in the slot opens a snapshot, if there are any.
+fn proves(objects: &dyn ObjectStore, master: &Zeroizing<[u8; 32]>, slot: &str) -> Result<()> {
+    let listed = match objects.list(ROOT_FOLDER) {
+        Err(error) if error.is_not_found() => Vec::new(),
+        listed => listed?,
+    };
+    let (ids, keys) = (roots::ids(&listed), Keys::from_master(master));
+    let opens = |id| roots::read(objects, &keys, id).is_ok();
+    match ids.is_empty() || ids.iter().any(opens) {
+        true => Ok(()),
+        false => Err(Error::damaged(
+            slot,
+            None,
+            "the password opens it, and its key opens no snapshot: it is another repository's, or all snapshots are damaged",
+        )),
+    }
+}
