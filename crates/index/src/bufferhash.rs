@@ -127,7 +127,10 @@ impl BufferHash {
             && (1..=1 << 16).contains(&table_pages)
             && u64::from(partitions) * u64::from(table_pages) <= asked.max(LEAST_PAGES) * 8;
         if !is_sane {
-            return Err(Error::damaged(SHAPE, 0, format!("a shape of {shape:?}")));
+            let what = format!(
+                "a shape of {shape:?}: it is damaged, or was made with more than eight times the RAM"
+            );
+            return Err(Error::damaged(SHAPE, 0, what));
         }
         let tables = partitions as usize * table_pages as usize * PAGE_BYTES;
         if tables

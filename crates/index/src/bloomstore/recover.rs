@@ -184,6 +184,11 @@ fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> 
     };
     match is_sane.then(shape).flatten() {
         Some(shape) => Ok((partitions, shape)),
-        None => Err(Error::damaged(SHAPE, 0, format!("a shape of {fields:?}"))),
+        None => {
+            let what = format!(
+                "a shape of {fields:?}: it is damaged, or was made with more than eight times the RAM"
+            );
+            Err(Error::damaged(SHAPE, 0, what))
+        }
     }
 }
