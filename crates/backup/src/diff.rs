@@ -26,7 +26,7 @@ pub enum Mark {
     Metadata,
     /// `T`: it is something else.
     Kind,
-    /// `?`: one of the two backups could not read it, or not list a folder above it.
+    /// `?`: one of the two backups could not read it or, where metadata counts, its attributes, or not list a folder above it.
     Unknown,
 }
 
@@ -143,13 +143,11 @@ pub fn diff(
         };
         let mark = match (&left, &right) {
             _ if is_unknown => Some(Mark::Unknown),
-            (Some((_, a)), Some((_, b))) => compare(a, b, reader)?,
+            (Some((_, a)), Some((_, b))) => compare(a, b, metadata, reader)?,
             (Some(_), None) => Some(Mark::Removed),
             (None, _) => Some(Mark::Added),
         };
-        let Some(mark) = mark.filter(|mark| metadata || *mark != Mark::Metadata) else {
-            continue;
-        };
+        let Some(mark) = mark else { continue };
         tell_and_count(mark, (left.as_ref(), right.as_ref()), &mut summary, tell);
         chunks.meet((left.as_ref(), right.as_ref()), reader)?;
     }
@@ -281,10 +279,11 @@ fn count(side: &mut Side, entry: &Entry) {
     }
 }
 
-/// How two entries of one path differ. Where chunks lie does not count, nor do inode numbers and times of change of the inode.
-fn compare(a: &Entry, b: &Entry, reader: &mut ChunkReader) -> Result<Option<Mark>> {
+/// How two entries of one path differ, in their metadata too if that counts. Where chunks lie does not count, nor do inode numbers and times of change of the inode.
+fn compare(a: &Entry, b: &Entry, metadata: bool, reader: &mut ChunkReader) -> Result<Option<Mark>> {
     if a.is_unreadable() || b.is_unreadable() {
-        return Ok((!same_unread(a, b)).then_some(Mark::Unknown));
+        let is_same = a.is_unreadable() && b.is_unreadable() && is_untouched(a, b);
+        return Ok((!is_same).then_some(Mark::Unknown));
     }
     if a.kind != b.kind {
         return Ok(Some(Mark::Kind));
@@ -295,17 +294,24 @@ fn compare(a: &Entry, b: &Entry, reader: &mut ChunkReader) -> Result<Option<Mark
     if !same {
         return Ok(Some(Mark::Content));
     }
+    if !metadata {
+        return Ok(None);
+    }
     let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.rdev);
     // One that is not kept differs from none.
     let same_atime = a.atime.is_none() || b.atime.is_none() || a.atime == b.atime;
-    // A folder whose attributes could not be read has none in its entry.
-    let same_attributes = a.xattrs == b.xattrs || !(a.knows_xattrs() && b.knows_xattrs());
-    let same = rest(a) == rest(b) && same_atime && same_attributes;
-    Ok((!same).then_some(Mark::Metadata))
+    if rest(a) != rest(b) || !same_atime {
+        return Ok(Some(Mark::Metadata));
+    }
+    // What has attributes that could not be read has none in its entry.
+    if a.knows_xattrs() && b.knows_xattrs() {
+        return Ok((a.xattrs != b.xattrs).then_some(Mark::Metadata));
+    }
+    Ok((!is_untouched(a, b)).then_some(Mark::Unknown))
 }
 
-/// Of two files that neither backup could read: whether nobody has touched the inode in between.
-fn same_unread(a: &Entry, b: &Entry) -> bool {
+/// Whether nobody has touched the inode in between: what could not be read of it is the same.
+fn is_untouched(a: &Entry, b: &Entry) -> bool {
     let state = |e: &Entry| (e.kind, e.mtime, e.ctime, e.inode, e.device);
-    a.is_unreadable() && b.is_unreadable() && state(a) == state(b)
+    state(a) == state(b)
 }

@@ -220,6 +220,11 @@ impl Entry {
         !self.flags.has(unknown) && !self.is_unreadable()
     }
 
+    /// Whether it is there but for its attributes, which could not be read.
+    pub fn lacks_xattrs(&self) -> bool {
+        !self.knows_xattrs() && !self.is_unreadable()
+    }
+
     /// What it takes in RAM beside itself, in bytes, were nothing shared with other entries.
     pub(crate) fn heap_bytes(&self) -> usize {
         let items = size_of_val(&self.content.items[..]);

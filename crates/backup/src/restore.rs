@@ -50,6 +50,10 @@ use times::TimeSteps;
 use window::{State, Window};
 use write::{Begun, Tally, Writer};
 
+/// What is told of what the snapshot knows but for its attributes.
+const UNREAD_ATTRIBUTES: &str =
+    "its attributes could not be read when it was backed up: they are missing";
+
 /// What to do with what is already there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overwrite {
@@ -221,6 +225,8 @@ pub struct Summary {
     /// Files that could not be read when they were backed up, and folders that could not be listed: what the snapshot
     /// lacks.
     pub unread: u64,
+    /// What was restored without its extended attributes and ACLs, as these could not be read when it was backed up.
+    pub unread_attributes: u64,
 }
 
 /// Restores from `snapshot` into the folder `target`, which is made where it is missing; when it returns, what was

@@ -278,6 +278,9 @@ pub struct NodeJson {
     /// Ours: its backup could not list it, or not to the end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unlisted: bool,
+    /// Ours: its attributes and ACLs could not be read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unread_attributes: bool,
     /// Ours: its content may mix versions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     changed_while_read: bool,
@@ -306,6 +309,7 @@ impl NodeJson {
             linktarget: String::from_utf8_lossy(&entry.target).into_owned(),
             unreadable: entry.flags.has(Flags::UNREADABLE),
             unlisted: entry.is_unlisted(),
+            unread_attributes: entry.lacks_xattrs(),
             changed_while_read: entry.flags.has(Flags::CHANGED_WHILE_READ),
         }
     }

@@ -17,7 +17,8 @@ use crate::{Entry, Error, Kind, Result, Time, path};
 const LINKS_BYTES: usize = 16 << 20;
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`. Sockets are left out, as tar knows none,
-/// and what could not be read; `incomplete` is told of that, and of folders that could not be listed, which are in the archive with what is known of them.
+/// and what could not be read; `incomplete` is told of that, and of folders that could not be listed and of what has attributes that could not be read, which are in
+/// the archive with what is known of them.
 pub fn tar(
     tree: &Tree,
     folder: &[u8],
@@ -53,7 +54,11 @@ pub fn tar(
             return archive.finish();
         };
         let path = path::join(&at, &entry.name);
-        if entry.is_unreadable() || entry.is_unlisted() {
+        let lacks = match entry.kind {
+            Kind::Socket => entry.is_unreadable(),
+            _ => entry.is_unlisted() || !entry.knows_xattrs(),
+        };
+        if lacks {
             incomplete(&path, &entry);
         }
         if entry.is_dir() {

@@ -58,16 +58,26 @@ pub struct Attributes {
     pub include: Patterns,
     /// Not these.
     pub exclude: Patterns,
+    /// None at all.
+    pub none: bool,
 }
 
 impl Attributes {
     fn wants(&self, name: &[u8]) -> bool {
+        if self.none {
+            return false;
+        }
         if self.include.is_empty() && self.exclude.is_empty() {
             return true;
         }
         let path = [b"/", name].concat();
         let matches = |patterns: &Patterns| patterns.decide(&path, false) == Some(true);
         (self.include.is_empty() || matches(&self.include)) && !matches(&self.exclude)
+    }
+
+    /// Whether something is missing where the snapshot does not know an entry's attributes.
+    pub(super) fn misses(&self, knows_xattrs: bool) -> bool {
+        !knows_xattrs && !self.none
     }
 
     fn of<'a>(&'a self, meta: &'a Meta) -> impl Iterator<Item = &'a (Box<[u8]>, Box<[u8]>)> {

@@ -13,7 +13,7 @@ use super::target::Target;
 use super::temporary::Place;
 use super::times::may_be_same;
 use super::window::{Folder, Made, State, Window};
-use super::{Options, Summary};
+use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Time};
@@ -42,12 +42,22 @@ pub fn look(
         if *state == State::Planned {
             let what = (Kind::File, file.size);
             *state = look.at(file.folder, &file.name, what, file.meta.mtime);
+            if matches!(*state, State::Made(_)) {
+                look.attributes(file.meta.knows_xattrs, || window.path_of(file));
+            }
         }
     }
-    let specials = window.specials.iter().map(|one| (one.folder, &one.entry));
-    let links = window.links.iter().map(|one| (one.folder, &one.entry));
-    for (folder, entry) in specials.chain(links) {
-        look.at(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+    let specials = window.specials.iter();
+    let specials = specials.map(|one| (one.folder, &one.entry, one.first.is_some()));
+    let links = window.links.iter();
+    let links = links.map(|one| (one.folder, &one.entry, true));
+    for (folder, entry, is_further) in specials.chain(links) {
+        let state = look.at(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+        // A further name has the attributes of the first.
+        if matches!(state, State::Made(_)) && !is_further {
+            let path = || window.path_in(folder, &entry.name);
+            look.attributes(entry.knows_xattrs(), path);
+        }
     }
 }
 
@@ -84,11 +94,13 @@ struct Look<'a> {
 impl Look<'_> {
     fn at_folders(&mut self) {
         for (number, folder) in self.window.folders.iter().enumerate().rev() {
-            if folder.meta.is_none() || folder.continues {
+            let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
                 continue;
-            }
+            };
             let error = match self.there(number as u32) {
                 There::Folder(_) | There::Nothing => {
+                    let path = || self.window.path(number as u32);
+                    self.attributes(meta.knows_xattrs, path);
                     if self.events.wants_entries() {
                         let path = self.window.path(number as u32);
                         self.events.entry(&path, Change::New, 0);
@@ -157,6 +169,14 @@ impl Look<'_> {
         }
         self.stays(what);
         State::Skipped
+    }
+
+    /// Tells of something that would be restored without its attributes, if the snapshot does not know them.
+    fn attributes(&mut self, knows_xattrs: bool, path: impl FnOnce() -> Vec<u8>) {
+        if self.options.xattrs.misses(knows_xattrs) {
+            self.summary.unread_attributes += 1;
+            self.events.warning(&path(), UNREAD_ATTRIBUTES);
+        }
     }
 
     /// What stands in place of a folder of the window.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use self::folding::{Listed, TAKEN};
 use self::link::FirstFolder;
 pub use self::unfinished::Begun;
-use super::apply::{Applier, Missed};
+use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::links::FailedFirsts;
 use super::open_files;
@@ -30,7 +30,7 @@ use super::owners::ShownOwners;
 use super::target::Target;
 use super::times::TimeSteps;
 use super::window::{File, State, Use, Window};
-use super::{Options, Summary};
+use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::{Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.
@@ -67,6 +67,8 @@ pub struct Tally {
     pub lost: AtomicU64,
     /// Paths that are there, without some of their metadata.
     pub lacking: AtomicU64,
+    /// Paths that are there, without attributes that the snapshot does not know.
+    pub unread_attributes: AtomicU64,
     /// The target was full, once at least.
     pub is_full: AtomicBool,
 }
@@ -95,6 +97,7 @@ impl Tally {
         summary.errors += self.errors.load(Relaxed);
         summary.lost += self.lost.load(Relaxed);
         summary.lacking += self.lacking.load(Relaxed);
+        summary.unread_attributes += self.unread_attributes.load(Relaxed);
         summary.failed += self.failed_files.load(Relaxed);
         summary.failed_bytes += self.failed_bytes.load(Relaxed);
         summary.failed_dirs += self.failed_dirs.load(Relaxed);
@@ -319,12 +322,21 @@ impl Run<'_> {
         self.all.target.error(op, path, source)
     }
 
-    /// What says that there is no room is no sign of a full target here: attributes have a room of their own.
-    fn tell_missed(&self, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
-        if missed.is_empty() {
+    /// Tells what something lacks that was given its metadata. What says that there is no room is no sign of a full target here: attributes have a room of their
+    /// own.
+    fn tell_missed(&self, meta: &Meta, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
+        let lacks_unread = self.all.options.xattrs.misses(meta.knows_xattrs);
+        if missed.is_empty() && !lacks_unread {
             return;
         }
         let path = path();
+        if lacks_unread {
+            self.all.tally.unread_attributes.fetch_add(1, Relaxed);
+            self.all.events.warning(&path, UNREAD_ATTRIBUTES);
+        }
+        if missed.is_empty() {
+            return;
+        }
         self.all.tally.errors.fetch_add(1, Relaxed);
         self.all.tally.lacking.fetch_add(1, Relaxed);
         Progress::add(&self.all.progress.errors, 1);

@@ -18,6 +18,7 @@ use crate::json::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
 use crate::verbs::ls;
+use crate::verbs::restore::unread_attributes;
 use crate::{paths, repository, signal};
 
 /// Print a file of a snapshot, or a folder as a tar or zip archive
@@ -74,13 +75,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "a folder comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
         ));
     }
-    let (mut missing, mut unfit) = (0u64, 0u64);
+    let (mut missing, mut without_attributes, mut unfit) = (0u64, 0u64, 0u64);
     let mut incomplete = |path: &[u8], entry: &Entry| {
-        if ls::missing(entry).is_empty() {
+        let is_missing = entry.is_unreadable() || entry.is_unlisted();
+        if args.archive == Archive::Zip && !is_missing {
             unfit += 1;
             return;
         }
-        missing += 1;
+        missing += u64::from(is_missing);
+        let is_without = args.archive == Archive::Tar && entry.lacks_xattrs();
+        without_attributes += u64::from(is_without);
         match out.json {
             true => {
                 let what = ls::missing(entry).trim_matches([' ', '(', ')']);
@@ -118,14 +122,19 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             many(unfit, "path")
         ));
     }
-    if missing == 0 {
-        return Ok(Exit::Ok);
+    if missing > 0 {
+        out.note(format_args!(
+            "the archive lacks {} that could not be read or listed when they were backed up",
+            many(missing, "path")
+        ));
     }
-    out.note(format_args!(
-        "the archive lacks {} that could not be read or listed when they were backed up",
-        many(missing, "path")
-    ));
-    Ok(Exit::Incomplete)
+    if without_attributes > 0 {
+        out.note(unread_attributes("the archive", without_attributes));
+    }
+    Ok(match missing + without_attributes {
+        0 => Exit::Ok,
+        _ => Exit::Incomplete,
+    })
 }
 
 /// Makes the file and has it filled.

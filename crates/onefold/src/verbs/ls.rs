@@ -190,12 +190,13 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
 pub fn missing(entry: &Entry) -> &'static str {
     if entry.is_unreadable() {
         " (could not be read)"
-    } else if entry.is_unlisted() {
-        " (could not be listed)"
-    } else if !entry.knows_xattrs() {
-        " (its attributes could not be read)"
     } else {
-        ""
+        match (entry.is_unlisted(), entry.lacks_xattrs()) {
+            (false, false) => "",
+            (true, false) => " (could not be listed)",
+            (false, true) => " (its attributes could not be read)",
+            (true, true) => " (could not be listed, nor its attributes be read)",
+        }
     }
 }
 

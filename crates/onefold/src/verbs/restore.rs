@@ -184,14 +184,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let summary = done.map_err(|error| spec.explain(error))?;
     session.finish()?;
     print(args, &summary, meter.elapsed(), out)?;
-    Ok(match summary.errors + summary.unread {
-        0 => Exit::Ok,
-        _ if summary.is_full => Exit::NoSpace,
-        _ if summary.lost + summary.lost_parts > 0 => {
-            return Err(Error::Damaged(lost(&summary)));
-        }
-        _ => Exit::Incomplete,
-    })
+    Ok(
+        match summary.errors + summary.unread + summary.unread_attributes {
+            0 => Exit::Ok,
+            _ if summary.is_full => Exit::NoSpace,
+            _ if summary.lost + summary.lost_parts > 0 => {
+                return Err(Error::Damaged(lost(&summary)));
+            }
+            _ => Exit::Incomplete,
+        },
+    )
 }
 
 /// What the repository has no good copy of. How much a lost part of the listing named nobody knows.
@@ -248,10 +250,8 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
 fn attributes(args: &Args) -> Result<Attributes> {
     Ok(Attributes {
         include: Patterns::new(&args.include_xattr)?,
-        exclude: match args.no_xattrs {
-            true => Patterns::new(["*"])?,
-            false => Patterns::new(&args.exclude_xattr)?,
-        },
+        exclude: Patterns::new(&args.exclude_xattr)?,
+        none: args.no_xattrs,
     })
 }
 
@@ -291,6 +291,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "error_count": summary.errors,
             "incomplete_metadata_count": summary.lacking,
             "unread_count": summary.unread,
+            "unread_attributes_count": summary.unread_attributes,
             "lost_listing_parts": summary.lost_parts,
         }));
     }
@@ -383,7 +384,16 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
             many(summary.unread, "path")
         ));
     }
+    if summary.unread_attributes > 0 {
+        out.note(unread_attributes("the snapshot", summary.unread_attributes));
+    }
     Ok(())
+}
+
+/// That something does not have what could not be read of some of its paths.
+pub fn unread_attributes(of: &str, paths: u64) -> String {
+    let paths = many(paths, "path");
+    format!("{of} lacks the attributes of {paths}: they could not be read when they were backed up")
 }
 
 /// How long it took and how fast that was; nothing where nothing was done.

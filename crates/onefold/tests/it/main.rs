@@ -43,6 +43,7 @@ mod tar;
 mod terminal;
 mod together;
 mod tty;
+mod unread_attributes;
 mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;

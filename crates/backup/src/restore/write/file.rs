@@ -83,7 +83,7 @@ impl Run<'_> {
             place: Place::Own,
             ..made
         });
-        self.tell_missed(missed, || self.path(file));
+        self.tell_missed(&file.meta, missed, || self.path(file));
         if self.shown.swap(file.folder, Relaxed) != file.folder {
             *self.all.progress.current.lock() = self.window.path(file.folder);
         }

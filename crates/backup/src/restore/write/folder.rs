@@ -167,7 +167,8 @@ impl Run<'_> {
             match self.with_room(|| self.folder(number as u32)) {
                 Ok(fd) => {
                     let path = || self.window.path(number as u32);
-                    self.tell_missed(self.all.applier.to_open(fd.as_fd(), meta), path);
+                    let missed = self.all.applier.to_open(fd.as_fd(), meta);
+                    self.tell_missed(meta, missed, path);
                     if self.all.events.wants_entries() {
                         self.all.events.entry(&path(), Change::New, 0);
                     }

@@ -136,7 +136,7 @@ impl Run<'_> {
         }
         let missed = self.all.applier.to_open(fd.as_fd(), &meta);
         place.put(&dir, &entry.name).map_err(failed)?;
-        self.tell_missed(missed, || path.to_vec());
+        self.tell_missed(&meta, missed, || path.to_vec());
         link.is_copy.store(true, Relaxed);
         Ok(())
     }

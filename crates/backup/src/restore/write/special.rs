@@ -42,7 +42,8 @@ impl Run<'_> {
         });
         let path = self.window.path_in(*folder, &entry.name);
         match made {
-            Ok(missed) => self.tell_missed(missed.unwrap_or_default(), || path),
+            Ok(None) => {}
+            Ok(Some(missed)) => self.tell_missed(&meta, missed, || path),
             Err(e) => {
                 self.all.tally.failed_others.fetch_add(1, Relaxed);
                 if entry.links > 1 {
