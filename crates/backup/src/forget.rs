@@ -3,13 +3,14 @@
 //! What always holds: a snapshot is forgotten only if no rule keeps it; an empty policy keeps everything; the newest snapshot of a group is kept by every
 //! rule that counts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::Span;
 use jiff::tz::TimeZone;
 
 use crate::snapshot::Snapshot;
-use crate::snapshots::Named;
+use crate::snapshots::Brief;
 use crate::{Error, Result, Time};
 
 /// How many to keep of something.
@@ -174,7 +175,7 @@ impl GroupBy {
 }
 
 /// What the snapshots of a group share; what does not count is empty.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupKey {
     /// The host.
     pub host: String,
@@ -184,22 +185,32 @@ pub struct GroupKey {
     pub tags: Vec<String>,
 }
 
-/// Splits into groups, each newest first.
-pub fn group(snapshots: Vec<Named>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Named>> {
-    let mut groups: BTreeMap<GroupKey, Vec<Named>> = BTreeMap::new();
-    for named in snapshots {
+impl GroupKey {
+    /// What this snapshot shares with others of its group.
+    pub fn of(snapshot: &Snapshot, by: GroupBy) -> Self {
         let Snapshot {
             host, paths, tags, ..
-        } = &named.snapshot;
-        let key = GroupKey {
+        } = snapshot;
+        Self {
             host: if by.host { host.clone() } else { String::new() },
             paths: if by.paths { paths.clone() } else { Vec::new() },
             tags: if by.tags { tags.clone() } else { Vec::new() },
-        };
-        groups.entry(key).or_default().push(named);
+        }
     }
-    for group in groups.values_mut() {
-        group.sort_by_key(|named| std::cmp::Reverse((named.snapshot.time, named.id)));
+}
+
+/// Splits into groups, in the order of hosts, paths and tags; each newest first.
+pub fn group(snapshots: Vec<Brief>, by: GroupBy) -> Vec<Vec<Brief>> {
+    let mut groups: BTreeMap<_, Vec<Brief>> = BTreeMap::new();
+    for brief in snapshots {
+        let host = by.host.then(|| brief.host.clone());
+        let paths = by.paths.then(|| brief.paths.clone());
+        let tags = by.tags.then(|| brief.tags.clone());
+        groups.entry((host, paths, tags)).or_default().push(brief);
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    for group in &mut groups {
+        group.sort_unstable_by_key(|brief| Reverse((brief.time, brief.id)));
     }
     groups
 }

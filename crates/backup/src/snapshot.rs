@@ -243,7 +243,7 @@ impl Snapshot {
         Fingerprint::of(&chunks).0
     }
 
-    fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             time: Time::default(),
             host: String::new(),

@@ -1,9 +1,13 @@
 //! The snapshots of a repository: list, find, load, tag.
 
+mod brief;
+
 use onefold_store::{Repository, RootId, SessionKind};
 
 use crate::snapshot::{Snapshot, Table};
 use crate::{Error, Result, Time};
+
+pub use brief::{Brief, PathsKey};
 
 /// A snapshot with its name. Where many are listed, tables of leaves are left out.
 #[derive(Clone, Debug)]
@@ -23,22 +27,23 @@ impl Named {
     }
 }
 
-/// All snapshots that `filter` lets through, oldest first, without their tables. One that cannot be read is given to `damaged` and left out; one that is
-/// forgotten meanwhile is left out.
+/// All snapshots that are wanted, oldest first. One that cannot be read is given to `damaged` and left out; one that is forgotten meanwhile is left out.
 pub fn list(
     repository: &Repository,
-    filter: &Filter,
+    is_wanted: &mut dyn FnMut(&Snapshot) -> bool,
     damaged: &mut dyn FnMut(RootId, Error),
-) -> Result<Vec<Named>> {
-    let mut all = Vec::new();
+) -> Result<Vec<Brief>> {
+    let (mut all, mut room_bytes) = (Vec::new(), brief::LISTS_BYTES);
     for_each(repository, damaged, &mut |named| {
-        all.extend(filter.matches(&named.snapshot).then_some(named));
+        if is_wanted(&named.snapshot) {
+            all.push(Brief::within(named, &mut room_bytes));
+        }
     })?;
-    all.sort_by_key(Named::place);
+    all.sort_unstable_by_key(|brief| (brief.time, brief.id));
     Ok(all)
 }
 
-/// The same one by one, in no order: those of lists of paths take megabytes each.
+/// All snapshots one by one, in no order, without their tables: those of lists of paths take megabytes each.
 pub fn for_each(
     repository: &Repository,
     damaged: &mut dyn FnMut(RootId, Error),
@@ -151,15 +156,14 @@ pub fn resolve_id(repository: &Repository, name: &str) -> Result<RootId> {
 
 fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
     loop {
-        let (mut unread, mut newest, mut is_empty) = (None, None::<Named>, true);
+        let (mut unread, mut newest, mut is_empty) = (None, None, true);
         let mut damaged = |id, error| {
             unread.get_or_insert((id, error));
         };
         for_each(repository, &mut damaged, &mut |named| {
             is_empty = false;
-            let is_newer = |than: &Named| named.place() > than.place();
-            if filter.matches(&named.snapshot) && newest.as_ref().is_none_or(is_newer) {
-                newest = Some(named);
+            if filter.matches(&named.snapshot) {
+                newest = newest.max(Some(named.place()));
             }
         })?;
         // When it was made, and of what host, is not known: an older one must not pass for the latest.
@@ -169,7 +173,7 @@ fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
                 source: Box::new(error),
             });
         }
-        let Some(named) = newest else {
+        let Some((_, id)) = newest else {
             let what = match is_empty {
                 true => "there is no snapshot yet",
                 false => "no snapshot has that host, path or tag",
@@ -177,7 +181,7 @@ fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
             return Err(Error::NoSnapshot(what.into()));
         };
         // Where it was forgotten since, another is the latest.
-        if let Some(named) = load_if_there(repository, named.id)? {
+        if let Some(named) = load_if_there(repository, id)? {
             return Ok(named);
         }
     }

@@ -1,8 +1,11 @@
 //! Groups of snapshots for people and JSON: those of one host, of the same paths, with the same tags, as `--group-by` asks.
 
 use onefold_backup::forget::{GroupBy, GroupKey};
+use onefold_backup::snapshots::Brief;
+use onefold_store::Repository;
 use serde_json::{Value, json};
 
+use crate::error::Result;
 use crate::{out, paths};
 
 /// `--group-by`. Errors: a sentence for the user.
@@ -13,6 +16,16 @@ pub fn parse(text: &str) -> Result<GroupBy, String> {
 /// Whether everything is one group.
 pub fn is_one(by: GroupBy) -> bool {
     !(by.host || by.paths || by.tags)
+}
+
+/// What the snapshots of a group share; `None` where all of them were forgotten meanwhile.
+pub fn key(repository: &Repository, group: &[Brief], by: GroupBy) -> Result<Option<GroupKey>> {
+    for brief in group {
+        if let Some(named) = brief.whole(repository)? {
+            return Ok(Some(GroupKey::of(&named.snapshot, by)));
+        }
+    }
+    Ok(None)
 }
 
 /// restic's `group_key`.

@@ -140,33 +140,52 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Left-aligned columns, two spaces apart; the last one is not padded. Columns in `right` are aligned right.
 pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(c))
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
+    let mut columns = Columns::new(right);
+    rows.iter().for_each(|row| columns.fit(row));
+    let lines = rows.iter().map(|row| columns.line(row) + "\n");
+    lines.collect()
+}
+
+/// Columns of a table whose rows come one by one, twice: to be measured, and to be written.
+pub struct Columns<'a> {
+    widths: Vec<usize>,
+    right: &'a [usize],
+}
+
+impl<'a> Columns<'a> {
+    /// Those in `right` are aligned right.
+    pub fn new(right: &'a [usize]) -> Self {
+        let widths = Vec::new();
+        Self { widths, right }
+    }
+
+    /// Makes them as wide as this row needs.
+    pub fn fit(&mut self, row: &[String]) {
+        let columns = self.widths.len().max(row.len());
+        self.widths.resize(columns, 0);
+        for (width, cell) in self.widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+
+    /// A row as a line.
+    pub fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
-        for (c, cell) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[c].saturating_sub(cell.chars().count()));
-            if right.contains(&c) {
-                line += &pad;
+        for (c, (cell, width)) in row.iter().zip(&self.widths).enumerate() {
+            if c + 1 == self.widths.len() && !self.right.contains(&c) {
+                line += cell;
+                break;
             }
-            line += cell;
-            if !right.contains(&c) {
-                line += &pad;
-            }
+            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+            line += &match self.right.contains(&c) {
+                true => pad + cell,
+                false => format!("{cell}{pad}"),
+            };
             line += "  ";
         }
-        out += line.trim_end();
-        out.push('\n');
+        line.truncate(line.trim_end().len());
+        line
     }
-    out
 }
 
 #[cfg(test)]

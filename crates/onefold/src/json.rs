@@ -1,9 +1,9 @@
 //! What JSON lines look like: restic's field names wherever the meaning is the same.
 
 use onefold_backup::snapshot::{Snapshot, Summary};
-use onefold_backup::snapshots::Named;
+use onefold_backup::snapshots::{Brief, Named};
 use onefold_backup::{Entry, Flags, Kind};
-use onefold_store::PinInfo;
+use onefold_store::{PinInfo, Repository};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -244,6 +244,21 @@ impl From<&Named> for SnapshotJson {
             short_id: short(&named.id),
         }
     }
+}
+
+/// Writes an array of snapshots, each read when it is its turn. Those that were forgotten meanwhile are left out.
+pub fn snapshots<'a>(
+    repository: &Repository,
+    briefs: impl IntoIterator<Item = &'a Brief>,
+    out: &Out,
+) -> Result<()> {
+    let mut all = Array::new(out);
+    for brief in briefs {
+        if let Some(named) = brief.whole(repository)? {
+            all.push(&json!(SnapshotJson::from(&*named)))?;
+        }
+    }
+    all.end()
 }
 
 /// An entry of a snapshot, as `ls` and `find` show it.

@@ -1,10 +1,12 @@
 //! Which snapshots a verb means: filters, `latest`, beginnings of ids, and `snapshot:path`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::Args;
-use onefold_backup::snapshots::{self, Filter, Named};
+use onefold_backup::snapshot::Snapshot;
+use onefold_backup::snapshots::{self, Brief, Filter, Named};
 use onefold_store::{Repository, RootId};
 
 use crate::error::{Error, Result};
@@ -141,7 +143,7 @@ pub fn many(
     names: &[OsString],
     filter: &Filter,
     out: &Out,
-) -> Result<Vec<Named>> {
+) -> Result<Vec<Brief>> {
     Ok(many_or_not(repository, names, filter, out)?.0)
 }
 
@@ -151,21 +153,33 @@ pub fn many_or_not(
     names: &[OsString],
     filter: &Filter,
     out: &Out,
-) -> Result<(Vec<Named>, Unread)> {
-    if !names.is_empty() {
-        let mut chosen: Vec<Named> = Vec::with_capacity(names.len());
-        for name in names {
-            let named = one(repository, &alone(name)?, filter)?;
-            if chosen.iter().all(|other| other.id != named.id) {
-                chosen.push(named);
-            }
-        }
-        return Ok((chosen, Unread::default()));
-    }
+) -> Result<(Vec<Brief>, Unread)> {
+    let mut is_wanted = |snapshot: &_| !names.is_empty() || filter.matches(snapshot);
+    many_that(repository, names, filter, &mut is_wanted, out)
+}
+
+/// The snapshots that `names` mean (`latest` of those that pass the filter), without names all; of these, those that are wanted.
+pub fn many_that(
+    repository: &Repository,
+    names: &[OsString],
+    filter: &Filter,
+    is_wanted: &mut dyn FnMut(&Snapshot) -> bool,
+    out: &Out,
+) -> Result<(Vec<Brief>, Unread)> {
     let mut unread = Unread::default();
-    let mut damaged = |id, error: onefold_backup::Error| unread.add(id, error.into(), out);
-    let all = snapshots::list(repository, filter, &mut damaged)?;
-    Ok((all, unread))
+    if names.is_empty() {
+        let mut damaged = |id, error: onefold_backup::Error| unread.add(id, error.into(), out);
+        let all = snapshots::list(repository, is_wanted, &mut damaged)?;
+        return Ok((all, unread));
+    }
+    let (mut met, mut chosen) = (HashSet::new(), Vec::new());
+    for name in names {
+        let named = one(repository, &alone(name)?, filter)?;
+        if met.insert(named.id) && is_wanted(&named.snapshot) {
+            chosen.push(Brief::of(named));
+        }
+    }
+    Ok((chosen, unread))
 }
 
 /// The ids that `names` mean, each once. Of those that are named by their id it does not matter whether they can be read.

@@ -17,6 +17,7 @@ mod hard_links;
 mod in_the_way;
 mod leaf;
 mod leased;
+mod lists;
 mod lost;
 mod lost_leaf;
 mod mapped;

@@ -1,21 +1,20 @@
 //! `onefold forget`: drop snapshots, by id or by a policy.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
 use jiff::Span;
 use jiff::tz::TimeZone;
-use onefold_backup::forget::{self, Count, GroupBy, GroupKey, Period, Policy};
-use onefold_backup::snapshots::Named;
+use onefold_backup::forget::{self, Count, GroupBy, Period, Policy};
+use onefold_backup::snapshots::Brief;
 use onefold_store::{Repository, RootId, SweepReport};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human::{bytes, many};
-use crate::json::SnapshotJson;
+use crate::json::{self, Array, SnapshotJson};
 use crate::out::Out;
 use crate::patience::{self, Patience};
 use crate::select::{self, FilterArgs, short, tag_list};
@@ -147,11 +146,23 @@ impl Keep {
     }
 }
 
-/// One series and what becomes of it.
+/// One series, newest first, and why each of it is kept: without a reason it is dropped.
 struct Judged {
-    key: GroupKey,
-    keep: Vec<(Named, Vec<String>)>,
-    remove: Vec<Named>,
+    series: Vec<Brief>,
+    reasons: Vec<Vec<String>>,
+}
+
+impl Judged {
+    fn keep(&self) -> impl Iterator<Item = (&Brief, &[String])> {
+        let judged = self.series.iter().zip(&self.reasons);
+        let judged = judged.map(|(brief, reasons)| (brief, &reasons[..]));
+        judged.filter(|(_, reasons)| !reasons.is_empty())
+    }
+
+    fn remove(&self) -> impl Iterator<Item = &Brief> {
+        let judged = self.series.iter().zip(&self.reasons);
+        judged.filter_map(|(brief, reasons)| reasons.is_empty().then_some(brief))
+    }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -163,17 +174,18 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let repository = repository::open(global, "forgetting")?;
     let lock = patience::lock_roots(global, &repository, args.dry_run)?;
-    let ids = |named: &[Named]| -> Vec<RootId> { named.iter().map(|named| named.id).collect() };
     let gone: Vec<RootId> = if !args.snapshots.is_empty() {
         select::ids(&repository, &args.snapshots, &filter)?
     } else {
         let all = select::many(&repository, &[], &filter, out)?;
-        let judged = judge(all, &policy, args)?;
-        show(&judged, args, out)?;
-        judged
-            .iter()
-            .flat_map(|series| ids(&series.remove))
-            .collect()
+        let judged = judge(&repository, all, &policy, args)?;
+        match show(&repository, &judged, args, out) {
+            // Nobody has to listen.
+            Err(Error::Closed) => {}
+            shown => shown?,
+        }
+        let gone = judged.iter().flat_map(Judged::remove);
+        gone.map(|brief| brief.id).collect()
     };
     if !args.dry_run {
         gone.iter().try_for_each(|id| repository.remove_root(id))?;
@@ -198,98 +210,96 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn judge(chosen: Vec<Named>, policy: &Policy, args: &Args) -> Result<Vec<Judged>> {
-    let groups: BTreeMap<GroupKey, Vec<Named>> = forget::group(chosen, args.group_by);
+fn judge(
+    repository: &Repository,
+    chosen: Vec<Brief>,
+    policy: &Policy,
+    args: &Args,
+) -> Result<Vec<Judged>> {
     let now = when::now();
     let mut judged = Vec::new();
-    for (key, series) in groups {
-        let ages: Vec<_> = series
-            .iter()
-            .map(|named| (named.snapshot.time, &named.snapshot.tags[..]))
-            .collect();
+    for series in forget::group(chosen, args.group_by) {
+        let ages = series.iter().map(|brief| (brief.time, &brief.tags[..]));
+        let ages: Vec<_> = ages.collect();
         let reasons = match policy.is_empty() {
             true => vec![Vec::new(); ages.len()],
             false => forget::apply(&ages, policy, now, &TimeZone::system()),
         };
-        let (mut keep, mut remove) = (Vec::new(), Vec::new());
-        for (named, reasons) in series.into_iter().zip(reasons) {
-            if reasons.is_empty() {
-                remove.push(named)
-            } else {
-                keep.push((named, reasons))
-            }
-        }
-        if keep.is_empty() && !args.unsafe_allow_remove_all {
+        if reasons.iter().all(Vec::is_empty) && !args.unsafe_allow_remove_all {
+            let key = group::key(repository, &series, args.group_by)?;
+            let of = key.map(|key| group::shown(args.group_by, &key));
             return Err(Error::Failed(format!(
                 "the rules would drop all snapshots of {}; say --unsafe-allow-remove-all if that is meant. Nothing was dropped",
-                group::shown(args.group_by, &key)
+                of.unwrap_or_default()
             )));
         }
-        judged.push(Judged { key, keep, remove });
+        judged.push(Judged { series, reasons });
     }
     Ok(judged)
 }
 
-fn show(judged: &[Judged], args: &Args, out: &Out) -> Result<()> {
+fn show(repository: &Repository, judged: &[Judged], args: &Args, out: &Out) -> Result<()> {
     let by = args.group_by;
     if out.json {
-        return out.json(
-            &judged
-                .iter()
-                .map(|series| as_json(series, by))
-                .collect::<Vec<_>>(),
-        );
+        let mut all = Array::new(out);
+        for judged in judged {
+            as_json(repository, judged, by, &mut all, out)?;
+        }
+        all.end()?;
+        out.bytes(b"\n")?;
+        return out.flush();
     }
-    for series in judged {
-        out.say(format_args!(
-            "snapshots of {}:",
-            group::shown(by, &series.key)
-        ))?;
-        for (named, reasons) in series.keep.iter().filter(|_| !args.compact) {
+    for judged in judged {
+        let Some(key) = group::key(repository, &judged.series, by)? else {
+            continue;
+        };
+        out.say(format_args!("snapshots of {}:", group::shown(by, &key)))?;
+        for (brief, reasons) in judged.keep().filter(|_| !args.compact) {
             out.say(format_args!(
                 "  keep  {}  {}  {}",
-                short(&named.id),
-                when::local(named.snapshot.time),
+                short(&brief.id),
+                when::local(brief.time),
                 out::safe(&reasons.join(", "))
             ))?;
         }
-        for named in &series.remove {
+        for brief in judged.remove() {
             out.say(format_args!(
                 "  drop  {}  {}",
-                short(&named.id),
-                when::local(named.snapshot.time)
+                short(&brief.id),
+                when::local(brief.time)
             ))?;
         }
     }
     Ok(())
 }
 
-fn as_json(series: &Judged, by: GroupBy) -> Value {
-    let mut value = group::json(by, &series.key);
-    value["host"] = value["hostname"].take();
-    value
-        .as_object_mut()
-        .map(|fields| fields.remove("hostname"));
-    value["keep"] = json!(
-        series
-            .keep
-            .iter()
-            .map(|(named, _)| SnapshotJson::from(named))
-            .collect::<Vec<_>>()
-    );
-    value["remove"] = json!(
-        series
-            .remove
-            .iter()
-            .map(SnapshotJson::from)
-            .collect::<Vec<_>>()
-    );
-    value["reasons"] = series
-        .keep
-        .iter()
-        .map(|(named, reasons)| json!({"snapshot": SnapshotJson::from(named), "matches": reasons}))
-        .collect();
-    value
+/// Writes what becomes of a series, snapshot by snapshot: each may have a long list of paths.
+fn as_json(
+    repository: &Repository,
+    judged: &Judged,
+    by: GroupBy,
+    all: &mut Array<'_>,
+    out: &Out,
+) -> Result<()> {
+    let Some(key) = group::key(repository, &judged.series, by)? else {
+        return Ok(());
+    };
+    let key = group::json(by, &key);
+    let kept = judged.keep().map(|(brief, _)| brief);
+    all.next(&format!("{{\"host\":{},\"keep\":", key["hostname"]))?;
+    json::snapshots(repository, kept, out)?;
+    out.bytes(format!(",\"paths\":{},\"reasons\":", key["paths"]).as_bytes())?;
+    let mut reasons = Array::new(out);
+    for (brief, matches) in judged.keep() {
+        if let Some(named) = brief.whole(repository)? {
+            let snapshot = SnapshotJson::from(&*named);
+            reasons.push(&json!({"snapshot": snapshot, "matches": matches}))?;
+        }
+    }
+    reasons.end()?;
+    out.bytes(b",\"remove\":")?;
+    json::snapshots(repository, judged.remove(), out)?;
+    out.bytes(format!(",\"tags\":{}}}", key["tags"]).as_bytes())
 }
 
 /// Reclaims with `--prune`; without, says how much could be, to whom listens.

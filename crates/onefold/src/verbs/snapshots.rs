@@ -1,17 +1,18 @@
 //! `onefold snapshots`: which snapshots there are.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use onefold_backup::forget::{self, GroupBy, GroupKey};
-use onefold_backup::snapshots::{Filter, Named};
-use serde_json::{Value, json};
+use onefold_backup::forget::{self, GroupBy};
+use onefold_backup::snapshot::Snapshot;
+use onefold_backup::snapshots::{Brief, Named};
+use onefold_store::Repository;
 
 use crate::cli::Global;
 use crate::cli::typed::Typed;
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::json::SnapshotJson;
+use crate::human::Columns;
+use crate::json::{self, Array};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, short};
 use crate::{group, human, out, paths, repository, when};
@@ -45,35 +46,36 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a listing")?;
     let filter = args.filter.filter()?;
-    let named = &args.snapshots;
-    let all = match named.is_empty() {
-        true => &Filter::default(),
-        false => &filter,
+    let mut total = 0;
+    let mut is_wanted = |snapshot: &Snapshot| {
+        total += 1;
+        filter.matches(snapshot)
     };
-    let (mut found, unread) = select::many_or_not(&repository, named, all, out)?;
-    let total = found.len();
-    found.retain(|named| filter.matches(&named.snapshot));
+    let named = &args.snapshots;
+    let (found, unread) = select::many_that(&repository, named, &filter, &mut is_wanted, out)?;
     let none = (found.is_empty() && total > 0).then(|| none_of(args, total));
     let by = args.group_by;
     let mut groups = forget::group(found, by);
-    for group in groups.values_mut() {
+    for group in &mut groups {
         // The newest stands first so far.
         group.truncate(args.latest.unwrap_or(usize::MAX));
         group.reverse();
     }
     if out.json {
-        as_json(by, &groups, out)?;
+        as_json(&repository, by, &groups, out)?;
         return unread.end();
     }
     let mut count = 0;
-    for (key, group) in &groups {
+    for group in &groups {
+        let Some(key) = group::key(&repository, group, by)? else {
+            continue;
+        };
         if !group::is_one(by) {
-            out.line(format_args!("snapshots of {}:", group::shown(by, key)))?;
+            out.line(format_args!("snapshots of {}:", group::shown(by, &key)))?;
         }
-        out.bytes(table(group, args.compact).as_bytes())?;
-        count += group.len();
+        count += table(&repository, group, args.compact, out)?;
     }
-    out.say(none.unwrap_or_else(|| human::many(count as u64, "snapshot")))?;
+    out.say(none.unwrap_or_else(|| human::many(count, "snapshot")))?;
     unread.end()
 }
 
@@ -106,54 +108,85 @@ fn none_of(args: &Args, total: usize) -> String {
     )
 }
 
-fn as_json(by: GroupBy, groups: &BTreeMap<GroupKey, Vec<Named>>, out: &Out) -> Result<()> {
-    let list = |group: &[Named]| -> Value {
-        json!(group.iter().map(SnapshotJson::from).collect::<Vec<_>>())
-    };
-    let value = match group::is_one(by) {
-        true => groups
-            .values()
-            .next()
-            .map_or_else(|| json!([]), |group| list(group)),
-        false => groups
-            .iter()
-            .map(
-                |(key, group)| json!({"group_key": group::json(by, key), "snapshots": list(group)}),
-            )
-            .collect(),
-    };
-    out.json(&value)
+fn as_json(repository: &Repository, by: GroupBy, groups: &[Vec<Brief>], out: &Out) -> Result<()> {
+    if group::is_one(by) {
+        json::snapshots(repository, groups.iter().flatten(), out)?;
+        return out.bytes(b"\n");
+    }
+    let mut all = Array::new(out);
+    for group in groups {
+        let Some(key) = group::key(repository, group, by)? else {
+            continue;
+        };
+        let key = json::line(&group::json(by, &key));
+        all.next(&format!("{{\"group_key\":{key},\"snapshots\":"))?;
+        json::snapshots(repository, group, out)?;
+        out.bytes(b"}")?;
+    }
+    all.end()?;
+    out.bytes(b"\n")
 }
 
-/// One row a snapshot; further paths stand in rows of their own.
-pub fn table(group: &[Named], compact: bool) -> String {
+/// Prints one row a snapshot; further paths stand in rows of their own. Gives how many snapshots there are.
+fn table(repository: &Repository, group: &[Brief], compact: bool, out: &Out) -> Result<u64> {
+    let mut columns = Columns::new(&[4, 5]);
+    each_row(repository, group, compact, &mut |row| {
+        columns.fit(row);
+        Ok(())
+    })?;
+    each_row(repository, group, compact, &mut |row| {
+        out.line(columns.line(row))
+    })
+}
+
+/// The rows one by one: those of a list of paths are many.
+fn each_row(
+    repository: &Repository,
+    group: &[Brief],
+    compact: bool,
+    visit: &mut dyn FnMut(&[String]) -> Result<()>,
+) -> Result<u64> {
     let head: &[&str] = if compact {
         &["ID", "Time", "Host", "Tags"]
     } else {
         &["ID", "Time", "Host", "Tags", "Size", "New", "Paths"]
     };
-    let mut rows = vec![
-        head.iter()
-            .map(|cell| (*cell).to_owned())
-            .collect::<Vec<_>>(),
-    ];
-    for Named { id, snapshot, .. } in group {
-        let mut row = vec![
-            short(id),
-            when::local(snapshot.time),
-            out::safe(&snapshot.host),
-            out::safe(&snapshot.tags.join(",")),
-        ];
-        if !compact {
-            row.push(human::bytes(snapshot.summary.total_bytes_processed));
-            row.push(human::bytes(snapshot.summary.data_added_packed));
-            let mut shown = snapshot.paths.iter().map(|path| paths::shown(path));
-            row.push(shown.next().unwrap_or_default());
-            rows.push(row);
-            rows.extend(shown.map(|path| [vec![String::new(); 6], vec![path]].concat()));
-        } else {
-            rows.push(row);
-        }
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    visit(&head)?;
+    let mut count = 0;
+    for brief in group {
+        let Some(named) = brief.whole(repository)? else {
+            continue;
+        };
+        count += 1;
+        rows_of(&named, compact, visit)?;
     }
-    human::table(&rows, &[4, 5])
+    Ok(count)
+}
+
+fn rows_of(
+    Named { id, snapshot, .. }: &Named,
+    compact: bool,
+    visit: &mut dyn FnMut(&[String]) -> Result<()>,
+) -> Result<()> {
+    let mut row = vec![
+        short(id),
+        when::local(snapshot.time),
+        out::safe(&snapshot.host),
+        out::safe(&snapshot.tags.join(",")),
+    ];
+    if compact {
+        return visit(&row);
+    }
+    row.push(human::bytes(snapshot.summary.total_bytes_processed));
+    row.push(human::bytes(snapshot.summary.data_added_packed));
+    let mut shown = snapshot.paths.iter().map(|path| paths::shown(path));
+    row.push(shown.next().unwrap_or_default());
+    visit(&row)?;
+    row[..6].fill(String::new());
+    for path in shown {
+        row[6] = path;
+        visit(&row)?;
+    }
+    Ok(())
 }

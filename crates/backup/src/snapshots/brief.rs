@@ -1,0 +1,149 @@
+//! What stands in RAM of each snapshot where there are many of them: not its lists of paths and patterns, which may take megabytes each.
+
+use std::borrow::Cow;
+
+use onefold_chunk::Fingerprint;
+use onefold_store::{Repository, RootId};
+
+use super::{Named, load_if_there};
+use crate::wire::put_bytes;
+use crate::{Result, Time};
+
+/// Bytes of such lists that stand in RAM all the same, of all snapshots together: those snapshots need not be read again.
+pub(super) const LISTS_BYTES: usize = 8 << 20;
+/// Bytes of paths by which series are put in order.
+const ORDER_BYTES: usize = 1 << 10;
+
+/// One of many snapshots.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    /// Its name.
+    pub id: RootId,
+    /// When the backup began.
+    pub time: Time,
+    /// On which machine.
+    pub host: String,
+    /// The user's words.
+    pub tags: Vec<String>,
+    /// Which paths were backed up.
+    pub paths: PathsKey,
+    whole: Option<Box<Named>>,
+}
+
+impl Brief {
+    /// Of a snapshot that is read alone.
+    pub fn of(named: Named) -> Self {
+        Self::within(named, &mut 0)
+    }
+
+    /// Keeps all of it where it has room, which it then takes.
+    pub(super) fn within(named: Named, room_bytes: &mut usize) -> Self {
+        let snapshot = &named.snapshot;
+        let bytes = list_bytes(&snapshot.paths) + list_bytes(&snapshot.excludes);
+        let left = room_bytes.checked_sub(bytes);
+        Self {
+            id: named.id,
+            time: snapshot.time,
+            host: snapshot.host.clone(),
+            tags: snapshot.tags.clone(),
+            paths: PathsKey::of(&snapshot.paths),
+            whole: left.map(|left| {
+                *room_bytes = left;
+                Box::new(named)
+            }),
+        }
+    }
+
+    /// All of it but its table of leaves, perhaps read again; `None` where it was forgotten since it was listed.
+    pub fn whole(&self, repository: &Repository) -> Result<Option<Cow<'_, Named>>> {
+        match &self.whole {
+            Some(whole) => Ok(Some(Cow::Borrowed(whole))),
+            None => Ok(load_if_there(repository, self.id)?.map(Cow::Owned)),
+        }
+    }
+}
+
+fn list_bytes(list: &[Vec<u8>]) -> usize {
+    list.iter().map(|one| size_of_val(one) + one.len()).sum()
+}
+
+/// Stands for a list of paths: the same one for the same list. They are in the order of the lists, as far as the first KiB of each tells.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PathsKey {
+    beginning: Box<[u8]>,
+    all: Fingerprint,
+}
+
+impl PathsKey {
+    /// Of this list.
+    pub fn of(paths: &[Vec<u8>]) -> Self {
+        let (mut beginning, mut all) = (Vec::new(), Vec::new());
+        for path in paths {
+            if beginning.len() < ORDER_BYTES {
+                beginning.extend_from_slice(path);
+                // No path has one: a list that goes on comes behind one that ends.
+                beginning.push(0);
+            }
+            put_bytes(&mut all, path);
+        }
+        beginning.truncate(ORDER_BYTES);
+        Self {
+            beginning: beginning.into(),
+            all: Fingerprint::of(&all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Snapshot;
+
+    fn list(paths: &[&str]) -> Vec<Vec<u8>> {
+        paths.iter().map(|path| path.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_lists() {
+        let long = "/long".repeat(1000);
+        let lists = [
+            list(&[]),
+            list(&["/a"]),
+            list(&["/a", "/b"]),
+            list(&["/a/b"]),
+            list(&["/a0"]),
+            list(&["/b", &long]),
+            list(&["/c"]),
+        ];
+        assert!(lists.is_sorted());
+        assert!(
+            lists
+                .windows(2)
+                .all(|pair| PathsKey::of(&pair[0]) < PathsKey::of(&pair[1]))
+        );
+    }
+
+    #[test]
+    fn only_the_same_lists_have_the_same_key() {
+        let long = "/long".repeat(1000);
+        let key = |end: &str| PathsKey::of(&list(&[&long, end]));
+        assert_eq!(key("/a"), key("/a"));
+        assert_ne!(key("/a"), key("/b"));
+    }
+
+    #[test]
+    fn long_lists_do_not_stand_in_ram() {
+        let mut room_bytes = 10_000;
+        let mut is_whole = |paths: usize| {
+            let mut snapshot = Snapshot::empty();
+            snapshot.paths = vec![vec![b'a'; 76]; paths];
+            let (id, tree) = (RootId([0; 32]), [0; 32]);
+            let brief = Brief::within(Named { id, tree, snapshot }, &mut room_bytes);
+            brief.whole.is_some()
+        };
+        assert_eq!(
+            [101, 60, 41, 40, 1, 0].map(&mut is_whole),
+            [false, true, false, true, false, true]
+        );
+    }
+}
