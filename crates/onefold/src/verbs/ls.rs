@@ -2,6 +2,7 @@
 
 mod ncdu;
 mod order;
+mod sorted;
 
 use std::ffi::OsString;
 
@@ -19,7 +20,8 @@ use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec, short};
 use crate::{human, paths, repository, when};
 use ncdu::Ncdu;
-use order::{Order, Sorted};
+use order::Order;
+use sorted::Sorted;
 
 /// List the files of a snapshot
 #[derive(clap::Args, Debug)]
@@ -65,7 +67,7 @@ enum Lister<'a> {
     /// At once.
     Lines,
     /// When all are there.
-    Sorted(Sorted<String>),
+    Sorted(Order, Sorted),
     Ncdu(Ncdu<'a>),
 }
 
@@ -111,16 +113,17 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             let below = &path[top.len()..];
             match &mut lister {
                 Lister::Lines => out.line(line(args, below, &entry, out))?,
-                Lister::Sorted(sorted) => sorted.add(below, &entry, line(args, below, &entry, out)),
+                Lister::Sorted(order, sorted) => {
+                    let line = line(args, below, &entry, out) + "\n";
+                    sorted.push(&order.key(below, &entry), line.as_bytes())?;
+                }
                 Lister::Ncdu(ncdu) => ncdu.add(&folder, entry, &mut reader)?,
             }
         }
     }
     match lister {
         Lister::Lines => {}
-        Lister::Sorted(sorted) => sorted
-            .lines(args.reverse)
-            .try_for_each(|line| out.line(line))?,
+        Lister::Sorted(_, sorted) => sorted.each(&mut |line| out.bytes(line))?,
         Lister::Ncdu(ncdu) => ncdu.end(&mut reader)?,
     }
     session.finish()?;
@@ -169,7 +172,7 @@ impl<'a> Lister<'a> {
         ))?;
         Ok(match (args.sort, args.reverse) {
             (Order::Name, false) => Self::Lines,
-            (order, _) => Self::Sorted(Sorted::by(order)),
+            (order, is_reverse) => Self::Sorted(order, Sorted::new(is_reverse)),
         })
     }
 }

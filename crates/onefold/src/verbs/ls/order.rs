@@ -1,4 +1,4 @@
-//! `ls --sort`: what is listed, held until all of it is there.
+//! `ls --sort`: what lines are sorted by.
 
 use clap::ValueEnum;
 use onefold_backup::{Entry, Time, path};
@@ -22,48 +22,20 @@ pub enum Order {
     Extension,
 }
 
-/// A line with what it is sorted by; the second part is for extensions.
-type Line<T> = ((i128, Vec<u8>), T);
-
-/// Lines to be sorted.
-pub struct Sorted<T> {
-    order: Order,
-    lines: Vec<Line<T>>,
-}
-
-impl<T> Sorted<T> {
-    /// None yet.
-    pub fn by(order: Order) -> Self {
-        Self {
-            order,
-            lines: Vec::new(),
-        }
-    }
-
-    /// Adds the line of the entry at `path`.
-    pub fn add(&mut self, at: &[u8], entry: &Entry, line: T) {
+impl Order {
+    /// What the line of the entry `at` this path is sorted by, byte by byte.
+    pub fn key(self, at: &[u8], entry: &Entry) -> Vec<u8> {
         let oldest = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
-        let number = match self.order {
-            Order::Name | Order::Extension => 0,
+        let number = match self {
+            Order::Name => return Vec::new(),
+            Order::Extension => return extension(path::split(at).1).to_vec(),
             Order::Size => i128::from(entry.size),
             Order::Time => oldest(entry.mtime),
             Order::Atime => oldest(entry.atime.unwrap_or(entry.mtime)),
             Order::Ctime => oldest(entry.ctime),
         };
-        let word = match self.order {
-            Order::Extension => extension(path::split(at).1).to_vec(),
-            _ => Vec::new(),
-        };
-        self.lines.push(((number, word), line));
-    }
-
-    /// In order; equal ones stay as the snapshot has them.
-    pub fn lines(mut self, reverse: bool) -> impl Iterator<Item = T> {
-        self.lines.sort_by(|a, b| a.0.cmp(&b.0));
-        if reverse {
-            self.lines.reverse();
-        }
-        self.lines.into_iter().map(|(_, line)| line)
+        // Negative ones come before others.
+        (number ^ i128::MIN).to_be_bytes().to_vec()
     }
 }
 
@@ -71,5 +43,35 @@ fn extension(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|b| *b == b'.') {
         Some(at) => &name[at..],
         None => b"",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_backup::Kind;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_times_before_and_after_1970() {
+        let key = |secs: i64, nanos: u32| {
+            let mut entry = Entry::new(b"f".to_vec(), Kind::File);
+            entry.mtime = Time { secs, nanos };
+            Order::Time.key(b"/f", &entry)
+        };
+        let times = [
+            (i64::MIN, 0),
+            (-1, 0),
+            (-1, 999_999_999),
+            (0, 0),
+            (0, 1),
+            (256, 0),
+            (i64::MAX, 1),
+        ];
+        assert!(
+            times
+                .map(|(secs, nanos)| key(secs, nanos))
+                .is_sorted_by(|a, b| a < b)
+        );
     }
 }
