@@ -48,11 +48,15 @@ impl Sweep<'_> {
         let unresolved = marker.unresolved.into_keys().collect();
         let mut alive = search_unresolved(&self.listed, &mut self.reader, &unresolved, &mut marks)?;
         let lens = self.lengths()?;
-        let mut verdict = Verdict::default();
         let total = lens.len() as u64;
-        let reader = &mut self.reader;
-        let report = &mut self.report;
-        let mut astray = false;
+        let mut judge = Judge {
+            repository: self.repository,
+            reader: &mut self.reader,
+            options,
+            report: &mut self.report,
+            verdict: Verdict::default(),
+            is_astray: false,
+        };
         let mut judged = 0;
         marks.for_each(&mut |marks| {
             alive.insert(marks.id);
@@ -63,17 +67,13 @@ impl Sweep<'_> {
                 total,
             });
             let stored = lens.get(&marks.id).copied().unwrap_or(0);
-            judge_container(
-                self.repository,
-                reader,
-                marks,
-                stored,
-                options,
-                report,
-                &mut verdict,
-                &mut astray,
-            )
+            judge.container(marks, stored)
         })?;
+        let Judge {
+            mut verdict,
+            is_astray,
+            ..
+        } = judge;
         for id in &self.listed {
             let bytes = lens.get(id).copied().unwrap_or(0);
             self.report.containers += 1;
@@ -89,7 +89,7 @@ impl Sweep<'_> {
             }
         }
         choose::choose(options, &mut self.report, &mut verdict);
-        if astray {
+        if is_astray {
             // Nothing may be deleted on such advice.
             verdict = Verdict::default();
         }
@@ -142,43 +142,59 @@ pub(super) fn is_proved(reader: &mut ChunkReader, marks: &ContainerMarks) -> Res
     Ok(false)
 }
 
-/// Decides on a container that something refers to.
-#[allow(clippy::too_many_arguments)]
-fn judge_container(
-    repository: &Repository,
-    reader: &mut ChunkReader,
-    marks: ContainerMarks,
-    stored: u64,
-    options: &SweepOptions,
-    report: &mut SweepReport,
-    verdict: &mut Verdict,
-    astray: &mut bool,
-) -> Result<()> {
-    if marks.followed && !is_proved(reader, &marks)? {
-        *astray = true;
-        return Ok(());
-    }
-    // Most containers are wholly alive: their footer tells that without the table.
-    let chunks = match read_footer(&repository.shared, marks.id) {
-        Ok(footer) => footer.chunks as usize,
-        Err(error) if error.is_loss() || error.is_other_version() => {
-            tracing::warn!("{error}: the container stays as it is");
+/// Decides on containers that something refers to, one after the other.
+struct Judge<'a> {
+    repository: &'a Repository,
+    reader: &'a mut ChunkReader,
+    options: &'a SweepOptions,
+    report: &'a mut SweepReport,
+    verdict: Verdict,
+    /// The index has led astray: nothing may be deleted.
+    is_astray: bool,
+}
+
+impl Judge<'_> {
+    /// Decides on one, of `stored` bytes.
+    fn container(&mut self, marks: ContainerMarks, stored: u64) -> Result<()> {
+        if marks.followed && !is_proved(self.reader, &marks)? {
+            self.is_astray = true;
             return Ok(());
         }
-        Err(error) => return Err(error),
-    };
-    let is_small = stored < options.rewrite_smaller_than;
-    if marks.prefixes.len() >= chunks && !marks.followed && !is_small {
-        return Ok(());
-    }
-    let opened = match reader.open(marks.id) {
-        Ok(opened) => opened,
-        Err(error) if error.is_loss() || error.is_other_version() => {
-            tracing::warn!("{error}: the container stays as it is");
+        // Most containers are wholly alive: their footer tells that without the table.
+        let footer = read_footer(&self.repository.shared, marks.id);
+        let Some(footer) = unless_it_stays(footer)? else {
+            return Ok(());
+        };
+        let is_small = stored < self.options.rewrite_smaller_than;
+        if marks.prefixes.len() >= footer.chunks as usize && !marks.followed && !is_small {
             return Ok(());
         }
-        Err(error) => return Err(error),
-    };
+        let Some(opened) = unless_it_stays(self.reader.open(marks.id))? else {
+            return Ok(());
+        };
+        let candidate = weighed(&opened, &marks, stored);
+        if candidate.is_one(self.options) {
+            self.verdict.candidates.push(candidate);
+        } else {
+            self.report.unused_bytes_left += candidate.dead_bytes;
+        }
+        Ok(())
+    }
+}
+
+/// `None` of a container that stays as it is, since it is damaged or of another version.
+fn unless_it_stays<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.is_loss() || error.is_other_version() => {
+            tracing::warn!("{error}: the container stays as it is");
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// How much of a container is alive.
+fn weighed(opened: &Opened, marks: &ContainerMarks, stored: u64) -> Candidate {
     let chunks = &opened.table.chunks;
     let live = Live::of(chunks.len() as u32, |number| {
         let prefix = chunks[number as usize].0.prefix();
@@ -190,21 +206,14 @@ fn judge_container(
         live_bytes += u64::from(*len) * u64::from(live.contains(number));
     }
     let share = live_bytes as f64 / all.max(1) as f64;
-    let dead_bytes = (stored as f64 * (1.0 - share)) as u64;
-    let candidate = Candidate {
+    Candidate {
         id: marks.id,
         stream: opened.header.stream,
         live,
         stored,
-        dead_bytes,
+        dead_bytes: (stored as f64 * (1.0 - share)) as u64,
         share,
-    };
-    if candidate.is_one(options) {
-        verdict.candidates.push(candidate);
-    } else {
-        report.unused_bytes_left += dead_bytes;
     }
-    Ok(())
 }
 
 fn holds_all(opened: &Opened, prefixes: &[u64]) -> bool {
