@@ -15,7 +15,7 @@ use references::References;
 
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
-use crate::mark::Marker;
+use crate::marker::Marker;
 use crate::opened::Opened;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};

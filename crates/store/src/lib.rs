@@ -24,7 +24,8 @@ mod keys;
 mod leftovers;
 mod listing;
 mod lock;
-mod mark;
+mod marker;
+mod marks;
 pub mod objects;
 mod opened;
 pub mod pin;
@@ -40,6 +41,7 @@ mod session;
 pub mod sketch;
 pub mod slots;
 mod sweep;
+mod twins;
 mod writer;
 
 pub use onefold_chunk::Fingerprint;

@@ -16,7 +16,8 @@ use onefold_index::ContainerId;
 use crate::container::{self, StreamKind};
 use crate::leftovers;
 use crate::lock::Lock;
-use crate::mark::{Marker, Marks};
+use crate::marker::Marker;
+use crate::marks::Marks;
 use crate::pin;
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
@@ -120,8 +121,8 @@ impl Repository {
         self.clear_after_the_dead()?;
         let session = self.session(kind)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
-        let marks = Marks::new(&*self.shared.root)?;
-        let verdict = sweep.judge(marks, options, observer)?;
+        let marks = || Marks::new(&*self.shared.root);
+        let verdict = sweep.judge(&marks, options, observer)?;
         let (rewritten, written) = sweep.compact(&session, &verdict.compact, observer)?;
         let mut list = verdict.dead;
         list.extend(rewritten);
@@ -140,7 +141,7 @@ impl Repository {
     ) -> Result<SweepReport> {
         let session = self.session(SessionKind::Read)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
-        sweep.judge(Marks::temporary(), options, observer)?;
+        sweep.judge(&|| Ok(Marks::temporary()), options, observer)?;
         session.finish()?;
         Ok(sweep.report)
     }

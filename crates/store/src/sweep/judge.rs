@@ -7,7 +7,8 @@ use onefold_index::ContainerId;
 
 use super::choose::{self, Candidate, Live};
 use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
-use crate::mark::{ContainerMarks, Marker, Marks};
+use crate::marker::Marker;
+use crate::marks::{ContainerMarks, Marks, Way};
 use crate::opened::{self, Opened, read_footer};
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
@@ -21,15 +22,68 @@ pub(super) struct Verdict {
     pub(super) candidates: Vec<Candidate>,
 }
 
+/// What the roots refer to.
+struct Marked {
+    marks: Marks,
+    /// Referred to, and nowhere as far as the index knows.
+    unresolved: HashSet<Fingerprint>,
+    /// Containers much of which others hold, too. Sorted; none where it was not asked for.
+    twins: Vec<ContainerId>,
+}
+
+/// Containers whose references are followed elsewhere where that can be.
+#[derive(Clone, Copy)]
+enum Emptied<'a> {
+    These(&'a [ContainerId]),
+    /// None yet: those are looked for of which such a share is stored elsewhere, too.
+    WorthIt(f64),
+}
+
 impl Sweep<'_> {
-    /// Marks, into `marks`, from all roots and decides on every container.
+    /// Decides on every container by what all roots refer to; marks are gathered in what `marks` makes. What two
+    /// containers hold is marked in the one that the index names, if it can be read there.
     pub(super) fn judge(
         &mut self,
-        mut marks: Marks,
+        marks: &dyn Fn() -> Result<Marks>,
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
     ) -> Result<Verdict> {
-        let mut marker = Marker::new(self.repository, &self.listed, &self.inherited);
+        let worth_it = match options.unused_max {
+            Some(_) => 0.0,
+            None => 1.0 - options.compact_below,
+        };
+        let mut marked = self.mark_all(marks()?, Emptied::WorthIt(worth_it), observer)?;
+        if !marked.twins.is_empty() {
+            let twins = std::mem::take(&mut marked.twins);
+            drop(marked);
+            let once = self.mark_all(marks()?, Emptied::These(&twins), observer)?;
+            let before = self.report;
+            if let Some(verdict) = self.judge_by(once, options, observer)? {
+                return Ok(verdict);
+            }
+            self.report = before;
+            tracing::warn!("what is stored twice stays: not all of it could be read");
+            marked = self.mark_all(marks()?, Emptied::These(&[]), observer)?;
+        }
+        // Nothing may be deleted on advice that led astray.
+        Ok(self
+            .judge_by(marked, options, observer)?
+            .unwrap_or_default())
+    }
+
+    /// Marks from all roots.
+    fn mark_all(
+        &mut self,
+        mut marks: Marks,
+        emptied: Emptied<'_>,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<Marked> {
+        let marker = Marker::new(self.repository, &self.listed, &self.inherited);
+        let mut marker = match emptied {
+            Emptied::These(emptied) => marker.emptying(emptied),
+            Emptied::WorthIt(_) => marker.looking_for_twins(),
+        };
+        self.marked.clear();
         let all = self.repository.roots()?;
         for (i, id) in all.iter().enumerate() {
             observer.progress(Progress {
@@ -44,8 +98,30 @@ impl Sweep<'_> {
                 return Err(error);
             }
         }
+        let twins = match emptied {
+            Emptied::These(_) => Vec::new(),
+            Emptied::WorthIt(share) => marker.twins(share)?,
+        };
+        Ok(Marked {
+            marks,
+            twins,
+            unresolved: marker.unresolved.into_keys().collect(),
+        })
+    }
+
+    /// Decides on every container; `None` where the index has led astray, or to what cannot be read.
+    fn judge_by(
+        &mut self,
+        marked: Marked,
+        options: &SweepOptions,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<Option<Verdict>> {
+        let Marked {
+            mut marks,
+            unresolved,
+            ..
+        } = marked;
         // A reference that leads nowhere is damage that `check` reports; nothing that is there can be what it meant, unless the index is wrong.
-        let unresolved = marker.unresolved.into_keys().collect();
         let mut alive = search_unresolved(&self.listed, &mut self.reader, &unresolved, &mut marks)?;
         let lens = self.lengths()?;
         let total = lens.len() as u64;
@@ -89,11 +165,7 @@ impl Sweep<'_> {
             }
         }
         choose::choose(options, &mut self.report, &mut verdict);
-        if is_astray {
-            // Nothing may be deleted on such advice.
-            verdict = Verdict::default();
-        }
-        Ok(verdict)
+        Ok((!is_astray).then_some(verdict))
     }
 }
 
@@ -122,7 +194,7 @@ pub(super) fn search_unresolved(
         };
         let held = opened.table.chunks.iter().map(|(held, _)| held);
         for fingerprint in held.filter(|held| unresolved.contains(held)) {
-            marks.add(*id, fingerprint, true)?;
+            marks.add(*id, fingerprint, Way::Followed)?;
         }
     }
     Ok(closed)
@@ -156,7 +228,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Decides on one, of `stored` bytes.
     fn container(&mut self, marks: ContainerMarks, stored: u64) -> Result<()> {
-        if marks.followed && !is_proved(self.reader, &marks)? {
+        if marks.followed && !(is_proved(self.reader, &marks)? && self.gives_twins(&marks)?) {
             self.is_astray = true;
             return Ok(());
         }
@@ -179,6 +251,27 @@ impl Judge<'_> {
             self.report.unused_bytes_left += candidate.dead_bytes;
         }
         Ok(())
+    }
+
+    /// Whether chunks whose other copies may go can be read here: that a table names them is not enough.
+    fn gives_twins(&mut self, marks: &ContainerMarks) -> Result<bool> {
+        if marks.twins.is_empty() {
+            return Ok(true);
+        }
+        let opened = self.reader.open(marks.id)?;
+        let held = opened.table.chunks.iter().map(|(held, _)| *held);
+        let is_twin = |held: &Fingerprint| marks.twins.binary_search(&held.prefix()).is_ok();
+        let twins: Vec<_> = held.filter(is_twin).collect();
+        let read = self
+            .reader
+            .read_container(marks.id, &twins, &mut |_, _| Ok(()));
+        match read {
+            Err(error) if error.is_loss() => {
+                tracing::warn!("{error}");
+                Ok(false)
+            }
+            other => Ok(other?.is_empty()),
+        }
     }
 }
 

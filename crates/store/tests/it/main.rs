@@ -21,6 +21,7 @@ mod round_trip;
 mod scale;
 mod sweep;
 mod sweep_astray;
+mod twins;
 mod unpinned;
 mod unreadable;
 mod what_is_left;

@@ -1,10 +1,10 @@
-//! Marking: which chunks of which containers the roots refer to, in bounded RAM.
+//! Marks: which chunks of which containers the roots refer to, in bounded RAM.
 //!
-//! A mark is (container, first eight bytes of the fingerprint, whether the reference was followed to there). Marks gather in a buffer of
+//! A mark is (container, first eight bytes of the fingerprint, how the reference came there). Marks gather in a buffer of
 //! fixed size, are sorted and spilled to a file, and are merged in order of container. What is deleted hangs on them, so each piece of the file has a checksum.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,10 +12,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::{Dir, Disk, ErrorKind, Scratch, frame};
 
-use crate::reader::ChunkReader;
-use crate::repository::Repository;
-use crate::roots::{RootId, Roots, Seen};
-use crate::{ChunkRef, Error, Result};
+use crate::{Error, Result};
 
 /// Marks in RAM before they are spilled: 17 bytes each.
 const BUFFER_MARKS: usize = 1 << 20;
@@ -29,8 +26,29 @@ const SCRATCH_FOLDER: &str = "scratch";
 /// The file there.
 const SPILLED: &str = "marks";
 
-/// Container, fingerprint prefix, followed there from elsewhere.
-type Mark = (u64, u64, bool);
+/// How a reference comes to a container.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Way {
+    /// It names it.
+    Direct = 0,
+    /// By the index, from a container that is gone or condemned.
+    Followed = 1,
+    /// By the index, from one that is there and holds the chunk, too.
+    Twin = 2,
+}
+
+impl From<u8> for Way {
+    fn from(byte: u8) -> Self {
+        match byte {
+            0 => Self::Direct,
+            1 => Self::Followed,
+            _ => Self::Twin,
+        }
+    }
+}
+
+/// Container, fingerprint prefix, way there.
+type Mark = (u64, u64, Way);
 
 /// Gathers marks.
 pub struct Marks {
@@ -48,8 +66,10 @@ pub struct ContainerMarks {
     pub id: ContainerId,
     /// Prefixes of the fingerprints, sorted.
     pub prefixes: Vec<u64>,
-    /// Whether any reference was followed to there: then its presence must be proved.
+    /// Whether any reference did not name it: then the presence of all must be proved.
     pub followed: bool,
+    /// Those of the prefixes whose chunks may be deleted elsewhere, if they can be read here; sorted.
+    pub twins: Vec<u64>,
 }
 
 impl Marks {
@@ -87,10 +107,9 @@ impl Marks {
         &mut self,
         container: ContainerId,
         fingerprint: &Fingerprint,
-        followed: bool,
+        way: Way,
     ) -> Result<()> {
-        self.buffer
-            .push((container.0, fingerprint.prefix(), followed));
+        self.buffer.push((container.0, fingerprint.prefix(), way));
         if self.buffer.len() >= BUFFER_MARKS {
             self.spill()?;
         }
@@ -98,8 +117,8 @@ impl Marks {
     }
 
     /// What a [`Marker`] gives its marks to.
-    pub fn taker(&mut self) -> impl FnMut(ContainerId, &Fingerprint, bool) -> Result<()> {
-        |container, fingerprint, followed| self.add(container, fingerprint, followed)
+    pub fn taker(&mut self) -> impl FnMut(ContainerId, &Fingerprint, Way) -> Result<()> {
+        |container, fingerprint, way| self.add(container, fingerprint, way)
     }
 
     fn settle(&mut self) {
@@ -115,10 +134,10 @@ impl Marks {
         let mut bytes = Vec::with_capacity((self.buffer.len() / PIECE_MARKS + 1) * PIECE_BYTES);
         for piece in self.buffer.chunks(PIECE_MARKS) {
             let start = bytes.len();
-            for (container, prefix, followed) in piece {
+            for (container, prefix, way) in piece {
                 bytes.extend_from_slice(&container.to_le_bytes());
                 bytes.extend_from_slice(&prefix.to_le_bytes());
-                bytes.push((*followed).into());
+                bytes.push(*way as u8);
             }
             let checksum = frame::crc64(&bytes[start..]);
             bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -202,7 +221,7 @@ fn merge(
         heap.extend(source.next()?.map(|mark| Reverse((mark, i))));
     }
     let mut current: Option<ContainerMarks> = None;
-    while let Some(Reverse(((container, prefix, followed), i))) = heap.pop() {
+    while let Some(Reverse(((container, prefix, way), i))) = heap.pop() {
         heap.extend(sources[i].next()?.map(|mark| Reverse((mark, i))));
         let id = ContainerId(container);
         if current.as_ref().is_none_or(|marks| marks.id != id)
@@ -210,12 +229,16 @@ fn merge(
                 id,
                 prefixes: Vec::new(),
                 followed: false,
+                twins: Vec::new(),
             })
         {
             visit(whole)?;
         }
         let marks = current.as_mut().expect("it was just set");
-        marks.followed |= followed;
+        marks.followed |= way != Way::Direct;
+        if way == Way::Twin && marks.twins.last() != Some(&prefix) {
+            marks.twins.push(prefix);
+        }
         if marks.prefixes.last() != Some(&prefix) {
             marks.prefixes.push(prefix);
         }
@@ -250,7 +273,7 @@ impl Source<'_> {
         let (marks, _) = marks.as_chunks::<MARK_BYTES>();
         let marks: Vec<Mark> = marks
             .iter()
-            .map(|mark| (number(&mark[..8]), number(&mark[8..16]), mark[16] != 0))
+            .map(|mark| (number(&mark[..8]), number(&mark[8..16]), mark[16].into()))
             .collect();
         self.ready = marks.into_iter();
         Ok(self.ready.next())
@@ -269,109 +292,6 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Takes a mark: container, chunk, and whether the reference was followed there from elsewhere.
-pub type Taker<'a> = dyn FnMut(ContainerId, &Fingerprint, bool) -> Result<()> + 'a;
-
-/// Marks from roots, with the containers that are there and those condemned by an earlier sweep.
-pub struct Marker<'a> {
-    repository: &'a Repository,
-    listed: &'a [ContainerId],
-    doubtful: &'a [ContainerId],
-    seen: Seen,
-    /// References whose chunk is in none of the listed containers, as far as the index knows.
-    pub unresolved: HashMap<Fingerprint, ContainerId>,
-    /// Roots that could not be read, and why.
-    pub damaged: Vec<(RootId, Error)>,
-}
-
-impl<'a> Marker<'a> {
-    /// `listed` and `doubtful` are sorted. A reference into a doubtful container is followed elsewhere where that can be.
-    pub fn new(
-        repository: &'a Repository,
-        listed: &'a [ContainerId],
-        doubtful: &'a [ContainerId],
-    ) -> Self {
-        Self {
-            repository,
-            listed,
-            doubtful,
-            seen: Seen::default(),
-            unresolved: HashMap::new(),
-            damaged: Vec::new(),
-        }
-    }
-
-    /// Gives `mark` the marks of one root, if it is there: `false` where it was removed. A root that cannot be had is put down in `damaged`; other failures end it.
-    pub fn mark(
-        &mut self,
-        id: &RootId,
-        roots: &dyn Roots,
-        reader: &mut ChunkReader,
-        mark: &mut Taker<'_>,
-    ) -> Result<bool> {
-        let root = match self.repository.root(id) {
-            Ok(root) => root,
-            // Forgotten since it was listed.
-            Err(error) if error.is_not_found() => return Ok(false),
-            Err(error) if error.is_loss() || error.is_other_version() => {
-                self.damaged.push((*id, error));
-                return Ok(true);
-            }
-            Err(error) => return Err(error),
-        };
-        let mut seen = std::mem::take(&mut self.seen);
-        let mut wandering = Vec::new();
-        let outcome = roots.for_each_ref(id, &root, reader, &mut seen, &mut |chunk| {
-            if self.listed.binary_search(&chunk.container).is_ok()
-                && self.doubtful.binary_search(&chunk.container).is_err()
-            {
-                return mark(chunk.container, &chunk.fingerprint, false);
-            }
-            wandering.push(*chunk);
-            if wandering.len() >= 512 {
-                self.follow(&mut wandering, mark)
-            } else {
-                Ok(())
-            }
-        });
-        self.seen = seen;
-        self.follow(&mut wandering, mark)?;
-        match outcome {
-            Err(error) if error.is_loss() || error.is_other_version() => {
-                match self.repository.root(id) {
-                    // Forgotten while it was read, and swept where no pin keeps that off.
-                    Err(gone) if gone.is_not_found() => return Ok(false),
-                    _ => self.damaged.push((*id, error)),
-                }
-            }
-            other => other?,
-        }
-        Ok(true)
-    }
-
-    /// Asks the index where chunks are whose containers are gone or doubtful.
-    fn follow(&mut self, wandering: &mut Vec<ChunkRef>, mark: &mut Taker<'_>) -> Result<()> {
-        let keys: Vec<_> = wandering.iter().map(|chunk| chunk.fingerprint).collect();
-        let mut found = vec![None; keys.len()];
-        self.repository
-            .shared
-            .with_index(|index| Ok(index.lookup(&keys, &mut found)?))?;
-        for (chunk, found) in wandering.drain(..).zip(found) {
-            let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
-            match found.map(|location| location.container).filter(there) {
-                Some(container) => {
-                    mark(container, &chunk.fingerprint, container != chunk.container)?
-                }
-                None if there(&chunk.container) => {
-                    mark(chunk.container, &chunk.fingerprint, false)?
-                }
-                None => drop(self.unresolved.insert(chunk.fingerprint, chunk.container)),
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -384,17 +304,21 @@ mod tests {
     fn marks_that_are_spilled_come_back_sorted_and_once_wherever_they_were() {
         let marks = || {
             let one = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            (0..5 * BUFFER_MARKS as u64 / 2).map(move |i| (one(i) % 7, one(i), i % 1000 == 0))
+            (0..5 * BUFFER_MARKS as u64 / 2).map(move |i| {
+                (
+                    one(i) % 7,
+                    one(i),
+                    [Way::Direct, Way::Twin][usize::from(i % 1000 == 0)],
+                )
+            })
         };
         let expected: BTreeSet<(u64, u64)> = marks().map(|(id, prefix, _)| (id, prefix)).collect();
         let dir = MemDir::new();
         for mut gathered in [Marks::new(&dir).unwrap(), Marks::temporary()] {
-            for (id, prefix, followed) in marks() {
+            for (id, prefix, way) in marks() {
                 let mut fingerprint = Fingerprint([0; 32]);
                 fingerprint.0[..8].copy_from_slice(&prefix.to_be_bytes());
-                gathered
-                    .add(ContainerId(id), &fingerprint, followed)
-                    .unwrap();
+                gathered.add(ContainerId(id), &fingerprint, way).unwrap();
             }
             assert!(gathered.runs.len() > 1, "{:?}", gathered.runs);
             let mut found = Vec::new();
@@ -417,7 +341,7 @@ mod tests {
         for i in 0..3 * BUFFER_MARKS as u64 / 2 {
             let fingerprint = Fingerprint(*blake3::hash(&i.to_le_bytes()).as_bytes());
             gathered
-                .add(ContainerId(i % 5), &fingerprint, false)
+                .add(ContainerId(i % 5), &fingerprint, Way::Direct)
                 .unwrap();
         }
         let path = format!("{SCRATCH_FOLDER}/{SPILLED}");

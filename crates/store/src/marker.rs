@@ -1,0 +1,172 @@
+//! What the roots refer to, followed to where it is: a mark for each chunk of each container.
+
+use std::collections::HashMap;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ContainerId, Location};
+
+use crate::marks::Way;
+use crate::reader::ChunkReader;
+use crate::repository::Repository;
+use crate::roots::{RootId, Roots, Seen};
+use crate::twins::Twins;
+use crate::{ChunkRef, Error, Result};
+
+/// Takes a mark: container, chunk, and how the reference came there.
+pub type Taker<'a> = dyn FnMut(ContainerId, &Fingerprint, Way) -> Result<()> + 'a;
+
+/// Marks from roots, with the containers that are there and those condemned by an earlier sweep.
+pub struct Marker<'a> {
+    repository: &'a Repository,
+    listed: &'a [ContainerId],
+    doubtful: &'a [ContainerId],
+    emptied: &'a [ContainerId],
+    twins: Option<Twins>,
+    seen: Seen,
+    /// References whose chunk is in none of the listed containers, as far as the index knows.
+    pub unresolved: HashMap<Fingerprint, ContainerId>,
+    /// Roots that could not be read, and why.
+    pub damaged: Vec<(RootId, Error)>,
+}
+
+impl<'a> Marker<'a> {
+    /// `listed` and `doubtful` are sorted. A reference into a doubtful container is followed elsewhere where that can be.
+    pub fn new(
+        repository: &'a Repository,
+        listed: &'a [ContainerId],
+        doubtful: &'a [ContainerId],
+    ) -> Self {
+        Self {
+            repository,
+            listed,
+            doubtful,
+            emptied: &[],
+            twins: None,
+            seen: Seen::default(),
+            unresolved: HashMap::new(),
+            damaged: Vec::new(),
+        }
+    }
+
+    /// References into `emptied` containers, which are sorted, are followed elsewhere too, where that can be.
+    pub fn emptying(self, emptied: &'a [ContainerId]) -> Self {
+        Self { emptied, ..self }
+    }
+
+    /// Looks for containers that could be emptied.
+    pub fn looking_for_twins(self) -> Self {
+        let twins = Some(Twins::default());
+        Self { twins, ..self }
+    }
+
+    /// The containers of which such a share could be deleted, sorted.
+    pub fn twins(&mut self, share: f64) -> Result<Vec<ContainerId>> {
+        self.look_up_twins()?;
+        let twins = self.twins.take();
+        Ok(twins.map_or(Vec::new(), |twins| twins.containers(share)))
+    }
+
+    fn look_up_twins(&mut self) -> Result<()> {
+        let Some(twins) = &mut self.twins else {
+            return Ok(());
+        };
+        let waiting = twins.waiting().iter();
+        let keys: Vec<_> = waiting.map(|chunk| chunk.fingerprint).collect();
+        let found = look_up(self.repository, &keys)?;
+        let (listed, doubtful) = (self.listed, self.doubtful);
+        twins.found(&found, |id| {
+            listed.binary_search(id).is_ok() && doubtful.binary_search(id).is_err()
+        });
+        Ok(())
+    }
+
+    /// Gives `mark` the marks of one root, if it is there: `false` where it was removed. A root that cannot be had is put down in `damaged`; other failures end it.
+    pub fn mark(
+        &mut self,
+        id: &RootId,
+        roots: &dyn Roots,
+        reader: &mut ChunkReader,
+        mark: &mut Taker<'_>,
+    ) -> Result<bool> {
+        let root = match self.repository.root(id) {
+            Ok(root) => root,
+            // Forgotten since it was listed.
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.is_loss() || error.is_other_version() => {
+                self.damaged.push((*id, error));
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut seen = std::mem::take(&mut self.seen);
+        let mut wandering = Vec::new();
+        let outcome = roots.for_each_ref(id, &root, reader, &mut seen, &mut |chunk| {
+            if self.stays(&chunk.container) {
+                mark(chunk.container, &chunk.fingerprint, Way::Direct)?;
+                let twins = self.twins.as_mut();
+                return match twins.is_some_and(|twins| twins.meet(chunk)) {
+                    true => self.look_up_twins(),
+                    false => Ok(()),
+                };
+            }
+            wandering.push(*chunk);
+            if wandering.len() >= 512 {
+                self.follow(&mut wandering, mark)
+            } else {
+                Ok(())
+            }
+        });
+        self.seen = seen;
+        self.follow(&mut wandering, mark)?;
+        match outcome {
+            Err(error) if error.is_loss() || error.is_other_version() => {
+                match self.repository.root(id) {
+                    // Forgotten while it was read, and swept where no pin keeps that off.
+                    Err(gone) if gone.is_not_found() => return Ok(false),
+                    _ => self.damaged.push((*id, error)),
+                }
+            }
+            other => other?,
+        }
+        Ok(true)
+    }
+
+    /// Whether a reference into the container is not followed elsewhere.
+    fn stays(&self, id: &ContainerId) -> bool {
+        let is_in = |ids: &[ContainerId]| ids.binary_search(id).is_ok();
+        is_in(self.listed) && !is_in(self.doubtful) && !is_in(self.emptied)
+    }
+
+    /// Asks the index where chunks are whose containers are gone, doubtful or to be emptied.
+    fn follow(&mut self, wandering: &mut Vec<ChunkRef>, mark: &mut Taker<'_>) -> Result<()> {
+        let keys: Vec<_> = wandering.iter().map(|chunk| chunk.fingerprint).collect();
+        let found = look_up(self.repository, &keys)?;
+        for (chunk, found) in wandering.drain(..).zip(found) {
+            let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
+            match found.map(|location| location.container).filter(there) {
+                Some(container) => {
+                    let is_emptied = self.emptied.binary_search(&chunk.container).is_ok();
+                    let way = match container == chunk.container {
+                        true => Way::Direct,
+                        false if is_emptied => Way::Twin,
+                        false => Way::Followed,
+                    };
+                    mark(container, &chunk.fingerprint, way)?
+                }
+                None if there(&chunk.container) => {
+                    mark(chunk.container, &chunk.fingerprint, Way::Direct)?
+                }
+                None => drop(self.unresolved.insert(chunk.fingerprint, chunk.container)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the index says that the chunks are.
+fn look_up(repository: &Repository, keys: &[Fingerprint]) -> Result<Vec<Option<Location>>> {
+    let mut found = vec![None; keys.len()];
+    let shared = &repository.shared;
+    shared.with_index(|index| Ok(index.lookup(keys, &mut found)?))?;
+    Ok(found)
+}

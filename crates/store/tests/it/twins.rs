@@ -1,0 +1,242 @@
+//! What two backups that run at once store twice, a sweep stores once; and no copy goes while the other cannot be read.
+
+use std::sync::Arc;
+
+use onefold_io::Dir;
+use onefold_io::sim::SimDir;
+use onefold_store::{
+    ChunkRef, Encryption, Given, IndexName, Packing, PinInfo, Progress, Repository, RootId,
+    Session, SessionKind, StreamKind, SweepObserver, SweepOptions, Unused, Written,
+};
+
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, chunks, containers, decode_root, encode_root, init_with,
+    open, restore, sweep,
+};
+
+/// Two roots of the same chunks, each with copies of its own.
+struct Scene {
+    device: SimDir,
+    repository: Repository,
+    roots: Vec<(RootId, Vec<Vec<u8>>)>,
+}
+
+impl Scene {
+    fn new(index: &str) -> Self {
+        let device = SimDir::new(1);
+        device.keep_history();
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        init_with(&dir, Encryption::Aes256Gcm, index).unwrap();
+        let repository = open(&dir, 1, 1).unwrap();
+        let data = chunks(1, 200);
+        let roots = in_lockstep(&repository, &data).map(|root| (root, data.clone()));
+        Self {
+            device,
+            repository,
+            roots: roots.to_vec(),
+        }
+    }
+
+    fn open(&self, seed: u64) -> Repository {
+        open(&(Arc::new(self.device.clone()) as Arc<dyn Dir>), 1, seed).unwrap()
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        let dry = SweepOptions {
+            dry_run: true,
+            ..SweepOptions::default()
+        };
+        let report = self.repository.sweep(&Lists, &dry, &mut Hasty).unwrap();
+        report.stored_bytes
+    }
+
+    fn assert_sound(&self, context: &str) {
+        assert_sound(&self.open(9), &self.roots, &context);
+    }
+}
+
+/// Both sessions write a batch before either can see that of the other.
+fn in_lockstep(repository: &Repository, data: &[Vec<u8>]) -> [RootId; 2] {
+    let sessions = [(); 2].map(|()| repository.session(SessionKind::Backup).unwrap());
+    let mut refs = [const { Vec::new() }; 2];
+    let mut writers = sessions
+        .each_ref()
+        .map(|session| session.writer(StreamKind::Data).unwrap());
+    for batch in data.chunks(8) {
+        let given = batch.iter().map(|data| Given {
+            fingerprint: repository.fingerprinter().fingerprint(data),
+            data,
+            packing: Packing::Compress,
+            is_steady: true,
+        });
+        let given: Vec<_> = given.collect();
+        for (writer, refs) in writers.iter_mut().zip(&mut refs) {
+            let mut written = Vec::new();
+            writer.write_given(&given, &mut written).unwrap();
+            refs.extend(written.iter().filter_map(Written::chunk));
+        }
+    }
+    for writer in writers {
+        writer.finish().unwrap();
+    }
+    let mut refs = refs.into_iter();
+    sessions.map(|session| end(session, &refs.next().expect("of each session")))
+}
+
+fn end(session: Session, refs: &[ChunkRef]) -> RootId {
+    let root = session.put_root(&encode_root(refs)).unwrap();
+    session.finish().unwrap();
+    root
+}
+
+#[test]
+fn what_two_backups_stored_at_once_is_stored_once_after_a_sweep() {
+    let names = IndexName::ALL.iter().map(|(index, _)| *index);
+    for index in names.chain(["ram"]) {
+        let scene = Scene::new(index);
+        let twice = scene.stored_bytes();
+        let once: u64 = {
+            let device = SimDir::new(1);
+            let dir: Arc<dyn Dir> = Arc::new(device.clone());
+            init_with(&dir, Encryption::Aes256Gcm, index).unwrap();
+            let repository = open(&dir, 1, 1).unwrap();
+            back_up(&repository, &scene.roots[0].1).unwrap();
+            let dry = SweepOptions {
+                dry_run: true,
+                ..SweepOptions::default()
+            };
+            let report = repository.sweep(&Lists, &dry, &mut Hasty).unwrap();
+            report.stored_bytes
+        };
+        assert!(twice > once * 3 / 2, "{index}: {twice} and {once} bytes");
+        let all = SweepOptions {
+            unused_max: Some(Unused::Bytes(0)),
+            ..SweepOptions::default()
+        };
+        for (options, percent) in [(SweepOptions::default(), 130), (all, 105)] {
+            let swept = scene.repository.sweep(&Lists, &options, &mut Hasty);
+            let (report, left) = (swept.unwrap(), scene.stored_bytes());
+            let most = once * percent / 100;
+            assert!(left <= most, "{index}: {left} of {most} bytes: {report:?}");
+        }
+        assert_sound(&scene.repository, &scene.roots, &index);
+        let again = sweep(&scene.repository).unwrap();
+        assert_eq!(again.deleted_containers, 0, "{index}: {again:?}");
+        // Whoever comes later knows where it is.
+        let (_, stats) = back_up(&scene.repository, &scene.roots[0].1).unwrap();
+        assert_eq!(stats.new_chunks, 0, "{index}");
+    }
+}
+
+#[test]
+fn no_copy_goes_while_the_other_cannot_be_read() {
+    let paths = containers(&Scene::new("strata").device);
+    for path in &paths {
+        for place in [64, 2_000, 9_000] {
+            let scene = Scene::new("strata");
+            let flip = |bytes: &mut Vec<u8>| {
+                let at = place.min(bytes.len() - 1);
+                bytes[at] ^= 1;
+            };
+            scene.device.damage(path, flip).unwrap();
+            let context = format!("{path} at {place}");
+            sweep(&scene.open(2)).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let repository = scene.open(3);
+            repository.repair(&Lists, &mut Hasty).unwrap();
+            scene.assert_sound(&context);
+        }
+    }
+}
+
+/// Gives a root another name while the sweep waits for the session that does.
+struct Renaming<'a> {
+    repository: &'a Repository,
+    root: RootId,
+    session: Option<Session>,
+}
+
+impl SweepObserver for Renaming<'_> {
+    fn progress(&mut self, _: Progress) {}
+
+    fn wait_for(&mut self, _: &[PinInfo]) -> bool {
+        if let Some(session) = self.session.take() {
+            let refs = decode_root(&self.repository.root(&self.root).unwrap());
+            let renamed = end(session, &refs);
+            self.repository.remove_root(&self.root).unwrap();
+            self.root = renamed;
+        }
+        true
+    }
+}
+
+#[test]
+fn a_root_that_comes_up_while_a_sweep_waits_keeps_the_copies_that_it_names() {
+    for number in [0, 1] {
+        let mut scene = Scene::new("strata");
+        let before = containers(&scene.device);
+        let other = scene.open(2);
+        let mut observer = Renaming {
+            repository: &other,
+            root: scene.roots[number].0,
+            session: Some(other.session(SessionKind::Pinned).unwrap()),
+        };
+        let options = SweepOptions::default();
+        let swept = scene.repository.sweep(&Lists, &options, &mut observer);
+        let report = swept.unwrap();
+        assert!(observer.session.is_none(), "nobody was waited for");
+        scene.roots[number].0 = observer.root;
+        let left = containers(&scene.device);
+        let named = decode_root(&scene.repository.root(&observer.root).unwrap());
+        for chunk in named {
+            let path = onefold_store::container::object_name(chunk.container);
+            assert!(left.contains(&path), "{path}: {report:?}, {before:?}");
+        }
+        scene.assert_sound("renamed");
+    }
+}
+
+#[test]
+fn a_crash_anywhere_in_a_sweep_of_what_is_stored_twice_loses_nothing() {
+    let scene = Scene::new("strata");
+    let first = scene.device.counts().points;
+    let report = sweep(&scene.repository).unwrap();
+    assert!(report.deleted_containers > 0, "{report:?}");
+    let points = first..scene.device.counts().points;
+    assert!(points.clone().count() > 20, "{points:?}");
+    for point in points {
+        for seed in [0, 1, point + 2] {
+            let image = scene.device.crash_image_at(point, seed).unwrap();
+            let dir: Arc<dyn Dir> = Arc::new(image);
+            let repository = open(&dir, 1, 3).unwrap();
+            let context = format!("point {point}, seed {seed}");
+            assert_sound(&repository, &scene.roots, &context);
+            sweep(&repository).unwrap();
+            assert_sound(&repository, &scene.roots, &format!("{context}, swept"));
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_tells_what_a_sweep_of_what_is_stored_twice_does() {
+    let scene = Scene::new("strata");
+    let dry = SweepOptions {
+        dry_run: true,
+        ..SweepOptions::default()
+    };
+    let told = scene.repository.sweep(&Lists, &dry, &mut Hasty).unwrap();
+    let done = sweep(&scene.repository).unwrap();
+    assert!(
+        told.dead_containers + told.compacted_containers > 0,
+        "{told:?}"
+    );
+    let of = |report: &onefold_store::SweepReport| {
+        [
+            report.dead_containers,
+            report.dead_bytes,
+            report.compacted_containers,
+            report.compacted_bytes,
+        ]
+    };
+    assert_eq!(of(&told), of(&done));
+    assert!(restore(&scene.open(2), &scene.roots[0].0).is_ok());
+}
