@@ -16,7 +16,7 @@ use crate::{human, repository};
 /// Reclaim space that no snapshot needs
 ///
 /// Runs beside backups and restores; nothing that they may still need is deleted. Interrupted anywhere, it loses nothing, and the next prune
-/// finishes it.
+/// finishes it. What backups that ran at once stored twice is kept once.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Only say what would be freed. Changes nothing, and waits for nobody: while another prune runs, the figures are those of a moment
