@@ -133,7 +133,7 @@ fn look(dir: Arc<onefold_io::MemDir>) {
         return;
     };
     let _ = repository.sketch();
-    let _ = onefold_backup::snapshots::list(&repository, &Default::default(), &mut |_, _| {});
+    let _ = onefold_backup::snapshots::list(&repository, &mut |_| true, &mut |_, _| {});
     let depth = CheckDepth::Data { part: 1, of: 1 };
     let _ = repository.check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {});
 }
