@@ -148,6 +148,10 @@ impl Disk for CountedDisk {
         self.disk.will_read(offset, len);
     }
 
+    fn forget_cached(&self) {
+        self.disk.forget_cached();
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, data.len() as u64);

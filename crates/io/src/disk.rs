@@ -35,6 +35,9 @@ pub trait Disk: Send + Sync {
     /// Says that these bytes are read soon: who can fetch them meanwhile may. It waits for nothing, and cannot fail.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
+    /// Says that the next reading is to ask the device, not what the system keeps of it in RAM: who can see to that does, of what is durable. It cannot fail.
+    fn forget_cached(&self) {}
+
     /// What lets [`read_across`](crate::read_across) read this disk in one batch with others. `None`: it is asked by itself.
     fn batch_file(&self) -> Option<crate::BatchFile<'_>> {
         None

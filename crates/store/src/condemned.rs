@@ -7,7 +7,7 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::ByteReader;
 
 use crate::Result;
-use crate::objects::ObjectStore;
+use crate::objects::{ObjectStore, read_twice_at_most};
 
 /// The frame of the list.
 pub const CONDEMNED: FrameKind = FrameKind {
@@ -19,12 +19,11 @@ pub const CONDEMNED_OBJECT: &str = "condemned";
 
 /// The condemned containers, sorted; empty where no sweep is under way.
 pub fn read(objects: &dyn ObjectStore) -> Result<Vec<ContainerId>> {
-    let bytes = match objects.get(CONDEMNED_OBJECT) {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    decode(&bytes)
+    let read = || decode(&objects.get(CONDEMNED_OBJECT)?);
+    match read_twice_at_most(objects, CONDEMNED_OBJECT, read) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        other => other,
+    }
 }
 
 /// Makes `containers` the list, durably.

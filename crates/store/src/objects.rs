@@ -32,6 +32,9 @@ pub trait ObjectStore: Send + Sync {
     /// The object's bytes from `offset` on into `buf`, whole.
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
 
+    /// Whoever reads the object next is to have its bytes from the device, not from RAM. As far as the system lets that be said.
+    fn forget_cached(&self, name: &str);
+
     /// The object's length in bytes.
     fn len(&self, name: &str) -> Result<u64>;
 
@@ -59,6 +62,37 @@ pub trait ObjectStore: Send + Sync {
 
     /// Makes it durable that these objects are there, for who found them and did not put them: whoever did may have died before that.
     fn keep(&self, names: &[String]) -> Result<()>;
+}
+
+/// What was `read` of the object `name`, unless that is damaged: then what `again` reads of it, for which the device is asked once more. A bit may have
+/// flipped on the way from there, in a cable or in RAM, and nothing is told as damaged, given up or deleted for that.
+pub(crate) fn unless_damaged<T>(
+    objects: &dyn ObjectStore,
+    name: &str,
+    read: Result<T>,
+    again: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let error = match read {
+        Err(error) if error.is_damage() && !error.is_not_found() => error,
+        other => return other,
+    };
+    objects.forget_cached(name);
+    let read = again();
+    if read.is_ok() {
+        tracing::warn!(
+            "{error}; read again, it was as it should be: a cable, a controller or this machine's RAM may be bad"
+        );
+    }
+    read
+}
+
+/// The same of what `read` gives.
+pub(crate) fn read_twice_at_most<T>(
+    objects: &dyn ObjectStore,
+    name: &str,
+    read: impl Fn() -> Result<T>,
+) -> Result<T> {
+    unless_damaged(objects, name, read(), read)
 }
 
 /// Objects as files of a local folder.
@@ -174,6 +208,14 @@ impl ObjectStore for LocalObjects {
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (dir, last) = self.place(name)?;
         Ok(dir.open(last)?.read_at(buf, offset)?)
+    }
+
+    fn forget_cached(&self, name: &str) {
+        if let Ok((dir, last)) = self.place(name)
+            && let Ok(disk) = dir.open(last)
+        {
+            disk.forget_cached();
+        }
     }
 
     fn len(&self, name: &str) -> Result<u64> {

@@ -14,6 +14,7 @@ use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, Table};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::keys::Sealer;
+use crate::objects::{read_twice_at_most, unless_damaged};
 use crate::repository::Shared;
 use crate::{Error, Result};
 
@@ -36,9 +37,14 @@ struct Loss {
 }
 
 impl Opened {
-    /// Reads header, footer and table of a container. The header must say what the footer repeats: both are written at
+    /// Reads header, footer and table of a container, twice where something is damaged. The header must say what the footer repeats: both are written at
     /// once, so a version that only one of them has is damage.
     pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
+        let object = container::object_name(id);
+        read_twice_at_most(&*shared.objects, &object, || Self::read_once(shared, id))
+    }
+
+    fn read_once(shared: &Shared, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
         let (header, footer) = match (read_header(shared, id), read_footer(shared, id)) {
             (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error.unless_other_version()),
@@ -109,8 +115,42 @@ impl Opened {
             .is_ok()
     }
 
-    /// A block's raw bytes, read and decoded.
+    /// A block's raw bytes, read and decoded, twice where something is damaged.
     pub(crate) fn read_block(
+        &self,
+        shared: &Shared,
+        number: usize,
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let read = self.read_block_once(shared, number, zstd);
+        self.unless_damaged(shared, number, read, zstd)
+    }
+
+    /// The same from its stored bytes, which are read again where they are damaged.
+    pub(crate) fn decode_read_block(
+        &self,
+        shared: &Shared,
+        number: usize,
+        stored: &[u8],
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let read = self.decode_block(number, stored, zstd);
+        self.unless_damaged(shared, number, read, zstd)
+    }
+
+    fn unless_damaged(
+        &self,
+        shared: &Shared,
+        number: usize,
+        read: Result<Vec<u8>>,
+        zstd: &mut Decompressor,
+    ) -> Result<Vec<u8>> {
+        let object = container::object_name(self.header.id);
+        let again = || self.read_block_once(shared, number, zstd);
+        unless_damaged(&*shared.objects, &object, read, again)
+    }
+
+    fn read_block_once(
         &self,
         shared: &Shared,
         number: usize,
@@ -125,8 +165,7 @@ impl Opened {
         self.decode_block(number, &stored, zstd)
     }
 
-    /// The raw bytes of a block from its stored ones.
-    pub(crate) fn decode_block(
+    fn decode_block(
         &self,
         number: usize,
         stored: &[u8],
@@ -236,7 +275,9 @@ fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
 /// Why only another version of the program may say that a container is unused: it made it, by all that can be read of
 /// it.
 pub(crate) fn other_version(shared: &Shared, id: ContainerId) -> Option<Error> {
-    let error = read_header(shared, id).err()?;
+    let object = container::object_name(id);
+    let header = read_twice_at_most(&*shared.objects, &object, || read_header(shared, id));
+    let error = header.err()?;
     (error.is_other_version() && read_footer(shared, id).is_err()).then_some(error)
 }
 

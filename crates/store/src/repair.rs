@@ -4,7 +4,8 @@
 //! deletes. Nothing is deleted before what can be saved of it is durable. One that the device does not give whole is
 //! not deleted but renamed, so that it counts no longer: what cannot be read today (a cable, a controller) may be read
 //! tomorrow, and a repair must not make such a loss final. So is one of which nothing could be saved, whatever the
-//! reason: no repair deletes all that there is of a container.
+//! reason: no repair deletes all that there is of a container. Nor does one bad reading decide on anything: see
+//! `objects::unless_damaged`, and `salvage` for what bytes count.
 
 use onefold_index::ContainerId;
 

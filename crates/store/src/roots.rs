@@ -9,7 +9,7 @@ use onefold_io::{ErrorKind, LockGuard, hex_number};
 
 use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::objects::{OBJECT_BYTES_MAX, ObjectStore};
+use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
 use crate::reader::ChunkReader;
 use crate::repository::{Repository, Shared};
 use crate::session::Session;
@@ -161,6 +161,10 @@ pub(crate) fn ids(listed: &[String]) -> Vec<RootId> {
 
 /// A root's bytes, as they were before they were sealed.
 pub(crate) fn read(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
+    read_twice_at_most(objects, &id.object(), || read_once(objects, keys, id))
+}
+
+fn read_once(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
     let object = id.object();
     let stored = objects.get(&object)?;
     let found = RootId(*blake3::hash(&stored).as_bytes());

@@ -2,7 +2,8 @@
 //! Where the device does not give it, pages of it are asked for one by one; those that do not come count as zeros, and
 //! are never asked for again.
 //!
-//! What always holds: every chunk that is given stood in a block whose seal holds; RAM is one window and one block,
+//! What always holds: bytes count when two readings running gave them alike, both of the device as far as the system
+//! lets that be said; every chunk that is given stood in a block whose seal holds; RAM is one window and one block,
 //! whatever the object's length. What is read in vain is bounded: somebody may have made a container of which every
 //! byte seems to begin a block.
 
@@ -10,6 +11,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use onefold_index::ContainerId;
+use onefold_io::ErrorKind;
+use onefold_io::frame::crc64;
 
 use crate::block::{self, BLOCK_HEADER_BYTES, BLOCK_STORED_BYTES_MAX, BlockHeader};
 use crate::compression::Decompressor;
@@ -25,6 +28,8 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// So many times a container's bytes may be read behind what only seemed to begin a block. Damage alone leads to some
 /// blocks with a wrong length, each of them shorter than the container.
 const VAIN_READS_MAX: u64 = 64;
+/// So often bytes are read for two readings running that are alike.
+const READINGS_MAX: u32 = 4;
 /// What a device fails to give is some sectors: pages around them are given up whole.
 const PAGE_BYTES: u64 = 4096;
 
@@ -100,7 +105,7 @@ impl Medium<'_> {
         let end = offset + buf.len() as u64;
         let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
         if self.lost.range(pages.clone()).next().is_none() {
-            match self.objects.get_range(&self.object, offset, buf) {
+            match self.read_alike(offset, buf) {
                 Err(error) if error.is_unreadable() => {}
                 other => return other,
             }
@@ -116,13 +121,29 @@ impl Medium<'_> {
 
     fn read_page(&mut self, page: u64, from: u64, part: &mut [u8]) -> Result<()> {
         if !self.lost.contains(&page) {
-            match self.objects.get_range(&self.object, from, part) {
+            match self.read_alike(from, part) {
                 Err(error) if error.is_unreadable() => drop(self.lost.insert(page)),
                 other => return other,
             }
         }
         part.fill(0);
         Ok(())
+    }
+
+    /// What the device gave alike twice running. Where it never does, it does not give it: what is saved, and what is given up, hangs on no one reading.
+    fn read_alike(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut before = None;
+        for _ in 0..READINGS_MAX {
+            self.objects.forget_cached(&self.object);
+            self.objects.get_range(&self.object, offset, buf)?;
+            let checksum = crc64(buf);
+            if before.replace(checksum) == Some(checksum) {
+                return Ok(());
+            }
+        }
+        let what = "it comes otherwise at every reading";
+        let error = onefold_io::Error::new("read", &self.object, ErrorKind::Medium, what);
+        Err(error.at(offset).into())
     }
 
     /// What did not come, in bytes of the object, neighbours together.
@@ -352,8 +373,8 @@ impl<'a> Salvage<'a> {
             }
             break;
         }
-        // Asking costs, too, however short the block.
-        let cost = (end - start).max(PAGE_BYTES);
+        // It was read twice. Asking costs, too, however short the block.
+        let cost = 2 * (end - start).max(PAGE_BYTES);
         self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
         Ok(Found::Nothing)
     }

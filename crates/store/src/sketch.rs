@@ -6,6 +6,7 @@
 use onefold_io::frame::{self, FrameKind, OVERHEAD_BYTES};
 
 use crate::keys::{SALT_BYTES, TAG_BYTES};
+use crate::objects::read_twice_at_most;
 use crate::repository::Repository;
 use crate::{Error, Result};
 
@@ -34,11 +35,13 @@ impl Repository {
         if stored_bytes > (SKETCH_BYTES_MAX + OVERHEAD_BYTES + SALT_BYTES + TAG_BYTES) as u64 {
             return Err(damaged("longer than a sketch may be"));
         }
-        let stored = shared.objects.get(SKETCH_OBJECT)?;
-        let payload = frame::decode_whole(SKETCH, &stored, SKETCH_OBJECT, 0)?;
-        let keys = &shared.keys;
-        keys.open_object(&SKETCH.magic, payload, SKETCH_OBJECT)
-            .map(Some)
+        read_twice_at_most(&*shared.objects, SKETCH_OBJECT, || {
+            let stored = shared.objects.get(SKETCH_OBJECT)?;
+            let payload = frame::decode_whole(SKETCH, &stored, SKETCH_OBJECT, 0)?;
+            let keys = &shared.keys;
+            keys.open_object(&SKETCH.magic, payload, SKETCH_OBJECT)
+                .map(Some)
+        })
     }
 
     /// Keeps `sketch` in place of the one before, durably. A dry run keeps nothing.

@@ -1,4 +1,4 @@
-//! A crash at every write and sync of backups, forgetting and a sweep: each snapshot that was acknowledged restores whole, file by file.
+//! A crash at every write and sync of backups, tags, forgetting and sweeps that delete and compact: each snapshot that was acknowledged restores whole, file by file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use onefold_backup::backup::{self, Input};
 use onefold_backup::roots::SnapshotRoots;
+use onefold_backup::snapshots::Retag;
 use onefold_backup::{Progress, snapshots};
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
@@ -15,10 +16,11 @@ use onefold_store::{
     SweepObserver, SweepOptions,
 };
 
+use crate::scale::{apart, scale};
 use crate::scene::{Log, bytes, look, noise, options, restore_folder};
 
 pub type Looks = BTreeMap<Vec<u8>, crate::scene::Look>;
-/// Snapshots that must be there, and what restoring them must give.
+/// Snapshots that must be there, what their backup said, and what restoring them must give.
 pub type Kept = Vec<(RootId, backup::Outcome, Arc<Looks>)>;
 
 fn secret() -> Secret {
@@ -85,46 +87,99 @@ pub fn back_up(
     (outcome.id.expect("id"), outcome, Arc::new(look(source)))
 }
 
-/// Three backups of a tree that changes, the first forgotten, a sweep. What was acknowledged, with the points that the device had passed.
-fn work(device: &SimDir, source: &Path) -> Vec<(u64, Kept)> {
-    let mut kept = Kept::new();
-    let mut told = Vec::new();
-    init(device);
-    for round in 0..3u64 {
-        fs::write(source.join("changes"), noise(round, 20_000)).expect("write");
-        fs::write(
-            source.join("sub").join(format!("new-{round}")),
-            noise(round + 10, 3_000),
-        )
-        .expect("write");
-        let repository = open(device, 100 + round).expect("open");
-        kept.push(back_up(&repository, source, 1 + round as i64));
-        told.push((device.counts().points, kept.clone()));
-    }
-    let repository = open(device, 200).expect("open");
-    let (gone, ..) = kept.remove(0);
-    told.push((device.counts().points, kept.clone()));
-    repository.remove_root(&gone).expect("forget");
-    repository
-        .sweep(&SnapshotRoots, &SweepOptions::default(), &mut NoWait)
-        .expect("sweep");
-    told
+/// Rounds of changes; `ONEFOLD_TEST_SCALE` multiplies them.
+fn rounds() -> u64 {
+    4 * scale().max(1)
 }
 
+/// Every second small file, and of the others some that stay for the next rounds: of the containers that this fills a part outlives its snapshot.
+fn change(source: &Path, round: u64) {
+    let stays = |number: u64| !number.is_multiple_of(2) && number / 2 % 3 != round % 3;
+    for number in (0..24).filter(|number| !stays(*number)) {
+        let name = source.join("sub").join(format!("small-{number:02}"));
+        fs::write(name, noise(100 * round + number, 2_500)).expect("write");
+    }
+}
+
+/// What a run of verbs acknowledged, with the points that the device had passed.
+pub struct Run {
+    told: Vec<(u64, Kept)>,
+    /// What is there in the end.
+    pub kept: Kept,
+    compacted_containers: u64,
+}
+
+/// In each round a backup of a tree that changes; in every second one the oldest snapshot gets a tag, and the others but the newest are forgotten and swept: containers are deleted and
+/// compacted.
+pub fn work(device: &SimDir, source: &Path) -> Run {
+    fs::create_dir_all(source.join("sub")).expect("dirs");
+    fs::write(source.join("stays"), noise(99, 30_000)).expect("write");
+    let mut run = Run {
+        told: Vec::new(),
+        kept: Kept::new(),
+        compacted_containers: 0,
+    };
+    init(device);
+    for round in 0..rounds() {
+        change(source, round);
+        let repository = open(device, 100 + round).expect("open");
+        run.kept
+            .push(back_up(&repository, source, 1 + round as i64));
+        run.note(device);
+        if round % 2 == 0 {
+            continue;
+        }
+        let add = Retag {
+            add: vec![format!("round {round}")],
+            ..Retag::default()
+        };
+        let (tagged, ..) = &mut run.kept[0];
+        let new = snapshots::retag(&repository, *tagged, &add).expect("tag");
+        *tagged = new.expect("it had no such tag");
+        run.note(device);
+        let newest = run.kept.len() - 1;
+        let gone: Vec<_> = run.kept.drain(1..newest).collect();
+        let gone = match gone.is_empty() {
+            true => vec![run.kept.remove(0)],
+            false => gone,
+        };
+        run.note(device);
+        let lock = repository.lock_roots().expect("free");
+        for (id, ..) in &gone {
+            repository.remove_root(id).expect("forget");
+        }
+        drop(lock);
+        let swept = repository.sweep(&SnapshotRoots, &SweepOptions::default(), &mut NoWait);
+        run.compacted_containers += swept.expect("sweep").compacted_containers;
+    }
+    run
+}
+
+impl Run {
+    fn note(&mut self, device: &SimDir) {
+        self.told.push((device.counts().points, self.kept.clone()));
+    }
+}
+
+/// A quick run takes points some apart; from `ONEFOLD_TEST_SCALE` 10 on it takes every one, of ten times as many.
 #[test]
 fn every_acknowledged_snapshot_restores_whatever_the_crash() {
     let dir = tempfile::tempdir().expect("tempdir");
     let source = dir.path().join("source");
-    fs::create_dir_all(source.join("sub")).expect("dirs");
-    fs::write(source.join("stays"), noise(99, 30_000)).expect("write");
     let device = SimDir::new(1);
     device.keep_history();
-    let told = work(&device, &source);
+    let run = work(&device, &source);
     let points = device.counts().points;
-    let first = told[0].0;
+    let first = run.told[0].0;
     assert!(points - first > 100, "only {} points", points - first);
-    for point in first..points {
-        let (_, kept) = told
+    println!(
+        "points {first}..{points}, {} containers compacted",
+        run.compacted_containers
+    );
+    assert!(run.compacted_containers > 0);
+    for point in (first..points).step_by(apart(2) as usize) {
+        let (_, kept) = run
+            .told
             .iter()
             .rfind(|(at, _)| *at <= point)
             .expect("after the first");
@@ -141,16 +196,25 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash() {
     }
 }
 
+/// What was acknowledged restores, under the name that it was given since, perhaps; a backup, a prune and a check find nothing wrong.
 pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context: &str) {
     let repository = open(image, 999).unwrap_or_else(|e| panic!("{context}: {e}"));
     let target = dir.join("target");
     for (id, outcome, looks) in kept {
-        snapshots::load(&repository, *id).unwrap_or_else(|e| panic!("{context}: {e}"));
-        restore_folder(&repository, outcome, source, &target);
+        let outcome = backup::Outcome {
+            id: Some(
+                name_now(&repository, *id, outcome).unwrap_or_else(|e| panic!("{context}: {e}")),
+            ),
+            ..outcome.clone()
+        };
+        restore_folder(&repository, &outcome, source, &target);
         assert!(look(&target) == **looks, "{context}");
         fs::remove_dir_all(&target).expect("remove");
     }
     back_up(&repository, source, 77);
+    repository
+        .sweep(&SnapshotRoots, &SweepOptions::default(), &mut NoWait)
+        .unwrap_or_else(|e| panic!("{context}: sweep: {e}"));
     let report = repository
         .check(
             &SnapshotRoots,
@@ -160,4 +224,26 @@ pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context:
         )
         .expect("check");
     assert!(report.damage.is_empty(), "{context}: {:?}", report.damage);
+}
+
+/// The snapshot, or the one that other tags have made of it.
+fn name_now(
+    repository: &Repository,
+    id: RootId,
+    outcome: &backup::Outcome,
+) -> onefold_backup::Result<RootId> {
+    if snapshots::load_if_there(repository, id)?.is_some() {
+        return Ok(id);
+    }
+    let mut new = Err(onefold_backup::Error::NoSnapshot(id.to_string()));
+    snapshots::for_each(
+        repository,
+        &mut |_, error| panic!("{error}"),
+        &mut |named| {
+            if named.snapshot.original == outcome.id.map(|first| first.0) {
+                new = Ok(named.id);
+            }
+        },
+    )?;
+    new
 }

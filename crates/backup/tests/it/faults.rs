@@ -148,6 +148,19 @@ fn a_failed_read_costs_nothing_acknowledged() {
     );
 }
 
+/// Once it is read again; at every read it is told. What was stored meanwhile is what was to be stored.
+#[test]
+fn a_bit_that_flips_in_a_read_costs_nothing_acknowledged() {
+    fail_everywhere(
+        |flip_read| Faults {
+            flip_read,
+            ..Faults::default()
+        },
+        |counts| counts.reads,
+        Error::is_damage,
+    );
+}
+
 #[test]
 fn a_failed_write_costs_nothing_acknowledged() {
     fail_everywhere(

@@ -31,6 +31,7 @@ mod roundtrip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
 mod scene;
+mod short_reads;
 mod shut;
 mod sketch;
 mod small_files;

@@ -67,11 +67,22 @@ fn fail_once(device: &SimDir, named: &Named) -> (Option<Made>, u64) {
     let expected = expected.expect("without a fault it succeeds");
     assert!(reads > CASES / 2, "only {reads} reads");
     let mut told = 0;
-    for n in (0..reads).step_by((reads / CASES).max(1) as usize) {
+    let step = (reads / CASES).max(1);
+    for n in (0..reads).step_by(step as usize) {
         let faults = Faults {
             read_error: When::Once(n),
             ..Faults::default()
         };
+        if (n / step).is_multiple_of(4) {
+            // One that flips a bit is made once more.
+            let flips = Faults {
+                flip_read: When::Once(n),
+                ..Faults::default()
+            };
+            let made = repair_with(&device.fork(), named, &report, flips).0;
+            let made = made.unwrap_or_else(|error| panic!("read {n} of {reads} flips: {error}"));
+            assert!(made == expected, "read {n} of {reads} flips");
+        }
         match repair_with(&device.fork(), named, &report, faults).0 {
             Ok(made) => assert!(made == expected, "read {n} of {reads}"),
             Err(error) => {
@@ -84,7 +95,7 @@ fn fail_once(device: &SimDir, named: &Named) -> (Option<Made>, u64) {
 }
 
 #[test]
-fn a_read_that_fails_once_makes_nothing_lost_for_a_repair() {
+fn a_read_that_fails_or_flips_a_bit_once_makes_nothing_lost_for_a_repair() {
     let source = tempfile::tempdir().expect("tempdir");
     write_source(source.path());
     let device = device();

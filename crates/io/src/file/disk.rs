@@ -227,6 +227,11 @@ impl Disk for FileDisk {
         }
     }
 
+    /// The kernel drops its pages of the file that are written back and that nobody maps.
+    fn forget_cached(&self) {
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+    }
+
     fn batch_file(&self) -> Option<BatchFile<'_>> {
         Some(BatchFile {
             file: &self.file,

@@ -4,6 +4,8 @@ use std::os::fd::AsFd;
 
 use onefold_io::{Dir, ErrorKind, FileDir, LockKind};
 
+use crate::untested::not_tested;
+
 fn folder() -> (tempfile::TempDir, FileDir) {
     let temp = tempfile::tempdir().unwrap();
     let dir = FileDir::create(temp.path().join("a/b")).unwrap();
@@ -175,4 +177,28 @@ fn has_direct(temp: &tempfile::TempDir) -> bool {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
     let path = temp.path().join("a/b/cold");
     rustix::fs::open(path, flags, rustix::fs::Mode::empty()).is_ok()
+}
+
+#[test]
+fn what_is_forgotten_is_not_in_the_page_cache() {
+    const LEN: usize = 100_000;
+    let (temp, dir) = folder();
+    let disk = dir.create("cold").unwrap();
+    disk.write_at(&[7; LEN], 0).unwrap();
+    disk.sync().unwrap();
+    let file = std::fs::File::open(temp.path().join("a/b/cold")).unwrap();
+    let cached = || onefold_io::cached_bytes(file.as_fd(), 0, LEN as u64);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    if cached() != Some(0) {
+        return not_tested(
+            "whether the page cache forgets, which this kernel or file system does not tell or do",
+        );
+    }
+    let mut read = [0; LEN];
+    disk.read_at(&mut read, 0).unwrap();
+    assert!(cached() > Some(0));
+    dir.open("cold").unwrap().forget_cached();
+    assert_eq!(cached(), Some(0));
+    disk.read_at(&mut read, 0).unwrap();
+    assert!(read == [7; LEN]);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onefold_io::Dir;
-use onefold_io::sim::{Faults, SimDir, When};
+use onefold_io::sim::{Faults, SimCounts, SimDir, When};
 use onefold_store::{Encryption, Error, IndexName, Result, RootId};
 
 use crate::fixture::{assert_sound, back_up, check, chunks, init, init_with, open, sweep};
@@ -148,9 +148,24 @@ fn work_until_it_fails(device: &SimDir) -> (Roots, Option<Error>) {
     (roots, failed)
 }
 
-/// The same faults at the nth operation that they can hit, for every nth; afterwards the device is well again.
-fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) -> bool) {
-    let (mut hits, mut misses) = (0, 0);
+/// The same faults at the nth operation of those that they can hit, which `of` counts, for every nth; afterwards the device is well again.
+fn fail_everywhere(
+    of: fn(SimCounts) -> u64,
+    fault: impl Fn(When) -> Faults,
+    is_expected: impl Fn(&Error) -> bool,
+) {
+    let hits = count_failures(of, fault, is_expected);
+    // A sweep goes on past most of what it cannot read.
+    assert!(hits > 3, "only {hits} operations could fail");
+}
+
+/// The same; how often that ended a verb.
+fn count_failures(
+    of: fn(SimCounts) -> u64,
+    fault: impl Fn(When) -> Faults,
+    is_expected: impl Fn(&Error) -> bool,
+) -> u64 {
+    let mut hits = 0;
     for n in 0.. {
         let device = SimDir::new(n);
         init(
@@ -160,6 +175,7 @@ fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) 
         .unwrap();
         device.inject(fault(When::Once(n)));
         let (roots, failed) = work_until_it_fails(&device);
+        let operations = of(device.counts());
         device.inject(Faults::default());
         assert_recovers(
             &device,
@@ -169,21 +185,21 @@ fn fail_everywhere(fault: impl Fn(When) -> Faults, is_expected: impl Fn(&Error) 
         match failed {
             Some(error) => {
                 assert!(is_expected(&error), "operation {n}: {error:?}");
-                (hits, misses) = (hits + 1, 0);
+                hits += 1;
             }
-            // Some a sweep survives; past the end of the work nothing can fail any more.
-            None if misses > 60 => break,
-            None => misses += 1,
+            // Past the end of the work nothing can fail any more.
+            None if n >= operations => break,
+            None => {}
         }
         assert!(n < 3000, "the work never ends");
     }
-    // A sweep goes on past most of what it cannot read.
-    assert!(hits > 3, "only {hits} operations could fail");
+    hits
 }
 
 #[test]
 fn a_full_device_fails_cleanly_at_every_write_and_loses_nothing() {
     fail_everywhere(
+        |counts| counts.space,
         |when| Faults {
             no_space: when,
             ..Faults::default()
@@ -195,6 +211,7 @@ fn a_full_device_fails_cleanly_at_every_write_and_loses_nothing() {
 #[test]
 fn a_failed_read_is_told_and_loses_nothing() {
     fail_everywhere(
+        |counts| counts.reads,
         |when| Faults {
             read_error: when,
             ..Faults::default()
@@ -203,9 +220,26 @@ fn a_failed_read_is_told_and_loses_nothing() {
     );
 }
 
+/// Once, it is read again, and no verb fails for it. At every read from some on, it is told as damage, and what was stored is what was to be stored.
+#[test]
+fn a_bit_that_flips_in_a_read_is_told_or_costs_nothing() {
+    let flips = |flip_read| Faults {
+        flip_read,
+        ..Faults::default()
+    };
+    let told = count_failures(|counts| counts.reads, flips, Error::is_damage);
+    assert_eq!(told, 0, "a single flip ended a verb");
+    let from = |when| match when {
+        When::Once(n) => flips(When::From(n)),
+        when => flips(when),
+    };
+    fail_everywhere(|counts| counts.reads, from, Error::is_damage);
+}
+
 #[test]
 fn a_failed_sync_is_never_acknowledged() {
     fail_everywhere(
+        |counts| counts.syncs,
         |when| Faults {
             sync_error: when,
             ..Faults::default()

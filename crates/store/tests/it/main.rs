@@ -5,6 +5,7 @@ mod config;
 mod crash;
 mod damage;
 mod fixture;
+mod flipped;
 mod forged;
 mod forged_blocks;
 mod golden;

@@ -187,7 +187,7 @@ fn of_a_container_with_a_bad_block_at_its_end_no_sweep_copies_the_rest() {
 }
 
 /// What a person does when the disk reads again.
-fn take_back(dir: &Arc<dyn Dir>, device: &SimDir) {
+pub fn take_back(dir: &Arc<dyn Dir>, device: &SimDir) {
     for path in containers(device) {
         let Some(name) = path.strip_suffix(ASIDE_SUFFIX) else {
             continue;
