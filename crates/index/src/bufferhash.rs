@@ -113,36 +113,42 @@ impl Partition {
     }
 }
 
+/// Partitions and pages of a table of the store that is there, or those that `options` ask for.
+fn shape_of(dir: &dyn Dir, options: &BufferHashOptions) -> Result<[u32; 2]> {
+    let shape = read_or_write_shape(dir, SHAPE, SHAPE_FRAME, || {
+        Ok([options.partitions() as u32, options.table_pages.max(1)])
+    })?;
+    let [partitions, table_pages] = shape;
+    // More is one that was made with far more RAM, or damage: it is made anew.
+    let asked = options.partitions() * u64::from(options.table_pages.max(1));
+    let is_sane = (1..=PARTITIONS_MAX).contains(&partitions)
+        && (1..=1 << 16).contains(&table_pages)
+        && u64::from(partitions) * u64::from(table_pages) <= asked.max(LEAST_PAGES) * 8;
+    if !is_sane {
+        let what = format!(
+            "a shape of {shape:?}: it is damaged, or was made with more than eight times the RAM"
+        );
+        return Err(Error::damaged(SHAPE, 0, what));
+    }
+    let tables = partitions as usize * table_pages as usize * PAGE_BYTES;
+    if tables
+        > options
+            .ram_budget_bytes
+            .max(LEAST_PAGES as usize * PAGE_BYTES)
+    {
+        return Err(Error::Budget {
+            budget_bytes: options.ram_budget_bytes,
+            what: format!("the index was made with tables of {tables} bytes in RAM"),
+        });
+    }
+    Ok(shape)
+}
+
 impl BufferHash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
         let log = FlashLog::open(Arc::clone(&dir), "bufferhash")?;
-        let shape = read_or_write_shape(&*dir, SHAPE, SHAPE_FRAME, || {
-            Ok([options.partitions() as u32, options.table_pages.max(1)])
-        })?;
-        let [partitions, table_pages] = shape;
-        // More is one that was made with far more RAM, or damage: it is made anew.
-        let asked = options.partitions() * u64::from(options.table_pages.max(1));
-        let is_sane = (1..=PARTITIONS_MAX).contains(&partitions)
-            && (1..=1 << 16).contains(&table_pages)
-            && u64::from(partitions) * u64::from(table_pages) <= asked.max(LEAST_PAGES) * 8;
-        if !is_sane {
-            let what = format!(
-                "a shape of {shape:?}: it is damaged, or was made with more than eight times the RAM"
-            );
-            return Err(Error::damaged(SHAPE, 0, what));
-        }
-        let tables = partitions as usize * table_pages as usize * PAGE_BYTES;
-        if tables
-            > options
-                .ram_budget_bytes
-                .max(LEAST_PAGES as usize * PAGE_BYTES)
-        {
-            return Err(Error::Budget {
-                budget_bytes: options.ram_budget_bytes,
-                what: format!("the index was made with tables of {tables} bytes in RAM"),
-            });
-        }
+        let [partitions, table_pages] = shape_of(&*dir, &options)?;
         let options = BufferHashOptions {
             table_pages,
             ..options

@@ -61,21 +61,27 @@ impl Met {
 
     /// Whether the file was met under another name. Without room for a temporary file each name counts as another file.
     pub fn again(&mut self, stat: &Stat) -> bool {
-        if stat.links < 2 {
-            return false;
-        }
-        let key = (stat.device, stat.inode);
         let looks = Looks {
             size: stat.size,
             mtime: stat.mtime,
         };
-        if let Ok(Some(_)) = self.0.meet(key, |first| *first == looks) {
-            return true;
-        }
-        let to_come = u32::try_from(stat.links - 1).unwrap_or(u32::MAX);
-        let _ = self.0.insert(key, to_come, looks);
-        false
+        let names = meet(&mut self.0, (stat.device, stat.inode), stat.links, looks);
+        names.is_some_and(|names| names.to_come == 0)
     }
+}
+
+/// Of a file with so many `names` that comes under one of them; no more names are to come where it came under another before. Without room for a temporary
+/// file each name is that of another file.
+pub fn meet(links: &mut Linked<Looks>, key: LinkKey, names: u64, looks: Looks) -> Option<Names> {
+    if names < 2 {
+        return None;
+    }
+    if let Ok(Some(_)) = links.meet(key, |first| *first == looks) {
+        return Some(Names { key, to_come: 0 });
+    }
+    let to_come = u32::try_from(names - 1).unwrap_or(u32::MAX);
+    let remembered = links.insert(key, to_come, looks);
+    remembered.is_ok().then_some(Names { key, to_come })
 }
 
 /// A file with several names as it was when it was read under the first.

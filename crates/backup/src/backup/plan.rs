@@ -15,7 +15,7 @@ use onefold_store::{ChunkReader, Session};
 use super::Options;
 use super::budget::Budget;
 use super::buffers::Buffers;
-use super::names::{Looks, Names};
+use super::names::{self, Looks, Names};
 use super::parts::{PartReceiver, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
@@ -409,23 +409,18 @@ impl Planner<'_> {
         })
     }
 
-    /// Of a file with several names: its key, if its content is remembered for them. Without room for a temporary file each name is read.
+    /// Of a file with several names: its key, if its content is remembered for them.
     fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<Names> {
-        if entry.links < 2 {
-            return None;
-        }
-        let key = (entry.device, entry.inode);
         let looks = Looks {
             size: entry.size,
             mtime: entry.mtime,
         };
-        if let Ok(Some(_)) = self.links.meet(key, |first| *first == looks) {
+        let key = (entry.device, entry.inode);
+        let names = names::meet(&mut self.links, key, entry.links, looks)?;
+        if names.to_come == 0 {
             *content = ContentFrom::FirstName;
-            return Some(Names { key, to_come: 0 });
         }
-        let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
-        let remembered = self.links.insert(key, to_come, looks);
-        remembered.is_ok().then_some(Names { key, to_come })
+        Some(names)
     }
 
     /// Whether everything that the entry refers to is still in the repository, and not condemned.

@@ -75,24 +75,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "a folder comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
         ));
     }
-    let (mut missing, mut without_attributes, mut unfit) = (0u64, 0u64, 0u64);
-    let mut incomplete = |path: &[u8], entry: &Entry| {
-        let is_missing = entry.is_unreadable() || entry.is_unlisted();
-        if args.archive == Archive::Zip && !is_missing {
-            unfit += 1;
-            return;
-        }
-        missing += u64::from(is_missing);
-        let is_without = args.archive == Archive::Tar && entry.lacks_xattrs();
-        without_attributes += u64::from(is_without);
-        match out.json {
-            true => {
-                let what = ls::missing(entry).trim_matches([' ', '(', ')']);
-                out.note_json(&PathWarning::new("dump", &paths::json(path), what));
-            }
-            false => out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry))),
-        }
-    };
+    let mut left_out = LeftOut::default();
+    let mut incomplete = |path: &[u8], entry: &Entry| left_out.take(path, entry, args.archive, out);
     let to_what = match &args.target {
         None => "standard output".into(),
         Some(target) => target.to_string_lossy(),
@@ -116,25 +100,60 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         Some(target) => into_file(target, &mut write)?,
     }
     session.finish()?;
-    if unfit > 0 {
-        out.note(format_args!(
-            "left out {}: no zip can hold pipes, sockets and devices",
-            many(unfit, "path")
-        ));
+    Ok(left_out.tell(out))
+}
+
+/// What the archive does not have: how many paths.
+#[derive(Default)]
+struct LeftOut {
+    missing: u64,
+    without_attributes: u64,
+    /// Nothing that a zip can hold.
+    unfit: u64,
+}
+
+impl LeftOut {
+    /// Counts a path, and tells it.
+    fn take(&mut self, path: &[u8], entry: &Entry, archive: Archive, out: &Out) {
+        let is_missing = entry.is_unreadable() || entry.is_unlisted();
+        if archive == Archive::Zip && !is_missing {
+            self.unfit += 1;
+            return;
+        }
+        self.missing += u64::from(is_missing);
+        let is_without = archive == Archive::Tar && entry.lacks_xattrs();
+        self.without_attributes += u64::from(is_without);
+        match out.json {
+            true => {
+                let what = ls::missing(entry).trim_matches([' ', '(', ')']);
+                out.note_json(&PathWarning::new("dump", &paths::json(path), what));
+            }
+            false => out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry))),
+        }
     }
-    if missing > 0 {
-        out.note(format_args!(
-            "the archive lacks {} that could not be read or listed when they were backed up",
-            many(missing, "path")
-        ));
+
+    /// Tells the sums, and what the verb ends with.
+    fn tell(&self, out: &Out) -> Exit {
+        if self.unfit > 0 {
+            out.note(format_args!(
+                "left out {}: no zip can hold pipes, sockets and devices",
+                many(self.unfit, "path")
+            ));
+        }
+        if self.missing > 0 {
+            out.note(format_args!(
+                "the archive lacks {} that could not be read or listed when they were backed up",
+                many(self.missing, "path")
+            ));
+        }
+        if self.without_attributes > 0 {
+            out.note(unread_attributes("the archive", self.without_attributes));
+        }
+        match self.missing + self.without_attributes {
+            0 => Exit::Ok,
+            _ => Exit::Incomplete,
+        }
     }
-    if without_attributes > 0 {
-        out.note(unread_attributes("the archive", without_attributes));
-    }
-    Ok(match missing + without_attributes {
-        0 => Exit::Ok,
-        _ => Exit::Incomplete,
-    })
 }
 
 /// Makes the file and has it filled.
