@@ -15,12 +15,12 @@ use crate::{ChunkRef, Error, Result};
 /// Takes a mark: container, chunk, and how the reference came there.
 pub type Taker<'a> = dyn FnMut(ContainerId, &Fingerprint, Way) -> Result<()> + 'a;
 
-/// Marks from roots, with the containers that are there and those condemned by an earlier sweep.
+/// Marks from roots, with the containers that are there and those that may go.
 pub struct Marker<'a> {
     repository: &'a Repository,
     listed: &'a [ContainerId],
-    doubtful: &'a [ContainerId],
-    emptied: &'a [ContainerId],
+    leaving: &'a [ContainerId],
+    keeps_both: bool,
     twins: Option<Twins>,
     seen: Seen,
     /// References whose chunk is in none of the listed containers, as far as the index knows.
@@ -30,17 +30,17 @@ pub struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    /// `listed` and `doubtful` are sorted. A reference into a doubtful container is followed elsewhere where that can be.
+    /// `listed` and `leaving` are sorted. A reference into a container that is `leaving` is followed elsewhere where that can be.
     pub fn new(
         repository: &'a Repository,
         listed: &'a [ContainerId],
-        doubtful: &'a [ContainerId],
+        leaving: &'a [ContainerId],
     ) -> Self {
         Self {
             repository,
             listed,
-            doubtful,
-            emptied: &[],
+            leaving,
+            keeps_both: false,
             twins: None,
             seen: Seen::default(),
             unresolved: HashMap::new(),
@@ -48,9 +48,12 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// References into `emptied` containers, which are sorted, are followed elsewhere too, where that can be.
-    pub fn emptying(self, emptied: &'a [ContainerId]) -> Self {
-        Self { emptied, ..self }
+    /// A reference into a container that is leaving marks it there, too.
+    pub fn keeping_both(self) -> Self {
+        Self {
+            keeps_both: true,
+            ..self
+        }
     }
 
     /// Looks for containers that could be emptied.
@@ -73,9 +76,9 @@ impl<'a> Marker<'a> {
         let waiting = twins.waiting().iter();
         let keys: Vec<_> = waiting.map(|chunk| chunk.fingerprint).collect();
         let found = look_up(self.repository, &keys)?;
-        let (listed, doubtful) = (self.listed, self.doubtful);
+        let (listed, leaving) = (self.listed, self.leaving);
         twins.found(&found, |id| {
-            listed.binary_search(id).is_ok() && doubtful.binary_search(id).is_err()
+            listed.binary_search(id).is_ok() && leaving.binary_search(id).is_err()
         });
         Ok(())
     }
@@ -134,29 +137,30 @@ impl<'a> Marker<'a> {
     /// Whether a reference into the container is not followed elsewhere.
     fn stays(&self, id: &ContainerId) -> bool {
         let is_in = |ids: &[ContainerId]| ids.binary_search(id).is_ok();
-        is_in(self.listed) && !is_in(self.doubtful) && !is_in(self.emptied)
+        is_in(self.listed) && !is_in(self.leaving)
     }
 
-    /// Asks the index where chunks are whose containers are gone, doubtful or to be emptied.
+    /// Asks the index where chunks are whose containers are gone or leaving.
     fn follow(&mut self, wandering: &mut Vec<ChunkRef>, mark: &mut Taker<'_>) -> Result<()> {
         let keys: Vec<_> = wandering.iter().map(|chunk| chunk.fingerprint).collect();
         let found = look_up(self.repository, &keys)?;
         for (chunk, found) in wandering.drain(..).zip(found) {
             let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
-            match found.map(|location| location.container).filter(there) {
-                Some(container) => {
-                    let is_emptied = self.emptied.binary_search(&chunk.container).is_ok();
-                    let way = match container == chunk.container {
-                        true => Way::Direct,
-                        false if is_emptied => Way::Twin,
-                        false => Way::Followed,
-                    };
-                    mark(container, &chunk.fingerprint, way)?
+            let named = Some(chunk.container).filter(there);
+            let found = found.map(|location| location.container).filter(there);
+            let elsewhere = found.filter(|id| *id != chunk.container);
+            let mut mark = |id, way| mark(id, &chunk.fingerprint, way);
+            match (named, elsewhere) {
+                (Some(named), None) => mark(named, Way::Direct)?,
+                (Some(named), Some(elsewhere)) if self.keeps_both => {
+                    mark(named, Way::Direct)?;
+                    mark(elsewhere, Way::Direct)?;
                 }
-                None if there(&chunk.container) => {
-                    mark(chunk.container, &chunk.fingerprint, Way::Direct)?
+                (Some(_), Some(elsewhere)) => mark(elsewhere, Way::Twin)?,
+                (None, Some(elsewhere)) => mark(elsewhere, Way::Followed)?,
+                (None, None) => {
+                    self.unresolved.insert(chunk.fingerprint, chunk.container);
                 }
-                None => drop(self.unresolved.insert(chunk.fingerprint, chunk.container)),
             }
         }
         Ok(())

@@ -31,9 +31,9 @@ const SPILLED: &str = "marks";
 pub enum Way {
     /// It names it.
     Direct = 0,
-    /// By the index, from a container that is gone or condemned.
+    /// By the index, from a container that is gone.
     Followed = 1,
-    /// By the index, from one that is there and holds the chunk, too.
+    /// By the index, from one that is there and holds the chunk, too, but may go: one that was condemned, or is to be emptied.
     Twin = 2,
 }
 

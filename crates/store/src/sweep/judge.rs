@@ -31,17 +31,20 @@ struct Marked {
     twins: Vec<ContainerId>,
 }
 
-/// Containers whose references are followed elsewhere where that can be.
+/// What becomes of references into containers that may go, for their chunks may be elsewhere, too.
 #[derive(Clone, Copy)]
-enum Emptied<'a> {
+enum Leaving<'a> {
+    /// Those that were condemned; and containers are looked for of which such a share is stored elsewhere.
+    Condemned(f64),
+    /// References into these are followed elsewhere where that can be.
     These(&'a [ContainerId]),
-    /// None yet: those are looked for of which such a share is stored elsewhere, too.
-    WorthIt(f64),
+    /// None of these goes, nor what the index names in their stead.
+    None(&'a [ContainerId]),
 }
 
 impl Sweep<'_> {
     /// Decides on every container by what all roots refer to; marks are gathered in what `marks` makes. What two
-    /// containers hold is marked in the one that the index names, if it can be read there.
+    /// containers hold is marked in the one that the index names, if it can be read there; else in both.
     pub(super) fn judge(
         &mut self,
         marks: &dyn Fn() -> Result<Marks>,
@@ -52,36 +55,47 @@ impl Sweep<'_> {
             Some(_) => 0.0,
             None => 1.0 - options.compact_below,
         };
-        let mut marked = self.mark_all(marks()?, Emptied::WorthIt(worth_it), observer)?;
-        if !marked.twins.is_empty() {
-            let twins = std::mem::take(&mut marked.twins);
+        let mut marked = self.mark_all(marks()?, Leaving::Condemned(worth_it), observer)?;
+        let mut leaving = std::mem::take(&mut marked.twins);
+        if !leaving.is_empty() {
             drop(marked);
-            let once = self.mark_all(marks()?, Emptied::These(&twins), observer)?;
-            let before = self.report;
-            if let Some(verdict) = self.judge_by(once, options, observer)? {
-                return Ok(verdict);
-            }
+            leaving.extend(&self.inherited);
+            leaving.sort_unstable();
+            marked = self.mark_all(marks()?, Leaving::These(&leaving), observer)?;
+        } else {
+            leaving.clone_from(&self.inherited);
+        }
+        let before = self.report;
+        if let Some(verdict) = self.judge_by(marked, options, observer)? {
+            return Ok(verdict);
+        }
+        // The index led astray, or to what cannot be read.
+        if !leaving.is_empty() {
             self.report = before;
             tracing::warn!("what is stored twice stays: not all of it could be read");
-            marked = self.mark_all(marks()?, Emptied::These(&[]), observer)?;
+            let marked = self.mark_all(marks()?, Leaving::None(&leaving), observer)?;
+            if let Some(verdict) = self.judge_by(marked, options, observer)? {
+                return Ok(verdict);
+            }
         }
-        // Nothing may be deleted on advice that led astray.
-        Ok(self
-            .judge_by(marked, options, observer)?
-            .unwrap_or_default())
+        tracing::warn!("nothing is deleted: run `onefold repair`");
+        Ok(Verdict::default())
     }
 
     /// Marks from all roots.
     fn mark_all(
         &mut self,
         mut marks: Marks,
-        emptied: Emptied<'_>,
+        leaving: Leaving<'_>,
         observer: &mut dyn SweepObserver,
     ) -> Result<Marked> {
-        let marker = Marker::new(self.repository, &self.listed, &self.inherited);
-        let mut marker = match emptied {
-            Emptied::These(emptied) => marker.emptying(emptied),
-            Emptied::WorthIt(_) => marker.looking_for_twins(),
+        let (repository, listed) = (self.repository, &self.listed);
+        let mut marker = match leaving {
+            Leaving::Condemned(_) => {
+                Marker::new(repository, listed, &self.inherited).looking_for_twins()
+            }
+            Leaving::These(leaving) => Marker::new(repository, listed, leaving),
+            Leaving::None(staying) => Marker::new(repository, listed, staying).keeping_both(),
         };
         self.marked.clear();
         let all = self.repository.roots()?;
@@ -98,9 +112,9 @@ impl Sweep<'_> {
                 return Err(error);
             }
         }
-        let twins = match emptied {
-            Emptied::These(_) => Vec::new(),
-            Emptied::WorthIt(share) => marker.twins(share)?,
+        let twins = match leaving {
+            Leaving::Condemned(share) => marker.twins(share)?,
+            Leaving::These(_) | Leaving::None(_) => Vec::new(),
         };
         Ok(Marked {
             marks,
@@ -210,7 +224,7 @@ pub(super) fn is_proved(reader: &mut ChunkReader, marks: &ContainerMarks) -> Res
         Err(error) => return Err(error),
     };
     let object = container::object_name(marks.id);
-    tracing::warn!("{object}: {why}; nothing is deleted; run `onefold repair`");
+    tracing::warn!("{object}: {why}; run `onefold repair`");
     Ok(false)
 }
 

@@ -134,11 +134,7 @@ fn no_copy_goes_while_the_other_cannot_be_read() {
     for path in &paths {
         for place in [64, 2_000, 9_000] {
             let scene = Scene::new("strata");
-            let flip = |bytes: &mut Vec<u8>| {
-                let at = place.min(bytes.len() - 1);
-                bytes[at] ^= 1;
-            };
-            scene.device.damage(path, flip).unwrap();
+            flip_at(&scene.device, path, place);
             let context = format!("{path} at {place}");
             sweep(&scene.open(2)).unwrap_or_else(|error| panic!("{context}: {error}"));
             let repository = scene.open(3);
@@ -146,6 +142,73 @@ fn no_copy_goes_while_the_other_cannot_be_read() {
             scene.assert_sound(&context);
         }
     }
+}
+
+/// Gives up waiting.
+struct Impatient;
+
+impl SweepObserver for Impatient {
+    fn progress(&mut self, _: Progress) {}
+
+    fn wait_for(&mut self, _: &[PinInfo]) -> bool {
+        false
+    }
+}
+
+impl Scene {
+    /// Leaves a list of condemned containers: a sweep that does not wait for a reader.
+    fn condemn(&self) {
+        let reading = self.open(4);
+        let session = reading.session(SessionKind::Read).unwrap();
+        let options = SweepOptions::default();
+        let swept = self
+            .repository
+            .sweep(&Lists, &options, &mut Impatient)
+            .unwrap();
+        assert!(swept.pending_containers > 0, "{swept:?}");
+        session.finish().unwrap();
+    }
+}
+
+fn flip_at(device: &SimDir, path: &str, place: usize) {
+    let flip = |bytes: &mut Vec<u8>| {
+        let at = place.min(bytes.len() - 1);
+        bytes[at] ^= 1;
+    };
+    device.damage(path, flip).unwrap();
+}
+
+#[test]
+fn what_was_condemned_stays_while_the_copy_that_is_to_stay_cannot_be_read() {
+    let paths = containers(&Scene::new("strata").device);
+    for path in &paths {
+        for place in [64, 2_000, 9_000] {
+            let scene = Scene::new("strata");
+            scene.condemn();
+            flip_at(&scene.device, path, place);
+            let context = format!("{path} at {place}");
+            sweep(&scene.open(2)).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let repository = scene.open(3);
+            repository.repair(&Lists, &mut Hasty).unwrap();
+            scene.assert_sound(&context);
+            // A list that was left is no reason to keep it for ever.
+            sweep(&scene.open(5)).unwrap();
+            scene.assert_sound(&context);
+        }
+    }
+}
+
+#[test]
+fn what_was_condemned_goes_where_the_copy_that_stays_can_be_read() {
+    let scene = Scene::new("strata");
+    let twice = scene.stored_bytes();
+    scene.condemn();
+    assert!(scene.stored_bytes() >= twice);
+    let report = sweep(&scene.open(2)).unwrap();
+    assert!(report.deleted_containers > 0, "{report:?}");
+    let left = scene.stored_bytes();
+    assert!(left < twice * 2 / 3, "{left} of {twice} bytes: {report:?}");
+    scene.assert_sound("swept");
 }
 
 /// Gives a root another name while the sweep waits for the session that does.
