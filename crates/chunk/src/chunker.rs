@@ -73,6 +73,18 @@ pub trait Chunker: Send {
     /// The lengths this chunker promises.
     fn limits(&self) -> Limits;
 
+    /// Bytes that a cut needs to see in nearly all streams: at most [`limits`](Self::limits)`().max`, and less of a chunker that seldom makes its longest
+    /// chunks. Who holds many streams at once may count with this.
+    fn ahead(&self) -> usize {
+        self.limits().max
+    }
+
+    /// Cuts a chunk of this chunker into shorter ones, where it makes chunks of two sizes and this is a long one; whether it did. Calls `part` with the length of each
+    /// in order. What was cut so before, with other bytes around it, is found again.
+    fn shorten(&mut self, _chunk: &[u8], _part: &mut dyn FnMut(usize)) -> bool {
+        false
+    }
+
     /// A stream begins of which this is known. Chunkers that look at nothing but the bytes of a chunk need not be told.
     fn begin(&mut self, _hints: &Hints<'_>) {}
 
@@ -87,7 +99,7 @@ pub trait Chunker: Send {
     /// (and, in a chunker that says so, on the chunks before), never on how much more than `max` bytes was given.
     fn cut(&mut self, data: &[u8]) -> usize;
 
-    /// Cuts all of `data` that is certain: up to its end where the stream `ends` there, else until less than `limits().max` bytes are left.
+    /// Cuts all of `data` that is certain: up to its end where the stream `ends` there, else at least until less than `limits().max` bytes are left.
     /// Calls `chunk` with the length of each chunk in order, and returns how many bytes they cover.
     ///
     /// The cuts are those of repeated [`cut`](Self::cut), which a chunker may find faster where it knows what comes next.
@@ -106,6 +118,14 @@ pub trait Chunker: Send {
 impl<C: Chunker + ?Sized> Chunker for Box<C> {
     fn limits(&self) -> Limits {
         (**self).limits()
+    }
+
+    fn ahead(&self) -> usize {
+        (**self).ahead()
+    }
+
+    fn shorten(&mut self, chunk: &[u8], part: &mut dyn FnMut(usize)) -> bool {
+        (**self).shorten(chunk, part)
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {

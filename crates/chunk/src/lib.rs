@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+pub mod adaptive;
 pub mod ae;
 mod chunker;
 #[cfg(feature = "std")]

@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::{
-    Chunker, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK, rabin::Rabin,
-    ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
+    Chunker, adaptive::Adaptive, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK,
+    rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
 };
 #[cfg(feature = "std")]
 use crate::{context::Context, fbc::Fbc};
@@ -44,6 +44,7 @@ impl core::error::Error for UnknownChunker {}
 pub fn names() -> &'static [&'static str] {
     &[
         "sieve",
+        "sieve-adaptive",
         "sieve-threshold",
         "fixed",
         "whole-file",
@@ -62,7 +63,7 @@ pub fn names() -> &'static [&'static str] {
     ]
 }
 
-/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve` and `sieve-threshold` (and of `context` where it uses that) secret, and
+/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve`, `sieve-adaptive` and `sieve-threshold` (and of `context` where it uses that) secret, and
 /// the others disregard it. `whole-file` disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
 ///
 /// ```
@@ -105,6 +106,10 @@ pub fn by_name(
         "sieve" => Ok(match key {
             Some(key) => Box::new(Sieve::keyed(mean, key)),
             None => Box::new(Sieve::new(mean)),
+        }),
+        "sieve-adaptive" => Ok(match key {
+            Some(key) => Box::new(Adaptive::keyed(mean, key)),
+            None => Box::new(Adaptive::new(mean)),
         }),
         "sieve-threshold" => Ok(match key {
             Some(key) => Box::new(Sieve::threshold_keyed(mean, key)),

@@ -33,6 +33,9 @@ pub(super) const IV: [u32; 8] = [
     0x5be0_cd19,
 ];
 
+/// A chunk from this size on fills all lanes alone, leaf behind leaf, and memory is read in one direction.
+const ALONE_BYTES: usize = 256 << 10;
+
 type Cv = [u8; OUT_LEN];
 
 /// A chunk on its way: its leaves' chaining values are `cvs[first..first + count]`, and become fewer level by level.
@@ -108,7 +111,7 @@ fn on<'a>(
     let mut messages = Vec::with_capacity(chunks.size_hint().0);
     let mut short = Vec::new();
     for chunk in chunks {
-        if chunk.is_empty() {
+        if chunk.is_empty() || chunk.len() >= ALONE_BYTES {
             out.push(match key {
                 Some(key) => Fingerprint::keyed(key, chunk),
                 None => Fingerprint::of(chunk),

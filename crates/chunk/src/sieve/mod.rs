@@ -149,6 +149,17 @@ impl Sieve {
         Self::below_threshold(mean, Strong::keyed(key))
     }
 
+    /// Chunks between `min`, at least 64, and `max` bytes; cut points depend on `key`, if there is one.
+    pub(crate) fn within(min: usize, max: usize, key: Option<&[u8; 32]>) -> Self {
+        let limits = Limits {
+            min,
+            mean: min.midpoint(max),
+            max,
+        };
+        let strong = key.map_or_else(Strong::unkeyed, Strong::keyed);
+        Self::made(limits, (max - min) as f64 / CANDIDATES, 0, strong)
+    }
+
     fn with(mean: usize, strong: Strong) -> Self {
         let mean = mean.max(256);
         let (min, max) = search_range(mean);

@@ -82,6 +82,8 @@ pub struct Tar<C> {
     inner: C,
     tars: Tars,
     walk: Walk,
+    /// A content begins next.
+    begins: bool,
 }
 
 impl<C: Chunker> Tar<C> {
@@ -91,12 +93,13 @@ impl<C: Chunker> Tar<C> {
             inner,
             tars,
             walk: Walk::new(tars),
+            begins: false,
         }
     }
 
     /// The length of the chunk of what is no content, which `data` begins with.
     fn cut_between(&mut self, data: &[u8]) -> usize {
-        let data = &data[..data.len().min(self.inner.limits().max)];
+        let data = &data[..data.len().min(self.inner.ahead())];
         let mut ahead = self.walk.clone();
         let run = ahead.advance(data);
         let length = self.inner.cut(&data[..run]);
@@ -105,7 +108,18 @@ impl<C: Chunker> Tar<C> {
         } else {
             self.walk.advance(&data[..length]);
         }
+        self.begins = matches!(self.walk.at(), At::Content(_));
         length
+    }
+
+    /// The wrapped chunker is told of a content that begins with this.
+    fn content_begins(&mut self, head: &[u8]) {
+        if core::mem::take(&mut self.begins) {
+            self.inner.begin(&Hints {
+                extension: None,
+                head,
+            });
+        }
     }
 }
 
@@ -118,8 +132,17 @@ impl<C: Chunker> Chunker for Tar<C> {
         }
     }
 
+    fn ahead(&self) -> usize {
+        self.inner.ahead()
+    }
+
+    fn shorten(&mut self, chunk: &[u8], part: &mut dyn FnMut(usize)) -> bool {
+        self.inner.shorten(chunk, part)
+    }
+
     fn begin(&mut self, hints: &Hints<'_>) {
         self.walk = Walk::begin(self.tars, hints.head);
+        self.begins = false;
         self.inner.begin(hints);
     }
 
@@ -132,7 +155,9 @@ impl<C: Chunker> Chunker for Tar<C> {
             let length = match self.walk.at() {
                 At::Between => self.cut_between(data),
                 At::Content(left) => {
-                    let length = self.inner.cut(content(data, left));
+                    let part = content(data, left);
+                    self.content_begins(part);
+                    let length = self.inner.cut(part);
                     self.walk.skip_content(length as u64);
                     length
                 }
@@ -146,28 +171,34 @@ impl<C: Chunker> Chunker for Tar<C> {
     }
 
     fn cuts(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
-        let max = self.limits().max;
         let mut at = 0;
-        while at < data.len() && (ends || data.len() - at >= max) {
+        while at < data.len() {
             let rest = &data[at..];
+            // So much tells what lies between, and how a content begins.
+            let is_sure = ends || rest.len() >= self.inner.ahead();
             at += match self.walk.at() {
-                At::Between => {
+                At::Between if is_sure => {
                     let length = self.cut_between(rest);
                     if length > 0 {
                         chunk(length);
                     }
                     length
                 }
-                At::Content(left) => {
+                At::Content(left) if is_sure || !self.begins => {
                     let part = content(rest, left);
                     let is_whole = part.len() as u64 == left;
+                    self.content_begins(part);
                     // What is cut next; it seldom is in a core's cache, and is waited for meanwhile.
                     prefetch(rest, part.len()..part.len() + 2 * BLOCK);
                     let covered = self.inner.cuts(part, ends || is_whole, chunk);
                     self.walk.skip_content(covered as u64);
+                    if covered < part.len() {
+                        return at + covered;
+                    }
                     covered
                 }
-                At::Lost => self.inner.cuts(rest, ends, chunk),
+                At::Lost => return at + self.inner.cuts(rest, ends, chunk),
+                At::Between | At::Content(_) => break,
             };
         }
         at

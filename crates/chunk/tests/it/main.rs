@@ -1,5 +1,6 @@
 //! Tests of the chunkers.
 
+mod adaptive;
 mod context;
 mod every;
 mod fastcdc;

@@ -24,7 +24,7 @@ fn header(kind: EntryType, size: usize) -> Header {
 }
 
 /// The contents as files one after the other, among folders.
-fn archive(contents: &[Vec<u8>]) -> Vec<u8> {
+pub fn archive(contents: &[Vec<u8>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (i, content) in contents.iter().enumerate() {
         let mut folder = header(EntryType::Directory, 0);
@@ -219,7 +219,7 @@ proptest! {
         damage in proptest::collection::vec((0usize..100_000, any::<u8>()), 0..4),
         pieces in proptest::collection::vec(1usize..9000, 1..9),
         cut_off in 0usize..3000,
-        name in proptest::sample::select(vec!["sieve", "fixed", "gear", "ae", "seqcdc"]),
+        name in proptest::sample::select(vec!["sieve", "sieve-adaptive", "fixed", "gear", "ae", "seqcdc"]),
     ) {
         let contents: Vec<_> = sizes.iter().enumerate().map(|(i, size)| random(i as u64, *size)).collect();
         let mut data = archive(&contents);

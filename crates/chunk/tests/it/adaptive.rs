@@ -1,0 +1,204 @@
+//! Long chunks where bytes look random, and sieve's everywhere else.
+
+use std::collections::HashSet;
+
+use onefold_chunk::adaptive::{Adaptive, LONG_BYTES_MAX, LONG_BYTES_MIN, PLAIN_BYTES};
+use onefold_chunk::sieve::Sieve;
+use onefold_chunk::tar::{Tar, Tars};
+use onefold_chunk::{ChunkStream, Chunker, Chunks, Hints};
+
+use crate::{cuts, random};
+
+const MEAN: usize = 8192;
+
+/// Bytes that do not look random.
+fn letters(seed: u64, len: usize) -> Vec<u8> {
+    let mut data = random(seed, len);
+    data.iter_mut().for_each(|byte| *byte = b'a' + *byte % 26);
+    data
+}
+
+fn pieces(data: &[u8]) -> Vec<&[u8]> {
+    Chunks::new(Adaptive::new(MEAN), data).collect()
+}
+
+/// Random parts of several lengths, between others.
+fn mixed() -> Vec<u8> {
+    [
+        letters(1, 300_000),
+        random(2, 5 << 20),
+        letters(3, 70_000),
+        random(4, LONG_BYTES_MIN - 5),
+        letters(5, 1 << 20),
+        random(6, 9 << 20),
+    ]
+    .concat()
+}
+
+#[test]
+fn random_bytes_are_cut_into_long_chunks_and_others_as_by_sieve() {
+    let lengths = cuts(Adaptive::new(MEAN), &random(1, 40 << 20));
+    let (last, others) = lengths.split_last().expect("some");
+    let range = LONG_BYTES_MIN..=LONG_BYTES_MAX;
+    assert!(
+        others.iter().all(|length| range.contains(length)),
+        "{lengths:?}"
+    );
+    assert!(*last <= LONG_BYTES_MAX);
+
+    let text = letters(2, 10 << 20);
+    assert_eq!(
+        cuts(Adaptive::new(MEAN), &text),
+        cuts(Sieve::new(MEAN), &text)
+    );
+    let zeros = vec![0; 5 << 20];
+    assert_eq!(
+        cuts(Adaptive::new(MEAN), &zeros),
+        cuts(Sieve::new(MEAN), &zeros)
+    );
+    let short = random(3, LONG_BYTES_MIN - 1);
+    assert_eq!(
+        cuts(Adaptive::new(MEAN), &short),
+        cuts(Sieve::new(MEAN), &short)
+    );
+}
+
+/// Bytes that are nearly even, as deflate makes them: three values come twice as often as the others.
+#[test]
+fn what_is_a_little_uneven_is_cut_finely() {
+    let mut data = random(1, 12 << 20);
+    let fill = random(2, data.len());
+    for (byte, other) in data.iter_mut().zip(fill) {
+        if other < 3 {
+            *byte = other;
+        }
+    }
+    let lengths = cuts(Adaptive::new(MEAN), &data);
+    assert!(
+        lengths.iter().all(|length| *length < LONG_BYTES_MIN),
+        "{lengths:?}"
+    );
+}
+
+#[test]
+fn an_encrypted_disk_is_cut_finely() {
+    let mut disk = random(1, 8 << 20);
+    disk[..6].copy_from_slice(b"LUKS\xba\xbe");
+    let mut adaptive = Adaptive::new(MEAN);
+    adaptive.begin(&Hints::of(b"disk", &disk));
+    assert_eq!(cuts(adaptive.clone(), &disk), cuts(Sieve::new(MEAN), &disk));
+    // The next stream is another.
+    let other = random(2, 8 << 20);
+    adaptive.begin(&Hints::of(b"other", &other));
+    assert_eq!(cuts(adaptive, &other), cuts(Adaptive::new(MEAN), &other));
+}
+
+/// A repository's duplicates hang on it.
+#[test]
+fn cuts_stay_where_they_are() {
+    let lengths = cuts(Adaptive::new(MEAN), &mixed());
+    let long: Vec<_> = lengths.iter().filter(|length| **length > 1 << 20).collect();
+    assert_eq!(lengths.len(), 771);
+    assert_eq!(long, [&2542456, &2783325, &2567999, &2135394, &1905770]);
+    let keyed = cuts(Adaptive::keyed(MEAN, &[7; 32]), &mixed());
+    let long: Vec<_> = keyed.iter().filter(|length| **length > 1 << 20).collect();
+    assert_eq!(keyed.len(), 820);
+    assert_eq!(long, [&2195775, &2478044, &2884304, &2639649, &1357622]);
+}
+
+#[test]
+fn a_long_chunk_begins_soon_and_ends_where_bytes_stop_to_look_random() {
+    let data = mixed();
+    let mut at = 0;
+    for piece in pieces(&data) {
+        if piece.len() >= LONG_BYTES_MIN {
+            let ends = [300_000 + (5 << 20), data.len()];
+            assert!(ends.iter().any(|end| at + piece.len() <= *end));
+        }
+        at += piece.len();
+    }
+    let found = pieces(&data);
+    let first = found.iter().position(|piece| piece.len() >= LONG_BYTES_MIN);
+    let before: usize = found[..first.expect("a long one")]
+        .iter()
+        .map(|piece| piece.len())
+        .sum();
+    assert!(before <= 300_000 + 2 * PLAIN_BYTES, "{before}");
+}
+
+#[test]
+fn what_is_moved_is_found_again() {
+    let old = random(3, 40 << 20);
+    let known: HashSet<&[u8]> = pieces(&old).into_iter().collect();
+    for front in [1, 100, 3_000_000] {
+        let new = [&letters(9, front)[..], &old].concat();
+        let missing: usize = pieces(&new)
+            .iter()
+            .filter(|piece| !known.contains(*piece))
+            .map(|piece| piece.len())
+            .sum();
+        assert!(missing < front + (14 << 20), "{front}: {missing}");
+    }
+}
+
+#[test]
+fn cuts_do_not_depend_on_how_a_stream_comes() {
+    let data = mixed();
+    let whole = cuts(Adaptive::new(MEAN), &data);
+    // One chunk at a time.
+    let lengths: Vec<_> = pieces(&data).iter().map(|piece| piece.len()).collect();
+    assert_eq!(lengths, whole);
+    for step in [1 << 10, 512 << 10, (2 << 20) + 7, 4 << 20] {
+        let mut lengths = Vec::new();
+        let mut stream = ChunkStream::new(Adaptive::new(MEAN));
+        for piece in data.chunks(step) {
+            stream.feed(piece, |chunk| lengths.push(chunk.len()));
+        }
+        stream.finish(|chunk| lengths.push(chunk.len()));
+        assert!(lengths == whole, "{step}");
+        // As a backup reads: all that is certain, and what is left with the next segment.
+        for tars in [false, true] {
+            let mut chunker: Box<dyn Chunker> = Box::new(Adaptive::new(MEAN));
+            if tars {
+                chunker = Box::new(Tar::new(chunker, Tars::Magic));
+                chunker.begin(&Hints::of(b"", &data));
+            }
+            let (mut lengths, mut left) = (Vec::new(), Vec::new());
+            for (i, piece) in data.chunks(step.max(64 << 10)).enumerate() {
+                left.extend_from_slice(piece);
+                let ends = (i + 1) * step.max(64 << 10) >= data.len();
+                let covered = chunker.cuts(&left, ends, &mut |length| lengths.push(length));
+                left.drain(..covered);
+                assert!(ends || left.len() < LONG_BYTES_MAX);
+            }
+            assert!(left.is_empty() && lengths == whole, "{step} {tars}");
+        }
+    }
+}
+
+/// A member is cut as the file that it is.
+#[test]
+fn members_of_a_tar_are_cut_as_files() {
+    let file = [random(1, 7 << 20), letters(2, 100_000)].concat();
+    let archive = crate::tar::archive(&[file.clone(), file.clone()]);
+    let alone: HashSet<&[u8]> = pieces(&file).into_iter().collect();
+    let mut tar = Tar::new(Adaptive::new(MEAN), Tars::Magic);
+    tar.begin(&Hints::of(b"", &archive));
+    let new: usize = Chunks::new(tar, &archive)
+        .filter(|chunk| !alone.contains(chunk))
+        .map(<[u8]>::len)
+        .sum();
+    assert!(new < 8192, "{new}");
+}
+
+#[test]
+fn a_long_chunk_can_be_cut_into_short_ones() {
+    let data = random(1, LONG_BYTES_MAX - 1);
+    let mut adaptive = Adaptive::new(MEAN);
+    assert_eq!(adaptive.cut(&data), data.len());
+    let mut lengths = Vec::new();
+    assert!(adaptive.shorten(&data, &mut |length| lengths.push(length)));
+    assert_eq!(lengths, cuts(Sieve::new(MEAN), &data));
+    assert!(!adaptive.shorten(&data[..MEAN], &mut |_| panic!("it is short")));
+    assert!(!Sieve::new(MEAN).shorten(&data, &mut |_| panic!("it has one size")));
+}
