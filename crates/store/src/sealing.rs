@@ -22,6 +22,12 @@ enum Failure {
     Told,
 }
 
+/// Room in a block's buffer for the chunk lengths and the seal, so that they are added without a copy.
+pub const BLOCK_TAIL_BYTES: usize = 16 << 10;
+
+/// Usual blocks that may be under way however few threads there are: two of the longest chunks.
+const UNITS_MIN: usize = 6;
+
 /// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
 #[derive(Clone)]
 pub struct Spares {
@@ -33,8 +39,7 @@ pub struct Spares {
 
 impl Spares {
     fn new(session: &SessionState, stream: StreamKind, threads: usize) -> Self {
-        // Room for the chunk lengths and the seal, so that they are added without a copy.
-        let block_bytes = session.block_bytes(stream) + 16 * 1024;
+        let block_bytes = session.block_bytes(stream) + BLOCK_TAIL_BYTES;
         Self {
             blocks: bounded(2 * threads + 1),
             containers: bounded(1),
@@ -77,6 +82,44 @@ pub enum Packing {
     AsIs,
 }
 
+/// Raw bytes between a writer and the end of sealing, bounded: in units of a usual block, of which a long one takes several.
+struct Room {
+    units: (Sender<()>, Receiver<()>),
+    unit_bytes: usize,
+}
+
+/// Units that a block has taken. Dropped, it gives them back.
+pub struct Taken(Receiver<()>, usize);
+
+impl Room {
+    fn new(units: usize, unit_bytes: usize) -> Self {
+        Self {
+            units: bounded(units),
+            unit_bytes,
+        }
+    }
+
+    /// Waits until there is room for so many bytes; what needs more than all waits for all.
+    fn take(&self, bytes: usize) -> Taken {
+        let (sender, receiver) = &self.units;
+        let all = sender.capacity().unwrap_or(1);
+        let units = bytes.div_ceil(self.unit_bytes).clamp(1, all);
+        for _ in 0..units {
+            // Both ends are here: it does not fail.
+            let _ = sender.send(());
+        }
+        Taken(receiver.clone(), units)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for _ in 0..self.1 {
+            let _ = self.0.try_recv();
+        }
+    }
+}
+
 /// A block to compress and seal.
 pub struct BlockJob {
     pub building: Arc<Building>,
@@ -94,14 +137,22 @@ pub struct Sealing {
     pub spares: Spares,
     failure: Arc<Mutex<Failure>>,
     inline: Option<Compressor>,
-    jobs: Option<Sender<BlockJob>>,
+    room: Room,
+    jobs: Option<Sender<(BlockJob, Taken)>>,
     finished: Option<Sender<Finished>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Sealing {
     pub fn start(session: &Arc<SessionState>, stream: StreamKind, threads: usize) -> Result<Self> {
+        // Where compressing takes long anyway and blocks are large, none wait: RAM is worth more.
+        let waiting = match session.options().compression {
+            Compression::Max => 0,
+            _ => threads,
+        };
+        let units = (waiting + threads).max(UNITS_MIN);
         let mut sealing = Self {
+            room: Room::new(units, session.block_bytes(stream)),
             session: Arc::clone(session),
             stored: Arc::default(),
             failure: Arc::default(),
@@ -115,11 +166,6 @@ impl Sealing {
             sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
             return Ok(sealing);
         }
-        // Where compressing takes long anyway and blocks are large, none wait: RAM is worth more.
-        let waiting = match session.options().compression {
-            Compression::Max => 0,
-            _ => threads,
-        };
         let (job_sender, jobs) = bounded(waiting);
         // None waits between: a container is 16 MiB.
         let (finished_sender, finished) = bounded(0);
@@ -152,7 +198,8 @@ impl Sealing {
                 None => Ok(()),
             };
         }
-        let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
+        let taken = self.room.take(job.raw.len());
+        let sent = self.jobs.as_ref().map(|jobs| jobs.send((job, taken)));
         debug_assert!(sent.is_some(), "not after finish");
         self.failed()
     }
@@ -210,13 +257,15 @@ impl BlockJob {
 }
 
 fn seal_blocks(
-    jobs: &Receiver<BlockJob>,
+    jobs: &Receiver<(BlockJob, Taken)>,
     finished: &Sender<Finished>,
     spares: &Spares,
     mut compressor: Compressor,
 ) {
-    for job in jobs {
-        if let Some(whole) = job.seal(&mut compressor, spares)
+    for (job, taken) in jobs {
+        let whole = job.seal(&mut compressor, spares);
+        drop(taken);
+        if let Some(whole) = whole
             && finished.send(whole).is_err()
         {
             return;

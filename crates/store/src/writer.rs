@@ -12,7 +12,7 @@ use onefold_index::{ContainerId, Location};
 use crate::block::{BLOCK_CHUNKS_MAX, CHUNK_BYTES_MAX};
 use crate::building::{Building, ChunkList};
 use crate::container::StreamKind;
-use crate::sealing::{BlockJob, Packing, Sealing};
+use crate::sealing::{BLOCK_TAIL_BYTES, BlockJob, Packing, Sealing};
 use crate::session::SessionState;
 use crate::{ChunkRef, Error, Result};
 
@@ -113,6 +113,8 @@ struct OpenContainer {
     blocks: u32,
     chunks: u32,
     raw_bytes: u64,
+    /// Of those, bytes of chunks that are a block each: how many are stored is known late, and each is a large part of a container.
+    long_bytes: u64,
 }
 
 /// Blocks that compress very well would make a container of very many chunks: at this many raw bytes per target byte it
@@ -174,7 +176,7 @@ impl ChunkWriter {
     /// As [`write`](Self::write).
     pub fn write_given(&mut self, chunks: &[Given<'_>], written: &mut Vec<Written>) -> Result<()> {
         self.sealing.failed()?;
-        self.look_up(chunks)?;
+        self.look_up(chunks.iter().map(|given| given.fingerprint))?;
         self.fresh.clear();
         for (i, given) in chunks.iter().enumerate() {
             let (fingerprint, len) = (given.fingerprint, given.data.len() as u32);
@@ -198,6 +200,16 @@ impl ChunkWriter {
             written.push(outcome);
         }
         Ok(())
+    }
+
+    /// Whether a chunk is stored already: a lookup of its own, for where that is seldom asked.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn knows(&mut self, fingerprint: &Fingerprint) -> Result<bool> {
+        self.look_up(std::iter::once(*fingerprint))?;
+        self.fresh.clear();
+        Ok(self.known(0, fingerprint)?.is_some())
     }
 
     /// Adds a new chunk; gives its container, or `None` where its bytes are no longer what they were.
@@ -244,14 +256,13 @@ impl ChunkWriter {
 
     /// One index lookup for the whole batch. What is pending is asked for before: what leaves there is in the index by
     /// then.
-    fn look_up(&mut self, chunks: &[Given<'_>]) -> Result<()> {
+    fn look_up(&mut self, chunks: impl Iterator<Item = Fingerprint>) -> Result<()> {
         self.keys.clear();
-        self.keys
-            .extend(chunks.iter().map(|given| given.fingerprint));
+        self.keys.extend(chunks);
         self.early.clear();
         self.session.all_pending(&self.keys, &mut self.early);
         self.found.clear();
-        self.found.resize(chunks.len(), None);
+        self.found.resize(self.keys.len(), None);
         self.session.lookup(&self.keys, &mut self.found)
     }
 
@@ -306,13 +317,21 @@ impl ChunkWriter {
             blocks: 0,
             chunks: 0,
             raw_bytes: 0,
+            long_bytes: 0,
         });
         let id = open.building.id();
         open.chunks += 1;
         open.raw_bytes += data.len() as u64;
+        if data.len() > block_bytes {
+            open.long_bytes += data.len() as u64;
+        }
         let block = &mut self.open[packing as usize];
         if block.raw.capacity() == 0 {
             block.raw = spares.block();
+        }
+        if block.raw.is_empty() {
+            // For a chunk that is a block alone: growing behind it, for its seal, would double that.
+            block.raw.reserve_exact(data.len() + BLOCK_TAIL_BYTES);
         }
         block.raw.extend_from_slice(data);
         block.chunks.push((fingerprint, data.len() as u32));
@@ -325,6 +344,7 @@ impl ChunkWriter {
     fn is_full(&self, open: &OpenContainer) -> bool {
         let target = self.session.options().container_bytes as u64;
         open.building.stored_bytes() >= target
+            || open.long_bytes >= target
             || open.raw_bytes >= target * RAW_PER_TARGET_MAX
             || open.chunks >= CONTAINER_CHUNKS_MAX
     }

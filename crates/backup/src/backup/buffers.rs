@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use onefold_chunk::Chunker;
 use onefold_io::{DIRECT_ALIGN, FileWindow, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
@@ -19,7 +20,7 @@ pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 pub enum Buffer {
     /// Small files, or a segment that was in RAM.
     Heap(Vec<u8>),
-    /// A segment that came from the disk.
+    /// A segment that came from the disk, or one with much before it.
     Huge(Mapped),
 }
 
@@ -80,18 +81,21 @@ pub struct Buffers {
     segments: Mutex<Vec<Vec<u8>>>,
     /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more slowly.
     cold_segments: Mutex<VecDeque<Mapped>>,
-    /// Room before a segment for the end of the one before it: whole pages.
+    /// Room before a segment for the end of the one before it, as nearly all streams need it: whole pages.
     carried_bytes: usize,
+    /// The same in the buffers of long segments, of which only what is needed takes RAM: as any stream needs it.
+    carried_bytes_max: usize,
 }
 
 impl Buffers {
-    /// For chunks up to `chunk_bytes_max`.
-    pub fn new(chunk_bytes_max: usize) -> Self {
+    /// For this chunker.
+    pub fn new(chunker: &dyn Chunker) -> Self {
         Self {
             small: Mutex::default(),
             segments: Mutex::default(),
             cold_segments: Mutex::default(),
-            carried_bytes: chunk_bytes_max.next_multiple_of(PAGES_BYTES),
+            carried_bytes: chunker.ahead().next_multiple_of(PAGES_BYTES),
+            carried_bytes_max: chunker.limits().max.next_multiple_of(PAGES_BYTES),
         }
     }
 
@@ -104,7 +108,7 @@ impl Buffers {
         }
     }
 
-    /// What the buffer of a segment of so many bytes takes.
+    /// What the buffer of a segment of so many bytes takes, if no more is carried into it than nearly always.
     pub fn segment_bytes(&self, bytes: usize) -> usize {
         if bytes > SEGMENT_BYTES {
             self.carried_bytes + LONG_SEGMENT_BYTES
@@ -134,12 +138,7 @@ impl Buffers {
     /// before.
     pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
         if bytes > SEGMENT_BYTES {
-            let pooled = self.cold_segments.lock().pop_front();
-            let make = || Mapped::huge(self.carried_bytes, LONG_SEGMENT_BYTES);
-            return (
-                Buffer::Huge(pooled.unwrap_or_else(make)),
-                self.carried_bytes,
-            );
+            return self.for_any_segment();
         }
         let buffer = self.get(self.segment_bytes(bytes));
         let place = buffer.as_ptr().addr() + self.carried_bytes;
@@ -147,14 +146,29 @@ impl Buffers {
         (Buffer::Heap(buffer), start)
     }
 
-    /// The room before a segment for the end of the one before it, at most.
+    /// One for a segment of any size, with room before it for as much as can be carried into it.
+    pub fn for_any_segment(&self) -> (Buffer, usize) {
+        let pooled = self.cold_segments.lock().pop_front();
+        let make = || Mapped::huge(self.carried_bytes_max, LONG_SEGMENT_BYTES);
+        (
+            Buffer::Huge(pooled.unwrap_or_else(make)),
+            self.carried_bytes_max,
+        )
+    }
+
+    /// The room before a segment for the end of the one before it, as nearly all streams need it.
     pub fn carried_bytes(&self) -> usize {
         self.carried_bytes
     }
 
-    /// Takes a buffer back, or lets a window go.
-    pub fn put(&self, held: Held) {
-        let Held::Buffer(buffer) = held else {
+    /// The same as any stream needs it.
+    pub fn carried_bytes_max(&self) -> usize {
+        self.carried_bytes_max
+    }
+
+    /// Takes a buffer back, or lets a window go, when nobody holds it any more.
+    pub fn put(&self, held: Arc<Held>) {
+        let Some(Held::Buffer(buffer)) = Arc::into_inner(held) else {
             return;
         };
         match buffer {

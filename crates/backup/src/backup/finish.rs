@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
-use onefold_chunk::Fingerprint;
+use onefold_chunk::{Chunker, Fingerprint};
 use onefold_store::{ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
@@ -24,11 +24,11 @@ use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, STEP_BYTES_MAX, Step};
 use super::segment::{Segment, Worker};
-use super::source::{FileEnd, LARGE_BYTES, Part};
+use super::source::{FileEnd, LARGE_BYTES, Part, pieces};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
-use crate::{Entry, Error, Events, Flags, Progress, Result, path};
+use crate::{Change, Entry, Error, Events, Flags, Progress, Result, path};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -66,6 +66,8 @@ struct Chunk {
 pub struct Finisher<'a> {
     pub writer: ChunkWriter,
     pub metadata: MetadataStream,
+    /// See [`Self::changed_segment`].
+    shortener: Box<dyn Chunker>,
     pub budget: &'a Budget,
     pub large_budget: &'a Budget,
     pub buffers: &'a Buffers,
@@ -93,7 +95,7 @@ struct Batch {
     /// What the entries have with them.
     entry_bytes: usize,
     /// What the chunks lie in.
-    held: Vec<Held>,
+    held: Vec<Arc<Held>>,
     /// What it and the entries count for in the budget.
     budget_bytes: usize,
 }
@@ -115,6 +117,7 @@ impl Batch {
 impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
+        shortener: Box<dyn Chunker>,
         (budget, large_budget): (&'a Budget, &'a Budget),
         (buffers, outlook): (&'a Buffers, &'a Outlook),
         owners: &'a Owners,
@@ -124,6 +127,7 @@ impl<'a> Finisher<'a> {
         Self {
             writer,
             metadata,
+            shortener,
             budget,
             large_budget,
             buffers,
@@ -193,7 +197,7 @@ impl<'a> Finisher<'a> {
             Job::Small { done } => {
                 let done = done.recv().map_err(|_| self.reader_died())?;
                 let held = Held::Buffer(Buffer::Heap(done.buffer));
-                self.batch.held.push(held);
+                self.batch.held.push(Arc::new(held));
                 let (files, fingerprints) = (done.files, done.fingerprints);
                 (files.into_iter(), fingerprints.into_iter(), done.rest)
             }
@@ -245,7 +249,10 @@ impl<'a> Finisher<'a> {
                 LargePart::Again => self.batch.notes.push(Note::Again),
                 LargePart::Segment(segment, _) => {
                     let segment = segment.recv().map_err(|_| self.reader_died())?;
-                    self.segment(segment);
+                    match planned.change {
+                        Change::Modified => self.changed_segment(segment, worker)?,
+                        _ => self.segment(segment),
+                    }
                     self.flush_if_full()?;
                 }
                 LargePart::Settle => {
@@ -275,12 +282,42 @@ impl<'a> Finisher<'a> {
             start: mut at,
             chunks,
         } = segment;
+        let Some(held) = held else { return };
         self.batch.held.push(held);
         for (fingerprint, len) in chunks {
             let bytes = at..at + len as usize;
             self.chunk(fingerprint, self.batch.held.len() - 1, bytes, packing);
             at += len as usize;
         }
+    }
+
+    /// Of a file that the parent has with other content: long chunks of it that are new are cut into short ones, since it may go on changing in place.
+    fn changed_segment(&mut self, mut segment: Segment, worker: &Worker<'_>) -> Result<()> {
+        let Some(held) = &segment.held else {
+            return Ok(());
+        };
+        let (mut at, mut chunks) = (segment.start, Vec::with_capacity(segment.chunks.len()));
+        for (fingerprint, len) in segment.chunks {
+            let bytes = &held[at..at + len as usize];
+            at += len as usize;
+            let mut lengths = Vec::new();
+            let may_be_long = len as usize > self.shortener.ahead();
+            if !may_be_long
+                || self.writer.knows(&fingerprint)?
+                || !self
+                    .shortener
+                    .shorten(bytes, &mut |len| lengths.push(len as u32))
+            {
+                chunks.push((fingerprint, len));
+                continue;
+            }
+            let parts = pieces(bytes, lengths.iter().copied());
+            let found = worker.fingerprinter.fingerprints(parts);
+            chunks.extend(found.into_iter().zip(lengths));
+        }
+        segment.chunks = chunks;
+        self.segment(segment);
+        Ok(())
     }
 
     /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.

@@ -80,7 +80,7 @@ impl<'a> Pipeline<'a> {
             owners: Owners::load(),
             budget: Budget::new(self.options.bytes_in_flight),
             large_budget: Budget::new(BYTES_AHEAD),
-            buffers: Buffers::new(self.cutting.chunker()?.limits().max),
+            buffers: Buffers::new(&*self.cutting.chunker()?),
             outlook: Outlook::default(),
             turns: Turns::new(self.cores()),
         };
@@ -131,6 +131,7 @@ impl<'a> Pipeline<'a> {
         let writers = (self.session.writer(StreamKind::Data)?, metadata);
         Ok(Finisher::new(
             writers,
+            self.cutting.chunker()?,
             (&between.budget, &between.large_budget),
             (&between.buffers, &between.outlook),
             &between.owners,
@@ -251,6 +252,7 @@ impl<'a> Pipeline<'a> {
                 progress: self.progress,
                 queues: queues.clone(),
                 outlook: &between.outlook,
+                carries_much: Arc::default(),
             };
             let jobs = jobs.clone();
             scope.spawn(move || reader.run(&jobs));

@@ -23,9 +23,9 @@ use super::read::{Cached, Handle, Source, cut};
 use super::source::{Abandoned, pieces};
 use super::windows::{View, Windows};
 
-/// Chunks of a large file's segment: they fill what is held from `start` on.
+/// Chunks of a large file's segment: they fill what is held from `start` on. Nothing need be held where there are none.
 pub struct Segment {
-    pub held: Held,
+    pub held: Option<Arc<Held>>,
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
@@ -63,8 +63,8 @@ impl Cutter {
 /// Goes from segment to segment of a range: whoever has it cuts.
 struct Baton {
     cutter: Arc<Mutex<Cutter>>,
-    /// The bytes before the segment that are not cut yet: fewer than a longest chunk has.
-    carried: Vec<u8>,
+    /// Bytes before the segment that are not cut yet, fewer than a longest chunk has: where they are held.
+    carried: Option<Carried>,
     /// Where the range really ended, or why it could not be read on.
     end: Option<Result<u64, Errno>>,
 }
@@ -88,6 +88,8 @@ pub struct Task {
     is_last: bool,
     /// Nothing of the range is wanted any more.
     over: Arc<AtomicBool>,
+    /// See [`Segments`].
+    carries_much: Arc<AtomicBool>,
     before: Receiver<Baton>,
     after: Sender<Baton>,
     done: Sender<Segment>,
@@ -157,69 +159,168 @@ impl Worker<'_> {
 
     fn segment(&self, task: Task) {
         let want = (task.range.end - task.range.start) as usize;
-        let (mut held, fresh, filled) = self.get(task.bytes, want);
+        let (got, filled) = self.get(task.bytes, want);
         // The thread that had it died: the scope that holds the threads tells.
         let Ok(mut baton) = task.before.recv() else {
             return;
         };
-        let start = fresh - baton.carried.len();
-        let (over, after) = (&task.over, &task.after);
-        let (packing, chunks) = self.turns.with(|| {
+        let segment = self.turns.with(|| {
             let (mut lengths, mut packing) = (Vec::new(), Packing::Compress);
+            let (mut held, mut start) = (None, 0);
             match (&baton.end, filled) {
                 (Some(_), _) => {}
                 (None, Err(e)) => baton.end = Some(Err(e)),
-                (None, Ok(filled)) => {
-                    if let Held::Buffer(buffer) = &mut held {
-                        buffer[start..fresh].copy_from_slice(&baton.carried);
+                (None, Ok(filled)) => match self.join(baton.carried.take(), got, filled) {
+                    Err(e) => baton.end = Some(Err(e)),
+                    Ok((joined, bytes)) => {
+                        let ends = task.is_last || filled < want;
+                        start = bytes.start;
+                        (packing, held) = baton.cut(joined, bytes, ends, &mut lengths);
+                        baton.end = ends.then_some(Ok(task.range.start + filled as u64));
+                        if !ends {
+                            let much = baton.carries_more_than(self.buffers.carried_bytes());
+                            task.carries_much.store(much, Relaxed);
+                        }
                     }
-                    let data = &held[start..fresh + filled];
-                    let ends = task.is_last || filled < want;
-                    packing = baton.cut(data, ends, &mut lengths);
-                    baton.end = ends.then_some(Ok(task.range.start + filled as u64));
-                }
+                },
             }
-            over.store(baton.end.is_some(), Relaxed);
+            task.over.store(baton.end.is_some(), Relaxed);
             // Whoever waited for this or for the segment gave up: so does this.
-            let _ = after.send(baton);
-            let pieces = pieces(&held[start..], lengths.iter().copied());
-            let found = self.fingerprinter.fingerprints(pieces);
-            (packing, found.into_iter().zip(lengths).collect())
+            let _ = task.after.send(baton);
+            let bytes = held.as_ref().map_or(&[][..], |held| &held[start..]);
+            let found = self
+                .fingerprinter
+                .fingerprints(pieces(bytes, lengths.iter().copied()));
+            Segment {
+                held,
+                packing,
+                start,
+                chunks: found.into_iter().zip(lengths).collect(),
+            }
         });
-        let _ = task.done.send(Segment {
-            held,
-            packing,
-            start,
-            chunks,
-        });
+        let _ = task.done.send(segment);
     }
 
-    /// Holds a segment's bytes: where in what is held they begin, and how many there were of those wanted.
-    fn get(&self, bytes: Bytes, want: usize) -> (Held, usize, Result<usize, Errno>) {
+    /// Holds a segment's bytes, and says how many there were of those wanted.
+    fn get(&self, bytes: Bytes, want: usize) -> (Got, Result<usize, Errno>) {
         let (file, at, from_disk) = match bytes {
-            Bytes::Here(buffer, fresh, filled) => return (Held::Buffer(buffer), fresh, Ok(filled)),
-            Bytes::Mapped(view) => {
-                if view.populate(want) {
-                    return (Held::Window(view.window), view.start, Ok(want));
-                }
-                (view.file, view.at, false)
+            Bytes::Here(buffer, fresh, filled) => return (Got::buffer(buffer, fresh), Ok(filled)),
+            Bytes::Mapped(view) if view.populate(want) => {
+                let got = Got {
+                    held: Held::Window(view.window),
+                    fresh: view.start,
+                    room: view.room,
+                    again: Some((view.file, view.at)),
+                };
+                return (got, Ok(want));
             }
+            Bytes::Mapped(view) => (view.file, view.at, false),
             Bytes::At(file, at, from_disk) => (file, at, from_disk),
         };
         let (mut buffer, fresh) = self.buffers.for_segment(want);
         let filled = file.fill(&mut buffer[fresh..], want, at, from_disk);
-        (Held::Buffer(buffer), fresh, filled)
+        (Got::buffer(buffer, fresh), filled)
+    }
+
+    /// What was carried and the `filled` bytes of the segment behind it, in one piece: what is held, and where in it they are.
+    fn join(
+        &self,
+        carried: Option<Carried>,
+        mut got: Got,
+        filled: usize,
+    ) -> Result<(Held, Range<usize>), Errno> {
+        let Some((before, bytes)) = carried else {
+            return Ok((got.held, got.fresh..got.fresh + filled));
+        };
+        let start = match got.fresh.checked_sub(bytes.len()) {
+            Some(start) if bytes.len() <= got.room => start,
+            _ => return self.gather((before, bytes), got, filled),
+        };
+        if let Held::Buffer(buffer) = &mut got.held {
+            buffer[start..got.fresh].copy_from_slice(&before[bytes]);
+        }
+        self.buffers.put(before);
+        Ok((got.held, start..got.fresh + filled))
+    }
+
+    /// The same where there is no room before the segment for what was carried: the segment goes behind that, where nobody else holds it, or both go elsewhere. What is
+    /// mapped is read.
+    fn gather(
+        &self,
+        (before, bytes): Carried,
+        got: Got,
+        filled: usize,
+    ) -> Result<(Held, Range<usize>), Errno> {
+        let (mut buffer, bytes) = match Arc::try_unwrap(before) {
+            Ok(Held::Buffer(buffer)) if buffer.len() - bytes.end >= filled => (buffer, bytes),
+            other => {
+                let before = other.map_or_else(|shared| shared, Arc::new);
+                let (mut buffer, _) = self.buffers.for_any_segment();
+                buffer[..bytes.len()].copy_from_slice(&before[bytes.clone()]);
+                self.buffers.put(before);
+                (buffer, 0..bytes.len())
+            }
+        };
+        let behind = &mut buffer[bytes.end..bytes.end + filled];
+        let filled = match got.again {
+            Some((file, at)) => file.fill(behind, filled, at, false)?,
+            None => {
+                behind.copy_from_slice(&got.held[got.fresh..got.fresh + filled]);
+                filled
+            }
+        };
+        self.buffers.put(Arc::new(got.held));
+        Ok((Held::Buffer(buffer), bytes.start..bytes.end + filled))
+    }
+}
+
+/// Bytes that are not cut yet: what holds them, and where.
+type Carried = (Arc<Held>, Range<usize>);
+
+/// A segment's bytes.
+struct Got {
+    held: Held,
+    /// Where in what is held they begin.
+    fresh: usize,
+    /// Bytes before them that what is carried may take.
+    room: usize,
+    /// Where they can be read, if they are mapped.
+    again: Option<(Arc<Handle>, u64)>,
+}
+
+impl Got {
+    fn buffer(buffer: Buffer, fresh: usize) -> Self {
+        Self {
+            held: Held::Buffer(buffer),
+            fresh,
+            room: fresh,
+            again: None,
+        }
     }
 }
 
 impl Baton {
-    /// Cuts `data`, which begins with what was carried, as far as is sure.
-    fn cut(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> Packing {
+    /// Cuts these bytes, which begin with what was carried, as far as is sure. Gives back what holds the chunks; if there is none, it is carried on, but a window is
+    /// given back all the same: the store looks whether it is torn.
+    fn cut(
+        &mut self,
+        held: Held,
+        bytes: Range<usize>,
+        ends: bool,
+        lengths: &mut Vec<u32>,
+    ) -> (Packing, Option<Arc<Held>>) {
         let mut cutter = self.cutter.lock();
-        let covered = cutter.cut(data, ends, lengths);
-        self.carried.clear();
-        self.carried.extend_from_slice(&data[covered..]);
-        cutter.packing()
+        let covered = cutter.cut(&held[bytes.clone()], ends, lengths);
+        let left = bytes.start + covered..bytes.end;
+        let held = Arc::new(held);
+        let kept = (!lengths.is_empty() || !held.is_steady()).then(|| held.clone());
+        self.carried = (!left.is_empty()).then_some((held, left));
+        (cutter.packing(), kept)
+    }
+
+    fn carries_more_than(&self, bytes: usize) -> bool {
+        let carried = self.carried.as_ref();
+        carried.is_some_and(|(_, carried)| carried.len() > bytes)
     }
 }
 
@@ -231,21 +332,24 @@ pub struct Segments<'a> {
     /// Whether what comes next is likely to be stored already; `None` if nothing is to be mapped.
     pub outlook: Option<&'a Outlook>,
     pub parts: &'a PartSender,
+    /// Lately more was carried from segment to segment than nearly always: long chunks. It tells of some segments ago, or of the file before.
+    pub carries_much: &'a Arc<AtomicBool>,
 }
 
 impl<'a> Segments<'a> {
-    /// What to read at `at`, how much of `left` bytes, and who is to do that.
+    /// What to read at `at`, how much of `left` bytes, `short` of them where that is as good, and who is to do that; `carried` bytes are likely to be carried into it.
     fn next(
         &self,
         windows: &mut Windows<'_>,
         at: u64,
-        left: usize,
+        (left, short): (usize, usize),
+        carried: usize,
     ) -> (Bytes, usize, &'a Sender<Task>) {
         let file = windows.file;
-        let (long, short) = (left.min(LONG_SEGMENT_BYTES), left.min(SEGMENT_BYTES));
+        let (long, short) = (left.min(LONG_SEGMENT_BYTES), left.min(short));
         if self.outlook.is_some_and(Outlook::is_known)
             && file.cached(at, long) == Some(Cached::Whole)
-            && let Some(view) = windows.view(at, long)
+            && let Some(view) = windows.view(at, long, carried)
         {
             self.parts.maps();
             return (Bytes::Mapped(view), long, &self.queues.cached);
@@ -271,16 +375,21 @@ impl<'a> Segments<'a> {
         let (first, mut before) = slot();
         let _ = first.send(Baton {
             cutter: self.cutter.clone(),
-            carried: Vec::new(),
+            carried: None,
             end: None,
         });
-        let carried = self.buffers.carried_bytes();
-        let mut windows = Windows::new(&source.handle, range.clone(), carried);
+        let usual = self.buffers.carried_bytes();
+        let mut windows = Windows::new(&source.handle, range.clone());
         let mut at = range.start;
         loop {
             let left = (range.end - at).try_into().unwrap_or(usize::MAX);
+            // The more is carried, the longer are segments, for it is copied into each.
+            let (carried, short) = match self.carries_much.load(Relaxed) {
+                true => (self.buffers.carried_bytes_max(), LONG_SEGMENT_BYTES),
+                false => (usual, SEGMENT_BYTES),
+            };
             let (bytes, want, queue) = if source.is_stream() {
-                let want = left.min(SEGMENT_BYTES);
+                let want = left.min(short);
                 let (mut buffer, fresh) = self.buffers.for_segment(want);
                 let filled = match source.read_fully(&mut buffer[fresh..fresh + want]) {
                     Ok(filled) => filled,
@@ -292,19 +401,25 @@ impl<'a> Segments<'a> {
                     &self.queues.cached,
                 )
             } else {
-                self.next(&mut windows, at, left)
+                self.next(&mut windows, at, (left, short), carried)
             };
             let ends_early = matches!(bytes, Bytes::Here(_, _, filled) if filled < want);
             let end = at + want as u64;
             let is_last = ends_early || end == range.end;
             let ((done, segment), (after, next)) = (slot(), slot());
-            let taken = self.buffers.segment_bytes(want);
+            let taken = self.buffers.segment_bytes(want)
+                + match bytes {
+                    Bytes::Mapped(_) => 0,
+                    // On average.
+                    Bytes::At(..) | Bytes::Here(..) => (carried - usual) / 4,
+                };
             self.parts.send(LargePart::Segment(segment, taken))?;
             let task = Task {
                 bytes,
                 range: at..end,
                 is_last,
                 over: over.clone(),
+                carries_much: self.carries_much.clone(),
                 before,
                 after,
                 done,
@@ -320,117 +435,4 @@ impl<'a> Segments<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::num::NonZeroU64;
-    use std::os::fd::AsFd;
-
-    use crossbeam_channel::unbounded;
-    use onefold_chunk::sieve::Sieve;
-    use onefold_io::cached_bytes;
-    use rustix::fs::Advice;
-
-    use super::super::parts::large_channel;
-    use super::*;
-
-    /// What comes of a range of a file: its chunks, how many segments were mapped, and where it ended.
-    fn read(
-        file: File,
-        range: Range<u64>,
-        is_known: bool,
-    ) -> (Vec<Vec<u8>>, usize, Result<u64, Errno>) {
-        let outlook = Outlook::default();
-        outlook.tell(u64::MAX / 2, !is_known);
-        let chunker = Box::new(Sieve::new(8192));
-        let buffers = Buffers::new(chunker.limits().max);
-        let begins = None;
-        let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
-        let source = Source::file(file.into()).unwrap();
-        let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
-        let queues = Queues { cold, cached };
-        let (parts, received, _) = large_channel(u64::MAX, &buffers);
-        let turns = Turns::new(2);
-        std::thread::scope(|scope| {
-            for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {
-                let (buffers, turns) = (&buffers, turns.clone());
-                let fingerprinter = Fingerprinter::default();
-                let worker = Worker {
-                    tasks: tasks.clone(),
-                    fingerprinter,
-                    turns,
-                    buffers,
-                };
-                scope.spawn(move || worker.run());
-            }
-            let chunks = scope.spawn(move || {
-                let (mut chunks, mut mapped) = (Vec::new(), 0);
-                while let Ok(part) = received.recv(|| false) {
-                    if let LargePart::Segment(segment, _) = part {
-                        let segment = segment.recv().unwrap();
-                        mapped += usize::from(!segment.held.is_steady());
-                        let lengths = segment.chunks.iter().map(|(_, len)| *len);
-                        let found = pieces(&segment.held[segment.start..], lengths);
-                        chunks.extend(found.map(<[u8]>::to_vec));
-                    }
-                }
-                (chunks, mapped)
-            });
-            let segments = Segments {
-                cutter: &cutter,
-                buffers: &buffers,
-                queues: &queues,
-                outlook: Some(&outlook),
-                parts: &parts,
-            };
-            let end = segments.send(&source, range);
-            drop((parts, queues));
-            let end = end.unwrap_or_else(|_| panic!("abandoned"));
-            let (chunks, mapped) = chunks.join().unwrap();
-            (chunks, mapped, end)
-        })
-    }
-
-    /// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, copied or mapped, from the disk, and partly from each.
-    #[test]
-    fn a_file_that_shrank_is_cut_to_its_end() {
-        let word = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
-        let bytes: Vec<u8> = (0..1_600_001u32).flat_map(word).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        std::fs::write(&path, &bytes).unwrap();
-        File::open(&path).unwrap().sync_all().unwrap();
-        let places = [None, Some(0..1 << 30), Some(3 << 20..5 << 20)];
-        let all = places.iter().flat_map(|place| {
-            let known = [false, true].map(|is_known| (place, is_known));
-            known.into_iter()
-        });
-        for from in [0, 4096, 2_000_001] {
-            let mut expected = Vec::new();
-            let sieve = &mut Sieve::new(8192);
-            cut(sieve, &bytes[from..], true, &mut expected);
-            let expected: Vec<_> = pieces(&bytes[from..], expected.into_iter()).collect();
-            for (forgotten, is_known) in all.clone() {
-                let file = File::open(&path).unwrap();
-                std::fs::read(&path).unwrap();
-                if let Some(Range { start, end }) = forgotten {
-                    let len = NonZeroU64::new(end - start);
-                    rustix::fs::fadvise(&file, *start, len, Advice::DontNeed).unwrap();
-                }
-                let (at, long) = (from as u64, LONG_SEGMENT_BYTES as u64);
-                let begins_in_ram = cached_bytes(file.as_fd(), at, long) >= Some(long);
-                let (chunks, mapped, end) = read(file, at..1 << 30, is_known);
-                assert_eq!(end, Ok(bytes.len() as u64));
-                assert!(chunks == expected);
-                assert!(is_known || mapped == 0);
-                assert!(!is_known || !begins_in_ram || mapped > 0);
-            }
-        }
-    }
-
-    /// A failed read ends the range and is told.
-    #[test]
-    fn a_failed_read_is_told() {
-        let (chunks, mapped, end) = read(File::open("/").unwrap(), 0..1 << 30, true);
-        assert_eq!((chunks, mapped, end), (Vec::new(), 0, Err(Errno::ISDIR)));
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::{Receiver, Sender};
 use onefold_chunk::Fingerprint;
@@ -120,6 +121,8 @@ pub struct Reader<'a> {
     pub progress: &'a Progress,
     pub queues: Queues,
     pub outlook: &'a Outlook,
+    /// See [`Segments`].
+    pub carries_much: Arc<AtomicBool>,
 }
 
 /// Nobody takes what this thread reads: the backup has ended.
@@ -296,6 +299,7 @@ impl Reader<'_> {
             queues: &self.queues,
             outlook: maps.then_some(self.outlook),
             parts,
+            carries_much: &self.carries_much,
         }
     }
 

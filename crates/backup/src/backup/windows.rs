@@ -19,8 +19,6 @@ pub const WINDOW_BYTES: usize = 8 << 20;
 pub struct Windows<'a> {
     pub file: &'a Arc<Handle>,
     range: Range<u64>,
-    /// Bytes before a segment that must be in its window, too.
-    carried: u64,
     /// The current one, and where in the file it begins.
     window: Option<(Arc<FileWindow>, u64)>,
     /// The file allows none.
@@ -32,53 +30,59 @@ pub struct View {
     pub window: Arc<FileWindow>,
     /// Where it begins in the window.
     pub start: usize,
-    /// Bytes before it that may belong to its first chunk.
-    carried: usize,
+    /// Bytes of the range before it in the window.
+    pub room: usize,
+    /// Of those, the ones next to it that no segment before has had there.
+    missing: usize,
     /// The file, and where it begins there.
     pub file: Arc<Handle>,
     pub at: u64,
 }
 
 impl<'a> Windows<'a> {
-    /// None yet. `carried` bytes before a segment must be in its window, too, but none before the range: a hole may be there, which some file systems fill when it is looked
-    /// at in a mapping.
-    pub fn new(file: &'a Arc<Handle>, range: Range<u64>, carried: usize) -> Self {
+    /// None yet.
+    pub fn new(file: &'a Arc<Handle>, range: Range<u64>) -> Self {
         Self {
             file,
             range,
-            carried: carried as u64,
             window: None,
             is_refused: false,
         }
     }
 
-    /// The segment of `len` bytes at `at`; `None` where the file cannot be mapped.
-    pub fn view(&mut self, at: u64, len: usize) -> Option<View> {
-        let first = at.saturating_sub(self.carried).max(self.range.start);
+    /// The segment of `len` bytes at `at`, and `carried` bytes before it, but none before the range: a hole may be there, which some file systems fill when it is looked
+    /// at in a mapping. `None` where the file cannot be mapped.
+    pub fn view(&mut self, at: u64, len: usize, carried: usize) -> Option<View> {
+        let first = at.saturating_sub(carried as u64).max(self.range.start);
         let end = at + len as u64;
         let holds = |(window, start): &&(Arc<FileWindow>, u64)| {
             *start <= first && end <= start + window.len() as u64
         };
-        let (window, start) = match self.window.as_ref().filter(holds) {
-            Some((window, start)) => (window.clone(), *start),
-            None => self.open(first, end)?,
+        // Of what a window holds, each segment is had there once.
+        let (window, start, first) = match self.window.as_ref().filter(holds) {
+            Some((window, start)) => (window.clone(), *start, at),
+            None => {
+                let (window, start) = self.open(first, at, end)?;
+                (window, start, first)
+            }
         };
         Some(View {
             window,
             start: (at - start) as usize,
-            carried: (at - first) as usize,
+            room: (at - start.max(self.range.start)) as usize,
+            missing: (at - first) as usize,
             file: self.file.clone(),
             at,
         })
     }
 
-    /// The next window, from the page of `first` on, at least to `end`.
-    fn open(&mut self, first: u64, end: u64) -> Option<(Arc<FileWindow>, u64)> {
+    /// The next window, from the page of `first` on: what begins at `at`, at least to `end`.
+    fn open(&mut self, first: u64, at: u64, end: u64) -> Option<(Arc<FileWindow>, u64)> {
         if self.is_refused {
             return None;
         }
         let start = first / PAGES_BYTES as u64 * PAGES_BYTES as u64;
-        let end = (start + WINDOW_BYTES as u64).min(self.range.end).max(end);
+        let end = (at + WINDOW_BYTES as u64).min(self.range.end).max(end);
         let window = self.file.window(start, (end - start) as usize);
         self.is_refused = window.is_none();
         self.window = window.map(|window| (Arc::new(window), start));
@@ -87,9 +91,9 @@ impl<'a> Windows<'a> {
 }
 
 impl View {
-    /// Has its `len` bytes there, and those before it that it needs; whether they all are.
+    /// Has its `len` bytes there, and those before it that it may need and no segment before has had there; whether they all are.
     pub fn populate(&self, len: usize) -> bool {
-        let first = self.start - self.carried;
+        let first = self.start - self.missing;
         self.window.populate(first..self.start + len)
     }
 }

@@ -10,7 +10,7 @@ use onefold_backup::{Item, Progress, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
 use onefold_store::{Repository, SessionKind};
 
-use crate::scene::{self, Log, back_up, bytes, noise};
+use crate::scene::{self, Log, back_up, bytes, noise, uneven};
 
 /// All containers, as (folder, name).
 fn containers(dir: &MemDir) -> BTreeSet<(String, String)> {
@@ -125,7 +125,7 @@ fn a_file_whose_recipe_is_lost_is_counted_as_lost_and_not_as_restored() {
     fs::create_dir(&source).expect("mkdir");
     let dir = MemDir::default();
     let repository = scene::repository_in(&dir);
-    fs::write(source.join("large"), noise(1, 3_000_000)).expect("write");
+    fs::write(source.join("large"), uneven(1, 3_000_000)).expect("write");
     back_up(&repository, &source, 1);
     // Another leaf, in another container than the recipe.
     fs::write(source.join("other"), "x").expect("write");

@@ -14,6 +14,7 @@ mod forged;
 mod forget;
 mod golden;
 mod hard_links;
+mod in_place;
 mod in_the_way;
 mod leaf;
 mod leased;

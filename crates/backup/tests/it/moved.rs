@@ -14,7 +14,7 @@ use onefold_store::{
     SweepObserver, SweepOptions, Unused,
 };
 
-use crate::scene::{self, Log, back_up, bytes, noise, options};
+use crate::scene::{self, Log, back_up, bytes, options, uneven};
 
 struct NoWait;
 
@@ -54,8 +54,8 @@ fn read_again(repository: &Repository, source: &Path, secs: i64) -> Outcome {
 
 /// Two snapshots of one large file, between which a sweep has moved its beginning.
 fn moved(folder: &Path) -> (Repository, [Outcome; 2]) {
-    fs::write(folder.join("junk"), noise(1, 100_000)).expect("write");
-    fs::write(folder.join("large"), noise(2, 3_000_000)).expect("write");
+    fs::write(folder.join("junk"), uneven(1, 100_000)).expect("write");
+    fs::write(folder.join("large"), uneven(2, 3_000_000)).expect("write");
     let repository = scene::repository();
     let first = back_up(&repository, folder, 1);
     fs::remove_file(folder.join("junk")).expect("remove");
@@ -112,7 +112,7 @@ fn a_large_file_whose_chunks_moved_is_the_same_to_diff_and_stats() {
 fn a_large_file_that_changed_after_its_chunks_moved_differs() {
     let dir = tempfile::tempdir().expect("tempdir");
     let (repository, [before, _]) = moved(dir.path());
-    let mut other = noise(2, 3_000_000);
+    let mut other = uneven(2, 3_000_000);
     other[2_999_999] ^= 1;
     fs::write(dir.path().join("large"), other).expect("write");
     let outcomes = [before, read_again(&repository, dir.path(), 4)];

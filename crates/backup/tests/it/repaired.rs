@@ -11,7 +11,7 @@ use onefold_io::sim::SimDir;
 use onefold_store::{CheckDepth, Repository, container};
 
 use crate::crash::{NoWait, init, open};
-use crate::scene::{back_up, entry, look, noise, restore_folder};
+use crate::scene::{back_up, entry, look, noise, restore_folder, uneven};
 
 const FILES: u64 = 30;
 const FILE_BYTES: u64 = 3_000;
@@ -23,7 +23,7 @@ fn write_source(root: &Path) {
         let path = root.join(format!("file-{n:02}"));
         fs::write(path, noise(n + 1, FILE_BYTES as usize)).expect("write");
     }
-    fs::write(root.join("large"), noise(99, LARGE_BYTES as usize)).expect("write");
+    fs::write(root.join("large"), uneven(99, LARGE_BYTES as usize)).expect("write");
 }
 
 /// Backed up, then a byte of the container of `file` changed, then repaired.

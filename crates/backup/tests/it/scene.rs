@@ -200,6 +200,13 @@ fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, 
     }
 }
 
+/// Bytes that do not repeat either, and do not look random: they are cut finely.
+pub fn uneven(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = noise(seed, len);
+    bytes.iter_mut().for_each(|byte| *byte &= 0x7f);
+    bytes
+}
+
 /// Bytes that look random and repeat for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

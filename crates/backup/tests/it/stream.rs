@@ -11,7 +11,7 @@ use onefold_io::sim::{Faults, SimDir, When};
 use onefold_store::{Repository, SessionKind};
 
 use crate::crash::{init, open};
-use crate::scene::{self, Log, noise, options};
+use crate::scene::{self, Log, options, uneven};
 
 /// What waits longer than this waits for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ fn a_failed_store_is_told_though_the_stream_is_silent() {
     let outcome = std::thread::scope(|scope| {
         scope.spawn(move || {
             // Fails where nobody reads any more.
-            let _ = producer.write_all(&noise(1, 8 << 20));
+            let _ = producer.write_all(&uneven(1, 8 << 20));
             gave_up.store(done.recv_timeout(PATIENCE).is_err(), SeqCst);
             drop(producer);
         });

@@ -7,6 +7,7 @@ use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, SessionKin
 use super::*;
 use crate::Silent;
 use crate::walk;
+use onefold_chunk::fixed::Fixed;
 
 /// All steps of a backup of `folder`.
 fn steps(folder: &std::path::Path) -> Vec<Step> {
@@ -24,7 +25,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         owners: &Owners::of(b"", b""),
         budget: &budget,
         large_budget: &budget,
-        buffers: &Buffers::new(1 << 16),
+        buffers: &Buffers::new(&Fixed::new(1 << 16)),
         progress: &Progress::default(),
         events: &Silent,
         work,

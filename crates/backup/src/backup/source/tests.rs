@@ -1,7 +1,6 @@
 //! What a job of small files reads, and what it hands on.
 
 use crossbeam_channel::unbounded;
-use onefold_chunk::Chunker;
 use onefold_chunk::sieve::Sieve;
 
 use super::*;
@@ -10,7 +9,7 @@ use crate::backup::segment::{Turns, Worker, slot};
 /// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
 fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
     let chunker = Box::new(Sieve::new(8192));
-    let buffers = Buffers::new(chunker.limits().max);
+    let buffers = Buffers::new(&*chunker);
     let begins = None;
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let reader = Reader {
@@ -20,6 +19,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
         progress: &Progress::default(),
         queues: Queues { cold, cached },
         outlook: &Outlook::default(),
+        carries_much: Arc::default(),
     };
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {

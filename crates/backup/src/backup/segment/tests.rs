@@ -1,0 +1,163 @@
+//! Large files from RAM, from the disk and mapped, and streams: all are cut as in one piece.
+
+use std::fs::File;
+use std::io::Write;
+use std::num::NonZeroU64;
+use std::os::fd::AsFd;
+
+use crossbeam_channel::unbounded;
+use onefold_chunk::by_name;
+use onefold_io::cached_bytes;
+use rustix::fs::Advice;
+
+use super::super::parts::large_channel;
+use super::*;
+use crate::Progress;
+use crate::meta::Stat;
+
+/// What comes of a range of a file: its chunks, how many segments were mapped, and where it ended.
+fn read(
+    chunker: Box<dyn Chunker>,
+    source: Source<'_>,
+    range: Range<u64>,
+    is_known: bool,
+) -> (Vec<Vec<u8>>, usize, Result<u64, Errno>) {
+    let outlook = Outlook::default();
+    outlook.tell(u64::MAX / 2, !is_known);
+    let buffers = Buffers::new(&*chunker);
+    let begins = None;
+    let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
+    let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
+    let queues = Queues { cold, cached };
+    let (parts, received, _) = large_channel(u64::MAX, &buffers);
+    let turns = Turns::new(2);
+    std::thread::scope(|scope| {
+        for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {
+            let (buffers, turns) = (&buffers, turns.clone());
+            let fingerprinter = Fingerprinter::default();
+            let worker = Worker {
+                tasks: tasks.clone(),
+                fingerprinter,
+                turns,
+                buffers,
+            };
+            scope.spawn(move || worker.run());
+        }
+        let chunks = scope.spawn(move || {
+            let (mut chunks, mut mapped) = (Vec::new(), 0);
+            while let Ok(part) = received.recv(|| false) {
+                if let LargePart::Segment(segment, _) = part {
+                    let segment = segment.recv().unwrap();
+                    let Some(held) = segment.held else { continue };
+                    mapped += usize::from(!held.is_steady());
+                    let lengths = segment.chunks.iter().map(|(_, len)| *len);
+                    let found = pieces(&held[segment.start..], lengths);
+                    chunks.extend(found.map(<[u8]>::to_vec));
+                }
+            }
+            (chunks, mapped)
+        });
+        let segments = Segments {
+            cutter: &cutter,
+            buffers: &buffers,
+            queues: &queues,
+            outlook: Some(&outlook),
+            parts: &parts,
+            carries_much: &Arc::default(),
+        };
+        let end = segments.send(&source, range);
+        drop((parts, queues));
+        let end = end.unwrap_or_else(|_| panic!("abandoned"));
+        let (chunks, mapped) = chunks.join().unwrap();
+        (chunks, mapped, end)
+    })
+}
+
+fn cut_whole(mut chunker: Box<dyn Chunker>, bytes: &[u8]) -> Vec<&[u8]> {
+    let mut lengths = Vec::new();
+    cut(&mut *chunker, bytes, true, &mut lengths);
+    pieces(bytes, lengths.into_iter()).collect()
+}
+
+fn chunkers() -> impl Iterator<Item = Box<dyn Chunker>> {
+    let names = ["sieve", "sieve-adaptive"].into_iter();
+    names.map(|name| by_name(name, 8192, None).unwrap())
+}
+
+/// Bytes that look random, between others that do not.
+fn mixed() -> Vec<u8> {
+    let word = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
+    let mut bytes: Vec<u8> = (0..3_600_001u32).flat_map(word).collect();
+    let plain = &mut bytes[8 << 20..9 << 20];
+    plain.iter_mut().for_each(|byte| *byte &= 15);
+    bytes
+}
+
+/// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, copied or mapped, from the disk, and partly from each; chunks that are
+/// shorter than a segment, and those that are longer.
+#[test]
+fn a_file_that_shrank_is_cut_to_its_end() {
+    let bytes = mixed();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, &bytes).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let places = [None, Some(0..1 << 30), Some(3 << 20..5 << 20)];
+    let all = places.iter().flat_map(|place| {
+        let known = [false, true].map(|is_known| (place, is_known));
+        known.into_iter()
+    });
+    for from in [0, 4096, 2_000_001] {
+        for (nth, (forgotten, is_known)) in all.clone().flat_map(|a| [(0, a), (1, a)]) {
+            let chunker = || chunkers().nth(nth).unwrap();
+            let expected = cut_whole(chunker(), &bytes[from..]);
+            assert_eq!(expected.iter().any(|chunk| chunk.len() > 1 << 20), nth == 1);
+            let file = File::open(&path).unwrap();
+            std::fs::read(&path).unwrap();
+            if let Some(Range { start, end }) = forgotten {
+                let len = NonZeroU64::new(end - start);
+                rustix::fs::fadvise(&file, *start, len, Advice::DontNeed).unwrap();
+            }
+            let (at, long) = (from as u64, LONG_SEGMENT_BYTES as u64);
+            let begins_in_ram = cached_bytes(file.as_fd(), at, long) >= Some(long);
+            let source = Source::file(file.into()).unwrap();
+            let (chunks, mapped, end) = read(chunker(), source, at..1 << 30, is_known);
+            assert_eq!(end, Ok(bytes.len() as u64));
+            assert!(chunks == expected, "{from} {nth} {forgotten:?} {is_known}");
+            assert!(is_known || mapped == 0);
+            assert!(!is_known || !begins_in_ram || mapped > 0);
+        }
+    }
+}
+
+/// A stream that comes in pieces of any size is cut as in one piece.
+#[test]
+fn a_stream_is_cut_as_in_one_piece() {
+    let bytes = mixed();
+    for nth in [0, 1] {
+        let chunker = || chunkers().nth(nth).unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let written = bytes.clone();
+        let thread = std::thread::spawn(move || {
+            let mut pieces = written.chunks(99_991);
+            pieces.try_for_each(|piece| writer.write_all(piece))
+        });
+        let progress = Progress::default();
+        let stat = Stat::of(&reader).unwrap();
+        let source = Source::stream(reader.into(), stat, &progress);
+        let (chunks, mapped, end) = read(chunker(), source, 0..u64::MAX, true);
+        thread.join().unwrap().unwrap();
+        assert_eq!((mapped, end), (0, Ok(bytes.len() as u64)));
+        assert!(chunks == cut_whole(chunker(), &bytes), "{nth}");
+    }
+}
+
+/// A failed read ends the range and is told.
+#[test]
+fn a_failed_read_is_told() {
+    for chunker in chunkers() {
+        let source = Source::file(File::open("/").unwrap().into()).unwrap();
+        let (chunks, mapped, end) = read(chunker, source, 0..1 << 30, true);
+        assert_eq!((chunks, mapped, end), (Vec::new(), 0, Err(Errno::ISDIR)));
+    }
+}
