@@ -50,7 +50,7 @@ fn rules_come_above_the_table() {
     other.write("s/f", b"x");
     let ran = other.run(["backup", "s", "--chunk-rules", "rules"]);
     assert!(
-        ran.err.contains("this repository's is \"sieve\""),
+        ran.err.contains("this repository's is \"sieve-adaptive\""),
         "{}",
         ran.err
     );

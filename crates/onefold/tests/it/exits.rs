@@ -337,7 +337,10 @@ fn an_encryption_that_the_repository_does_not_have_is_refused() {
     rig.run(["backup", "s", "--encryption", "none"]).ends(0);
     let told = rig.run(["backup", "s", "--chunker", "fixed"]).ends(0).err;
     assert!(told.contains("--chunker fixed changes nothing"), "{told}");
-    let told = rig.run(["backup", "s", "--chunker", "sieve"]).ends(0).err;
+    let told = rig
+        .run(["backup", "s", "--chunker", "sieve-adaptive"])
+        .ends(0)
+        .err;
     assert!(!told.contains("changes nothing"), "{told}");
 }
 

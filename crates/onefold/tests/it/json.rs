@@ -356,7 +356,7 @@ fn every_small_verb_prints_lines_of_json() {
     );
     assert!(last(&["list", "packs"])[0].is_string());
     assert_eq!(last(&["list", "locks"]), serde_json::json!([]));
-    assert_eq!(last(&["cat", "config"])["chunker"], "sieve");
+    assert_eq!(last(&["cat", "config"])["chunker"], "sieve-adaptive");
     assert_eq!(last(&["cat", "snapshot", &first])["id"], first.as_str());
     assert_eq!(last(&["unlock"])["sessions"], serde_json::json!([]));
     let added = last(&["key", "add", "--new-password-file", "new"]);

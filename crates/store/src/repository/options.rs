@@ -28,10 +28,10 @@ pub struct InitOptions {
 }
 
 impl InitOptions {
-    /// The defaults: sieve, AES-256-GCM, strata.
+    /// The defaults: sieve-adaptive, AES-256-GCM, strata.
     pub fn new(label: impl Into<String>, now_unix_s: u64) -> Self {
         Self {
-            chunker: "sieve".into(),
+            chunker: "sieve-adaptive".into(),
             chunk_bytes_mean: CHUNK_BYTES_MEAN_DEFAULT,
             encryption: Encryption::Aes256Gcm,
             index: "strata".into(),
