@@ -35,6 +35,8 @@ pub fn init_seeded(dir: &Arc<dyn Dir>, seed: u64) {
 
 fn init_options(encryption: Encryption, index: &str, seed: u64) -> InitOptions {
     let mut init = InitOptions::new("test", 1);
+    // Whatever is the default: the golden files say so.
+    init.chunker = "sieve".into();
     init.index = index.into();
     init.encryption = encryption;
     init.kdf_cost = KdfCost::LEAST;
