@@ -12,7 +12,7 @@ use onefold_backup::backup::{self, Input, Outcome, Parent};
 use onefold_backup::forget::GroupBy;
 use onefold_backup::{Error, Events, Progress, Time, Xattrs, meta, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
-use onefold_store::{InitOptions, KdfCost, OpenOptions, Repository, Secret, SessionKind};
+use onefold_store::{Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, SessionKind};
 use parking_lot::Mutex;
 
 /// A new repository in RAM.
@@ -22,8 +22,14 @@ pub fn repository() -> Repository {
 
 /// A new repository in a folder that the test looks into.
 pub fn repository_in(dir: &MemDir) -> Repository {
+    repository_from(dir, Entropy::system())
+}
+
+/// A new repository that cuts alike whenever `entropy` is the same.
+pub fn repository_from(dir: &MemDir, entropy: Entropy) -> Repository {
     let dir: Arc<dyn Dir> = Arc::new(dir.clone());
     let mut init = InitOptions::new("test", 1);
+    init.entropy = entropy;
     init.kdf_cost = KdfCost::LEAST;
     let secret = Secret::new("open sesame");
     Repository::init(dir.clone(), &init, Some(&secret)).expect("init");
