@@ -12,6 +12,7 @@ use crate::container::{Header, StreamKind, Table};
 use crate::entropy::Entropy;
 use crate::footer;
 use crate::keys::{Keys, Sealer};
+use crate::room::Taken;
 
 /// The descriptors of one block: fingerprint and length of each chunk, in stream order.
 pub type ChunkList = Vec<(Fingerprint, u32)>;
@@ -33,6 +34,7 @@ struct State {
     waiting: BTreeMap<u32, SealedBlock>,
     /// How many blocks there will be, once that is known.
     blocks: Option<u32>,
+    place: Option<Taken>,
 }
 
 struct SealedBlock {
@@ -51,11 +53,19 @@ pub struct Finished {
     pub tail: Vec<u8>,
     /// What it holds.
     pub table: Table,
+    /// Among the containers under way: dropped, it is another's.
+    pub _place: Option<Taken>,
 }
 
 impl Building {
-    /// Begins a container under a random name, in `bytes`, an empty buffer.
-    pub fn begin(stream: StreamKind, mut bytes: Vec<u8>, keys: &Keys, entropy: &Entropy) -> Self {
+    /// Begins a container under a random name, in `bytes`, an empty buffer; it keeps `place` until it is stored.
+    pub fn begin(
+        stream: StreamKind,
+        mut bytes: Vec<u8>,
+        place: Taken,
+        keys: &Keys,
+        entropy: &Entropy,
+    ) -> Self {
         let header = Header {
             id: ContainerId(entropy.u64()),
             stream,
@@ -69,6 +79,7 @@ impl Building {
             stored_bytes: AtomicU64::new(0),
             state: Mutex::new(State {
                 bytes,
+                place: Some(place),
                 ..State::default()
             }),
         }
@@ -84,34 +95,41 @@ impl Building {
         self.stored_bytes.load(Ordering::Relaxed)
     }
 
-    /// Compresses (unless there is nothing to do it with) and seals block `number` and puts it in place; what is left in `raw` is of no use but for
-    /// its room. Gives the whole container where that was the last one missing.
+    /// Compresses (unless there is nothing to do it with) and seals block `number` and puts it in place; `keep` takes buffers that are of no use any more.
+    /// Gives the whole container where that was the last one missing.
     pub fn add(
         &self,
         number: u32,
-        raw: &mut Vec<u8>,
+        mut raw: Vec<u8>,
         chunks: ChunkList,
         compressor: Option<&mut Compressor>,
+        keep: &dyn Fn(Vec<u8>),
     ) -> Option<Finished> {
-        append_chunk_lengths(raw, &chunks);
+        append_chunk_lengths(&mut raw, &chunks);
         let raw_len = raw.len() as u32;
         let codec = match compressor {
-            Some(compressor) => compressor.encode(raw),
+            Some(compressor) => compressor.encode(&mut raw),
             None => Codec::Raw,
         };
-        let header = block::encode_block(self.id(), number, codec, raw, raw_len, &self.sealer);
+        let header = block::encode_block(self.id(), number, codec, &mut raw, raw_len, &self.sealer);
         self.stored_bytes
             .fetch_add((BLOCK_HEADER_BYTES + raw.len()) as u64, Ordering::Relaxed);
         let mut state = self.state.lock();
+        let mut block = SealedBlock {
+            header,
+            body: raw,
+            chunks,
+        };
         if state.next() == number {
-            state.place(&header, raw, &chunks);
-            state.settle();
+            state.place(&block);
+            keep(block.body);
+            state.settle(keep);
         } else {
-            let block = SealedBlock {
-                header,
-                body: raw.clone(),
-                chunks,
-            };
+            // Many may wait: one that was compressed well waits in as little as it needs.
+            if block.body.len() < block.body.capacity() / 2 {
+                let small = block.body.as_slice().into();
+                keep(std::mem::replace(&mut block.body, small));
+            }
             state.waiting.insert(number, block);
         }
         self.finish_if_whole(&mut state)
@@ -128,13 +146,19 @@ impl Building {
         if state.blocks != Some(state.next()) {
             return None;
         }
-        let State { bytes, table, .. } = std::mem::take(state);
+        let State {
+            bytes,
+            table,
+            place,
+            ..
+        } = std::mem::take(state);
         let tail = footer::encode_tail(&self.header, &table, bytes.len() as u64, &self.sealer);
         Some(Finished {
             id: self.id(),
             bytes,
             tail,
             table,
+            _place: place,
         })
     }
 }
@@ -146,16 +170,17 @@ impl State {
     }
 
     /// Moves the blocks whose turn has come to their place.
-    fn settle(&mut self) {
+    fn settle(&mut self, keep: &dyn Fn(Vec<u8>)) {
         while let Some(block) = self.waiting.remove(&self.next()) {
-            self.place(&block.header, &block.body, &block.chunks);
+            self.place(&block);
+            keep(block.body);
         }
     }
 
-    fn place(&mut self, header: &[u8], body: &[u8], chunks: &[(Fingerprint, u32)]) {
-        self.table
-            .push_block(self.bytes.len() as u64, body.len() as u32, chunks);
-        self.bytes.extend_from_slice(header);
-        self.bytes.extend_from_slice(body);
+    fn place(&mut self, block: &SealedBlock) {
+        let (offset, len) = (self.bytes.len() as u64, block.body.len() as u32);
+        self.table.push_block(offset, len, &block.chunks);
+        self.bytes.extend_from_slice(&block.header);
+        self.bytes.extend_from_slice(&block.body);
     }
 }

@@ -33,6 +33,7 @@ mod reader;
 mod recovered;
 mod repair;
 mod repository;
+mod room;
 mod roots;
 mod salvage;
 mod sealing;

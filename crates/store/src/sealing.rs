@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::building::{Building, ChunkList, Finished};
 use crate::compression::{Compression, Compressor};
 use crate::container::{self, StreamKind};
+use crate::room::{Room, Taken};
 use crate::session::SessionState;
 use crate::{Error, Result};
 
@@ -27,6 +28,10 @@ pub const BLOCK_TAIL_BYTES: usize = 16 << 10;
 
 /// Usual blocks that may be under way however few threads there are: two of the longest chunks.
 const UNITS_MIN: usize = 6;
+
+/// Containers that may be under way: one that is stored, one that waits for it, and one that blocks are added to. Without a bound each thread could hold one
+/// that is whole while the disk is slow.
+const CONTAINERS_MAX: usize = 3;
 
 /// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
 #[derive(Clone)]
@@ -61,10 +66,12 @@ impl Spares {
         spare.unwrap_or_else(|_| Vec::with_capacity(self.container_bytes))
     }
 
-    /// Keeps a block's buffer, unless there are enough.
+    /// Keeps a block's buffer, unless there are enough or it is a small one.
     fn keep_block(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        drop(self.blocks.0.try_send(buffer));
+        if buffer.capacity() >= self.block_bytes {
+            drop(self.blocks.0.try_send(buffer));
+        }
     }
 
     fn keep_container(&self, mut buffer: Vec<u8>) {
@@ -82,44 +89,6 @@ pub enum Packing {
     AsIs,
 }
 
-/// Raw bytes between a writer and the end of sealing, bounded: in units of a usual block, of which a long one takes several.
-struct Room {
-    units: (Sender<()>, Receiver<()>),
-    unit_bytes: usize,
-}
-
-/// Units that a block has taken. Dropped, it gives them back.
-pub struct Taken(Receiver<()>, usize);
-
-impl Room {
-    fn new(units: usize, unit_bytes: usize) -> Self {
-        Self {
-            units: bounded(units),
-            unit_bytes,
-        }
-    }
-
-    /// Waits until there is room for so many bytes; what needs more than all waits for all.
-    fn take(&self, bytes: usize) -> Taken {
-        let (sender, receiver) = &self.units;
-        let all = sender.capacity().unwrap_or(1);
-        let units = bytes.div_ceil(self.unit_bytes).clamp(1, all);
-        for _ in 0..units {
-            // Both ends are here: it does not fail.
-            let _ = sender.send(());
-        }
-        Taken(receiver.clone(), units)
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        for _ in 0..self.1 {
-            let _ = self.0.try_recv();
-        }
-    }
-}
-
 /// A block to compress and seal.
 pub struct BlockJob {
     pub building: Arc<Building>,
@@ -132,12 +101,16 @@ pub struct BlockJob {
 /// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it runs inline.
 pub struct Sealing {
     session: Arc<SessionState>,
+    stream: StreamKind,
     /// Bytes stored so far, and containers.
     pub stored: Arc<Mutex<(u64, u64)>>,
     pub spares: Spares,
     failure: Arc<Mutex<Failure>>,
     inline: Option<Compressor>,
+    /// For raw bytes of blocks, in units of a usual block.
     room: Room,
+    /// For containers from their first block until they are stored.
+    containers: Room,
     jobs: Option<Sender<(BlockJob, Taken)>>,
     finished: Option<Sender<Finished>>,
     threads: Vec<JoinHandle<()>>,
@@ -152,8 +125,10 @@ impl Sealing {
         };
         let units = (waiting + threads).max(UNITS_MIN);
         let mut sealing = Self {
-            room: Room::new(units, session.block_bytes(stream)),
+            room: Room::new(units),
+            containers: Room::new(CONTAINERS_MAX),
             session: Arc::clone(session),
+            stream,
             stored: Arc::default(),
             failure: Arc::default(),
             spares: Spares::new(session, stream, threads),
@@ -167,8 +142,7 @@ impl Sealing {
             return Ok(sealing);
         }
         let (job_sender, jobs) = bounded(waiting);
-        // None waits between: a container is 16 MiB.
-        let (finished_sender, finished) = bounded(0);
+        let (finished_sender, finished) = bounded(CONTAINERS_MAX);
         for _ in 0..threads {
             let compressor = Compressor::new(session.options().compression, stream)?;
             let (jobs, finished) = (jobs.clone(), finished_sender.clone());
@@ -191,6 +165,13 @@ impl Sealing {
         Ok(sealing)
     }
 
+    /// A new container, as soon as few enough are under way.
+    pub fn begin_container(&self) -> Building {
+        let place = self.containers.take(1);
+        self.session
+            .begin_container(self.stream, self.spares.container(), place)
+    }
+
     pub fn add(&mut self, job: BlockJob) -> Result<()> {
         if let Some(compressor) = &mut self.inline {
             return match job.seal(compressor, &self.spares) {
@@ -198,7 +179,8 @@ impl Sealing {
                 None => Ok(()),
             };
         }
-        let taken = self.room.take(job.raw.len());
+        let unit = self.session.block_bytes(self.stream);
+        let taken = self.room.take(job.raw.len().div_ceil(unit));
         let sent = self.jobs.as_ref().map(|jobs| jobs.send((job, taken)));
         debug_assert!(sent.is_some(), "not after finish");
         self.failed()
@@ -211,8 +193,8 @@ impl Sealing {
                 self.failed()
             }
             None => {
-                let buffer = store_container(&self.session, finished, &self.stored)?;
-                self.spares.keep_container(buffer);
+                store_container(&self.session, &finished, &self.stored)?;
+                self.spares.keep_container(finished.bytes);
                 Ok(())
             }
         }
@@ -243,16 +225,14 @@ impl Sealing {
 }
 
 impl BlockJob {
-    fn seal(mut self, compressor: &mut Compressor, spares: &Spares) -> Option<Finished> {
+    fn seal(self, compressor: &mut Compressor, spares: &Spares) -> Option<Finished> {
         let compressor = match self.packing {
             Packing::Compress => Some(compressor),
             Packing::AsIs => None,
         };
-        let whole = self
-            .building
-            .add(self.number, &mut self.raw, self.chunks, compressor);
-        spares.keep_block(self.raw);
-        whole
+        let keep = |buffer| spares.keep_block(buffer);
+        self.building
+            .add(self.number, self.raw, self.chunks, compressor, &keep)
     }
 }
 
@@ -286,8 +266,9 @@ fn store_containers(
         if broken {
             continue;
         }
-        match store_container(session, whole, stored) {
-            Ok(buffer) => spares.keep_container(buffer),
+        match store_container(session, &whole, stored) {
+            // Then its place is given back.
+            Ok(()) => spares.keep_container(whole.bytes),
             Err(error) => {
                 broken = true;
                 *failure.lock() = Failure::Fresh(error);
@@ -296,12 +277,11 @@ fn store_containers(
     }
 }
 
-/// Gives the buffer back.
 fn store_container(
     session: &SessionState,
-    whole: Finished,
+    whole: &Finished,
     stored: &Mutex<(u64, u64)>,
-) -> Result<Vec<u8>> {
+) -> Result<()> {
     let dry_run = session.options().dry_run;
     if !dry_run {
         let name = container::object_name(whole.id);
@@ -315,9 +295,7 @@ fn store_container(
     sums.1 += 1;
     drop(sums);
     if dry_run {
-        session.imagine(&whole.table)?;
-        return Ok(whole.bytes);
+        return session.imagine(&whole.table);
     }
-    session.tell_index(whole.id, &whole.table)?;
-    Ok(whole.bytes)
+    session.tell_index(whole.id, &whole.table)
 }

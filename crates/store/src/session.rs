@@ -20,6 +20,7 @@ use crate::opened::Opened;
 use crate::pin::Pin;
 use crate::reader::ChunkReader;
 use crate::repository::{OpenOptions, Shared};
+use crate::room::Taken;
 use crate::writer::ChunkWriter;
 use crate::{ChunkRef, Error, Result};
 
@@ -176,9 +177,14 @@ impl SessionState {
             .unwrap_or(options.compression.block_bytes(stream))
     }
 
-    pub(crate) fn begin_container(&self, stream: StreamKind, bytes: Vec<u8>) -> Building {
+    pub(crate) fn begin_container(
+        &self,
+        stream: StreamKind,
+        bytes: Vec<u8>,
+        place: Taken,
+    ) -> Building {
         let keys: &Keys = &self.shared.keys;
-        Building::begin(stream, bytes, keys, &self.options().entropy)
+        Building::begin(stream, bytes, place, keys, &self.options().entropy)
     }
 
     pub(crate) fn fingerprint(&self, data: &[u8]) -> Fingerprint {

@@ -309,11 +309,9 @@ impl ChunkWriter {
         {
             self.close_container()?;
         }
-        let session = &self.session;
-        let stream = self.stream;
-        let spares = &self.sealing.spares;
+        let sealing = &self.sealing;
         let open = self.container.get_or_insert_with(|| OpenContainer {
-            building: Arc::new(session.begin_container(stream, spares.container())),
+            building: Arc::new(sealing.begin_container()),
             blocks: 0,
             chunks: 0,
             raw_bytes: 0,
@@ -327,7 +325,7 @@ impl ChunkWriter {
         }
         let block = &mut self.open[packing as usize];
         if block.raw.capacity() == 0 {
-            block.raw = spares.block();
+            block.raw = self.sealing.spares.block();
         }
         if block.raw.is_empty() {
             // For a chunk that is a block alone: growing behind it, for its seal, would double that.

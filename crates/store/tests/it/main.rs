@@ -23,6 +23,7 @@ mod scale;
 mod sweep;
 mod sweep_astray;
 mod twins;
+mod under_way;
 mod unpinned;
 mod unreadable;
 mod what_is_left;

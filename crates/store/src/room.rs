@@ -1,0 +1,36 @@
+//! Room for what is under way between threads: so many places, and who wants one waits.
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+/// So many places.
+pub struct Room(Sender<()>, Receiver<()>);
+
+/// Places that were taken. Dropped, it gives them back.
+pub struct Taken(Receiver<()>, usize);
+
+impl Room {
+    /// That many, all of them free.
+    pub fn new(places: usize) -> Self {
+        let (sender, receiver) = bounded(places);
+        Self(sender, receiver)
+    }
+
+    /// Waits until so many are free; who needs more than there are waits for all. Only one may wait at a time, or two could each hold what the other needs.
+    pub fn take(&self, places: usize) -> Taken {
+        let all = self.0.capacity().unwrap_or(1);
+        let places = places.clamp(1, all);
+        for _ in 0..places {
+            // Both ends are here: it does not fail.
+            let _ = self.0.send(());
+        }
+        Taken(self.1.clone(), places)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for _ in 0..self.1 {
+            let _ = self.0.try_recv();
+        }
+    }
+}
