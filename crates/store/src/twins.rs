@@ -19,13 +19,16 @@ const BATCH: usize = 512;
 pub struct Twins {
     samples: HashMap<ContainerId, Sample>,
     waiting: Vec<ChunkRef>,
+    /// For how many references each of those stands.
+    weights: Vec<u32>,
 }
 
+/// Counts references, those that were passed over with the one that was looked up for them.
 #[derive(Default)]
 struct Sample {
     met: u32,
-    looked_up: u32,
-    elsewhere: u32,
+    looked_up: u64,
+    elsewhere: u64,
 }
 
 impl Twins {
@@ -37,6 +40,7 @@ impl Twins {
         sample.met = sample.met.wrapping_add(1);
         if is_looked_up {
             self.waiting.push(*chunk);
+            self.weights.push(apart);
         }
         self.waiting.len() >= BATCH
     }
@@ -48,24 +52,69 @@ impl Twins {
 
     /// Takes what the index says of those that waited, as far as it `is_there`.
     pub fn found(&mut self, found: &[Option<Location>], is_there: impl Fn(&ContainerId) -> bool) {
-        for (chunk, found) in self.waiting.drain(..).zip(found) {
+        let waiting = self.waiting.drain(..).zip(self.weights.drain(..));
+        for ((chunk, weight), found) in waiting.zip(found) {
             let elsewhere = found.map(|location| location.container);
             let elsewhere = elsewhere.filter(|id| *id != chunk.container && is_there(id));
             if let Some(sample) = self.samples.get_mut(&chunk.container) {
-                sample.looked_up += 1;
-                sample.elsewhere += u32::from(elsewhere.is_some());
+                let weight = u64::from(weight);
+                sample.looked_up += weight;
+                sample.elsewhere += if elsewhere.is_some() { weight } else { 0 };
             }
         }
     }
 
     /// Those of which at least such a share is stored elsewhere, too, sorted; of which a little less, since a sample errs. Nothing may wait any more.
     pub fn containers(self, share: f64) -> Vec<ContainerId> {
-        let least = |sample: &Sample| f64::from(sample.looked_up) * share * 0.75;
-        let twins = self.samples.into_iter().filter(|(_, sample)| {
-            sample.elsewhere > 0 && f64::from(sample.elsewhere) >= least(sample)
-        });
+        let least = |sample: &Sample| sample.looked_up as f64 * share * 0.75;
+        let twins = self
+            .samples
+            .into_iter()
+            .filter(|(_, sample)| sample.elsewhere > 0 && sample.elsewhere as f64 >= least(sample));
         let mut twins: Vec<_> = twins.map(|(id, _)| id).collect();
         twins.sort_unstable();
         twins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_chunk::Fingerprint;
+
+    use super::*;
+
+    /// Of 2,000 references into a container those that are elsewhere, too; whether so it is called a twin.
+    fn is_twin(share: f64, is_elsewhere: impl Fn(u32) -> bool) -> bool {
+        let mut twins = Twins::default();
+        for number in 0..2_000_u32 {
+            let mut fingerprint = Fingerprint([0; 32]);
+            fingerprint.0[..4].copy_from_slice(&number.to_be_bytes());
+            twins.meet(&ChunkRef {
+                fingerprint,
+                container: ContainerId(1),
+                len: 1,
+            });
+        }
+        let of = |chunk: &ChunkRef| (chunk.fingerprint.prefix() >> 32) as u32;
+        let place = |chunk| {
+            let id = 1 + u64::from(is_elsewhere(of(chunk)));
+            Some(Location {
+                container: ContainerId(id),
+            })
+        };
+        let found: Vec<_> = twins.waiting().iter().map(place).collect();
+        assert!((40..100).contains(&found.len()), "{}", found.len());
+        twins.found(&found, |_| true);
+        twins.containers(share) == [ContainerId(1)]
+    }
+
+    #[test]
+    fn a_container_is_a_twin_wherever_in_it_that_is_which_is_elsewhere_too() {
+        assert!(is_twin(0.5, |number| number < 1_200));
+        assert!(is_twin(0.5, |number| number >= 800));
+        assert!(is_twin(0.5, |number| number % 5 < 3));
+        assert!(!is_twin(0.5, |number| number < 400));
+        assert!(!is_twin(0.5, |number| number >= 1_600));
+        assert!(!is_twin(0.0, |_| false));
     }
 }
