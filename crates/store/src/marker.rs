@@ -156,8 +156,7 @@ impl<'a> Marker<'a> {
                     mark(named, Way::Direct)?;
                     mark(elsewhere, Way::Direct)?;
                 }
-                (Some(_), Some(elsewhere)) => mark(elsewhere, Way::Twin)?,
-                (None, Some(elsewhere)) => mark(elsewhere, Way::Followed)?,
+                (_, Some(elsewhere)) => mark(elsewhere, Way::Followed)?,
                 (None, None) => {
                     self.unresolved.insert(chunk.fingerprint, chunk.container);
                 }

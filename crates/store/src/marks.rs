@@ -3,6 +3,7 @@
 //! A mark is (container, first eight bytes of the fingerprint, how the reference came there). Marks gather in a buffer of
 //! fixed size, are sorted and spilled to a file, and are merged in order of container. What is deleted hangs on them, so each piece of the file has a checksum.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -31,18 +32,15 @@ const SPILLED: &str = "marks";
 pub enum Way {
     /// It names it.
     Direct = 0,
-    /// By the index, from a container that is gone.
+    /// By the index, from a container that is gone, or may go.
     Followed = 1,
-    /// By the index, from one that is there and holds the chunk, too, but may go: one that was condemned, or is to be emptied.
-    Twin = 2,
 }
 
 impl From<u8> for Way {
     fn from(byte: u8) -> Self {
         match byte {
             0 => Self::Direct,
-            1 => Self::Followed,
-            _ => Self::Twin,
+            _ => Self::Followed,
         }
     }
 }
@@ -68,8 +66,6 @@ pub struct ContainerMarks {
     pub prefixes: Vec<u64>,
     /// Whether any reference did not name it: then the presence of all must be proved.
     pub followed: bool,
-    /// Those of the prefixes whose chunks may be deleted elsewhere, if they can be read here; sorted.
-    pub twins: Vec<u64>,
 }
 
 impl Marks {
@@ -86,10 +82,9 @@ impl Marks {
             Err(error) if error.kind != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        Ok(Self {
-            folder: Some(folder),
-            ..Self::temporary()
-        })
+        let mut marks = Self::temporary();
+        marks.folder = Some(folder);
+        Ok(marks)
     }
 
     /// No marks, which are spilled into a temporary file: for whoever may only read the repository.
@@ -155,24 +150,31 @@ impl Marks {
     }
 
     /// Gives all marks, a container at a time, in order of container.
-    pub fn for_each(mut self, visit: &mut dyn FnMut(ContainerMarks) -> Result<()>) -> Result<()> {
+    pub fn for_each(&mut self, visit: &mut dyn FnMut(ContainerMarks) -> Result<()>) -> Result<()> {
         self.settle();
         let mut sources: Vec<Source> = Vec::new();
         if let Some(spilled) = &self.spilled {
             sources.extend(self.runs.iter().map(|run| Source {
                 run: Some((spilled, run.clone())),
-                ready: Vec::new().into_iter(),
+                ready: Cow::default(),
+                at: 0,
             }));
         }
         sources.push(Source {
             run: None,
-            ready: std::mem::take(&mut self.buffer).into_iter(),
+            ready: Cow::Borrowed(&self.buffer),
+            at: 0,
         });
-        merge(&mut sources, visit)?;
+        merge(&mut sources, visit)
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
         if let (Some(folder), Some(_)) = (&self.folder, &self.spilled) {
-            folder.remove(SPILLED)?;
+            // One that stays is removed by the next.
+            let _ = folder.remove(SPILLED);
         }
-        Ok(())
     }
 }
 
@@ -229,16 +231,12 @@ fn merge(
                 id,
                 prefixes: Vec::new(),
                 followed: false,
-                twins: Vec::new(),
             })
         {
             visit(whole)?;
         }
         let marks = current.as_mut().expect("it was just set");
         marks.followed |= way != Way::Direct;
-        if way == Way::Twin && marks.twins.last() != Some(&prefix) {
-            marks.twins.push(prefix);
-        }
         if marks.prefixes.last() != Some(&prefix) {
             marks.prefixes.push(prefix);
         }
@@ -250,13 +248,16 @@ fn merge(
 struct Source<'a> {
     /// What is left of it.
     run: Option<(&'a Spilled, Range<u64>)>,
-    ready: std::vec::IntoIter<Mark>,
+    ready: Cow<'a, [Mark]>,
+    /// Of those that are ready, the next one.
+    at: usize,
 }
 
 impl Source<'_> {
     fn next(&mut self) -> Result<Option<Mark>> {
-        if let Some(mark) = self.ready.next() {
-            return Ok(Some(mark));
+        if let Some(mark) = self.ready.get(self.at) {
+            self.at += 1;
+            return Ok(Some(*mark));
         }
         let Some((spilled, left)) = &mut self.run else {
             return Ok(None);
@@ -275,8 +276,8 @@ impl Source<'_> {
             .iter()
             .map(|mark| (number(&mark[..8]), number(&mark[8..16]), mark[16].into()))
             .collect();
-        self.ready = marks.into_iter();
-        Ok(self.ready.next())
+        (self.ready, self.at) = (marks.into(), 1);
+        Ok(self.ready.first().copied())
     }
 }
 
@@ -308,7 +309,7 @@ mod tests {
                 (
                     one(i) % 7,
                     one(i),
-                    [Way::Direct, Way::Twin][usize::from(i % 1000 == 0)],
+                    [Way::Direct, Way::Followed][usize::from(i % 1000 == 0)],
                 )
             })
         };

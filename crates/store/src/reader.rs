@@ -102,15 +102,17 @@ impl ChunkReader {
             Err(error) if error.is_loss() => lost = error,
             Err(error) => return Err(error),
         }
-        // Where it was found it may be swept again before it is read.
-        for _ in 0..MOVES_MAX {
-            let moved = self.find_moved(&chunk.fingerprint, chunk.container, gone)?;
-            let Some(moved) = moved else { break };
+        let (mut tried, mut moves) = (vec![chunk.container], 0);
+        while let Some(moved) = self.find_moved(&chunk.fingerprint, &tried, gone)? {
             match self.read_from(moved, &chunk.fingerprint) {
                 Ok(Some(data)) => return Ok(data),
-                Ok(None) => break,
-                Err(error) if error.is_not_found() => gone = Some(moved),
-                Err(error) => return Err(error),
+                // Where it was found it may be swept again before it is read.
+                Err(error) if error.is_not_found() && moves < MOVES_MAX => {
+                    (gone, moves) = (Some(moved), moves + 1);
+                }
+                Err(error) if !error.is_loss() => return Err(error),
+                // Another copy may be better.
+                Ok(None) | Err(_) => tried.push(moved),
             }
         }
         Err(lost)
@@ -229,7 +231,7 @@ impl ChunkReader {
     }
 
     /// A container's descriptors; of a damaged one, those of all that can be read of it.
-    fn open_what_is_left(&mut self, id: ContainerId) -> Result<Arc<Opened>> {
+    pub(crate) fn open_what_is_left(&mut self, id: ContainerId) -> Result<Arc<Opened>> {
         if let Some(opened) = self.tables.get(&id).or_else(|| self.shared.recovered(id)) {
             return Ok(opened);
         }
@@ -252,12 +254,12 @@ impl ChunkReader {
         Ok(self.tables.put(id, opened, bytes))
     }
 
-    /// Where else than in container `not` a chunk lies: the index is asked, then all descriptors. `gone` is a container
+    /// Where else than in the containers `tried` a chunk lies: the index is asked, then all descriptors. `gone` is a container
     /// that was found gone.
     fn find_moved(
         &mut self,
         fingerprint: &Fingerprint,
-        not: ContainerId,
+        tried: &[ContainerId],
         gone: Option<ContainerId>,
     ) -> Result<Option<ContainerId>> {
         let mut found = [None];
@@ -270,11 +272,15 @@ impl ChunkReader {
             found = [None];
         }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
-        // Of the one that should give it, the table may list it all the same.
-        let is_listed = Some(not) != gone
-            && matches!(self.open_what_is_left(not), Ok(own) if own.find(fingerprint).is_some());
+        // Of one that should give it, the table may list it all the same.
+        let mut lists = |id: &ContainerId| {
+            let is_there = Some(*id) != gone;
+            is_there
+                && matches!(self.open_what_is_left(*id), Ok(own) if own.find(fingerprint).is_some())
+        };
+        let is_listed = tried.iter().any(&mut lists);
         let mut holds = |id: ContainerId| -> Result<bool> {
-            Ok(id != not
+            Ok(!tried.contains(&id)
                 && Some(id) != gone
                 && self.open_what_is_left(id)?.find(fingerprint).is_some())
         };

@@ -7,6 +7,7 @@
 
 mod choose;
 mod judge;
+mod last_copies;
 mod report;
 
 use std::collections::{HashMap, HashSet};

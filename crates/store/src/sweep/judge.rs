@@ -6,6 +6,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 
 use super::choose::{self, Candidate, Live};
+use super::last_copies::last_copies;
 use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
 use crate::marker::Marker;
 use crate::marks::{ContainerMarks, Marks, Way};
@@ -44,7 +45,7 @@ enum Leaving<'a> {
 
 impl Sweep<'_> {
     /// Decides on every container by what all roots refer to; marks are gathered in what `marks` makes. What two
-    /// containers hold is marked in the one that the index names, if it can be read there; else in both.
+    /// containers hold is marked in the one that the index names, where that holds it; else in both.
     pub(super) fn judge(
         &mut self,
         marks: &dyn Fn() -> Result<Marks>,
@@ -69,10 +70,10 @@ impl Sweep<'_> {
         if let Some(verdict) = self.judge_by(marked, options, observer)? {
             return Ok(verdict);
         }
-        // The index led astray, or to what cannot be read.
+        // The index led astray.
         if !leaving.is_empty() {
             self.report = before;
-            tracing::warn!("what is stored twice stays: not all of it could be read");
+            tracing::warn!("what is stored twice stays: the index does not tell where");
             let marked = self.mark_all(marks()?, Leaving::None(&leaving), observer)?;
             if let Some(verdict) = self.judge_by(marked, options, observer)? {
                 return Ok(verdict);
@@ -123,7 +124,7 @@ impl Sweep<'_> {
         })
     }
 
-    /// Decides on every container; `None` where the index has led astray, or to what cannot be read.
+    /// Decides on every container; `None` where the index has led astray.
     fn judge_by(
         &mut self,
         marked: Marked,
@@ -179,7 +180,34 @@ impl Sweep<'_> {
             }
         }
         choose::choose(options, &mut self.report, &mut verdict);
-        Ok((!is_astray).then_some(verdict))
+        if is_astray {
+            return Ok(None);
+        }
+        let staying = last_copies(&mut self.reader, &verdict, &mut marks)?;
+        if !staying.is_empty() {
+            tracing::warn!(
+                "what may be the last good copy of something stays (containers: {}): run `onefold repair`",
+                staying.len()
+            );
+        }
+        verdict.dead.retain(|id| {
+            let stays = staying.contains(id);
+            if stays {
+                let bytes = lens.get(id).copied().unwrap_or(0);
+                self.report.dead_containers -= 1;
+                self.report.dead_bytes -= bytes;
+                self.report.unused_bytes_left += bytes;
+            }
+            !stays
+        });
+        verdict.compact.retain(|candidate| {
+            let stays = staying.contains(&candidate.id);
+            if stays {
+                self.report.leave(candidate);
+            }
+            !stays
+        });
+        Ok(Some(verdict))
     }
 }
 
@@ -242,7 +270,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Decides on one, of `stored` bytes.
     fn container(&mut self, marks: ContainerMarks, stored: u64) -> Result<()> {
-        if marks.followed && !(is_proved(self.reader, &marks)? && self.gives_twins(&marks)?) {
+        if marks.followed && !is_proved(self.reader, &marks)? {
             self.is_astray = true;
             return Ok(());
         }
@@ -265,27 +293,6 @@ impl Judge<'_> {
             self.report.unused_bytes_left += candidate.dead_bytes;
         }
         Ok(())
-    }
-
-    /// Whether chunks whose other copies may go can be read here: that a table names them is not enough.
-    fn gives_twins(&mut self, marks: &ContainerMarks) -> Result<bool> {
-        if marks.twins.is_empty() {
-            return Ok(true);
-        }
-        let opened = self.reader.open(marks.id)?;
-        let held = opened.table.chunks.iter().map(|(held, _)| *held);
-        let is_twin = |held: &Fingerprint| marks.twins.binary_search(&held.prefix()).is_ok();
-        let twins: Vec<_> = held.filter(is_twin).collect();
-        let read = self
-            .reader
-            .read_container(marks.id, &twins, &mut |_, _| Ok(()));
-        match read {
-            Err(error) if error.is_loss() => {
-                tracing::warn!("{error}");
-                Ok(false)
-            }
-            other => Ok(other?.is_empty()),
-        }
     }
 }
 

@@ -29,7 +29,7 @@ impl Scene {
         init_with(&dir, Encryption::Aes256Gcm, index).unwrap();
         let repository = open(&dir, 1, 1).unwrap();
         let data = chunks(1, 200);
-        let roots = in_lockstep(&repository, &data).map(|root| (root, data.clone()));
+        let roots = in_lockstep::<2>(&repository, &data).map(|root| (root, data.clone()));
         Self {
             device,
             repository,
@@ -55,10 +55,10 @@ impl Scene {
     }
 }
 
-/// Both sessions write a batch before either can see that of the other.
-fn in_lockstep(repository: &Repository, data: &[Vec<u8>]) -> [RootId; 2] {
-    let sessions = [(); 2].map(|()| repository.session(SessionKind::Backup).unwrap());
-    let mut refs = [const { Vec::new() }; 2];
+/// All sessions write a batch before any can see that of the others.
+fn in_lockstep<const N: usize>(repository: &Repository, data: &[Vec<u8>]) -> [RootId; N] {
+    let sessions = [(); N].map(|()| repository.session(SessionKind::Backup).unwrap());
+    let mut refs = [const { Vec::new() }; N];
     let mut writers = sessions
         .each_ref()
         .map(|session| session.writer(StreamKind::Data).unwrap());
@@ -141,6 +141,78 @@ fn no_copy_goes_while_the_other_cannot_be_read() {
             repository.repair(&Lists, &mut Hasty).unwrap();
             scene.assert_sound(&context);
         }
+    }
+}
+
+/// Of the containers that a root names, the paths.
+fn named(repository: &Repository, root: &RootId) -> Vec<String> {
+    let refs = decode_root(&repository.root(root).unwrap());
+    let mut ids: Vec<_> = refs.iter().map(|chunk| chunk.container).collect();
+    ids.dedup();
+    ids.into_iter()
+        .map(onefold_store::container::object_name)
+        .collect()
+}
+
+#[test]
+fn a_copy_that_nothing_refers_to_stays_while_the_one_that_is_referred_to_cannot_be_read() {
+    let all = SweepOptions {
+        unused_max: Some(Unused::Bytes(0)),
+        ..SweepOptions::default()
+    };
+    for (forgotten, part) in [(0, false), (1, false), (0, true), (1, true)] {
+        for place in [64, 2_000, 9_000] {
+            let mut scene = Scene::new("strata");
+            let context = format!("root {forgotten}, {part}, at {place}");
+            let (gone, data) = scene.roots.remove(forgotten);
+            let refs = decode_root(&scene.repository.root(&gone).unwrap());
+            if part {
+                let third: Vec<_> = refs.iter().copied().step_by(3).collect();
+                let session = scene.repository.session(SessionKind::Backup).unwrap();
+                let data = data.into_iter().step_by(3).collect();
+                scene.roots.push((end(session, &third), data));
+            }
+            scene.repository.remove_root(&gone).unwrap();
+            for path in named(&scene.repository, &scene.roots[0].0) {
+                flip_at(&scene.device, &path, place);
+            }
+            scene
+                .open(2)
+                .sweep(&Lists, &all, &mut Hasty)
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            scene.open(3).repair(&Lists, &mut Hasty).unwrap();
+            scene.assert_sound(&context);
+            // What was mended needs no other copy any more.
+            let swept = scene.open(4).sweep(&Lists, &all, &mut Hasty).unwrap();
+            scene.assert_sound(&context);
+            let again = scene.open(5).sweep(&Lists, &all, &mut Hasty).unwrap();
+            assert_eq!(again.dead_containers, 0, "{context}: {swept:?}, {again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_chunk_is_read_where_any_of_its_copies_is_good() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init_with(&dir, Encryption::Aes256Gcm, "strata").unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    // So few that nobody has sealed a container when the last begins.
+    let data = chunks(1, 8);
+    let roots = in_lockstep::<3>(&repository, &data);
+    let copies = roots.map(|root| named(&repository, &root));
+    assert!(copies.iter().all(|paths| paths.len() == 1), "{copies:?}");
+    for good in 0..roots.len() {
+        let flip_others = || {
+            let others = (0..).zip(&copies).filter(|(number, _)| *number != good);
+            others.for_each(|(_, paths)| flip_at(&device, &paths[0], 300));
+        };
+        flip_others();
+        let reading = open(&dir, 1, 2).unwrap();
+        for root in &roots {
+            assert_eq!(restore(&reading, root).unwrap(), data, "{good}, {root}");
+        }
+        flip_others();
     }
 }
 
