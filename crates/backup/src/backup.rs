@@ -13,6 +13,7 @@ mod budget;
 mod buffers;
 mod cutting;
 mod finish;
+mod long_chunks;
 mod metadata;
 mod names;
 mod options;

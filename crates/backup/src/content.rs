@@ -77,19 +77,19 @@ fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<Fingerprint>, u64) {
 }
 
 /// A content's items to come, each at its depth: of the recipe chunks that were opened, what they hold.
-struct Ahead {
+pub(crate) struct Ahead {
     layers: Vec<(u8, std::vec::IntoIter<Item>)>,
 }
 
 impl Ahead {
-    fn new(content: &Content) -> Self {
+    pub fn new(content: &Content) -> Self {
         Self {
             layers: vec![(content.depth, content.items.clone().into_iter())],
         }
     }
 
     /// The next item; data and holes have depth 0.
-    fn peek(&mut self) -> Option<(u8, Item)> {
+    pub fn peek(&mut self) -> Option<(u8, Item)> {
         while let Some((depth, items)) = self.layers.last() {
             if let Some(item) = items.as_slice().first() {
                 return Some((item.chunk().map_or(0, |_| *depth), *item));
@@ -100,12 +100,12 @@ impl Ahead {
     }
 
     /// Takes the item that [`peek`](Self::peek) gave.
-    fn pass(&mut self) -> Option<Item> {
+    pub fn pass(&mut self) -> Option<Item> {
         self.layers.last_mut()?.1.next()
     }
 
     /// Puts what the next item, a recipe chunk, holds in its place.
-    fn open(&mut self, reader: &mut ChunkReader) -> Result<()> {
+    pub fn open(&mut self, reader: &mut ChunkReader) -> Result<()> {
         let depth = self.layers.last().map_or(0, |(depth, _)| *depth);
         if let Some(Item::Chunk { chunk, span }) = self.pass() {
             let below = read_recipe(&chunk, span, depth - 1, reader)?;

@@ -13,8 +13,8 @@
 //! What is deflated (zip and what is built on it, PNG, gzip) is uneven enough to be cut finely, so the members that two archives have in common are found.
 //! What is not: LZMA, strong video codecs, anything encrypted. All that is shorter than [`LONG_BYTES_MIN`] is cut finely, and so is a disk that is encrypted with LUKS, known by its header.
 //!
-//! **What changes in place.** Encrypted disks and databases do, a few KiB here and there. Who knows that a file has changed can have a long chunk that is new cut into short ones
-//! ([`Chunker::shorten`]): where such a file changes, it is stored once more in short chunks, and from then on finely.
+//! **What changes in place.** Encrypted disks and databases do, a few KiB here and there. Who knows that a file has changed can cut a long chunk that is new into short ones
+//! ([`Chunker::short`]): where such a file changes, it is stored once more in short chunks, and from then on finely.
 //!
 //! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither time nor RAM. A look counts 48 KiB of 3 MiB at most, and
 //! there is one for each long chunk, or for [`PLAIN_BYTES`]: as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it counted.
@@ -162,12 +162,8 @@ impl Chunker for Adaptive {
         self.short.limits().max
     }
 
-    fn shorten(&mut self, chunk: &[u8], part: &mut dyn FnMut(usize)) -> bool {
-        let is_long = chunk.len() >= LONG_BYTES_MIN;
-        if is_long {
-            self.short.cuts(chunk, true, part);
-        }
-        is_long
+    fn short(&mut self) -> Option<&mut dyn Chunker> {
+        Some(&mut self.short)
     }
 
     fn begin(&mut self, hints: &Hints<'_>) {

@@ -79,10 +79,10 @@ pub trait Chunker: Send {
         self.limits().max
     }
 
-    /// Cuts a chunk of this chunker into shorter ones, where it makes chunks of two sizes and this is a long one; whether it did. Calls `part` with the length of each
-    /// in order. What was cut so before, with other bytes around it, is found again.
-    fn shorten(&mut self, _chunk: &[u8], _part: &mut dyn FnMut(usize)) -> bool {
-        false
+    /// Of a chunker that makes chunks of two sizes, what cuts a long one, which is longer than [`ahead`](Self::ahead), into short ones. What was cut so before, with
+    /// other bytes around it, is found again.
+    fn short(&mut self) -> Option<&mut dyn Chunker> {
+        None
     }
 
     /// A stream begins of which this is known. Chunkers that look at nothing but the bytes of a chunk need not be told.
@@ -124,8 +124,8 @@ impl<C: Chunker + ?Sized> Chunker for Box<C> {
         (**self).ahead()
     }
 
-    fn shorten(&mut self, chunk: &[u8], part: &mut dyn FnMut(usize)) -> bool {
-        (**self).shorten(chunk, part)
+    fn short(&mut self) -> Option<&mut dyn Chunker> {
+        (**self).short()
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {

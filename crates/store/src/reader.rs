@@ -67,6 +67,14 @@ impl ChunkReader {
         })
     }
 
+    pub(crate) fn with_small_caches(self) -> Self {
+        Self {
+            tables: Cache::new(TABLE_CACHE_BYTES / 8),
+            blocks: Cache::new(BLOCK_CACHE_BYTES / 8),
+            ..self
+        }
+    }
+
     /// The bytes of a chunk.
     ///
     /// # Errors

@@ -69,6 +69,11 @@ impl Session {
         ChunkReader::new(Arc::clone(&state.shared), Arc::clone(&state.elsewhere))
     }
 
+    /// The same with caches of a MiB or two: for what is read in order, once.
+    pub fn small_reader(&self) -> Result<ChunkReader> {
+        Ok(self.reader()?.with_small_caches())
+    }
+
     /// Whether the chunk can be referred to again as it is: its container is there and not condemned.
     pub fn holds(&self, chunk: &ChunkRef) -> bool {
         self.state.may_refer_to(chunk.container).unwrap_or(false)

@@ -202,14 +202,19 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Whether a chunk is stored already: a lookup of its own, for where that is seldom asked.
+    /// Whether any of these chunks is stored already: a lookup of its own, for where that is seldom asked.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn knows(&mut self, fingerprint: &Fingerprint) -> Result<bool> {
-        self.look_up(std::iter::once(*fingerprint))?;
+    pub fn knows_any(&mut self, fingerprints: &[Fingerprint]) -> Result<bool> {
+        self.look_up(fingerprints.iter().copied())?;
         self.fresh.clear();
-        Ok(self.known(0, fingerprint)?.is_some())
+        for (number, fingerprint) in fingerprints.iter().enumerate() {
+            if self.known(number, fingerprint)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Adds a new chunk; gives its container, or `None` where its bytes are no longer what they were.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
-use onefold_chunk::{Chunker, Fingerprint};
+use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
@@ -18,17 +18,18 @@ use notes::mark_unreadable;
 
 use super::budget::Budget;
 use super::buffers::{Buffer, Buffers, Held};
+use super::long_chunks::LongChunks;
 use super::metadata::MetadataStream;
 use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, STEP_BYTES_MAX, Step};
 use super::segment::{Segment, Worker};
-use super::source::{FileEnd, LARGE_BYTES, Part, pieces};
+use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
-use crate::{Change, Entry, Error, Events, Flags, Progress, Result, path};
+use crate::{Entry, Error, Events, Flags, Progress, Result, path};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -66,8 +67,7 @@ struct Chunk {
 pub struct Finisher<'a> {
     pub writer: ChunkWriter,
     pub metadata: MetadataStream,
-    /// See [`Self::changed_segment`].
-    shortener: Box<dyn Chunker>,
+    long_chunks: LongChunks<'a>,
     pub budget: &'a Budget,
     pub large_budget: &'a Budget,
     pub buffers: &'a Buffers,
@@ -117,7 +117,7 @@ impl Batch {
 impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
-        shortener: Box<dyn Chunker>,
+        long_chunks: LongChunks<'a>,
         (budget, large_budget): (&'a Budget, &'a Budget),
         (buffers, outlook): (&'a Buffers, &'a Outlook),
         owners: &'a Owners,
@@ -127,7 +127,7 @@ impl<'a> Finisher<'a> {
         Self {
             writer,
             metadata,
-            shortener,
+            long_chunks,
             budget,
             large_budget,
             buffers,
@@ -241,18 +241,28 @@ impl<'a> Finisher<'a> {
         parts: &PartReceiver,
         worker: &Worker<'_>,
     ) -> Result<()> {
+        self.long_chunks
+            .begin(&planned.entry, planned.before.as_ref());
         loop {
             self.progress.check()?;
             let help = || worker.help();
             match parts.recv(help).map_err(|_| self.reader_died())? {
-                LargePart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
-                LargePart::Again => self.batch.notes.push(Note::Again),
+                LargePart::Hole(len) => {
+                    self.long_chunks.pass_hole(len);
+                    self.batch.notes.push(Note::Hole(len));
+                }
+                LargePart::Again => {
+                    self.long_chunks
+                        .begin(&planned.entry, planned.before.as_ref());
+                    self.batch.notes.push(Note::Again);
+                }
                 LargePart::Segment(segment, _) => {
                     let segment = segment.recv().map_err(|_| self.reader_died())?;
-                    match planned.change {
-                        Change::Modified => self.changed_segment(segment, worker)?,
-                        _ => self.segment(segment),
-                    }
+                    let fingerprinter = &worker.fingerprinter;
+                    let segment =
+                        self.long_chunks
+                            .settle(segment, &mut self.writer, fingerprinter)?;
+                    self.segment(segment);
                     self.flush_if_full()?;
                 }
                 LargePart::Settle => {
@@ -289,35 +299,6 @@ impl<'a> Finisher<'a> {
             self.chunk(fingerprint, self.batch.held.len() - 1, bytes, packing);
             at += len as usize;
         }
-    }
-
-    /// Of a file that the parent has with other content: long chunks of it that are new are cut into short ones, since it may go on changing in place.
-    fn changed_segment(&mut self, mut segment: Segment, worker: &Worker<'_>) -> Result<()> {
-        let Some(held) = &segment.held else {
-            return Ok(());
-        };
-        let (mut at, mut chunks) = (segment.start, Vec::with_capacity(segment.chunks.len()));
-        for (fingerprint, len) in segment.chunks {
-            let bytes = &held[at..at + len as usize];
-            at += len as usize;
-            let mut lengths = Vec::new();
-            let may_be_long = len as usize > self.shortener.ahead();
-            if !may_be_long
-                || self.writer.knows(&fingerprint)?
-                || !self
-                    .shortener
-                    .shorten(bytes, &mut |len| lengths.push(len as u32))
-            {
-                chunks.push((fingerprint, len));
-                continue;
-            }
-            let parts = pieces(bytes, lengths.iter().copied());
-            let found = worker.fingerprinter.fingerprints(parts);
-            chunks.extend(found.into_iter().zip(lengths));
-        }
-        segment.chunks = chunks;
-        self.segment(segment);
-        Ok(())
     }
 
     /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.

@@ -11,6 +11,7 @@ use super::budget::Budget;
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::cutting::Cutting;
 use super::finish::Finisher;
+use super::long_chunks::LongChunks;
 use super::metadata::MetadataStream;
 use super::outlook::Outlook;
 use super::parts::BYTES_AHEAD;
@@ -129,9 +130,10 @@ impl<'a> Pipeline<'a> {
             self.repository.fingerprinter(),
         );
         let writers = (self.session.writer(StreamKind::Data)?, metadata);
+        let chunker = self.cutting.chunker()?;
         Ok(Finisher::new(
             writers,
-            self.cutting.chunker()?,
+            LongChunks::new(chunker, self.session, self.options.force_reread),
             (&between.budget, &between.large_budget),
             (&between.buffers, &between.outlook),
             &between.owners,

@@ -39,7 +39,7 @@ pub struct Planned {
     pub entry: Entry,
     pub change: Change,
     pub content: ContentFrom,
-    /// What the parent says of it, where it is read all the same: if it turns out the same, nothing changed.
+    /// What the parent says of it, where it is read all the same: if it turns out the same, nothing changed. Of a large file that has changed, too.
     pub before: Option<Before>,
     /// Set where other names of the file will ask for its content, or ask now.
     pub link: Option<Names>,
@@ -368,8 +368,14 @@ impl Planner<'_> {
             Kind::File => ContentFrom::Job,
             _ => ContentFrom::Entry,
         };
-        let mut read_again = None;
-        match before.filter(|before| looks_unchanged(self.options, &entry, before)) {
+        let is_same = |before: &Entry| looks_unchanged(self.options, &entry, before);
+        let (before, changed) = match before {
+            Some(before) if is_same(&before) => (Some(before), None),
+            changed => (None, changed),
+        };
+        let is_large = |before: &Entry| entry.size.min(before.size) >= LARGE_BYTES;
+        let mut read_again = changed.filter(is_large).map(Before::changed);
+        match before {
             Some(before)
                 if self.options.force_reread
                     || !is_settled(self.options, &before, self.parent_started_ns) =>

@@ -31,6 +31,13 @@ pub struct Segment {
     pub chunks: Vec<(Fingerprint, u32)>,
 }
 
+impl Segment {
+    /// Of its chunks.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|(_, len)| u64::from(*len)).sum()
+    }
+}
+
 /// A channel for one result.
 pub fn slot<T>() -> (Sender<T>, Receiver<T>) {
     bounded(1)

@@ -39,34 +39,51 @@ pub fn is_settled(options: &Options, before: &Entry, started_ns: u64) -> bool {
     started_ns == 0 || nanos(time).saturating_add(step) <= started_ns
 }
 
-/// What the parent says of an entry that looks unchanged and is read all the same.
+/// What the parent says of an entry that is read.
 pub struct Before {
     pub entry: Box<Entry>,
+    looks: Looks,
+}
+
+/// What an entry looks like beside the parent's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    Changed,
+    /// It may have changed without a sign.
+    Doubtful,
     /// It would not be read, were all of its chunks where the parent says: what `stat` gives tells whether it changed.
-    is_trusted: bool,
+    Unchanged,
 }
 
 impl Before {
-    /// Of an entry that may have changed without a sign.
+    /// Of an entry that has changed.
+    pub fn changed(entry: Entry) -> Self {
+        Self::new(entry, Looks::Changed)
+    }
+
+    /// Of one that may have changed without a sign.
     pub fn doubtful(entry: Entry) -> Self {
-        Self {
-            entry: entry.into(),
-            is_trusted: false,
-        }
+        Self::new(entry, Looks::Doubtful)
     }
 
     /// Of one that has not changed, and some of whose chunks a repair or a sweep has moved, or are lost.
     pub fn trusted(entry: Entry) -> Self {
+        Self::new(entry, Looks::Unchanged)
+    }
+
+    fn new(entry: Entry, looks: Looks) -> Self {
         Self {
             entry: entry.into(),
-            is_trusted: true,
+            looks,
         }
     }
 
     /// Whether the entry, as it was read `now`, is the same.
     pub fn agrees_with(mut self, now: &mut Entry) -> bool {
-        if !self.is_trusted {
-            return *self.entry == *now;
+        match self.looks {
+            Looks::Changed => return false,
+            Looks::Doubtful => return *self.entry == *now,
+            Looks::Unchanged => {}
         }
         // Where its chunks lie differs, and what of them is there.
         self.entry.content = Content::default();

@@ -1,14 +1,24 @@
 //! Files of bytes that look random: stored in long chunks, and finely where they change in place.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
-use onefold_backup::backup::Outcome;
-use onefold_chunk::adaptive::LONG_BYTES_MAX;
+use onefold_backup::Progress;
+use onefold_backup::backup::{self, Input, Outcome};
+use onefold_backup::roots::SnapshotRoots;
+use onefold_backup::tree::{Visit, visit_items};
+use onefold_chunk::adaptive::{LONG_BYTES_MAX, LONG_BYTES_MIN};
 use onefold_io::MemDir;
-use onefold_store::{Entropy, Repository};
+use onefold_io::sim::SimDir;
+use onefold_store::{CheckDepth, ChunkRef, Entropy, Repository, SessionKind, container};
 
-use crate::scene::{back_up, look, noise, repository_from, restore_folder};
+use crate::crash::{NoWait, init, open};
+use crate::scene::{
+    Log, back_up, bytes, entry, look, noise, options, repository_from, restore_folder,
+};
 
 const FILE_BYTES: usize = 20 << 20;
 const PLACES: [u64; 3] = [1 << 20, 9 << 20, 19 << 20];
@@ -56,4 +66,206 @@ fn what_changes_in_place_is_stored_finely_from_its_second_change_on() {
             assert_eq!(look(&source), look(&target));
         }
     }
+}
+
+/// A file of 20 MiB on a device that can be damaged.
+struct Scene {
+    dir: tempfile::TempDir,
+    device: SimDir,
+    repository: Repository,
+    /// The next snapshot's.
+    secs: i64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("tempdir");
+        fs::create_dir(dir.path().join("source")).expect("mkdir");
+        let device = SimDir::new(1);
+        init(&device);
+        let repository = open(&device, 1).expect("open");
+        let scene = Self {
+            dir,
+            device,
+            repository,
+            secs: 0,
+        };
+        fs::write(scene.disk(), noise(1, FILE_BYTES)).expect("write");
+        scene
+    }
+
+    fn source(&self) -> PathBuf {
+        self.dir.path().join("source")
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.source().join("disk")
+    }
+
+    fn change(&self, place: u64, seed: u64) {
+        let file = fs::File::options().write(true).open(self.disk());
+        let write = file.expect("open").write_all_at(&noise(seed, 4096), place);
+        write.expect("write");
+    }
+
+    fn back_up(&mut self, is_forced: bool) -> Outcome {
+        self.secs += 1;
+        let options = backup::Options {
+            force_reread: is_forced,
+            ..options(self.secs)
+        };
+        let (log, progress) = (Log::default(), Progress::default());
+        let input = Input::Paths(vec![bytes(&self.source())]);
+        let outcome = backup::run(&self.repository, input, &options, &progress, &log);
+        assert!(log.errors.lock().is_empty());
+        outcome.expect("backup")
+    }
+
+    /// The chunks of the file.
+    fn chunks(&self, outcome: &Outcome) -> Vec<ChunkRef> {
+        let content = entry(&self.repository, outcome, &self.disk()).content;
+        let session = self.repository.session(SessionKind::Read).expect("session");
+        let mut reader = session.reader().expect("reader");
+        let mut chunks = Vec::new();
+        visit_items(&content, &mut reader, &mut |visit, _| {
+            if let Visit::Data(chunk, _) = visit {
+                chunks.push(chunk);
+            }
+            Ok(true)
+        })
+        .expect("read");
+        chunks
+    }
+
+    /// Damages all that holds these chunks, and has it repaired as far as that goes.
+    fn lose(&mut self, chunks: &[ChunkRef]) {
+        let containers: HashSet<_> = chunks.iter().map(|chunk| chunk.container).collect();
+        for id in containers {
+            let flip = |bytes: &mut Vec<u8>| {
+                let all = bytes.len();
+                bytes[64..all - 64]
+                    .iter_mut()
+                    .step_by(500)
+                    .for_each(|byte| *byte ^= 1);
+            };
+            let object = container::object_name(id);
+            self.device.damage(&object, flip).expect("a container");
+        }
+        self.repository = open(&self.device, 2).expect("open");
+        self.repository
+            .repair(&SnapshotRoots, &mut NoWait)
+            .expect("a repair");
+        assert!(!self.is_whole());
+    }
+
+    fn is_whole(&self) -> bool {
+        let depth = CheckDepth::Data { part: 1, of: 1 };
+        let check = self
+            .repository
+            .check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {});
+        let report = check.expect("a check");
+        report.damage.is_empty() && report.hurt.is_empty()
+    }
+
+    fn assert_restores(&self, outcome: &Outcome) {
+        let target = tempfile::tempdir().expect("tempdir");
+        restore_folder(&self.repository, outcome, &self.source(), target.path());
+        assert_eq!(look(&self.source()), look(target.path()));
+    }
+}
+
+fn is_long(chunk: &ChunkRef) -> bool {
+    chunk.len as usize > LONG_BYTES_MIN / 2
+}
+
+#[test]
+fn a_long_chunk_that_was_lost_is_stored_again_as_it_was() {
+    for (is_forced, changes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut scene = Scene::new();
+        let first = scene.back_up(false);
+        let chunks = scene.chunks(&first);
+        assert!(chunks.iter().all(is_long), "{chunks:?}");
+        scene.lose(&chunks[2..3]);
+        if changes {
+            // In the last chunk but one.
+            scene.change(FILE_BYTES as u64 - 2 * LONG_BYTES_MAX as u64, 5);
+        }
+        let second = scene.back_up(is_forced);
+        assert!(scene.is_whole(), "{is_forced}, {changes}");
+        scene.assert_restores(&second);
+        let target = tempfile::tempdir().expect("tempdir");
+        restore_folder(&scene.repository, &first, &scene.source(), target.path());
+        let restored = fs::read(target.path().join("disk")).expect("read");
+        assert!(restored == noise(1, FILE_BYTES));
+    }
+}
+
+#[test]
+fn short_chunks_that_were_lost_are_stored_again_as_they_were() {
+    for is_forced in [false, true] {
+        let mut scene = Scene::new();
+        scene.back_up(false);
+        scene.change(9 << 20, 2);
+        let second = scene.back_up(false);
+        let (long, short): (Vec<_>, Vec<_>) = scene.chunks(&second).into_iter().partition(is_long);
+        assert!(long.len() > 4 && short.len() > 100, "{long:?}");
+        scene.lose(&short);
+        let third = scene.back_up(is_forced);
+        assert!(scene.is_whole(), "{is_forced}");
+        scene.assert_restores(&second);
+        assert_eq!(scene.chunks(&third).len(), long.len() + short.len());
+    }
+}
+
+#[test]
+fn what_was_stored_finely_is_found_under_another_name_and_in_a_stream() {
+    let mut scene = Scene::new();
+    scene.back_up(false);
+    for place in [1 << 20, 9 << 20, 19 << 20] {
+        scene.change(place, place);
+    }
+    let changed = scene.back_up(false);
+    let chunks = scene.chunks(&changed).len();
+    assert!(chunks > 200, "{chunks}");
+    let content = fs::read(scene.disk()).expect("read");
+
+    fs::rename(scene.disk(), scene.source().join("moved")).expect("rename");
+    let moved = scene.back_up(false);
+    assert!(added(&moved) < 100_000, "{}", added(&moved));
+    assert_eq!(moved.snapshot.summary.data_chunks, 0);
+
+    let (stream, mut producer) = std::io::pipe().expect("pipe");
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(move || producer.write_all(&content).expect("write"));
+        let input = Input::Stream(stream.into(), b"/dump".to_vec());
+        let (log, progress) = (Log::default(), Progress::default());
+        backup::run(&scene.repository, input, &options(9), &progress, &log)
+    });
+    let dumped = outcome.expect("backup").snapshot.summary;
+    assert_eq!(dumped.data_chunks, 0, "{dumped:?}");
+}
+
+#[test]
+fn a_file_that_another_takes_the_place_of_keeps_long_chunks() {
+    let mut scene = Scene::new();
+    scene.back_up(false);
+    let other = scene.source().join("other");
+    fs::write(&other, noise(2, FILE_BYTES)).expect("write");
+    fs::rename(other, scene.disk()).expect("rename");
+    let second = scene.back_up(false);
+    assert!(scene.chunks(&second).iter().all(is_long));
+    assert_eq!(second.snapshot.summary.files_changed, 1);
+    // And what grows.
+    let mut file = fs::File::options()
+        .append(true)
+        .open(scene.disk())
+        .expect("open");
+    file.write_all(&noise(3, FILE_BYTES)).expect("write");
+    let third = scene.back_up(false);
+    let short = scene
+        .chunks(&third)
+        .into_iter()
+        .filter(|chunk| !is_long(chunk));
+    let short: u64 = short.map(|chunk| u64::from(chunk.len)).sum();
+    assert!(short <= 2 * LONG_BYTES_MAX as u64, "{short}");
 }

@@ -120,7 +120,7 @@ fn a_dry_run_tells_of_a_folder_that_will_be_in_the_way_of_a_file() {
 #[test]
 fn an_interruption_leaves_what_was_there_and_nothing_beside_it() {
     let mut scene = scene();
-    fs::write(scene.source.join("keep"), scene::noise(1, 5_000_000)).expect("write");
+    fs::write(scene.source.join("keep"), scene::uneven(1, 5_000_000)).expect("write");
     scene.outcome = scene::back_up(&scene.repository, &scene.source, 2);
     symlink("elsewhere", scene.target.join("keep")).expect("symlink");
     let session = scene.repository.session(SessionKind::Read);

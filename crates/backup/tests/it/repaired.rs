@@ -17,6 +17,8 @@ const FILES: u64 = 30;
 const FILE_BYTES: u64 = 3_000;
 /// Long enough for a recipe of its own.
 const LARGE_BYTES: u64 = 3_000_000;
+/// Of long chunks.
+const LONG_BYTES: u64 = 6_000_000;
 
 fn write_source(root: &Path) {
     for n in 0..FILES {
@@ -24,6 +26,7 @@ fn write_source(root: &Path) {
         fs::write(path, noise(n + 1, FILE_BYTES as usize)).expect("write");
     }
     fs::write(root.join("large"), uneven(99, LARGE_BYTES as usize)).expect("write");
+    fs::write(root.join("long"), noise(98, LONG_BYTES as usize)).expect("write");
 }
 
 /// Backed up, then a byte of the container of `file` changed, then repaired.
@@ -43,8 +46,9 @@ fn damaged_and_repaired(source: &Path, file: &str) -> (Repository, Outcome) {
     let repository = open(&device, 2).expect("open");
     let report = repository.repair(&SnapshotRoots, &mut NoWait);
     let report = report.expect("a repair");
-    assert_eq!(report.replaced_containers, [chunk.container], "{report:?}");
-    assert!(report.saved_chunks > 0, "{report:?}");
+    let hurt = [&report.replaced_containers[..], &report.set_aside].concat();
+    assert_eq!(hurt, [chunk.container], "{report:?}");
+    assert_eq!(report.saved_chunks > 0, file != "long", "{report:?}");
     (repository, first)
 }
 
@@ -67,23 +71,23 @@ fn is_whole(repository: &Repository) -> bool {
 
 #[test]
 fn after_a_repair_files_that_nobody_touched_are_unchanged_and_what_was_lost_is_stored_again() {
-    for file in ["file-07", "large"] {
+    for file in ["file-07", "large", "long"] {
         let (source, target) = (tempfile::tempdir(), tempfile::tempdir());
         let (source, target) = (source.expect("tempdir"), target.expect("tempdir"));
         let source = source.path();
         write_source(source);
         let (repository, _) = damaged_and_repaired(source, file);
         let second = back_up(&repository, source, 2);
-        assert_eq!(counts(&second), [0, 0, FILES + 1], "{file}");
+        assert_eq!(counts(&second), [0, 0, FILES + 2], "{file}");
         let read = second.snapshot.summary.bytes_read;
-        let all = FILES * FILE_BYTES + LARGE_BYTES;
+        let all = FILES * FILE_BYTES + LARGE_BYTES + LONG_BYTES;
         assert!(read > 0 && read < all, "{file}: {read} of {all} bytes");
         assert!(is_whole(&repository), "{file}");
         restore_folder(&repository, &second, source, target.path());
         assert_eq!(look(source), look(target.path()));
         // Now all is where the parent says.
         let third = back_up(&repository, source, 3);
-        assert_eq!(counts(&third), [0, 0, FILES + 1]);
+        assert_eq!(counts(&third), [0, 0, FILES + 2]);
         assert_eq!(third.snapshot.summary.bytes_read, 0);
     }
 }
@@ -106,6 +110,6 @@ fn after_a_repair_of_snapshots_only_what_they_lost_is_changed() {
     let second = back_up(&repository, source, 2);
     let lost = lost.len() as u64;
     assert!(lost > 0 && lost < FILES);
-    assert_eq!(counts(&second), [0, lost, FILES + 1 - lost]);
+    assert_eq!(counts(&second), [0, lost, FILES + 2 - lost]);
     assert!(is_whole(&repository));
 }

@@ -136,8 +136,8 @@ impl<C: Chunker> Chunker for Tar<C> {
         self.inner.ahead()
     }
 
-    fn shorten(&mut self, chunk: &[u8], part: &mut dyn FnMut(usize)) -> bool {
-        self.inner.shorten(chunk, part)
+    fn short(&mut self) -> Option<&mut dyn Chunker> {
+        self.inner.short()
     }
 
     fn begin(&mut self, hints: &Hints<'_>) {

@@ -194,11 +194,13 @@ fn members_of_a_tar_are_cut_as_files() {
 #[test]
 fn a_long_chunk_can_be_cut_into_short_ones() {
     let data = random(1, LONG_BYTES_MAX - 1);
-    let mut adaptive = Adaptive::new(MEAN);
+    let mut adaptive: Box<dyn Chunker> = Box::new(Adaptive::new(MEAN));
     assert_eq!(adaptive.cut(&data), data.len());
+    assert!(data.len() > adaptive.ahead());
     let mut lengths = Vec::new();
-    assert!(adaptive.shorten(&data, &mut |length| lengths.push(length)));
+    let short = adaptive.short().expect("it has two sizes");
+    short.cuts(&data, true, &mut |length| lengths.push(length));
     assert_eq!(lengths, cuts(Sieve::new(MEAN), &data));
-    assert!(!adaptive.shorten(&data[..MEAN], &mut |_| panic!("it is short")));
-    assert!(!Sieve::new(MEAN).shorten(&data, &mut |_| panic!("it has one size")));
+    assert!(Tar::new(adaptive, Tars::Magic).short().is_some());
+    assert!(Sieve::new(MEAN).short().is_none());
 }
