@@ -34,8 +34,8 @@ impl Compression {
     /// Threads where nobody says how many: one a core, and no more than keep a backup under 200 MiB, of which each takes some for what it compresses.
     pub fn threads(self) -> usize {
         let most = match self {
-            Self::Max => 3,
-            Self::Better => 4,
+            Self::Max => 2,
+            Self::Better => 3,
             Self::Off | Self::Fastest | Self::Auto => 12,
         };
         std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most))

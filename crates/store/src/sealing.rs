@@ -37,6 +37,8 @@ const CONTAINERS_MAX: usize = 3;
 #[derive(Clone)]
 pub struct Spares {
     blocks: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
+    /// For chunks that are blocks alone. Apart, so that a usual block does not come to lie in one of these.
+    long_blocks: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
     containers: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
     block_bytes: usize,
     container_bytes: usize,
@@ -47,6 +49,7 @@ impl Spares {
         let block_bytes = session.block_bytes(stream) + BLOCK_TAIL_BYTES;
         Self {
             blocks: bounded(2 * threads + 1),
+            long_blocks: bounded(UNITS_MIN / 2),
             containers: bounded(1),
             block_bytes,
             // A container is seen to be full when it is; blocks that are under way still come.
@@ -54,10 +57,17 @@ impl Spares {
         }
     }
 
-    /// An empty buffer for a block's raw bytes.
-    pub fn block(&self) -> Vec<u8> {
-        let spare = self.blocks.1.try_recv();
-        spare.unwrap_or_else(|_| Vec::with_capacity(self.block_bytes))
+    /// An empty buffer for the raw bytes of a block that begins with a chunk of so many bytes.
+    pub fn block(&self, chunk_bytes: usize) -> Vec<u8> {
+        let bytes = chunk_bytes + BLOCK_TAIL_BYTES;
+        if bytes <= self.block_bytes {
+            let spare = self.blocks.1.try_recv();
+            return spare.unwrap_or_else(|_| Vec::with_capacity(self.block_bytes));
+        }
+        let mut block = self.long_blocks.1.try_recv().unwrap_or_default();
+        // Growing behind the chunk, for its seal, would double it.
+        block.reserve_exact(bytes);
+        block
     }
 
     /// An empty buffer for a container.
@@ -69,8 +79,12 @@ impl Spares {
     /// Keeps a block's buffer, unless there are enough or it is a small one.
     fn keep_block(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        if buffer.capacity() >= self.block_bytes {
-            drop(self.blocks.0.try_send(buffer));
+        let (pool, bytes) = match buffer.capacity() {
+            bytes if bytes >= 2 * self.block_bytes => (&self.long_blocks.0, bytes),
+            bytes => (&self.blocks.0, bytes),
+        };
+        if bytes >= self.block_bytes {
+            drop(pool.try_send(buffer));
         }
     }
 
@@ -118,15 +132,15 @@ pub struct Sealing {
 
 impl Sealing {
     pub fn start(session: &Arc<SessionState>, stream: StreamKind, threads: usize) -> Result<Self> {
-        // Where compressing takes long anyway and blocks are large, none wait: RAM is worth more.
-        let waiting = match session.options().compression {
-            Compression::Max => 0,
-            _ => threads,
+        // Where compressing takes long anyway and blocks are large, nothing waits: RAM is worth more.
+        let (waiting, containers) = match session.options().compression {
+            Compression::Max => (0, CONTAINERS_MAX - 1),
+            _ => (threads, CONTAINERS_MAX),
         };
         let units = (waiting + threads).max(UNITS_MIN);
         let mut sealing = Self {
             room: Room::new(units),
-            containers: Room::new(CONTAINERS_MAX),
+            containers: Room::new(containers),
             session: Arc::clone(session),
             stream,
             stored: Arc::default(),

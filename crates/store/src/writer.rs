@@ -12,7 +12,7 @@ use onefold_index::{ContainerId, Location};
 use crate::block::{BLOCK_CHUNKS_MAX, CHUNK_BYTES_MAX};
 use crate::building::{Building, ChunkList};
 use crate::container::StreamKind;
-use crate::sealing::{BLOCK_TAIL_BYTES, BlockJob, Packing, Sealing};
+use crate::sealing::{BlockJob, Packing, Sealing};
 use crate::session::SessionState;
 use crate::{ChunkRef, Error, Result};
 
@@ -329,12 +329,8 @@ impl ChunkWriter {
             open.long_bytes += data.len() as u64;
         }
         let block = &mut self.open[packing as usize];
-        if block.raw.capacity() == 0 {
-            block.raw = self.sealing.spares.block();
-        }
         if block.raw.is_empty() {
-            // For a chunk that is a block alone: growing behind it, for its seal, would double that.
-            block.raw.reserve_exact(data.len() + BLOCK_TAIL_BYTES);
+            block.raw = self.sealing.spares.block(data.len());
         }
         block.raw.extend_from_slice(data);
         block.chunks.push((fingerprint, data.len() as u32));

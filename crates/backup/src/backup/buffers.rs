@@ -16,12 +16,34 @@ pub const SEGMENT_BYTES: usize = 512 << 10;
 /// ones, and of those into pages of 4 KiB. Also one that is mapped: nothing of it is copied, and the more chunks are fingerprinted together, the quicker each is.
 pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 
+/// Beyond so much before it, a buffer of a long segment counts as one that has had as much as can be.
+const DEEP_BYTES: usize = 512 << 10;
+/// Of those, so many are kept for the next segments: the budget counts them only where much is carried lately.
+const DEEP_POOLED_MAX: usize = 4;
+
 /// What was read.
 pub enum Buffer {
     /// Small files, or a segment that was in RAM.
     Heap(Vec<u8>),
     /// A segment that came from the disk, or one with much before it.
-    Huge(Mapped),
+    Huge {
+        bytes: Mapped,
+        /// It has had much before it: that stays in RAM.
+        is_deep: bool,
+    },
+}
+
+impl Buffer {
+    /// So much was carried into it.
+    pub fn carries(&mut self, carried: usize) {
+        if let Self::Huge { is_deep, .. } = self {
+            *is_deep |= carried > DEEP_BYTES;
+        }
+    }
+
+    fn is_deep(&self) -> bool {
+        matches!(self, Self::Huge { is_deep: true, .. })
+    }
 }
 
 impl Deref for Buffer {
@@ -30,7 +52,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Huge(bytes) => bytes,
+            Self::Huge { bytes, .. } => bytes,
         }
     }
 }
@@ -39,7 +61,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Huge(bytes) => bytes,
+            Self::Huge { bytes, .. } => bytes,
         }
     }
 }
@@ -75,12 +97,35 @@ impl Deref for Held {
     }
 }
 
+/// Buffers of long segments that nobody uses.
+#[derive(Default)]
+struct Cold {
+    buffers: VecDeque<Buffer>,
+    deep: usize,
+}
+
+impl Cold {
+    fn take(&mut self) -> Option<Buffer> {
+        let buffer = self.buffers.pop_front()?;
+        self.deep -= usize::from(buffer.is_deep());
+        Some(buffer)
+    }
+
+    fn keep(&mut self, buffer: Buffer) {
+        let is_deep = buffer.is_deep();
+        if !is_deep || self.deep < DEEP_POOLED_MAX {
+            self.deep += usize::from(is_deep);
+            self.buffers.push_back(buffer);
+        }
+    }
+}
+
 /// Buffers in three sizes, used again so that their pages are touched once.
 pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
     segments: Mutex<Vec<Vec<u8>>>,
     /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more slowly.
-    cold_segments: Mutex<VecDeque<Mapped>>,
+    cold_segments: Mutex<Cold>,
     /// Room before a segment for the end of the one before it, as nearly all streams need it: whole pages.
     carried_bytes: usize,
     /// The same in the buffers of long segments, of which only what is needed takes RAM: as any stream needs it.
@@ -148,12 +193,12 @@ impl Buffers {
 
     /// One for a segment of any size, with room before it for as much as can be carried into it.
     pub fn for_any_segment(&self) -> (Buffer, usize) {
-        let pooled = self.cold_segments.lock().pop_front();
-        let make = || Mapped::huge(self.carried_bytes_max, LONG_SEGMENT_BYTES);
-        (
-            Buffer::Huge(pooled.unwrap_or_else(make)),
-            self.carried_bytes_max,
-        )
+        let pooled = self.cold_segments.lock().take();
+        let make = || Buffer::Huge {
+            bytes: Mapped::huge(self.carried_bytes_max, LONG_SEGMENT_BYTES),
+            is_deep: false,
+        };
+        (pooled.unwrap_or_else(make), self.carried_bytes_max)
     }
 
     /// The room before a segment for the end of the one before it, as nearly all streams need it.
@@ -172,7 +217,7 @@ impl Buffers {
             return;
         };
         match buffer {
-            Buffer::Huge(buffer) => self.cold_segments.lock().push_back(buffer),
+            buffer @ Buffer::Huge { .. } => self.cold_segments.lock().keep(buffer),
             Buffer::Heap(buffer) => match buffer.len() {
                 JOB_BYTES => self.small.lock().push(buffer),
                 n if n == self.segment_bytes(SEGMENT_BYTES) => self.segments.lock().push(buffer),

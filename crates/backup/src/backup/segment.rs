@@ -244,6 +244,7 @@ impl Worker<'_> {
             _ => return self.gather((before, bytes), got, filled),
         };
         if let Held::Buffer(buffer) = &mut got.held {
+            buffer.carries(bytes.len());
             buffer[start..got.fresh].copy_from_slice(&before[bytes]);
         }
         self.buffers.put(before);
@@ -263,6 +264,7 @@ impl Worker<'_> {
             other => {
                 let before = other.map_or_else(|shared| shared, Arc::new);
                 let (mut buffer, _) = self.buffers.for_any_segment();
+                buffer.carries(buffer.len());
                 buffer[..bytes.len()].copy_from_slice(&before[bytes.clone()]);
                 self.buffers.put(before);
                 (buffer, 0..bytes.len())
@@ -417,8 +419,8 @@ impl<'a> Segments<'a> {
             let taken = self.buffers.segment_bytes(want)
                 + match bytes {
                     Bytes::Mapped(_) => 0,
-                    // On average.
-                    Bytes::At(..) | Bytes::Here(..) => (carried - usual) / 4,
+                    // Buffers are used again: in time each has had the most.
+                    Bytes::At(..) | Bytes::Here(..) => carried - usual,
                 };
             self.parts.send(LargePart::Segment(segment, taken))?;
             let task = Task {
