@@ -20,7 +20,7 @@
 //! there is one for each long chunk, or for [`PLAIN_BYTES`]: as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it counted.
 //!
 //! **Downside.** The first change of a place costs its long chunk, 2.5 MiB. A part of random bytes in common with another file that is shorter than some 6 MiB is not found. A cut depends on the chunks
-//! before, from [`Chunker::begin`] on.
+//! before, as far as the last end that was told of or [`Chunker::begin`].
 
 use crate::sieve::Sieve;
 use crate::{Chunker, Hints, Limits};
@@ -105,6 +105,11 @@ impl Adaptive {
         }
     }
 
+    /// What comes next is cut as the beginning of a stream. What was looked at of the bytes before depends on how they came.
+    fn start_over(&mut self) {
+        (self.follows_long, self.plain_bytes) = (false, 0);
+    }
+
     /// What `data` looks like, with which the stream `ends` or not.
     fn look(&self, data: &[u8], ends: bool) -> Look {
         let window = &data[..data.len().min(LONG_BYTES_MAX)];
@@ -133,6 +138,22 @@ impl Adaptive {
             true => Look::Short(window.len()),
             false => Look::Long,
         }
+    }
+
+    /// [`Chunker::cut`], wherever the stream ends.
+    fn cut_one(&mut self, data: &[u8]) -> usize {
+        if !self.is_plain && self.plain_bytes == 0 {
+            match self.look(data, data.len() < LONG_BYTES_MAX) {
+                Look::Short(bytes) => (self.plain_bytes, self.follows_long) = (bytes, false),
+                Look::Long | Look::More => {
+                    self.follows_long = true;
+                    return self.long.cut(data);
+                }
+            }
+        }
+        let length = self.short.cut(data);
+        self.plain_bytes = self.plain_bytes.saturating_sub(length);
+        length
     }
 
     /// Cuts finely what is to be, as far as is sure; gives how many bytes that covers.
@@ -168,21 +189,15 @@ impl Chunker for Adaptive {
 
     fn begin(&mut self, hints: &Hints<'_>) {
         self.is_plain = hints.head.starts_with(CHANGES_IN_PLACE);
-        (self.follows_long, self.plain_bytes) = (false, 0);
+        self.start_over();
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        if !self.is_plain && self.plain_bytes == 0 {
-            match self.look(data, data.len() < LONG_BYTES_MAX) {
-                Look::Short(bytes) => (self.plain_bytes, self.follows_long) = (bytes, false),
-                Look::Long | Look::More => {
-                    self.follows_long = true;
-                    return self.long.cut(data);
-                }
-            }
+        let length = self.cut_one(data);
+        // So little is there only where a stream ends.
+        if length == data.len() && length < self.limits().max {
+            self.start_over();
         }
-        let length = self.short.cut(data);
-        self.plain_bytes = self.plain_bytes.saturating_sub(length);
         length
     }
 
@@ -210,6 +225,9 @@ impl Chunker for Adaptive {
                 0 => break,
                 covered => at += covered,
             }
+        }
+        if ends {
+            self.start_over();
         }
         at
     }

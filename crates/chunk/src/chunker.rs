@@ -86,6 +86,8 @@ pub trait Chunker: Send {
     }
 
     /// A stream begins of which this is known. Chunkers that look at nothing but the bytes of a chunk need not be told.
+    ///
+    /// It may go on behind its end, as a file does behind a hole. Cuts there depend on what came before, if on anything, and never on how it came.
     fn begin(&mut self, _hints: &Hints<'_>) {}
 
     /// Whether the chunks of the stream that began are worth compressing, as far as is known without trying.

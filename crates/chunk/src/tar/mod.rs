@@ -201,6 +201,10 @@ impl<C: Chunker> Chunker for Tar<C> {
                 At::Between | At::Content(_) => break,
             };
         }
+        // An end that is told behind the last byte: the wrapped chunker may start over.
+        if data.is_empty() {
+            self.inner.cuts(data, ends, chunk);
+        }
         at
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use onefold_chunk::adaptive::{Adaptive, LONG_BYTES_MAX, LONG_BYTES_MIN, PLAIN_BYTES};
+use onefold_chunk::adaptive::{
+    Adaptive, LONG_BYTES_MAX, LONG_BYTES_MIN, PIECE_BYTES, PLAIN_BYTES, SAMPLE_BYTES,
+};
 use onefold_chunk::sieve::Sieve;
 use onefold_chunk::tar::{Tar, Tars};
 use onefold_chunk::{ChunkStream, Chunker, Chunks, Hints};
@@ -172,6 +174,124 @@ fn cuts_do_not_depend_on_how_a_stream_comes() {
                 assert!(ends || left.len() < LONG_BYTES_MAX);
             }
             assert!(left.is_empty() && lengths == whole, "{step} {tars}");
+        }
+    }
+}
+
+/// Ranges of files, between which holes lie.
+fn sparse_files() -> Vec<Vec<Vec<u8>>> {
+    let noise = random(1, 2 * LONG_BYTES_MAX);
+    // Behind the last look at letters, all the bytes that are to be cut finely come before the hole, or not.
+    let mut files: Vec<Vec<_>> = (512..=600)
+        .step_by(8)
+        .map(|kib| vec![letters(kib, (kib as usize) << 10), noise.clone()])
+        .collect();
+    // The last chunk is certain before the end is.
+    let longest = Sieve::new(MEAN).limits().max;
+    files.push(vec![vec![0; 50 * longest], noise.clone()]);
+    files.push((1..6).map(|n| random(n, n as usize * 200_000)).collect());
+    for bytes in [PLAIN_BYTES, LONG_BYTES_MIN, LONG_BYTES_MAX] {
+        let around = [bytes - 1, bytes, bytes + 1, bytes + 70_000];
+        files.extend(around.map(|bytes| {
+            let behind_letters = [letters(3, 40_000), random(4, bytes)].concat();
+            vec![
+                random(2, bytes),
+                noise.clone(),
+                behind_letters,
+                noise.clone(),
+            ]
+        }));
+    }
+    // A tail behind a long chunk, and then what follows none; then one that is uneven at the last sample.
+    let mut uneven = noise[..LONG_BYTES_MIN + PIECE_BYTES].to_vec();
+    uneven[LONG_BYTES_MIN..][..SAMPLE_BYTES].fill(0);
+    files.push(vec![noise.clone(), random(5, 300_000), uneven, mixed()]);
+    files
+}
+
+/// The chunks of these ranges of one stream, which come in steps as a backup reads: all that is certain, and what is left with the next. `tells_late`: that a range
+/// ends is told behind its last byte.
+fn fed(
+    mut chunker: Box<dyn Chunker>,
+    ranges: &[Vec<u8>],
+    mut step: impl FnMut() -> usize,
+    tells_late: bool,
+) -> Vec<usize> {
+    chunker.begin(&Hints::of(b"", &ranges[0]));
+    let mut lengths = Vec::new();
+    for range in ranges {
+        let (mut left, mut rest, mut ends) = (Vec::new(), &range[..], false);
+        while !ends {
+            let (piece, after) = rest.split_at(step().min(rest.len()));
+            ends = after.is_empty() && (!tells_late || piece.is_empty());
+            left.extend_from_slice(piece);
+            let covered = chunker.cuts(&left, ends, &mut |length| lengths.push(length));
+            left.drain(..covered);
+            rest = after;
+        }
+        assert!(left.is_empty());
+    }
+    lengths
+}
+
+/// The same, one chunk at a time.
+fn cut_one_by_one(mut chunker: Box<dyn Chunker>, ranges: &[Vec<u8>]) -> Vec<usize> {
+    chunker.begin(&Hints::of(b"", &ranges[0]));
+    let lengths = ranges.iter().flat_map(|range| {
+        let (mut lengths, mut at) = (Vec::new(), 0);
+        while at < range.len() {
+            lengths.push(chunker.cut(&range[at..]));
+            at += lengths[lengths.len() - 1];
+        }
+        lengths
+    });
+    lengths.collect()
+}
+
+/// However the ranges come that a file has between holes.
+fn assert_cut_alike(chunker: impl Fn() -> Box<dyn Chunker>, ranges: &[Vec<u8>], seed: u64) {
+    let expected = cut_one_by_one(chunker(), ranges);
+    for tells_late in [false, true] {
+        for step in [64 << 10, 512 << 10, 2 << 20, usize::MAX] {
+            let lengths = fed(chunker(), ranges, || step, tells_late);
+            assert!(lengths == expected, "{seed} {step} {tells_late}");
+        }
+        let mut bytes = random(seed, 4096).into_iter().cycle();
+        let mut byte = || usize::from(bytes.next().expect("a cycle"));
+        let step = || 1 + (byte() << 16 | byte() << 8 | byte()) % (3 << 20);
+        let lengths = fed(chunker(), ranges, step, tells_late);
+        assert!(lengths == expected, "{seed} random {tells_late}");
+    }
+}
+
+#[test]
+fn each_range_of_a_sparse_file_is_cut_as_if_it_were_all_however_it_comes() {
+    let new = || -> Box<dyn Chunker> { Box::new(Adaptive::new(MEAN)) };
+    let in_tars = || -> Box<dyn Chunker> { Box::new(Tar::new(new(), Tars::Magic)) };
+    for (ranges, seed) in sparse_files().iter().zip(0..) {
+        let alone = ranges.iter().flat_map(|range| cuts(new(), range));
+        assert!(cut_one_by_one(new(), ranges) == alone.collect::<Vec<_>>());
+        assert_cut_alike(new, ranges, seed);
+        assert_cut_alike(in_tars, ranges, seed);
+    }
+}
+
+/// Holes in a tar: in a member, and between two headers.
+#[test]
+fn each_range_of_a_sparse_tar_is_cut_alike_however_it_comes() {
+    let members = [random(1, 4 << 20), letters(2, 600_000), mixed()];
+    let archive = crate::tar::archive(&members);
+    let tar = || -> Box<dyn Chunker> { Box::new(Tar::new(Adaptive::new(MEAN), Tars::Magic)) };
+    let holes = [
+        1 << 20,
+        (4 << 20) + 1536,
+        5 << 20,
+        archive.len() - (5 << 20),
+    ];
+    for (hole, seed) in holes.into_iter().zip(0..) {
+        for skipped in [0, 1 << 20] {
+            let ranges = [&archive[..hole], &archive[hole + skipped..]];
+            assert_cut_alike(tar, &ranges.map(<[u8]>::to_vec), seed);
         }
     }
 }
