@@ -26,7 +26,7 @@ pub struct Args {
 /// What is chosen once, when a repository is made, and holds for all of its life.
 #[derive(clap::Args, Debug)]
 pub struct Choices {
-    /// How contents are cut into chunks; sieve-adaptive is sieve with chunks of 2 to 3 MiB where large files look random [default: sieve-adaptive]
+    /// How contents are cut into chunks; sieve-adaptive is sieve with chunks of 1.25 to 3 MiB where large files look random [default: sieve-adaptive]
     #[arg(long, value_name = "NAME")]
     pub chunker: Option<String>,
 
