@@ -48,7 +48,6 @@ use crate::exit::Exit;
 use crate::out::Out;
 
 fn main() -> ExitCode {
-    onefold_io::map_large_allocations();
     let caught = signal::catch();
     limits::install();
     signal::listen_to(caught);

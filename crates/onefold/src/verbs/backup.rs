@@ -148,6 +148,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    onefold_io::map_large_allocations();
     let place = repository::place(global)?;
     let (input, mut command) = sources::input(args, out)?;
     let (mut excludes, words) = args.leave_out.excludes()?;
