@@ -8,6 +8,7 @@ use onefold_chunk::Chunker;
 use onefold_io::{DIRECT_ALIGN, FileWindow, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
+use super::outlook::Outlook;
 use super::source::JOB_BYTES;
 
 /// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and fingerprinted there.
@@ -18,7 +19,8 @@ pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Beyond so much before it, a buffer of a long segment counts as one that has had as much as can be.
 const DEEP_BYTES: usize = 512 << 10;
-/// Of those, so many are kept for the next segments: the budget counts them only where much is carried lately.
+/// Of those, so many are kept for the next segments while the store has new data to work on: it needs the RAM, and the budget counts them only where much is carried lately. Of known
+/// data all are kept, as many as segments fit into the budget.
 const DEEP_POOLED_MAX: usize = 4;
 
 /// What was read.
@@ -111,11 +113,17 @@ impl Cold {
         Some(buffer)
     }
 
-    fn keep(&mut self, buffer: Buffer) {
-        let is_deep = buffer.is_deep();
-        if !is_deep || self.deep < DEEP_POOLED_MAX {
-            self.deep += usize::from(is_deep);
-            self.buffers.push_back(buffer);
+    /// Keeps `deep_max` of those that have had much before them.
+    fn keep(&mut self, buffer: Buffer, deep_max: usize) {
+        self.deep += usize::from(buffer.is_deep());
+        self.buffers.push_back(buffer);
+        while self.deep > deep_max {
+            // The last one still lies in a core's cache.
+            let last = self.buffers.iter().rposition(Buffer::is_deep);
+            let Some(_) = last.and_then(|last| self.buffers.remove(last)) else {
+                break;
+            };
+            self.deep -= 1;
         }
     }
 }
@@ -130,12 +138,14 @@ pub struct Buffers {
     carried_bytes: usize,
     /// The same in the buffers of long segments, of which only what is needed takes RAM: as any stream needs it.
     carried_bytes_max: usize,
+    outlook: Arc<Outlook>,
 }
 
 impl Buffers {
     /// For this chunker.
-    pub fn new(chunker: &dyn Chunker) -> Self {
+    pub fn new(chunker: &dyn Chunker, outlook: Arc<Outlook>) -> Self {
         Self {
+            outlook,
             small: Mutex::default(),
             segments: Mutex::default(),
             cold_segments: Mutex::default(),
@@ -161,6 +171,16 @@ impl Buffers {
             // The heap's blocks begin anywhere in a page.
             self.carried_bytes + SEGMENT_BYTES + DIRECT_ALIGN
         }
+    }
+
+    /// What to count for such a buffer if so much is likely to be carried into it. Of known data that is not more: it leaves as soon as it is fingerprinted, so that most buffers at a time are
+    /// only just read to, and the disk is kept busy by their number. Buffers are used again: in time each has had the most.
+    pub fn likely_bytes(&self, bytes: usize, carried: usize) -> usize {
+        let more = match self.outlook.is_known() {
+            true => 0,
+            false => carried - self.carried_bytes,
+        };
+        self.segment_bytes(bytes) + more
     }
 
     /// One for so many bytes of small files, or more.
@@ -217,12 +237,62 @@ impl Buffers {
             return;
         };
         match buffer {
-            buffer @ Buffer::Huge { .. } => self.cold_segments.lock().keep(buffer),
+            buffer @ Buffer::Huge { .. } => {
+                let deep_max = match self.outlook.is_known() {
+                    true => usize::MAX,
+                    false => DEEP_POOLED_MAX,
+                };
+                self.cold_segments.lock().keep(buffer, deep_max);
+            }
             Buffer::Heap(buffer) => match buffer.len() {
                 JOB_BYTES => self.small.lock().push(buffer),
                 n if n == self.segment_bytes(SEGMENT_BYTES) => self.segments.lock().push(buffer),
                 _ => {}
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_chunk::adaptive::Adaptive;
+
+    use super::*;
+
+    #[test]
+    fn of_known_data_all_buffers_are_kept_and_of_new_data_few_that_had_much_before_them() {
+        let outlook = Arc::new(Outlook::default());
+        let buffers = Buffers::new(&Adaptive::new(8192), outlook.clone());
+        let carried = buffers.carried_bytes_max();
+        assert!(carried > DEEP_BYTES);
+        let deep = || {
+            let mut buffer = buffers.for_any_segment().0;
+            buffer.carries(carried);
+            Arc::new(Held::Buffer(buffer))
+        };
+        let pooled = || {
+            let cold = buffers.cold_segments.lock();
+            (cold.buffers.len(), cold.deep)
+        };
+        let usual = buffers.segment_bytes(LONG_SEGMENT_BYTES);
+
+        outlook.tell(u64::MAX / 2, false);
+        assert_eq!(buffers.likely_bytes(LONG_SEGMENT_BYTES, carried), usual);
+        let held: Vec<_> = (0..10).map(|_| deep()).collect();
+        let shallow = Arc::new(Held::Buffer(buffers.for_any_segment().0));
+        held.into_iter().for_each(|held| buffers.put(held));
+        buffers.put(shallow);
+        assert_eq!(pooled(), (11, 10));
+        buffers.put(deep());
+        assert_eq!(pooled(), (11, 10), "one of them was used again");
+
+        outlook.tell(1, true);
+        let more = carried - buffers.carried_bytes();
+        assert_eq!(
+            buffers.likely_bytes(LONG_SEGMENT_BYTES, carried),
+            usual + more
+        );
+        buffers.put(deep());
+        assert_eq!(pooled(), (DEEP_POOLED_MAX + 1, DEEP_POOLED_MAX));
     }
 }

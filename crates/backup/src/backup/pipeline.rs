@@ -53,7 +53,7 @@ struct Between {
     /// Bytes of segments of large ones.
     large_budget: Budget,
     buffers: Buffers,
-    outlook: Outlook,
+    outlook: Arc<Outlook>,
     /// To compute.
     turns: Turns,
 }
@@ -77,12 +77,13 @@ impl<'a> Pipeline<'a> {
         paths: &[Vec<u8>],
         parent: Option<&Named>,
     ) -> Result<(Table, Summary)> {
+        let outlook = Arc::new(Outlook::default());
         let between = Between {
             owners: Owners::load(),
             budget: Budget::new(self.options.bytes_in_flight),
             large_budget: Budget::new(BYTES_AHEAD),
-            buffers: Buffers::new(&*self.cutting.chunker()?),
-            outlook: Outlook::default(),
+            buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
+            outlook,
             turns: Turns::new(self.cores()),
         };
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());

@@ -387,7 +387,6 @@ impl<'a> Segments<'a> {
             carried: None,
             end: None,
         });
-        let usual = self.buffers.carried_bytes();
         let mut windows = Windows::new(&source.handle, range.clone());
         let mut at = range.start;
         loop {
@@ -395,7 +394,7 @@ impl<'a> Segments<'a> {
             // The more is carried, the longer are segments, for it is copied into each.
             let (carried, short) = match self.carries_much.load(Relaxed) {
                 true => (self.buffers.carried_bytes_max(), LONG_SEGMENT_BYTES),
-                false => (usual, SEGMENT_BYTES),
+                false => (self.buffers.carried_bytes(), SEGMENT_BYTES),
             };
             let (bytes, want, queue) = if source.is_stream() {
                 let want = left.min(short);
@@ -416,12 +415,10 @@ impl<'a> Segments<'a> {
             let end = at + want as u64;
             let is_last = ends_early || end == range.end;
             let ((done, segment), (after, next)) = (slot(), slot());
-            let taken = self.buffers.segment_bytes(want)
-                + match bytes {
-                    Bytes::Mapped(_) => 0,
-                    // Buffers are used again: in time each has had the most.
-                    Bytes::At(..) | Bytes::Here(..) => carried - usual,
-                };
+            let taken = match bytes {
+                Bytes::Mapped(_) => self.buffers.segment_bytes(want),
+                Bytes::At(..) | Bytes::Here(..) => self.buffers.likely_bytes(want, carried),
+            };
             self.parts.send(LargePart::Segment(segment, taken))?;
             let task = Task {
                 bytes,

@@ -25,7 +25,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         owners: &Owners::of(b"", b""),
         budget: &budget,
         large_budget: &budget,
-        buffers: &Buffers::new(&Fixed::new(1 << 16)),
+        buffers: &Buffers::new(&Fixed::new(1 << 16), Arc::default()),
         progress: &Progress::default(),
         events: &Silent,
         work,

@@ -22,9 +22,9 @@ fn read(
     range: Range<u64>,
     is_known: bool,
 ) -> (Vec<Vec<u8>>, usize, Result<u64, Errno>) {
-    let outlook = Outlook::default();
+    let outlook = Arc::new(Outlook::default());
     outlook.tell(u64::MAX / 2, !is_known);
-    let buffers = Buffers::new(&*chunker);
+    let buffers = Buffers::new(&*chunker, outlook.clone());
     let begins = None;
     let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());

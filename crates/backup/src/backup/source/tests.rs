@@ -9,7 +9,8 @@ use crate::backup::segment::{Turns, Worker, slot};
 /// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
 fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
     let chunker = Box::new(Sieve::new(8192));
-    let buffers = Buffers::new(&*chunker);
+    let outlook = Arc::new(Outlook::default());
+    let buffers = Buffers::new(&*chunker, outlook.clone());
     let begins = None;
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let reader = Reader {
@@ -18,7 +19,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
         buffers: &buffers,
         progress: &Progress::default(),
         queues: Queues { cold, cached },
-        outlook: &Outlook::default(),
+        outlook: &outlook,
         carries_much: Arc::default(),
     };
     let ((work, jobs), (done, result)) = (unbounded(), slot());
