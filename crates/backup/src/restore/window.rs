@@ -142,12 +142,12 @@ impl Window {
     /// An empty one, which is full when it takes so many bytes of RAM.
     pub fn new(bytes_max: usize) -> Self {
         Self {
-            folders: Vec::new(),
-            files: Vec::new(),
-            uses: Vec::new(),
+            folders: room(bytes_max),
+            files: room(bytes_max),
+            uses: room(bytes_max),
             containers: Vec::new(),
-            links: Vec::new(),
-            specials: Vec::new(),
+            links: room(bytes_max),
+            specials: room(bytes_max),
             numbers: HashMap::new(),
             xattrs: None,
             firsts: None,
@@ -329,6 +329,11 @@ impl Window {
         }
         ranges
     }
+}
+
+/// Room for all that `bytes_max` allows, which takes RAM as it is used: one that grows is copied, and leaves holes.
+fn room<T>(bytes_max: usize) -> Vec<T> {
+    Vec::with_capacity(bytes_max / size_of::<T>())
 }
 
 #[cfg(test)]
