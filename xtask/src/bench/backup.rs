@@ -265,7 +265,7 @@ impl<'a> Bench<'a> {
         results
             .rows
             .push(Row::rate(set.name, "metadata, 8 at a time", walked, 0));
-        let [eight, one, past] = results::READERS;
+        let [eight, one, past, added] = results::READERS;
         for (name, threads) in [(eight, 8), (one, 1)] {
             measure::drop_caches();
             let (took, bytes) = rates::read(&files, threads);
@@ -276,9 +276,14 @@ impl<'a> Bench<'a> {
             let (took, bytes) = rates::fingerprint(&files);
             let name = "fingerprint, cached";
             results.rows.push(Row::rate(set.name, name, took, bytes));
-            measure::drop_caches();
-            if let Some((took, bytes)) = rates::read_past_cache(&files, 4) {
-                results.rows.push(Row::rate(set.name, past, took, bytes));
+            // how many at a time is best at each, as measured
+            for (name, threads, look) in
+                [(past, 4, (|_| ()) as fn(&[u8])), (added, 8, rates::add_up)]
+            {
+                measure::drop_caches();
+                if let Some((took, bytes)) = rates::read_past_cache(&files, threads, look) {
+                    results.rows.push(Row::rate(set.name, name, took, bytes));
+                }
             }
         }
         for row in &results.rows[before..] {

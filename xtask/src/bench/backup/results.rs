@@ -12,10 +12,11 @@ use crate::bench::report::{self, Table};
 const DISK: &str = "(disk)";
 
 /// Stages of the disk that read a whole set.
-pub const READERS: [&str; 3] = [
+pub const READERS: [&str; 4] = [
     "read, 8 at a time",
     "read, 1 at a time",
     "read, past the cache",
+    "read past it, added up",
 ];
 /// Of files that shall be cached, the part that must be.
 const CACHED_PART: f64 = 0.99;
