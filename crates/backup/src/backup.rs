@@ -9,6 +9,7 @@
 //! [`Options::bytes_in_flight`] for small files and by a budget of segments for large ones; the root is put last, when everything
 //! that it refers to is durable. A backup that ends before leaves containers that the index knows: the next one finds its chunks there.
 
+mod ahead;
 mod budget;
 mod buffers;
 mod cutting;

@@ -1,4 +1,4 @@
-//! The way of a large file's parts from its reader to the store: bounded in bytes, since segments differ in size.
+//! The way of a large file's parts from its reader to the store: bounded in bytes ([`super::ahead`]), since segments differ in size.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
 
-use super::budget::Budget;
+use super::ahead::{Ahead, Place};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
 use super::segment::Segment;
 use super::source::{Abandoned, FileEnd};
 use rustix::io::Errno;
 
-/// Buffers of all large files between their readers and the store, in bytes: two files, or many that have few segments each.
-pub const BYTES_AHEAD: usize = 28 << 20;
-/// Those of one file: enough to read on while the store takes a batch.
-const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
+/// Buffers of all large files between their readers and the store, in bytes: as many segments as threads read, and what the store takes at once.
+pub const BYTES_AHEAD: usize = 24 << 20;
+/// Large files that are planned but not stored, in bytes as [`ahead_bytes`] counts them: four, or many that have few segments each. They hold open files, and readers.
+pub const BYTES_PLANNED: usize = 2 * BYTES_AHEAD;
+/// What one file is counted as at most, and buffers of a stream: enough to read on while the store takes a batch.
+pub const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
 /// Parts of one file on their way, holes counted.
 const PARTS_AHEAD: usize = 24;
 /// Segments that the store waits for together: one that comes from the disk, or four.
@@ -55,7 +57,7 @@ impl LargePart {
 /// The reader's end.
 pub struct PartSender {
     parts: Sender<LargePart>,
-    room: Arc<Budget>,
+    place: Place,
     /// Some of what was sent since it was settled is mapped.
     has_mapped: Cell<bool>,
     /// What the store says then; its other end is the store's, so that who waits is let go when the store gives up.
@@ -67,43 +69,52 @@ pub struct PartReceiver {
     parts: Receiver<LargePart>,
     /// Out of the channel, and not given out yet.
     taken: RefCell<VecDeque<LargePart>>,
-    room: Arc<Budget>,
+    place: Place,
     settled: Sender<bool>,
 }
 
-/// The way for a large file of this size, and what the buffers on it take at most.
-pub fn large_channel(size: u64, buffers: &Buffers) -> (PartSender, PartReceiver, usize) {
+/// What a large file of this size is counted as before it is read, in bytes.
+pub fn ahead_bytes(size: u64, buffers: &Buffers) -> usize {
     let segments = size.div_ceil(LONG_SEGMENT_BYTES as u64).max(1);
     let each = buffers.segment_bytes(LONG_SEGMENT_BYTES);
     // A segment that is larger than that goes alone.
     let fit = (FILE_BYTES_AHEAD / each).max(1) as u64;
-    let bytes = segments.min(fit) as usize * each;
+    segments.min(fit) as usize * each
+}
+
+/// The way for a large file, which the store takes after those that are in `ahead` already.
+pub fn large_channel(ahead: &Arc<Ahead>) -> (PartSender, PartReceiver) {
+    let place = ahead.enter();
     let (sender, receiver) = bounded(PARTS_AHEAD);
-    let room = Arc::new(Budget::new(bytes));
     let (say_settled, settled) = bounded(1);
     let sender = PartSender {
         parts: sender,
-        room: room.clone(),
+        place: place.clone(),
         has_mapped: Cell::new(false),
         settled,
     };
     let receiver = PartReceiver {
         parts: receiver,
         taken: RefCell::default(),
-        room,
+        place,
         settled: say_settled,
     };
-    (sender, receiver, bytes)
+    (sender, receiver)
 }
 
 impl PartSender {
     /// Waits until there is room.
     pub fn send(&self, part: LargePart) -> Result<(), Abandoned> {
         let bytes = part.bytes();
-        if bytes > 0 && !self.room.take(bytes) {
+        if bytes > 0 && !self.place.take(bytes) {
             return Err(Abandoned);
         }
         self.parts.send(part).map_err(|_| Abandoned)
+    }
+
+    /// All segments are sent, if the file need not be read anew.
+    pub fn sent(&self) {
+        self.place.sent();
     }
 
     /// The next segment to be sent is mapped.
@@ -118,6 +129,12 @@ impl PartSender {
         }
         self.send(LargePart::Settle)?;
         self.settled.recv().map_err(|_| Abandoned)
+    }
+}
+
+impl Drop for PartSender {
+    fn drop(&mut self) {
+        self.place.sent();
     }
 }
 
@@ -147,7 +164,7 @@ impl PartReceiver {
             select.recv(last);
             select.ready();
         }
-        self.room.free(bytes);
+        self.place.free(bytes);
         taken.pop_front().ok_or(RecvError)
     }
 }
@@ -162,6 +179,6 @@ impl PartReceiver {
 
 impl Drop for PartReceiver {
     fn drop(&mut self) {
-        self.room.close();
+        self.place.leave();
     }
 }

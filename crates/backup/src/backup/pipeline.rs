@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use onefold_store::{Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
+use super::ahead::Ahead;
 use super::budget::Budget;
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::cutting::Cutting;
@@ -14,7 +15,7 @@ use super::finish::Finisher;
 use super::long_chunks::LongChunks;
 use super::metadata::MetadataStream;
 use super::outlook::Outlook;
-use super::parts::BYTES_AHEAD;
+use super::parts::{BYTES_AHEAD, BYTES_PLANNED};
 use super::plan::{Planner, Step};
 use super::segment::{Cutter, Queues, Task, Turns, Worker};
 use super::sizeless::Sizeless;
@@ -50,8 +51,9 @@ struct Between {
     owners: Owners,
     /// Bytes of small files.
     budget: Budget,
-    /// Bytes of segments of large ones.
+    /// Bytes of large ones, as they are counted before they are read; and of their segments on their way.
     large_budget: Budget,
+    ahead: Arc<Ahead>,
     buffers: Buffers,
     outlook: Arc<Outlook>,
     /// To compute.
@@ -81,7 +83,8 @@ impl<'a> Pipeline<'a> {
         let between = Between {
             owners: Owners::load(),
             budget: Budget::new(self.options.bytes_in_flight),
-            large_budget: Budget::new(BYTES_AHEAD),
+            large_budget: Budget::new(BYTES_PLANNED),
+            ahead: Ahead::new(BYTES_AHEAD),
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
             turns: Turns::new(self.cores()),
@@ -159,6 +162,7 @@ impl<'a> Pipeline<'a> {
             owners: &between.owners,
             budget: &between.budget,
             large_budget: &between.large_budget,
+            ahead: &between.ahead,
             buffers: &between.buffers,
             progress: self.progress,
             events: self.events,

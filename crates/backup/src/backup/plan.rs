@@ -13,10 +13,11 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkReader, Session};
 
 use super::Options;
+use super::ahead::Ahead;
 use super::budget::Budget;
 use super::buffers::Buffers;
 use super::names::{self, Looks, Names};
-use super::parts::{PartReceiver, large_channel};
+use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
@@ -103,6 +104,7 @@ pub struct Planner<'a> {
     pub budget: &'a Budget,
     /// Of segments of large ones: taken in the order in which the store wants them.
     pub large_budget: &'a Budget,
+    pub ahead: &'a Arc<Ahead>,
     pub buffers: &'a Buffers,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
@@ -255,10 +257,11 @@ impl Planner<'_> {
         }
         if stat.size >= LARGE_BYTES || self.may_hide_its_size(dir, &planned.entry.name, stat) {
             self.submit(dir, folder, batch)?;
-            let (parts, receiver, budget_bytes) = large_channel(stat.size, self.buffers);
+            let budget_bytes = ahead_bytes(stat.size, self.buffers);
             if !self.large_budget.take(budget_bytes) {
                 return Err(Gone);
             }
+            let (parts, receiver) = large_channel(self.ahead);
             let name = planned.entry.name.clone();
             let step = Step::Entries {
                 folder: folder.clone(),

@@ -432,6 +432,9 @@ impl<'a> Segments<'a> {
             };
             queue.send(task).map_err(|_| Abandoned)?;
             (before, at) = (next, end);
+            if is_last && end >= source.stat.size {
+                self.parts.sent();
+            }
             if is_last || over.load(Relaxed) {
                 let baton = before.recv().map_err(|_| Abandoned)?;
                 return Ok(baton.end.unwrap_or(Ok(at)));

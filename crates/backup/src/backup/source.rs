@@ -3,7 +3,7 @@
 //! Small files are cut and fingerprinted by the thread that read them, while their bytes are in its cache. A reader of a large file gives out its
 //! segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A file of a job that grew since it was looked at or has many attributes, and those behind
 //! it, are read as large ones by the job's reader: what was reserved holds for what was said. Who waits for whom: a reader of a large file waits until the
-//! store has taken its earlier segments; the store waits for readers and segments; segments wait for segments before them. So nothing waits in a
+//! store has taken earlier segments, its own or those of files before it ([`super::ahead`]); the store waits for readers and segments; segments wait for segments before them. So nothing waits in a
 //! circle.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,6 +16,7 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::ahead::Ahead;
 use super::buffers::{Buffers, SEGMENT_BYTES};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
@@ -143,7 +144,7 @@ impl Reader<'_> {
                     let rest = &names[result.files.len()..];
                     let parts = (!rest.is_empty()).then(|| {
                         // One segment at a time, beside the budget.
-                        let (parts, receiver, _) = large_channel(1, self.buffers);
+                        let (parts, receiver) = large_channel(&Ahead::new(1));
                         result.rest = Some(receiver);
                         parts
                     });

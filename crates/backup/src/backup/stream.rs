@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use super::parts::large_channel;
+use super::ahead::Ahead;
+use super::parts::{FILE_BYTES_AHEAD, large_channel};
 use super::plan::{ContentFrom, Job, Planned, Planner, Step};
 use super::source::Work;
 use crate::meta::Stat;
@@ -15,7 +16,6 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
         work,
         steps,
         owners,
-        buffers,
         ..
     } = planner;
     let (uid, gid) = (
@@ -63,7 +63,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
         );
     }
     let (folder, name) = path::split(path);
-    let (parts, receiver, _) = large_channel(u64::MAX, buffers);
+    let (parts, receiver) = large_channel(&Ahead::new(FILE_BYTES_AHEAD));
     let _ = work.send(Work::Stream {
         fd,
         name: name.to_vec(),

@@ -25,6 +25,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         owners: &Owners::of(b"", b""),
         budget: &budget,
         large_budget: &budget,
+        ahead: &Ahead::new(usize::MAX / 2),
         buffers: &Buffers::new(&Fixed::new(1 << 16), Arc::default()),
         progress: &Progress::default(),
         events: &Silent,

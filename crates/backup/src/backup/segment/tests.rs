@@ -10,7 +10,8 @@ use onefold_chunk::by_name;
 use onefold_io::cached_bytes;
 use rustix::fs::Advice;
 
-use super::super::parts::large_channel;
+use super::super::ahead::Ahead;
+use super::super::parts::{FILE_BYTES_AHEAD, large_channel};
 use super::*;
 use crate::Progress;
 use crate::meta::Stat;
@@ -29,7 +30,7 @@ fn read(
     let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let queues = Queues { cold, cached };
-    let (parts, received, _) = large_channel(u64::MAX, &buffers);
+    let (parts, received) = large_channel(&Ahead::new(FILE_BYTES_AHEAD));
     let turns = Turns::new(2);
     std::thread::scope(|scope| {
         for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {

@@ -1,0 +1,185 @@
+//! Bytes of large files on their way to the store, which takes the files one after the other.
+//!
+//! All share one budget. The first file that has not sent all may fill it, so that a disk always has as much to read for it as there is room; files behind it get half: then
+//! little lies idle that was read too early. Who is first gets room from those before it, which the store takes sooner; so nobody waits in a circle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+/// A file's bytes, and whether some are still to be sent.
+struct File {
+    used: usize,
+    sends: bool,
+}
+
+#[derive(Default)]
+struct State {
+    used: usize,
+    next: u64,
+    /// In the order of the store.
+    files: BTreeMap<u64, File>,
+}
+
+impl State {
+    /// Whether `bytes` more of a file fit. What is larger than all there is goes alone; so does a file that is read anew while others behind it have the room.
+    fn fits(&self, id: u64, bytes: usize, max: usize) -> bool {
+        let first = self.files.iter().find(|(_, file)| file.sends);
+        let limit = match first.is_some_and(|(first, _)| *first == id) {
+            true => max,
+            false => max / 2,
+        };
+        self.used + bytes <= limit || self.files.range(..=id).all(|(_, file)| file.used == 0)
+    }
+}
+
+/// See the module.
+pub struct Ahead {
+    max: usize,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+/// A file's place among others.
+#[derive(Clone)]
+pub struct Place {
+    id: u64,
+    ahead: Arc<Ahead>,
+}
+
+impl Ahead {
+    /// So many bytes for all files.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+        })
+    }
+
+    /// A place behind those of all files so far.
+    pub fn enter(self: &Arc<Self>) -> Place {
+        let mut state = self.state.lock();
+        let id = state.next;
+        state.next += 1;
+        let file = File {
+            used: 0,
+            sends: true,
+        };
+        state.files.insert(id, file);
+        drop(state);
+        Place {
+            id,
+            ahead: self.clone(),
+        }
+    }
+}
+
+impl Place {
+    /// Waits until `bytes` fit. False once it is left.
+    pub fn take(&self, bytes: usize) -> bool {
+        let mut state = self.ahead.state.lock();
+        while state.files.contains_key(&self.id) && !state.fits(self.id, bytes, self.ahead.max) {
+            self.ahead.freed.wait(&mut state);
+        }
+        let State { used, files, .. } = &mut *state;
+        let file = files.get_mut(&self.id);
+        if let Some(file) = file {
+            file.used += bytes;
+            *used += bytes;
+            return true;
+        }
+        false
+    }
+
+    /// Gives back.
+    pub fn free(&self, bytes: usize) {
+        let mut state = self.ahead.state.lock();
+        let State { used, files, .. } = &mut *state;
+        if let Some(file) = files.get_mut(&self.id) {
+            file.used -= bytes;
+            *used -= bytes;
+        }
+        self.ahead.freed.notify_all();
+    }
+
+    /// All is sent, if it need not be sent anew: the next file may have all the room.
+    pub fn sent(&self) {
+        if let Some(file) = self.ahead.state.lock().files.get_mut(&self.id) {
+            file.sends = false;
+        }
+        self.ahead.freed.notify_all();
+    }
+
+    /// Gives back all: nobody takes anything out any more, and whoever waits is let go.
+    pub fn leave(&self) {
+        let mut state = self.ahead.state.lock();
+        let left = state.files.remove(&self.id);
+        state.used -= left.map_or(0, |file| file.used);
+        self.ahead.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(place: &Place, bytes: usize) -> bool {
+        place
+            .ahead
+            .state
+            .lock()
+            .fits(place.id, bytes, place.ahead.max)
+    }
+
+    #[test]
+    fn the_first_file_that_has_not_sent_all_may_fill_the_room_and_those_behind_it_half() {
+        let ahead = Ahead::new(100);
+        let (first, second, third) = (ahead.enter(), ahead.enter(), ahead.enter());
+        assert!(second.take(30) && third.take(20));
+        assert!(!fits(&second, 1) && !fits(&third, 1));
+        assert!(first.take(50));
+        assert!(!fits(&first, 1), "all is full");
+        first.free(20);
+        assert!(fits(&first, 20) && !fits(&second, 1));
+
+        first.sent();
+        assert!(fits(&second, 20) && !fits(&second, 21) && !fits(&third, 1));
+        first.leave();
+        assert!(fits(&second, 50) && !fits(&second, 51), "it gave back all");
+        assert!(!first.take(1), "nobody takes it out");
+    }
+
+    #[test]
+    fn who_is_taken_first_gets_room_though_it_is_larger_than_all_or_comes_anew() {
+        let ahead = Ahead::new(100);
+        let (first, second) = (ahead.enter(), ahead.enter());
+        assert!(second.take(10));
+        assert!(first.take(1000), "larger than all");
+        assert!(!fits(&first, 1));
+        first.sent();
+        first.free(1000);
+        assert!(second.take(90));
+        assert!(first.take(10), "anew, while others have all the room");
+        assert!(!fits(&first, 1) && !fits(&second, 1));
+        first.free(10);
+        assert!(fits(&first, 1));
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_there_is_room_and_let_go_when_its_place_is_left() {
+        let ahead = Ahead::new(100);
+        let (first, second) = (ahead.enter(), ahead.enter());
+        assert!(first.take(100));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| second.take(60));
+            first.sent();
+            first.free(60);
+            assert!(waits.join().expect("no panic"));
+            let waits = scope.spawn(|| second.take(60));
+            second.leave();
+            assert!(!waits.join().expect("no panic"));
+        });
+    }
+}
