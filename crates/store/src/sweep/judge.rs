@@ -1,6 +1,6 @@
 //! Which containers go, which are rewritten, and which stay: by what all roots refer to.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
@@ -185,11 +185,22 @@ impl Sweep<'_> {
         }
         let staying = last_copies(&mut self.reader, &verdict, &mut marks)?;
         if !staying.is_empty() {
-            tracing::warn!(
-                "what may be the last good copy of something stays (containers: {}): run `onefold repair`",
-                staying.len()
-            );
+            self.keep(&staying, &mut verdict, &lens);
         }
+        Ok(Some(verdict))
+    }
+
+    /// Takes containers out of the verdict.
+    fn keep(
+        &mut self,
+        staying: &HashSet<ContainerId>,
+        verdict: &mut Verdict,
+        lens: &HashMap<ContainerId, u64>,
+    ) {
+        tracing::warn!(
+            "what may be the last good copy of something stays (containers: {}): run `onefold repair`",
+            staying.len()
+        );
         verdict.dead.retain(|id| {
             let stays = staying.contains(id);
             if stays {
@@ -207,7 +218,6 @@ impl Sweep<'_> {
             }
             !stays
         });
-        Ok(Some(verdict))
     }
 }
 
