@@ -123,7 +123,7 @@ pub struct Global {
     )]
     pub compression: Level,
 
-    /// Threads that compress and fingerprint (default: one a core, but at most 8, of better 3, of max 2: each takes RAM)
+    /// Threads that compress and fingerprint (default: one a core, but at most 5, of better 3, of max 2: each takes RAM)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), global = true)]
     pub threads: Option<u16>,
 

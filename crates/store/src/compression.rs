@@ -36,7 +36,7 @@ impl Compression {
         let most = match self {
             Self::Max => 2,
             Self::Better => 3,
-            Self::Off | Self::Fastest | Self::Auto => 8,
+            Self::Off | Self::Fastest | Self::Auto => 5,
         };
         std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most))
     }
