@@ -5,7 +5,7 @@ use std::ops::Range;
 use onefold_chunk::Fingerprint;
 use onefold_io::ReadAt;
 
-use super::{ChunkStash, LOG};
+use super::{ChunkStash, LOG, UNMARKED};
 use crate::strata::log::LogPage;
 use crate::strata::manifest::FileId;
 use crate::strata::page::PAGE_BYTES;
@@ -72,7 +72,7 @@ impl ChunkStash {
                 .filter(|page| *page != asked)
                 .chain(last)
             {
-                LogPage::check(page_of(number), LOG, number)?;
+                LogPage::check(page_of(number), UNMARKED, LOG, number)?;
                 self.cache.insert(number, ITS_FILE, page_of(number));
             }
         }

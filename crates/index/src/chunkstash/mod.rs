@@ -41,6 +41,8 @@ const RECORDS_A_PAGE_LEAST: usize = 4;
 /// Records in the write buffer: the paper's container.
 const BUFFER_RECORDS: usize = 1023;
 const LOG: &str = "stash-log";
+/// Its pages tell no file: there is no other log in the folder.
+const UNMARKED: u64 = 0;
 
 /// How a ChunkStash works.
 #[derive(Clone, Debug)]
@@ -110,7 +112,7 @@ impl ChunkStash {
         for page in 0..there {
             self.disk
                 .read_at(&mut buf, u64::from(page) * PAGE_BYTES as u64)?;
-            match (LogPage::check(&buf, LOG, page), &broken) {
+            match (LogPage::check(&buf, UNMARKED, LOG, page), &broken) {
                 (Ok(good), None) => {
                     self.pages = page + 1;
                     fits = fits && self.enter_page(&good, page)?;
@@ -267,7 +269,7 @@ impl ChunkIndex for ChunkStash {
         self.write_buffer()?;
         let mut buf = Vec::new();
         for page in 0..self.pages {
-            read_pages(&*self.disk, LOG, page, 1, &mut buf)?;
+            read_pages(&*self.disk, (LOG, UNMARKED), page, 1, &mut buf)?;
             for (key, said) in LogPage::checked(&buf).records() {
                 let is_newest = self
                     .table

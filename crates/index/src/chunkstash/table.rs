@@ -5,7 +5,7 @@
 
 use onefold_chunk::Fingerprint;
 
-use super::{ChunkStash, LOG};
+use super::{ChunkStash, LOG, UNMARKED};
 use crate::strata::log::{LogPage, Said, read_pages};
 use crate::strata::page::PAGE_BYTES;
 use crate::{Error, Result};
@@ -81,7 +81,7 @@ impl ChunkStash {
         self.inserted = 0;
         let mut buf = Vec::new();
         for page in 0..self.pages {
-            read_pages(&*self.disk, LOG, page, 1, &mut buf)?;
+            read_pages(&*self.disk, (LOG, UNMARKED), page, 1, &mut buf)?;
             if !self.enter_page(&LogPage::checked(&buf), page)? {
                 return Ok(false);
             }

@@ -93,7 +93,7 @@ proptest! {
     fn log_footer(pages in 0u32..20, numbers in vec((0u64..3, 0u32..20, 0u32..20), 0..8)) {
         let span = |(container, first, last)| LogSpan { said: (container > 0).then_some(ContainerId(container)), first, last };
         let spans: Vec<LogSpan> = numbers.into_iter().map(span).collect();
-        let footer = encode_spans(0, pages, &spans);
+        let footer = encode_spans(UNMARKED.mark(), 0, pages, &spans);
         let (disk, file_bytes) = disk(&[&vec![0; pages as usize * PAGE_BYTES], &footer]);
         let entry = LogEntry { id: FileId { unique: 0, number: 0 }, first_page: 0, pages, records: 0, file_bytes };
         let is_in_place = |pair: &[LogSpan]| pair[1].first >= pair[0].last;
@@ -118,7 +118,7 @@ proptest! {
     fn pages(counts in any::<[u8; 16]>(), bytes in vec(any::<u8>(), 0..4080)) {
         let mut bytes = [&counts[..], &bytes].concat();
         let bytes = page(std::mem::take(&mut bytes));
-        if let Ok(page) = LogPage::check(&bytes, "x", 0) {
+        if let Ok(page) = LogPage::check(&bytes, UNMARKED.mark(), "x", 0) {
             page.find(&Fingerprint([7; 32]));
             prop_assert_eq!(page.records().count(), page.len());
         }
@@ -204,7 +204,8 @@ fn spans_that_are_out_of_place_are_damage() {
         (false, [span(1, 0, 99), span(2, 50, 99)]),
         (false, [span(1, 0, 50), span(2, 50, PAGES)]),
     ] {
-        let footer = encode_spans(manifest.logs[0].records, PAGES, &spans);
+        let entry = &manifest.logs[0];
+        let footer = encode_spans(entry.id.mark(), entry.records, PAGES, &spans);
         let bytes = [&pages[..], &footer].concat();
         manifest.logs[0].file_bytes = bytes.len() as u64;
         replace(&dir, &name, &bytes);

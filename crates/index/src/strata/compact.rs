@@ -175,7 +175,7 @@ fn live_records(
     let keep_removals = log.entry.end_page() > met;
     let pages = READ_PAGES.min(log.entry.pages - first);
     let mut buf = Vec::new();
-    log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
+    log::read_pages(&*log.disk, log.named(), first, pages as usize, &mut buf)?;
     for (number, bytes) in (log.entry.first_page + first..).zip(buf.chunks_exact(PAGE_BYTES)) {
         let counts = |said: &Said| {
             said.map_or(keep_removals, |container| {

@@ -86,7 +86,7 @@ fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String
                 return Ok(false);
             }
             let pages = at_once.min(log.entry.pages - first);
-            read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
+            read_pages(&*log.disk, log.named(), first, pages as usize, &mut buf)?;
             writer.copy(&buf)?;
         }
         writer.records += log.entry.records;

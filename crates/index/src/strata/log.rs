@@ -8,7 +8,7 @@
 use onefold_chunk::Fingerprint;
 use onefold_io::Disk;
 
-use super::page::{PAGE_BYTES, check_page, seal_page};
+use super::page::{PAGE_BYTES, check_page_of, seal_page_of};
 use crate::{ContainerId, Error, Result};
 
 /// checksum, records, spans
@@ -28,9 +28,9 @@ pub type Said = Option<ContainerId>;
 pub struct LogPage<'a>(&'a [u8]);
 
 impl<'a> LogPage<'a> {
-    /// Checks checksum and shape of page `page` of the file `path`; `page` counts within the file.
-    pub fn check(bytes: &'a [u8], path: &str, page: u32) -> Result<LogPage<'a>> {
-        check_page(bytes, path, page)?;
+    /// Checks checksum and shape of page `page` of the file `path`, which has this mark; `page` counts within the file.
+    pub fn check(bytes: &'a [u8], mark: u64, path: &str, page: u32) -> Result<LogPage<'a>> {
+        check_page_of(bytes, mark, path, page)?;
         let (records, spans) = (bytes[8] as usize, bytes[9] as usize);
         let fits = records <= PAGE_RECORDS_MAX
             && HEADER_BYTES + spans * SPAN_BYTES + records * FINGERPRINT_BYTES <= PAGE_BYTES;
@@ -122,6 +122,8 @@ impl<'a> LogPage<'a> {
 /// Always holds: `first` is the number in the file of the first of `pages`.
 #[derive(Default)]
 pub struct LogPacker {
+    /// That of the file, so that a page of another one is damage there.
+    pub mark: u64,
     /// The number of the first of `pages`.
     pub first: u32,
     fingerprints: Vec<u8>,
@@ -131,6 +133,14 @@ pub struct LogPacker {
 }
 
 impl LogPacker {
+    /// For a file that has this mark.
+    pub fn of(mark: u64) -> Self {
+        Self {
+            mark,
+            ..Self::default()
+        }
+    }
+
     /// Adds a record; the number of pages that were complete before tells its page.
     pub fn push(&mut self, key: &Fingerprint, said: Said) {
         let joins = self.spans.last().is_some_and(|(last, _)| *last == said);
@@ -172,14 +182,14 @@ impl LogPacker {
         self.pages.append(&mut self.fingerprints);
         self.pages.resize(start + PAGE_BYTES, 0);
         let page = self.first + (start / PAGE_BYTES) as u32;
-        seal_page(&mut self.pages[start..], page);
+        seal_page_of(&mut self.pages[start..], self.mark, page);
     }
 }
 
-/// Reads `pages` pages from page `first` of a log file and checks each.
+/// Reads `pages` pages from page `first` of the log file `path`, which has this mark, and checks each.
 pub fn read_pages(
     disk: &dyn Disk,
-    path: &str,
+    (path, mark): (&str, u64),
     first: u32,
     pages: usize,
     buf: &mut Vec<u8>,
@@ -188,7 +198,7 @@ pub fn read_pages(
     disk.read_at(buf, u64::from(first) * PAGE_BYTES as u64)
         .map_err(|error| Error::from_read(error, path))?;
     for (i, bytes) in buf.chunks_exact(PAGE_BYTES).enumerate() {
-        LogPage::check(bytes, path, first + i as u32)?;
+        LogPage::check(bytes, mark, path, first + i as u32)?;
     }
     Ok(())
 }

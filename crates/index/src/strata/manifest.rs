@@ -11,7 +11,7 @@ use crate::{ContainerId, Result};
 /// The frame of the manifest.
 pub const MANIFEST_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRMAN",
-    version: 2,
+    version: 3,
 };
 /// The most runs: a lookup keeps a bit for each.
 pub const RUNS_MAX: usize = 128;

@@ -16,7 +16,7 @@
 //! - A hit agrees with the fingerprint in its first 128 bits at least: no two chunks of a repository do by chance (2^-128 a pair), and without the key of
 //!   the fingerprints none can be made. Where fingerprints have no key, making two takes 2^64 work, and hurts who stores both. The newest location wins, except that of a retired container, which counts for nothing: then
 //!   an older one may be found.
-//! - Files are immutable but for the manifest. Any number of processes share a folder; each sees what others checkpointed
+//! - What stands in a file stays: logs grow behind it, and the manifest is replaced. Any number of processes share a folder; each sees what others checkpointed
 //!   once it checkpoints or refreshes.
 //! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that was read.
 //!
@@ -319,7 +319,7 @@ impl Strata {
         let mut first = 0;
         while first < log.entry.pages {
             let pages = ITERATE_PAGES.min(log.entry.pages - first);
-            log::read_pages(&*log.disk, &log.path, first, pages as usize, &mut buf)?;
+            log::read_pages(&*log.disk, log.named(), first, pages as usize, &mut buf)?;
             for (number, bytes) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
                 self.iterate_page(
                     view,

@@ -12,7 +12,7 @@ use super::join::small_pages;
 use super::log::{LogPacker, LogPage, Said};
 use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
 use super::options::Plan;
-use super::page::{PAGE_BYTES, seal_page};
+use super::page::{PAGE_BYTES, seal_page_of};
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
 use super::run_writer::{RunFile, RunWriter};
@@ -241,8 +241,8 @@ impl LogWriter {
     /// Into `file`, which is empty, `write_pages` pages at once.
     pub fn new(file: NewFile, write_pages: usize) -> LogWriter {
         LogWriter {
+            packer: LogPacker::of(file.id.mark()),
             file,
-            packer: LogPacker::default(),
             spans: Vec::new(),
             pages: 0,
             write_pages,
@@ -278,7 +278,7 @@ impl LogWriter {
     pub fn copy(&mut self, pages: &[u8]) -> Result<()> {
         self.packer.pages.extend_from_slice(pages);
         for (number, page) in (self.pages..).zip(self.packer.pages.chunks_exact_mut(PAGE_BYTES)) {
-            seal_page(page, number);
+            seal_page_of(page, self.packer.mark, number);
         }
         self.write()
     }
@@ -296,7 +296,8 @@ impl LogWriter {
     pub fn finish(mut self) -> Result<(LogEntry, NewFile)> {
         self.packer.close_page();
         self.write()?;
-        let footer = encode_spans(self.records, self.pages, &self.spans);
+        let mark = self.packer.mark;
+        let footer = encode_spans(mark, self.records, self.pages, &self.spans);
         let footer_at = u64::from(self.pages) * PAGE_BYTES as u64;
         self.file.disk.write_at(&footer, footer_at)?;
         self.file.disk.sync()?;

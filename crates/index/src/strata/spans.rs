@@ -12,14 +12,14 @@ use onefold_io::varint::ByteReader;
 
 use super::log::{HEADER_BYTES, LogPage, Said};
 use super::manifest::LogEntry;
-use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_page, check_reaches, seal_page};
+use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_page_of, check_reaches, seal_page_of};
 use super::run_page::SPAN_UNKNOWN;
 use crate::{ContainerId, Error, Result};
 
 /// The footer of a log file.
 pub const LOG_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRLOG",
-    version: 2,
+    version: 3,
 };
 
 /// Of a footer, on each of its pages.
@@ -50,8 +50,9 @@ pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
     }
 }
 
-/// The footer of a log file: pages without records behind its `pages`, with a frame in what they leave. Where the file grows, they stay.
-pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
+/// The footer of the log file that has this mark: pages without records behind its `pages`, with a frame in what they
+/// leave. Where the file grows, they stay.
+pub fn encode_spans(mark: u64, records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
     let mut payload = records.to_le_bytes().to_vec();
     payload.extend_from_slice(&pages.to_le_bytes());
     payload.extend_from_slice(&(spans.len() as u32).to_le_bytes());
@@ -68,7 +69,7 @@ pub fn encode_spans(records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
         out.extend_from_slice(&[0; HEADER_BYTES]);
         out.extend_from_slice(part);
         out.resize(start + PAGE_BYTES, 0);
-        seal_page(&mut out[start..], number);
+        seal_page_of(&mut out[start..], mark, number);
     }
     out
 }
@@ -130,7 +131,7 @@ fn read_footer(entry: &LogEntry, footer_at: u64, path: &str, disk: &dyn Disk) ->
         .map_err(|error| Error::from_read(error, path))?;
     let mut frame = Vec::with_capacity(pages.len());
     for (number, page) in (entry.pages..).zip(pages.chunks_exact(PAGE_BYTES)) {
-        check_page(page, path, number)?;
+        check_page_of(page, entry.id.mark(), path, number)?;
         frame.extend_from_slice(&page[HEADER_BYTES..]);
     }
     Ok(frame)

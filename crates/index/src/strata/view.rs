@@ -7,7 +7,7 @@ use std::time::Duration;
 use onefold_io::Disk;
 
 use super::folder::Folder;
-use super::log::{PAGE_RECORDS_MAX, Said};
+use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
 use super::manifest::{LogEntry, Manifest};
 use super::options::Plan;
 use super::page::{PAGE_BYTES, check_reaches};
@@ -66,6 +66,17 @@ impl OpenLog {
             disk,
             spans,
         })
+    }
+
+    /// Its name, and its mark.
+    pub fn named(&self) -> (&str, u64) {
+        (&self.path, self.entry.id.mark())
+    }
+
+    /// Checks a page that was read from it; `page` counts within the file.
+    pub fn check_page<'a>(&self, bytes: &'a [u8], page: u32) -> Result<LogPage<'a>> {
+        let (path, mark) = self.named();
+        LogPage::check(bytes, mark, path, page)
     }
 
     /// What a run's record of log page `page` says; `None` where the page must be read to know it.

@@ -22,7 +22,7 @@ const FILES: [&str; 3] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-4")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-5")
 }
 
 fn fill(dir: &MemDir) {
@@ -119,7 +119,12 @@ fn golden_files_are_still_written_so() {
 
 #[test]
 fn earlier_formats_are_refused_as_damage_and_can_be_deleted() {
-    for (version, number) in [("strata-1", 1), ("strata-2", 1), ("strata-3", 2)] {
+    for (version, number) in [
+        ("strata-1", 1),
+        ("strata-2", 1),
+        ("strata-3", 2),
+        ("strata-4", 2),
+    ] {
         let told = format!("an earlier version of onefold: format version {number}");
         let dir = MemDir::new();
         for name in FILES {
@@ -255,26 +260,41 @@ fn golden_trace_is_still_written_so_and_read() {
 
 /// Its place in its file and its content are right, and it knows of other keys.
 #[test]
-fn a_page_of_another_run_is_damage() {
-    let (here, there) = (MemDir::new(), MemDir::new());
-    let fill = |dir: &MemDir, unique, keys: std::ops::Range<u64>| {
+fn a_page_of_another_run_or_log_is_damage() {
+    let fill = |dir: &MemDir, unique, container, keys: std::ops::Range<u64>| {
         let mut index =
             Strata::open(Arc::new(dir.clone()), options(unique, 1 << 20)).expect("open");
-        let entry = |number| (key(number), location(7).expect("some"));
+        let entry = |number| (key(number), location(container).expect("some"));
         let entries: Vec<_> = keys.map(entry).collect();
         index.insert(&entries).expect("insert");
         index.checkpoint().expect("checkpoint");
     };
-    fill(&here, 0xaa, 0..100);
-    fill(&there, 0xbb, 100..200);
-    let (own, other) = (
-        "run-00000000000000aa-00000001",
-        "run-00000000000000bb-00000001",
-    );
-    let page = &read(&there, other)[..4096];
-    let disk = here.open_write(own).expect("open");
-    disk.write_at(page, 0).expect("write");
-    let index = Strata::open(Arc::new(here.clone()), options(0xcc, 1 << 20));
-    let looked = index.and_then(|mut index| index.lookup(&[key(3)], &mut [None]));
-    assert!(matches!(looked, Err(Error::Damaged { .. })), "{looked:?}");
+    let names = |number: u32| {
+        ["aa", "bb"].map(|unique| match number {
+            0 => format!("log-00000000000000{unique}-{number:08x}"),
+            _ => format!("run-00000000000000{unique}-{number:08x}"),
+        })
+    };
+    for (number, only_a_page) in [(0, true), (0, false), (1, true), (1, false)] {
+        let dir = MemDir::new();
+        fill(&dir, 0xaa, 7, 0..100);
+        fill(&dir, 0xbb, 8, 100..200);
+        let names = names(number);
+        let bytes = names.each_ref().map(|name| read(&dir, name));
+        for (name, other) in names.iter().zip(bytes.iter().rev()) {
+            let end = if only_a_page { 4096 } else { other.len() };
+            let disk = dir.open_write(name).expect("open");
+            disk.write_at(&other[..end], 0).expect("write");
+        }
+        let index = Strata::open(Arc::new(dir.clone()), options(0xcc, 1 << 20));
+        // What lies in RAM is not read: all records are.
+        let looked = index.and_then(|mut index| {
+            index.lookup(&[key(3), key(103)], &mut [None; 2])?;
+            index.iterate(&mut |_, _| Ok(()))
+        });
+        assert!(
+            matches!(looked, Err(Error::Damaged { .. })),
+            "{names:?}, only a page: {only_a_page}: {looked:?}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The reads of a lookup: pages of runs, which prove a key, and pages of the log, which bring its neighbours into the cache.
 
-use super::super::log::{LogPage, Said};
+use super::super::log::Said;
 use super::super::page::{PAGE_BYTES, read_pages};
 use super::super::run_page::{Asked, proof_of};
 use super::super::view::{OpenLog, View};
@@ -197,7 +197,7 @@ impl Lookups {
             .iter()
             .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
         for ((log, page), bytes) in numbers.zip(pages.chunks_exact(PAGE_BYTES)) {
-            LogPage::check(bytes, &log.path, page - log.entry.first_page)?;
+            log.check_page(bytes, page - log.entry.first_page)?;
             self.cache.insert(page, log.entry.id, bytes);
         }
         Ok(())
@@ -213,6 +213,6 @@ impl Lookups {
         };
         let within = page - log.entry.first_page;
         let bytes = read_pages(std::iter::once((&*log.disk, within, 1)), &mut self.buf)?;
-        Ok(LogPage::check(bytes, &log.path, within)?.find(key))
+        Ok(log.check_page(bytes, within)?.find(key))
     }
 }
