@@ -4,8 +4,8 @@
 //! is kept of it is a filter of all chunks, of some KiB a container. A chunk that is nowhere costs a look at the filter; one that is
 //! somewhere is most often in the container where the one before it was, and tables are searched for the rest.
 //!
-//! A session whose pin stands needs no second look: what it may refer to stays where it is. One without a pin (a repository that it may not write)
-//! can be swept by others meanwhile. It lists again when a container that it saw is gone, and after ever more chunks that it did not find; only
+//! A session lists again when a container that it saw is gone: a repair moves what is good of damaged containers, whoever reads them. One without a pin
+//! (a repository that it may not write) can be swept by others, too, and looks again after ever more chunks that it did not find. Only
 //! containers that are new to it are read. A container that the device does not give is named, tried again as often, and never passed
 //! off as one without the chunk.
 
@@ -209,7 +209,7 @@ impl Survey {
     fn is_due(&mut self, is_pinned: bool, is_swept: bool) -> bool {
         self.misses += 1;
         let is_tried = !is_pinned || !self.unread.is_empty();
-        is_tried && (is_swept && !is_pinned || self.misses >= self.patience)
+        is_swept || is_tried && self.misses >= self.patience
     }
 
     /// Lists again; reads what is new, and what could not be read.

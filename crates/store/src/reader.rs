@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::compression::Decompressor;
 use crate::container;
 use crate::elsewhere::Elsewhere;
-use crate::opened::Opened;
+use crate::opened::{Opened, read_footer};
 use crate::repository::Shared;
 use crate::{ChunkRef, Error, Result};
 
@@ -185,6 +185,43 @@ impl ChunkReader {
         Ok(missing)
     }
 
+    /// Chunks that a container does not give, from where the index says that they are now, as
+    /// [`read_container`](Self::read_container) does: those that a sweep has moved lie side by side, and one by one
+    /// they would cost a block each. What does not come may be asked for by [`read`](Self::read).
+    ///
+    /// # Errors
+    /// What `visit` returns, and what the index says but for damage.
+    pub fn read_moved(
+        &mut self,
+        from: ContainerId,
+        wanted: &[Fingerprint],
+        visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut places = vec![None; wanted.len()];
+        let asked = self.shared.index.lock().lookup(wanted, &mut places);
+        match asked.map_err(Error::from) {
+            // Who reads can do without.
+            Err(error) if error.is_loss() => return Ok(()),
+            other => other?,
+        }
+        let moved = wanted.iter().zip(places);
+        let moved = moved.filter_map(|(chunk, place)| Some((place?.container, *chunk)));
+        let mut moved: Vec<_> = moved.filter(|(place, _)| *place != from).collect();
+        moved.sort_unstable();
+        for group in moved.chunk_by(|a, b| a.0 == b.0) {
+            let chunks: Vec<_> = group.iter().map(|(_, chunk)| *chunk).collect();
+            let mut refused = None;
+            let read = self.read_container(group[0].0, &chunks, &mut |chunk, bytes| {
+                visit(chunk, bytes).inspect_err(|_| refused = Some(()))
+            });
+            // Why a chunk does not come is told to who asks for it.
+            if refused.is_some() {
+                read?;
+            }
+        }
+        Ok(())
+    }
+
     /// The chunk, if the container holds it. Of one that is gone, what was known is forgotten.
     fn read_from(
         &mut self,
@@ -236,6 +273,14 @@ impl ChunkReader {
         let found = self.shared.keys.fingerprinter().fingerprint(&data);
         opened.confirm(chunk, &found)?;
         Ok(Some(data))
+    }
+
+    /// How many chunks a container holds, by its footer; where that does not tell, as many as most do.
+    pub(crate) fn chunks_in(&self, id: ContainerId) -> u64 {
+        const MOST: u32 = 2048;
+        read_footer(&self.shared, id)
+            .map_or(MOST, |footer| footer.chunks)
+            .into()
     }
 
     /// A container's descriptors; of a damaged one, those of all that can be read of it.

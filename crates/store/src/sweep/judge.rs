@@ -80,6 +80,7 @@ impl Sweep<'_> {
             }
         }
         tracing::warn!("nothing is deleted: run `onefold repair`");
+        self.report.leave_all();
         Ok(Verdict::default())
     }
 
@@ -183,7 +184,7 @@ impl Sweep<'_> {
         if is_astray {
             return Ok(None);
         }
-        let staying = last_copies(&mut self.reader, &verdict, &mut marks)?;
+        let staying = last_copies(&mut self.reader, &verdict, &mut marks, observer)?;
         if !staying.is_empty() {
             self.keep(&staying, &mut verdict, &lens);
         }

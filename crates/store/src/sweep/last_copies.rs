@@ -1,7 +1,8 @@
 //! Whether what is to go is the last good copy of what roots refer to elsewhere: two containers may hold a chunk, and the one that is referred to may be damaged.
 //!
 //! What always holds: before a container goes, each chunk of it that roots refer to in another one is read and verified there; where that fails, the container
-//! stays. RAM is the same whatever there is: a filter of what goes, and so many references at a time. What has no other copy costs a look at a table.
+//! stays. RAM is the same whatever there is: a filter of some millions of chunks of what goes, and so many references at a time. What has no other copy costs a
+//! look at a table, and for each such million a look at all references.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,14 +13,17 @@ use onefold_index::{ContainerId, Filter};
 
 use super::choose::Live;
 use super::judge::Verdict;
+use super::{Progress, SweepObserver};
 use crate::Result;
 use crate::marks::{ContainerMarks, Marks};
 use crate::reader::ChunkReader;
 
-/// Of the filter for each container that goes: two bytes a chunk where it holds 4,000.
-const FILTER_BYTES_A_CONTAINER: usize = 8 << 10;
-/// 12 million chunks have ten bits each.
+/// Of the filter for each chunk that goes: it errs about one in two thousand. Were it fuller, nearly all references of a
+/// large repository would be looked for, and the tables of what goes read again for every [`SUSPECTS`] of them.
+const FILTER_BYTES_A_CHUNK: usize = 2;
 const FILTER_BYTES_MAX: usize = 16 << 20;
+/// Chunks of what goes that are in the filter at once.
+const CHUNKS_AT_ONCE: u64 = (FILTER_BYTES_MAX / FILTER_BYTES_A_CHUNK) as u64;
 /// References that are looked for at once in what goes: of 56 bytes.
 const SUSPECTS: usize = 1 << 17;
 
@@ -37,11 +41,12 @@ struct Suspect {
 /// Finds what must stay.
 struct LastCopies<'a> {
     reader: &'a mut ChunkReader,
-    going: Vec<Going<'a>>,
+    /// Some of those that are to go.
+    going: &'a [Going<'a>],
     /// Chunks of those.
     filter: BlockedBloom,
     suspects: Vec<Suspect>,
-    staying: HashSet<ContainerId>,
+    staying: &'a mut HashSet<ContainerId>,
 }
 
 /// Of the containers that are to go, those that must not: one that is referred to should hold a chunk of theirs, and does not give it.
@@ -49,28 +54,58 @@ pub(super) fn last_copies(
     reader: &mut ChunkReader,
     verdict: &Verdict,
     marks: &mut Marks,
+    observer: &mut dyn SweepObserver,
 ) -> Result<HashSet<ContainerId>> {
     let dead = verdict.dead.iter().map(|id| (*id, None));
     let compact = verdict.compact.iter().map(|one| (one.id, Some(&one.live)));
     let going: Vec<Going<'_>> = dead.chain(compact).collect();
-    if going.is_empty() {
-        return Ok(HashSet::new());
+    let (mut staying, mut rest, mut done) = (HashSet::new(), &going[..], 0);
+    while !rest.is_empty() {
+        let (count, chunks) = at_once(reader, rest);
+        let (going, later) = rest.split_at(count);
+        rest = later;
+        let mut copies = LastCopies {
+            filter: filter_of(reader, going, chunks)?,
+            reader: &mut *reader,
+            going,
+            suspects: Vec::new(),
+            staying: &mut staying,
+        };
+        marks.for_each(&mut |marks| {
+            done += 1;
+            observer.progress(Progress {
+                stage: "looking for last copies",
+                done,
+                total: 0,
+            });
+            copies.suspect(&marks)
+        })?;
+        copies.settle()?;
     }
-    let bytes = (going.len() * FILTER_BYTES_A_CONTAINER).min(FILTER_BYTES_MAX);
-    let mut filter = BlockedBloom::with_bytes(bytes, bytes as u64 / 2)?;
-    for_each_chunk(reader, &going, &mut |_, fingerprint| {
+    Ok(staying)
+}
+
+/// How many of `going`, which are some, are looked at together, and the chunks in them.
+fn at_once(reader: &ChunkReader, going: &[Going<'_>]) -> (usize, u64) {
+    let mut chunks = reader.chunks_in(going[0].0);
+    let fit = going[1..].iter().take_while(|(id, _)| {
+        let with = chunks + reader.chunks_in(*id);
+        let fits = with <= CHUNKS_AT_ONCE;
+        chunks = if fits { with } else { chunks };
+        fits
+    });
+    let count = 1 + fit.count();
+    (count, chunks)
+}
+
+/// A filter of what goes, of so many `chunks`.
+fn filter_of(reader: &mut ChunkReader, going: &[Going<'_>], chunks: u64) -> Result<BlockedBloom> {
+    let bytes = (chunks as usize * FILTER_BYTES_A_CHUNK).clamp(1 << 10, FILTER_BYTES_MAX);
+    let mut filter = BlockedBloom::with_bytes(bytes, chunks.max(1))?;
+    for_each_chunk(reader, going, &mut |_, fingerprint| {
         Ok(filter.insert(&[key(fingerprint.prefix())])?)
     })?;
-    let mut copies = LastCopies {
-        reader,
-        going,
-        filter,
-        suspects: Vec::new(),
-        staying: HashSet::new(),
-    };
-    marks.for_each(&mut |marks| copies.suspect(&marks))?;
-    copies.settle()?;
-    Ok(copies.staying)
+    Ok(filter)
 }
 
 impl LastCopies<'_> {
@@ -100,7 +135,7 @@ impl LastCopies<'_> {
             return Ok(());
         }
         suspects.sort_unstable_by_key(|one| (one.prefix, one.holder));
-        for_each_chunk(self.reader, &self.going, &mut |id, fingerprint| {
+        for_each_chunk(self.reader, self.going, &mut |id, fingerprint| {
             let same = range(&suspects, fingerprint.prefix());
             for one in &mut suspects[same] {
                 if one.holder != id {
@@ -118,8 +153,8 @@ impl LastCopies<'_> {
             }
         }
         if !lost.is_empty() {
-            let staying = &mut self.staying;
-            for_each_chunk(self.reader, &self.going, &mut |id, fingerprint| {
+            let staying = &mut *self.staying;
+            for_each_chunk(self.reader, self.going, &mut |id, fingerprint| {
                 if lost.contains(&fingerprint.prefix()) {
                     staying.insert(id);
                 }

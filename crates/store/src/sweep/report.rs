@@ -107,6 +107,16 @@ impl SweepReport {
         self.unused_bytes_left += candidate.dead_bytes;
     }
 
+    /// Where nothing goes and nothing is rewritten after all.
+    pub(super) fn leave_all(&mut self) {
+        *self = Self {
+            containers: self.containers,
+            stored_bytes: self.stored_bytes,
+            unused_bytes_left: self.unused_bytes_left + self.dead_bytes + self.compacted_dead_bytes,
+            ..Self::default()
+        };
+    }
+
     /// Adds what a further round found and did.
     pub(super) fn add(&mut self, more: &Self) {
         *self = Self {

@@ -16,6 +16,7 @@ mod index_shared;
 mod keys;
 mod later;
 mod lost;
+mod moved;
 mod pin_lost;
 mod round_trip;
 #[path = "../../../io/tests/it/scale.rs"]

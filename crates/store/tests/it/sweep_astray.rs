@@ -6,6 +6,7 @@ use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
     Encryption, PinInfo, Progress, Repository, RootId, SessionKind, SweepObserver, SweepOptions,
+    SweepReport,
 };
 
 use crate::fixture::{
@@ -92,6 +93,25 @@ fn a_container_that_may_hold_what_the_index_does_not_know_stays_until_it_is_repa
     repository.rebuild_index().unwrap();
     let report = sweep(&repository).unwrap();
     assert_eq!(report.deleted_containers, 0, "{report:?}");
+    scene.assert_repaired();
+}
+
+#[test]
+fn a_sweep_that_deletes_nothing_tells_of_nothing_to_gain() {
+    let scene = Scene::new();
+    sweep(&scene.repository).unwrap();
+    let copies = scene.new_ones();
+    let (gone, _) = back_up(&scene.repository, &chunks(9, 60)).unwrap();
+    scene.repository.remove_root(&gone).unwrap();
+    flip_tables(&scene.device, &copies);
+    let report = sweep(&scene.open(2)).unwrap();
+    let none = SweepReport {
+        containers: report.containers,
+        stored_bytes: report.stored_bytes,
+        unused_bytes_left: report.unused_bytes_left,
+        ..SweepReport::default()
+    };
+    assert!(report == none && report.unused_bytes_left > 0, "{report:?}");
     scene.assert_repaired();
 }
 
