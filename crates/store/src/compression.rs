@@ -247,3 +247,46 @@ impl Decompressor {
         Ok(raw)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use onefold_io::Random;
+
+    use super::*;
+
+    const LEN: usize = 1 << 20;
+
+    fn noise(len: usize) -> Vec<u8> {
+        Random(1).bytes(len)
+    }
+
+    #[test]
+    fn what_does_not_compress_is_stored_as_it_is() {
+        let text: Vec<u8> = b"every byte once, "
+            .iter()
+            .copied()
+            .cycle()
+            .take(LEN)
+            .collect();
+        let half = [&noise(LEN / 2)[..], &text[..LEN / 2]].concat();
+        // Too little shrinks for a longer way to it.
+        let hardly = [&noise(LEN - LEN / 128)[..], &text[..LEN / 128]].concat();
+        for compression in [Compression::Fastest, Compression::Auto, Compression::Max] {
+            let mut compressor = Compressor::new(compression, StreamKind::Data).unwrap();
+            for (data, codec) in [
+                (noise(LEN), Codec::Raw),
+                (noise(100), Codec::Raw),
+                (noise(LEN / 16), Codec::Raw),
+                (text.clone(), Codec::Zstd),
+                (half.clone(), Codec::Zstd),
+                (hardly.clone(), Codec::Raw),
+            ] {
+                let mut coded = data.clone();
+                assert_eq!(compressor.encode(&mut coded), codec, "{} bytes", data.len());
+                assert_eq!(codec == Codec::Raw, coded == data);
+            }
+        }
+        let mut off = Compressor::new(Compression::Off, StreamKind::Data).unwrap();
+        assert_eq!(off.encode(&mut text.clone()), Codec::Raw);
+    }
+}

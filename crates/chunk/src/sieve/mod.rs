@@ -105,7 +105,7 @@ const CANDIDATES_A_CUT: f64 = 2.0;
 const MIN_PER_MIDDLE: f64 = 0.5;
 const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
 
-/// The content-defined chunker that Onefold uses by default. See the module.
+/// The content-defined chunker with which Onefold cuts by default, within [`Adaptive`](crate::adaptive). See the module.
 ///
 /// ```
 /// use onefold_chunk::{Chunks, sieve::Sieve};

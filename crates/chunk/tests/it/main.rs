@@ -12,6 +12,8 @@ mod signatures;
 mod simd;
 mod stream;
 mod tar;
+#[path = "../../../io/tests/it/told.rs"]
+mod told;
 mod vectors;
 
 use onefold_chunk::Chunker;

@@ -1,6 +1,8 @@
 //! Sieve against a twin that is written for clarity, on every instruction set of this machine.
 
+use crate::told::not_tested;
 use crate::{cuts, random};
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use onefold_chunk::sieve::{CANDIDATES_MAX, Isa, Sieve};
 use onefold_chunk::{Chunker, Limits};
 use proptest::prelude::*;
@@ -188,8 +190,23 @@ fn naive_fold(window: &[u8]) -> u64 {
     fold(mixed ^ PI[0], PI[4])
 }
 
-/// Unkeyed cuts by the definition alone: every chunk searched anew, position by position. `mask`: see [`mask_for`].
-fn naive_cuts(data: &[u8], limits: Limits, mask: u8) -> Vec<usize> {
+/// The keyed strong hash, straight from the definition: two blocks of AES-128 in CBC, the first eight bytes of the last.
+fn naive_mac(key: &[u8; 32]) -> impl Fn(&[u8]) -> u64 {
+    let own = blake3::derive_key("onefold v1 sieve cut points", key);
+    let cipher = aes::Aes128::new_from_slice(&own[..16]).expect("16 bytes");
+    move |window| {
+        let mut state = [0u8; 16];
+        for half in window.chunks_exact(16) {
+            let mut block = std::array::from_fn(|i| state[i] ^ half[i]).into();
+            cipher.encrypt_block(&mut block);
+            state = block.into();
+        }
+        u64::from_le_bytes(state[..8].try_into().expect("eight bytes"))
+    }
+}
+
+/// Cuts by the definition alone: every chunk searched anew, position by position. `mask`: see [`mask_for`].
+fn naive_cuts(data: &[u8], limits: Limits, mask: u8, strong: &dyn Fn(&[u8]) -> u64) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut start = 0;
     while start < data.len() {
@@ -198,7 +215,7 @@ fn naive_cuts(data: &[u8], limits: Limits, mask: u8) -> Vec<usize> {
         let candidates = (limits.min..end)
             .filter(|l| naive_bits(rest, l - 1) == 0 && naive_bits(rest, l - 2) & mask == 0)
             .take(CANDIDATES_MAX);
-        let best = candidates.min_by_key(|l| naive_fold(&rest[l - 32..*l]));
+        let best = candidates.min_by_key(|l| strong(&rest[l - 32..*l]));
         let whole = rest.len() < limits.max;
         lengths.push(if whole {
             rest.len()
@@ -225,8 +242,8 @@ fn all_at_once(mut chunker: Sieve, data: &[u8]) -> Vec<usize> {
     lengths
 }
 
-/// Unkeyed cuts at a threshold by the definition alone. `mask` and `threshold` are worked out from PRUNE's model of the chunk size.
-fn naive_threshold_cuts(data: &[u8], limits: Limits) -> Vec<usize> {
+/// Cuts at a threshold by the definition alone. `mask` and `threshold` are worked out from PRUNE's model of the chunk size.
+fn naive_threshold_cuts(data: &[u8], limits: Limits, strong: &dyn Fn(&[u8]) -> u64) -> Vec<usize> {
     let (mask, threshold) = threshold_for(limits);
     let mut lengths = Vec::new();
     let mut rest = data;
@@ -235,7 +252,7 @@ fn naive_threshold_cuts(data: &[u8], limits: Limits) -> Vec<usize> {
         let mut candidates = (limits.min..end)
             .filter(|l| naive_bits(rest, l - 1) == 0 && naive_bits(rest, l - 2) & mask == 0)
             .take(CANDIDATES_MAX)
-            .map(|l| (naive_fold(&rest[l - 32..l]), l));
+            .map(|l| (strong(&rest[l - 32..l]), l));
         let all: Vec<_> = candidates.by_ref().collect();
         let first = all.iter().find(|(hash, _)| *hash < threshold);
         let smallest = all.iter().min().filter(|_| rest.len() >= limits.max);
@@ -269,18 +286,44 @@ fn threshold_for(limits: Limits) -> (u8, u64) {
     )
 }
 
+/// Tests compare those that are here: a green one would hide that the others were not.
+#[test]
+fn instruction_sets_that_are_not_here_are_told() {
+    let here = Isa::available();
+    let wanted: &[Isa] = match cfg!(target_arch = "x86_64") {
+        true => &[Isa::Pclmul, Isa::Avx2, Isa::Avx512],
+        false => &[Isa::Neon],
+    };
+    for isa in wanted.iter().filter(|isa| !here.contains(isa)) {
+        not_tested(&format!(
+            "sieve by {isa:?}: this CPU has no such instructions"
+        ));
+    }
+}
+
 fn assert_all_alike(data: &[u8], mean: usize) {
-    let limits = Sieve::new(mean).limits();
-    let expected = naive_cuts(data, limits, mask_for(limits));
-    assert_eq!(all_at_once(Sieve::new(mean), data), expected);
-    let limits = Sieve::threshold(mean).limits();
-    let expected = naive_threshold_cuts(data, limits);
-    assert_eq!(all_at_once(Sieve::threshold(mean), data), expected);
+    let key = [3; 32];
+    let mac = naive_mac(&key);
+    for (sieve, strong) in [
+        (Sieve::new(mean), &naive_fold as &dyn Fn(&[u8]) -> u64),
+        (Sieve::keyed(mean, &key), &mac),
+    ] {
+        let limits = sieve.limits();
+        let expected = naive_cuts(data, limits, mask_for(limits), strong);
+        assert_eq!(all_at_once(sieve, data), expected);
+    }
+    for (sieve, strong) in [
+        (Sieve::threshold(mean), &naive_fold as &dyn Fn(&[u8]) -> u64),
+        (Sieve::threshold_keyed(mean, &key), &mac),
+    ] {
+        let expected = naive_threshold_cuts(data, sieve.limits(), strong);
+        assert_eq!(all_at_once(sieve, data), expected);
+    }
     for chunker in [
         Sieve::new(mean),
-        Sieve::keyed(mean, &[3; 32]),
+        Sieve::keyed(mean, &key),
         Sieve::threshold(mean),
-        Sieve::threshold_keyed(mean, &[3; 32]),
+        Sieve::threshold_keyed(mean, &key),
     ] {
         let expected = cuts(chunker.on(Isa::Scalar).expect("always there"), data);
         for isa in Isa::available() {

@@ -3,23 +3,10 @@
 //! Where CI runs – the variable `CI` is set – programs that can be installed must be there; what cannot be had by installing (root's rights, a mount within a
 //! container, a feature of the file system) is told, and the test passes. `cargo xtask ci` tells it again at its end.
 
-use std::io::Write;
+#[path = "told.rs"]
+mod told;
 
-/// Says that something was not tested, on standard error, which a test run shows though the test passes, and in the file that `ONEFOLD_UNTESTED` names.
-pub fn not_tested(what: &str) {
-    let mut said = String::from(what);
-    if let Some(test) = std::thread::current().name() {
-        said = format!("{test}: {what}");
-    }
-    // Not `eprintln`, which is kept back.
-    let _ = writeln!(std::io::stderr(), "NOT TESTED: {said}");
-    if let Some(path) = std::env::var_os("ONEFOLD_UNTESTED") {
-        let file = std::fs::File::options().append(true).open(path);
-        let line = format!("{said}\n");
-        file.and_then(|mut file| file.write_all(line.as_bytes()))
-            .expect("the file that ONEFOLD_UNTESTED names");
-    }
-}
+pub use told::not_tested;
 
 /// Whether a program is there. Where CI runs it must be.
 #[allow(dead_code, reason = "not every crate needs programs")]
