@@ -27,6 +27,7 @@ pub mod snapshot;
 pub mod snapshots;
 pub mod tree;
 pub mod walk;
+pub mod way;
 mod wire;
 
 pub use entry::{Content, Entry, Flags, Item, Kind, Owner, Time, Xattrs};

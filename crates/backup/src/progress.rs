@@ -24,6 +24,12 @@ pub struct Progress {
     pub bytes_done: AtomicU64,
     /// Bytes done of the file that is being backed up.
     pub bytes_of_current: AtomicU64,
+    /// Of the files done in a restore, those that stayed as they were.
+    pub files_skipped: AtomicU64,
+    /// Their bytes.
+    pub bytes_skipped: AtomicU64,
+    /// Things that a restore has removed.
+    pub deleted: AtomicU64,
     /// Bytes read from the source, or written to the target.
     pub bytes_moved: AtomicU64,
     /// Bytes of new chunks, before compression.

@@ -13,6 +13,7 @@ mod apply;
 mod batch;
 mod delete;
 mod dry;
+mod leading;
 pub(crate) mod links;
 mod open_files;
 mod open_folders;
@@ -26,7 +27,6 @@ mod temporary;
 mod times;
 mod trial;
 mod verify;
-pub mod way;
 mod window;
 mod write;
 
@@ -42,6 +42,7 @@ use crate::{Error, Events, Kind, Progress, Result, Time};
 
 use apply::Applier;
 pub use apply::Attributes;
+use leading::Leading;
 use links::FailedFirsts;
 use owners::ShownOwners;
 use plan::Planner;
@@ -274,10 +275,11 @@ pub fn run(
     let (times, shown_owners) = (TimeSteps::default(), ShownOwners::default());
     let failed_firsts = FailedFirsts::default();
     let tells_kept = AtomicBool::new(false);
+    let leading = Leading::new(&snapshot.paths, &options.path);
     let real = target.as_ref().filter(|_| !options.dry_run);
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
         let Some(target) = real else {
-            dry::look(window, target.as_ref(), options, events, summary);
+            dry::look(window, target.as_ref(), options, &leading, events, summary);
             return Ok(());
         };
         let writer = Writer {
@@ -287,6 +289,7 @@ pub fn run(
             times: &times,
             shown_owners: &shown_owners,
             failed_firsts: &failed_firsts,
+            leading: &leading,
             applier: Applier {
                 owners: options.owners,
                 names: names.as_ref(),

@@ -9,8 +9,8 @@ use onefold_store::ChunkReader;
 
 use super::{ZEROS, acl, file};
 use crate::restore::links::Links;
-use crate::restore::way::{Step, Way};
 use crate::tree::Tree;
+use crate::way::{Step, Way};
 use crate::{Entry, Error, Kind, Result, Time, path};
 
 /// RAM for the paths of files with several names; those beyond stand in a temporary file.

@@ -14,12 +14,12 @@ use super::remove::Remover;
 use super::shut;
 use super::target::Target;
 use super::times::may_be_same;
-use super::way::{Step, Way};
 use crate::meta::Stat;
 use crate::path::{self, join};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
+use crate::way::{Step, Way};
 use crate::{Entry, Events, Kind, Progress, Result};
 
 /// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::leading::Leading;
 use super::open_files::folders_max;
 use super::open_folders::{OpenFolders, open};
 use super::shut;
 use super::target::Target;
 use super::temporary::Place;
 use super::times::may_be_same;
-use super::window::{Folder, Made, State, Window};
+use super::window::{Made, State, Window};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
@@ -24,6 +25,7 @@ pub fn look(
     window: &Window,
     target: Option<&Target>,
     options: &Options,
+    leading: &Leading<'_>,
     events: &dyn Events,
     summary: &mut Summary,
 ) {
@@ -31,6 +33,7 @@ pub fn look(
         window,
         target,
         options,
+        leading,
         events,
         summary,
         last: None,
@@ -84,6 +87,7 @@ struct Look<'a> {
     window: &'a Window,
     target: Option<&'a Target>,
     options: &'a Options,
+    leading: &'a Leading<'a>,
     events: &'a dyn Events,
     summary: &'a mut Summary,
     /// The folder that was looked at last.
@@ -115,7 +119,12 @@ impl Look<'_> {
                 error != Errno::EXIST || !matches!(self.there(folder.parent), There::Stays);
             if is_outermost {
                 let path = self.window.path(number as u32);
-                self.fails("create the folder", &path, error);
+                let there = match self.there(folder.parent) {
+                    There::Folder(above) => Stat::at(&*above, &folder.name, false).ok(),
+                    _ => None,
+                };
+                let why = self.leading.explain(error, there.as_ref(), &path);
+                self.fails("create the folder", &path, why);
             }
         }
     }
@@ -196,9 +205,8 @@ impl Look<'_> {
             match failed.why {
                 Errno::NOENT => return There::Nothing,
                 why @ (Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) if failed.at != 0 => {
-                    let folder = &self.window.folders[failed.at as usize];
-                    below = Some((folder, why));
-                    at = folder.parent;
+                    below = Some((failed.at, why));
+                    at = self.window.folders[failed.at as usize].parent;
                 }
                 why => return There::Fails(why),
             }
@@ -206,7 +214,8 @@ impl Look<'_> {
     }
 
     /// What is no folder stands in `above` in place of one, or it is shut.
-    fn instead_of(&self, folder: &Folder, why: Errno, above: &OwnedFd) -> There {
+    fn instead_of(&self, number: u32, why: Errno, above: &OwnedFd) -> There {
+        let folder = &self.window.folders[number as usize];
         if why == Errno::ACCESS {
             return match shut::is_own(above, &folder.name) {
                 true => There::Nothing,
@@ -218,6 +227,10 @@ impl Look<'_> {
             Err(Errno::NOENT) => return There::Nothing,
             Err(e) => return There::Fails(e),
         };
+        let path = || self.window.path(number);
+        if self.leading.keeps(above, &folder.name, &there, path) {
+            return There::Stays;
+        }
         let mtime = folder.meta.as_ref().map(|meta| meta.mtime);
         let is_same = |mtime| may_be_same(mtime, there.mtime);
         let overwrite = self.options.overwrite;
@@ -246,7 +259,7 @@ impl Look<'_> {
         }
     }
 
-    fn fails(&mut self, op: &'static str, path: &[u8], e: Errno) {
+    fn fails(&mut self, op: &'static str, path: &[u8], e: impl Into<std::io::Error>) {
         self.summary.errors += 1;
         let error = self.target.map(|target| target.error(op, path, e));
         if let Some(error) = error {

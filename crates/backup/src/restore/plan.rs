@@ -8,11 +8,11 @@ use onefold_store::ChunkReader;
 use super::apply::Meta;
 use super::links::Links;
 use super::target;
-use super::way::{Step, Way};
 use super::window::{FirstName, Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
+use crate::way::{Step, Way};
 use crate::{Entry, Events, Flags, Kind, Progress, Result};
 
 /// A folder whose content is not passed yet.

@@ -166,6 +166,7 @@ impl<'a> Remover<'a> {
             return false;
         }
         self.removed += 1;
+        Progress::add(&self.progress.deleted, 1);
         true
     }
 }

@@ -1,9 +1,11 @@
 //! The folder that is restored into. Nothing is ever opened, made or removed outside of it: every path is resolved beneath its descriptor and
 //! through no symbolic link, whatever the snapshot says and whoever changes the folder meanwhile.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -17,6 +19,9 @@ const FOLDER: OFlags = OFlags::RDONLY
 /// Longer paths are opened piece by piece: the kernel's limit is 4096 with the final zero.
 pub const PIECE_BYTES_MAX: usize = 4000;
 
+/// File systems in the target of which a folder stays open until they are on the disk. (Subvolumes, of which there may
+/// be more, have devices of their own, and go to the disk with one another.)
+const MOUNTED_MAX: usize = 32;
 /// How often a folder is tried to be made.
 const MAKE_ROUNDS_MAX: usize = 16;
 
@@ -25,9 +30,19 @@ pub struct Target {
     root: OwnedFd,
     /// What the user calls it.
     place: Vec<u8>,
+    /// A folder of each other file system in it that was restored into, by device.
+    mounted: Mutex<BTreeMap<u64, Arc<OwnedFd>>>,
 }
 
 impl Target {
+    fn new(root: OwnedFd, place: &[u8]) -> Self {
+        Self {
+            root,
+            place: place.to_vec(),
+            mounted: Mutex::default(),
+        }
+    }
+
     /// Opens the folder, making it and those above it where they are missing. What leads to it may be symbolic links: the user named it.
     pub fn create(target: &[u8]) -> Result<Self> {
         let make = || {
@@ -40,8 +55,7 @@ impl Target {
                 OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
                 Mode::empty(),
             )?;
-            let place = target.to_vec();
-            Ok(Self { root, place })
+            Ok(Self::new(root, target))
         };
         make().map_err(|e: std::io::Error| Error::io("create the target", target, e))
     }
@@ -50,10 +64,7 @@ impl Target {
     pub fn existing(target: &[u8]) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(CWD, target, flags, Mode::empty()) {
-            Ok(root) => {
-                let place = target.to_vec();
-                Ok(Some(Self { root, place }))
-            }
+            Ok(root) => Ok(Some(Self::new(root, target))),
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(Error::io("open the target", target, e)),
         }
@@ -69,13 +80,30 @@ impl Target {
         lost(&self.place, path, error)
     }
 
-    /// Waits until everything in its file system is on the disk. Errors: also those of what was written since the target was opened and failed
-    /// afterwards, since Linux 5.8. What is mounted in it is not waited for.
+    /// Remembers that something is restored into a folder that was there, for it may be of another file system.
+    pub fn note(&self, folder: &Arc<OwnedFd>) -> Result<(), Errno> {
+        let (there, own) = (Stat::of(folder)?.device, Stat::of(&self.root)?.device);
+        let mut mounted = self.mounted.lock();
+        if there != own && mounted.len() < MOUNTED_MAX {
+            mounted.entry(there).or_insert_with(|| Arc::clone(folder));
+        }
+        Ok(())
+    }
+
+    /// Waits until everything in its file system, and in those that are mounted in it and were restored into, is on
+    /// the disk. Errors: also those of what was written since it was opened and failed afterwards, since Linux 5.8.
     pub fn sync(&self) -> Result<(), Errno> {
-        match rustix::fs::syncfs(&self.root) {
+        let sync = |folder: &OwnedFd| match rustix::fs::syncfs(folder) {
             Err(Errno::NOSYS) => Ok(()),
             other => other,
+        };
+        let mut done = sync(&self.root);
+        for folder in self.mounted.lock().values() {
+            // All of them, whatever came of the one before.
+            let synced = sync(folder);
+            done = done.and(synced);
         }
+        done
     }
 
     /// Whether it is the root of all that this process sees, whatever it is called.

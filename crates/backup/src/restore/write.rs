@@ -22,6 +22,7 @@ use self::link::FirstFolder;
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
+use super::leading::Leading;
 use super::links::FailedFirsts;
 use super::open_files;
 use super::open_folders::OpenFolders;
@@ -44,6 +45,7 @@ pub struct Writer<'a> {
     pub times: &'a TimeSteps,
     pub shown_owners: &'a ShownOwners,
     pub failed_firsts: &'a FailedFirsts,
+    pub leading: &'a Leading<'a>,
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
@@ -78,16 +80,6 @@ impl Tally {
     pub fn failed_file(&self, size: u64) {
         self.failed_files.fetch_add(1, Relaxed);
         self.failed_bytes.fetch_add(size, Relaxed);
-    }
-
-    /// Something of `size` bytes stays as it was.
-    pub fn stayed(&self, kind: Kind, size: u64) {
-        if kind == Kind::File {
-            self.skipped.fetch_add(1, Relaxed);
-            self.skipped_bytes.fetch_add(size, Relaxed);
-        } else {
-            self.skipped_others.fetch_add(1, Relaxed);
-        }
     }
 
     pub fn add_to(&self, summary: &mut Summary) {
@@ -181,6 +173,19 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Something of `size` bytes stays as it was.
+    pub(super) fn stayed(&self, kind: Kind, size: u64) {
+        let (tally, progress) = (&self.tally, self.progress);
+        if kind == Kind::File {
+            tally.skipped.fetch_add(1, Relaxed);
+            tally.skipped_bytes.fetch_add(size, Relaxed);
+            Progress::add(&progress.files_skipped, 1);
+            Progress::add(&progress.bytes_skipped, size);
+        } else {
+            tally.skipped_others.fetch_add(1, Relaxed);
+        }
+    }
+
     /// No further name is linked to what stands in place of a file that failed.
     pub(super) fn remember_failed(&self, window: &Window) {
         let failed = |file: &&File| matches!(*file.state.lock(), State::Failed(_));
@@ -214,15 +219,21 @@ impl Run<'_> {
         let wanted: Vec<Fingerprint> = groups.iter().map(|group| group[0].fingerprint).collect();
         let mut seen = vec![false; wanted.len()];
         let mut batch = Batch::new(&self.spares);
-        // A container that cannot be read, or not to its end, hurts the chunks that it did not give; those are asked for one by one.
-        let _ = reader.read_container(id, &wanted, &mut |fingerprint, bytes| {
+        let mut hand_out = |fingerprint: &Fingerprint, bytes: &[u8]| {
             if let Ok(at) = wanted.binary_search(fingerprint)
                 && !std::mem::replace(&mut seen[at], true)
             {
                 self.hand_out(bytes, groups[at], &mut batch, batches);
             }
             Ok(())
-        });
+        };
+        // A container that cannot be read, or not to its end, hurts the chunks that it did not give; what has not moved is asked for one by one.
+        let left = reader.read_container(id, &wanted, &mut hand_out);
+        if let Ok(moved) = left
+            && !moved.is_empty()
+        {
+            reader.read_moved(id, &moved, &mut hand_out)?;
+        }
         groups.retain({
             let mut seen = seen.iter();
             move |_| !seen.next().expect("one a group")

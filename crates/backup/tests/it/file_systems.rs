@@ -149,25 +149,28 @@ fn a_file_that_does_not_fit_stays_for_no_rule_about_what_is_there() {
 
 /// A disk that takes less than it promises: what is written fails when the system brings it there, after the file was closed.
 #[test]
-fn what_does_not_reach_the_disk_is_an_error() {
-    let mut scene = scene();
-    for n in 0..4 {
-        let file = scene.source.join(format!("file {n}"));
-        fs::write(file, noise(n, 4 << 20)).expect("write");
+fn what_does_not_reach_the_disk_is_an_error_in_what_is_mounted_in_the_target_too() {
+    for folder in ["", "sub"] {
+        let mut scene = scene();
+        for n in 0..4 {
+            let file = scene.source.join(folder).join(format!("file {n}"));
+            fs::write(file, noise(n, 4 << 20)).expect("write");
+        }
+        scene.outcome = back_up(&scene.repository, &scene.source, 2);
+        let disk = scene.target.with_file_name("disk");
+        let Some(_disk) = Mount::new(&disk, 8) else {
+            return;
+        };
+        let how = ["-O", "^has_journal"];
+        let at = scene.target.join(folder);
+        let Some(_mount) = Mount::ext4(&disk.join("image"), 64, &how, &at) else {
+            return;
+        };
+        let (summary, log) = restore_some(&scene);
+        let errors = log.errors.lock();
+        assert_eq!(summary.errors, 1, "{folder}: {errors:?}");
+        assert!(errors[0].1.contains("to the disk"), "{errors:?}");
     }
-    scene.outcome = back_up(&scene.repository, &scene.source, 2);
-    let disk = scene.target.with_file_name("disk");
-    let Some(_disk) = Mount::new(&disk, 8) else {
-        return;
-    };
-    let how = ["-O", "^has_journal"];
-    let Some(_mount) = Mount::ext4(&disk.join("image"), 64, &how, &scene.target) else {
-        return;
-    };
-    let (summary, log) = restore_some(&scene);
-    let errors = log.errors.lock();
-    assert_eq!(summary.errors, 1, "{errors:?}");
-    assert!(errors[0].1.contains("to the disk"), "{errors:?}");
 }
 
 /// One that has no inodes for large attributes keeps some KiB of them a file.

@@ -13,14 +13,19 @@ use crate::scene::{self, Log, bytes};
 
 /// Restores; some of it may fail. The paths that did.
 fn restore(scene: &Scene, options: &Options) -> (Summary, Vec<String>) {
+    let (summary, told) = restore_and_hear(scene, options);
+    (summary, told.into_iter().map(|(path, _)| path).collect())
+}
+
+/// The same, and why they did.
+fn restore_and_hear(scene: &Scene, options: &Options) -> (Summary, Vec<(String, String)>) {
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let log = Log::default();
     let progress = Progress::default();
     let (session, target) = (session.expect("session"), bytes(&scene.target));
     let summary = restore::run(&session, &named.snapshot, &target, options, &progress, &log);
-    let failed = log.errors.lock().iter().map(|it| it.0.clone()).collect();
-    (summary.expect("restore"), failed)
+    (summary.expect("restore"), log.errors.into_inner())
 }
 
 /// A dry run, and the real one, which must say the same.
@@ -176,4 +181,40 @@ fn no_further_name_leads_to_a_file_of_another_owner() {
     assert_eq!((summary.skipped, failed), (1, vec![]));
     let text = fs::read_to_string(scene.target.join("sub/keep")).expect("read");
     assert_eq!(text, "snapshot's keep");
+}
+
+/// A backup follows links on the way to its sources; a restore to the same place would else put a folder that holds
+/// nothing but them in place of a link by which much else is reached.
+#[test]
+fn a_link_that_led_to_the_source_stays_and_is_told() {
+    let scene = scene();
+    let above = scene.source.parent().expect("a folder");
+    let elsewhere = above.join("elsewhere");
+    fs::create_dir(&elsewhere).expect("dir");
+    fs::write(elsewhere.join("others"), "not in the snapshot").expect("write");
+    let led = scene::bytes(above);
+    let led = std::path::Path::new(std::str::from_utf8(&led[1..]).expect("text"));
+    let link = scene.target.join(led);
+    fs::create_dir_all(link.parent().expect("a folder")).expect("dirs");
+    symlink(&elsewhere, &link).expect("symlink");
+    for overwrite in [Overwrite::Always, Overwrite::IfChanged, Overwrite::IfNewer] {
+        let options = Options {
+            overwrite,
+            ..Options::default()
+        };
+        let (summary, _) = restore_and_before_dry(&scene, options.clone());
+        assert_eq!(summary.skipped, summary.files);
+        let (_, told) = restore_and_hear(&scene, &options);
+        assert!(
+            matches!(&told[..], [(_, why)] if why.contains("and stays")),
+            "{told:?}"
+        );
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_dir(&elsewhere).expect("list").count(), 1);
+    }
+    // What leads nowhere hides nothing.
+    fs::remove_dir_all(&elsewhere).expect("remove");
+    let (_, failed) = restore_and_before_dry(&scene, Options::default());
+    assert_eq!(failed, [""; 0]);
+    assert!(link.join("source/sub/inner").is_file());
 }

@@ -62,7 +62,7 @@ impl Run<'_> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                 let gives_way = |there: &Stat| {
                     self.must_be_exact((folder.parent, above), &folder.name)?;
-                    Ok(!self.keeps(folder, above.as_fd(), there))
+                    Ok(!self.keeps(number, above.as_fd(), there))
                 };
                 make_folder(above, &folder.name, gives_way)?
             }
@@ -87,7 +87,10 @@ impl Run<'_> {
         match is_new {
             // What it lies in does, too.
             true => drop(self.exact.lock().insert(number)),
-            false => self.must_lead_exactly(number)?,
+            false => {
+                self.must_lead_exactly(number)?;
+                self.all.target.note(&opened)?;
+            }
         }
         if self.is_kept(&opened, number)? {
             return Err(Errno::PERM);
@@ -117,7 +120,12 @@ impl Run<'_> {
     }
 
     /// Whether what is there, in `dir`, stays instead of the folder.
-    fn keeps(&self, folder: &Folder, dir: BorrowedFd<'_>, there: &Stat) -> bool {
+    fn keeps(&self, number: u32, dir: BorrowedFd<'_>, there: &Stat) -> bool {
+        let folder = &self.window.folders[number as usize];
+        let path = || self.window.path(number);
+        if self.all.leading.keeps(dir, &folder.name, there, path) {
+            return true;
+        }
         let mtime = folder.meta.as_ref().map(|meta| meta.mtime);
         let is_same = |mtime| self.all.times.is_same(dir, mtime, there);
         let overwrite = self.all.options.overwrite;
@@ -133,7 +141,7 @@ impl Run<'_> {
     ) -> Result<Option<Arc<OwnedFd>>, Errno> {
         match self.folder(number) {
             Err(Errno::EXIST) => {
-                self.all.tally.stayed(kind, size);
+                self.all.stayed(kind, size);
                 Ok(None)
             }
             other => other.map(Some),
@@ -143,6 +151,12 @@ impl Run<'_> {
     /// Whether something stays in place of the folder that this one lies in: that is told of the outermost.
     fn is_below_what_stays(&self, folder: &Folder) -> bool {
         matches!(self.folder(folder.parent), Err(Errno::EXIST))
+    }
+
+    /// What stands where a folder is to be.
+    fn in_place_of(&self, folder: &Folder) -> Option<Stat> {
+        let above = self.folder(folder.parent).ok()?;
+        Stat::at(&*above, &folder.name, false).ok()
     }
 
     /// Whether it is one of the repository's, into which nothing is restored; that is said.
@@ -177,8 +191,9 @@ impl Run<'_> {
                     self.all.tally.failed_dirs.fetch_add(1, Relaxed);
                     if e != Errno::EXIST || !self.is_below_what_stays(folder) {
                         let path = self.window.path(number as u32);
-                        let error = self.io("create the folder", &path, e);
-                        self.failed(&path, &error);
+                        let there = self.in_place_of(folder);
+                        let why = self.all.leading.explain(e, there.as_ref(), &path);
+                        self.failed(&path, &self.io("create the folder", &path, why));
                     }
                 }
             }

@@ -83,7 +83,7 @@ impl Run<'_> {
         let overwrite = self.all.options.overwrite;
         let stays = overwrite.keeps(there, wanted.size, mtime, has_same_time);
         if stays {
-            self.all.tally.stayed(wanted.kind, wanted.size);
+            self.all.stayed(wanted.kind, wanted.size);
             self.tell(folder, wanted, Change::Unchanged);
         }
         stays

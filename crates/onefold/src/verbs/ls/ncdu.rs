@@ -3,8 +3,8 @@
 //! A snapshot lists a folder whole before those below it. So a folder's array stays open until nothing below it can come any more, and folders
 //! without entries are known by never having been opened. The way there is that of a restore: its RAM is bounded by the depth of the tree.
 
-use onefold_backup::restore::way::{Step, Way};
 use onefold_backup::tree::Tree;
+use onefold_backup::way::{Step, Way};
 use onefold_backup::{Entry, Kind, path};
 use onefold_store::ChunkReader;
 use serde_json::{Value, json};
