@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::{Entry, Error, Kind, Owner, Time, Xattrs};
@@ -18,6 +18,8 @@ use crate::{Entry, Error, Kind, Owner, Time, Xattrs};
 pub const XATTRS_BYTES_MAX: usize = 4 << 20;
 /// What is said of more than that; no call on attributes says so.
 const TOO_MANY_XATTRS: Errno = Errno::FBIG;
+/// What is said where `/proc` is not mounted, by which they are reached; no call on attributes says so.
+const NO_WAY_TO_XATTRS: Errno = Errno::NXIO;
 
 /// What `stat` says, as far as snapshots keep it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -255,6 +257,9 @@ pub fn xattrs_error(path: &[u8], e: Errno) -> Error {
             let mib = XATTRS_BYTES_MAX >> 20;
             std::io::Error::other(format!("they are more than the {mib} MiB that are kept"))
         }
+        NO_WAY_TO_XATTRS => {
+            std::io::Error::other("they are reached by /proc, which is not mounted")
+        }
         e => e.into(),
     };
     Error::io("read the attributes of", path, source)
@@ -266,13 +271,24 @@ pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     collect(list, |name, buf| rustix::fs::fgetxattr(fd, name, buf))
 }
 
-/// Extended attributes of `name` in `dir` itself, also where it is a link or cannot be opened.
+/// Extended attributes of `name` in `dir` itself, also where it is a link or cannot be opened; none where it is gone.
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
     let path = beside(dir, name);
-    let list = |buf: &mut [u8]| rustix::fs::llistxattr(&path[..], buf);
-    collect(list, |attribute, buf| {
+    let list = |buf: &mut [u8]| match rustix::fs::llistxattr(&path[..], buf) {
+        Err(Errno::NOENT) if Stat::at(dir, name, false).is_ok() => Err(NO_WAY_TO_XATTRS),
+        other => other,
+    };
+    let by_path = collect(list, |attribute, buf| {
         rustix::fs::lgetxattr(&path[..], attribute, buf)
-    })
+    });
+    if by_path != Err(NO_WAY_TO_XATTRS) {
+        return by_path;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(folder) => xattrs_of(folder.as_fd()),
+        Err(_) => by_path,
+    }
 }
 
 /// A path by which calls that know no folder descriptors reach `name` in `dir`, however deep that lies.

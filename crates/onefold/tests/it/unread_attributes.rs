@@ -7,7 +7,7 @@ use rustix::fs::XattrFlags;
 use serde_json::Value;
 
 use crate::rig::{Ran, Rig};
-use crate::untested::not_tested;
+use crate::untested::{has, is_root, not_tested};
 
 /// More than a snapshot keeps.
 const TOO_MANY: usize = 70;
@@ -159,4 +159,41 @@ fn attributes_that_could_not_be_read_are_flagged_in_lists_archives_and_compariso
     assert_eq!(changes(1, 2, &[]), [""; 0]);
     let expected = ["U/plain", "?/folder/many"];
     assert_eq!(changes(1, 2, &["--metadata"]), expected);
+}
+
+/// Of what is no file, attributes are reached by way of `/proc`.
+#[test]
+fn attributes_are_kept_or_told_as_missing_where_proc_is_not_mounted() {
+    if !is_root() || !has("unshare") || !has("umount") {
+        return not_tested("only root can unmount /proc, for itself alone");
+    }
+    let rig = Rig::open();
+    rig.write("s/folder/file", b"x");
+    std::os::unix::fs::symlink("file", rig.path("s/folder/link")).expect("link");
+    let set = |name: &str| {
+        let path = rig.path(name);
+        rustix::fs::lsetxattr(&path, "trusted.x", b"kept", XattrFlags::empty())
+    };
+    let Ok(()) = ["s/folder", "s/folder/file", "s/folder/link"]
+        .into_iter()
+        .try_for_each(set)
+    else {
+        return not_tested("the file system takes no attributes");
+    };
+    let source = rig.path("s").display().to_string();
+    let script = "umount -l /proc || exit 99; exec \"$@\"";
+    let Some(ran) = rig.run_where(script, &["backup", &source]) else {
+        return not_tested("/proc cannot be unmounted here");
+    };
+    let told = ran.ends(3).err;
+    assert!(told.contains("/proc, which is not mounted"), "{told}");
+    assert_eq!(told.matches("s/folder/link").count(), 1, "{told}");
+    let from = format!("latest:{source}");
+    rig.run(["restore", &from, "--target", "t"]).ends(3);
+    let has_it = |name: &str| {
+        let mut value = [0; 9];
+        rustix::fs::lgetxattr(&rig.path(name), "trusted.x", &mut value[..]).is_ok()
+    };
+    let kept = ["t/folder", "t/folder/file", "t/folder/link"].map(has_it);
+    assert_eq!(kept, [true, true, false]);
 }
