@@ -96,14 +96,6 @@ impl PatternsBuilder {
         self.add_as(&text(pattern), ignore_case, false)
     }
 
-    /// Adds the lines of a file of patterns: empty lines and those beginning with `#` mean nothing.
-    pub fn add_lines(&mut self, bytes: &[u8], ignore_case: bool) -> Result<()> {
-        let text = text(bytes);
-        let lines = lines(&text).map(str::trim_start);
-        let mut patterns = lines.filter(|line| !line.starts_with('#'));
-        patterns.try_for_each(|line| self.add_as(line, ignore_case, false))
-    }
-
     /// The pattern as [`text`].
     fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
         let (keeps, body) = match pattern.strip_prefix('!') {
@@ -254,6 +246,14 @@ const FIRST_STAND_IN: u32 = 0x10_ff00;
 
 fn stands_for_byte(c: char) -> bool {
     u32::from(c) >= FIRST_STAND_IN
+}
+
+/// The patterns in a file of them, one a line: without blanks around them, empty lines, comments (`#`), and the mark of
+/// its encoding with which some editors begin a file.
+pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter(|line| !line.is_empty() && line[0] != b'#')
 }
 
 /// The lines of a [`text`] that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use onefold_backup::exclude::{Excludes, PatternsBuilder};
+use onefold_backup::exclude::{Excludes, PatternsBuilder, pattern_lines};
 
 use crate::error::{Error, Result};
 use crate::human;
@@ -56,24 +56,9 @@ impl LeaveOut {
     /// What the walk needs, and the patterns in the user's words.
     pub fn excludes(&self) -> Result<(Excludes, Vec<Vec<u8>>)> {
         let mut builder = PatternsBuilder::default();
-        let mut words = Vec::new();
-        for (patterns, ignore_case) in [(&self.exclude, false), (&self.iexclude, true)] {
-            for pattern in patterns {
-                builder.add(pattern.as_bytes(), ignore_case)?;
-                words.push(pattern.as_bytes().to_vec());
-            }
-        }
-        for (files, ignore_case) in [(&self.exclude_file, false), (&self.iexclude_file, true)] {
-            for file in files {
-                let text = read(file)?;
-                builder.add_lines(&text, ignore_case)?;
-                words.extend(
-                    text.split(|b| *b == b'\n')
-                        .filter(|line| !line.is_empty() && line[0] != b'#')
-                        .map(<[u8]>::to_vec),
-                );
-            }
-        }
+        let given = [&self.exclude[..], &self.iexclude];
+        let files = [&self.exclude_file[..], &self.iexclude_file];
+        let words = add_patterns(&mut builder, given, files)?;
         let if_present = self.exclude_if_present.iter();
         let ignore_files = self.ignore_file.iter();
         let excludes = Excludes {
@@ -88,6 +73,31 @@ impl LeaveOut {
         };
         Ok((excludes, words))
     }
+}
+
+/// Adds the patterns of the command line, then those of files; of either, first those for which case matters. Returns
+/// them in the user's words. The last pattern that matches decides, so their order counts.
+pub fn add_patterns(
+    builder: &mut PatternsBuilder,
+    given: [&[OsString]; 2],
+    files: [&[OsString]; 2],
+) -> Result<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    for (list, ignore_case) in given.into_iter().zip([false, true]) {
+        for pattern in list.iter().map(|pattern| pattern.as_bytes()) {
+            builder.add(pattern, ignore_case)?;
+            words.push(pattern.to_vec());
+        }
+    }
+    for (list, ignore_case) in files.into_iter().zip([false, true]) {
+        for file in list {
+            for pattern in pattern_lines(&read(file)?) {
+                builder.add(pattern, ignore_case)?;
+                words.push(pattern.to_vec());
+            }
+        }
+    }
+    Ok(words)
 }
 
 /// A file that an option names; `-` is standard input.

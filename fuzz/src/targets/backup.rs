@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use onefold_backup::backup::{self, Input, Parent};
-use onefold_backup::exclude::{Ignore, PatternsBuilder};
+use onefold_backup::exclude::{Ignore, PatternsBuilder, pattern_lines};
 use onefold_backup::leaf::{self, recipe};
 use onefold_backup::snapshot::{Snapshot, decode_table, encode_table};
 use onefold_backup::tree::{Tree, read_leaf};
@@ -49,7 +49,7 @@ pub fn targets() -> Vec<Target> {
         }),
         Target::new("backup/patterns", patterns(), |bytes| {
             let mut builder = PatternsBuilder::default();
-            if builder.add_lines(bytes, true).is_ok()
+            if pattern_lines(bytes).all(|line| builder.add(line, true).is_ok())
                 && let Ok(patterns) = builder.build()
             {
                 let _ = patterns.decide(b"/home/me/a file.o", false);

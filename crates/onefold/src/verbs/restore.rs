@@ -255,17 +255,9 @@ fn attributes(args: &Args) -> Result<Attributes> {
     })
 }
 
-/// From the command line and from files; of either, first those for which case matters.
 fn patterns(below: &[u8], given: [&[OsString]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
     let mut builder = PatternsBuilder::below(below);
-    for ((list, files), ignore_case) in given.into_iter().zip(files).zip([false, true]) {
-        for pattern in list {
-            builder.add(pattern.as_bytes(), ignore_case)?;
-        }
-        for file in files {
-            builder.add_lines(&leave_out::read(file)?, ignore_case)?;
-        }
-    }
+    leave_out::add_patterns(&mut builder, given, files)?;
     Ok(builder.build()?)
 }
 
