@@ -56,7 +56,7 @@ pub struct Outcome {
     pub id: Option<RootId>,
     /// The snapshot, without its table of leaves.
     pub snapshot: Snapshot,
-    /// Sources that are not there, so that the snapshot has nothing of them. They are among its errors.
+    /// Sources that are not there or cannot be looked at, so that the snapshot has nothing of them. They are among its errors.
     pub missing_sources: u64,
 }
 
@@ -142,30 +142,39 @@ pub fn run_if(
 
 type Paths = Vec<Vec<u8>>;
 
-/// The sources, sorted, and those of them that are not missing.
+/// Errors: none of these sources is there, as far as anybody can see. For who wants to know it before anything is done.
+pub fn confirm_sources(paths: &[Vec<u8>]) -> Result<()> {
+    sources(paths).map(drop)
+}
+
+/// The sources, sorted, and those of them that are there.
 fn sources(paths: &[Vec<u8>]) -> Result<(Paths, Paths)> {
     let look = |path: &[u8]| {
         let path: &[u8] = if path.is_empty() { b"/" } else { path };
-        Stat::at(rustix::fs::CWD, path, false).map(drop)
+        match Stat::at(rustix::fs::CWD, path, false) {
+            // Such a path has to be walked, name by name.
+            Ok(_) | Err(Errno::NAMETOOLONG) => Ok(()),
+            Err(e) => Err(e),
+        }
     };
     let mut clean: Vec<Vec<u8>> = paths.iter().map(|path| path::clean(path)).collect();
     clean.sort();
     clean.dedup();
     let seen: Vec<_> = clean.iter().map(|path| look(path)).collect();
-    if !seen.iter().any(|seen| seen.is_ok()) {
-        let what = match &clean[..] {
+    let there = clean.iter().zip(&seen).filter(|(_, seen)| seen.is_ok());
+    let there: Paths = there.map(|(path, _)| path.clone()).collect();
+    if !there.is_empty() {
+        return Ok((clean, there));
+    }
+    let is_missing = |seen: &Result<(), Errno>| matches!(seen, Err(Errno::NOENT | Errno::NOTDIR));
+    let what = match clean.iter().zip(&seen).find(|(_, seen)| !is_missing(seen)) {
+        Some((path, Err(e))) => format!("{}: {e}", path::show(path)),
+        _ => match &clean[..] {
             [one] => format!("{} does not exist", path::show(one)),
             many => format!("none of the {} sources exists", many.len()),
-        };
-        return Err(Error::NoSource(what));
-    }
-    let is_missing = |seen| matches!(seen, Err(Errno::NOENT | Errno::NOTDIR));
-    let there = clean
-        .iter()
-        .zip(seen)
-        .filter(|(_, seen)| !is_missing(*seen));
-    let there = there.map(|(path, _)| path.clone()).collect();
-    Ok((clean, there))
+        },
+    };
+    Err(Error::NoSource(what))
 }
 
 fn new_snapshot(

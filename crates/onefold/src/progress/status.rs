@@ -84,8 +84,13 @@ pub fn json(state: &State, progress: &Progress) -> Value {
             status["current_files"] = json!([paths::json(&progress.current.lock())]);
         }
         Doing::Restore => {
-            status["files_restored"] = json!(files);
-            status["bytes_restored"] = json!(bytes);
+            let skipped = progress.files_skipped.load(Relaxed);
+            let skipped_bytes = progress.bytes_skipped.load(Relaxed);
+            status["files_restored"] = json!(files.saturating_sub(skipped));
+            status["files_skipped"] = json!(skipped);
+            status["files_deleted"] = json!(progress.deleted.load(Relaxed));
+            status["bytes_restored"] = json!(bytes.saturating_sub(skipped_bytes));
+            status["bytes_skipped"] = json!(skipped_bytes);
             status["bytes_restored_per_second"] = json!(state.moved_per_s);
         }
     }

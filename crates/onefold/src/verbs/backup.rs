@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 
-    /// Read further paths from a file, one a line, each a glob (*, ?, [a-z], **); # begins a comment (repeatable; - for
+    /// Read further paths from a file, one a line, each a glob (*, ?, [a-z]); # begins a comment (repeatable; - for
     /// standard input)
     #[arg(long, value_name = "FILE")]
     pub files_from: Vec<OsString>,
@@ -152,11 +152,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
     let (input, mut command) = sources::input(args, out)?;
     let (mut excludes, words) = args.leave_out.excludes()?;
+    let asked = Asked::of(args)?;
+    // A mistyped source makes no repository either.
+    if let Input::Paths(paths) = &input {
+        backup::confirm_sources(paths)?;
+    }
     let repository = open(args, global, &place, out)?;
     excludes
         .folders
         .extend(sources::own_folder(&input, &place, out)?);
-    let options = options(args, global, &repository, excludes, words)?;
+    let options = options(args, asked, global, &repository, (excludes, words))?;
     let meter = Meter::new(Doing::Backup, out);
     let is_stream = matches!(input, Input::Stream(..));
     let done = meter.run(|| {
@@ -225,19 +230,32 @@ fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Reposit
     repository::open_with(global, place, activity, secret.as_ref())
 }
 
+/// What the command line says in words of its own: what makes no sense is told before anything is begun.
+struct Asked {
+    time: Option<Time>,
+    parent: Option<Spec>,
+    chunk_rules: Option<Arc<Rules>>,
+}
+
+impl Asked {
+    fn of(args: &Args) -> Result<Self> {
+        Ok(Self {
+            time: args.time.as_deref().map(when::parse).transpose()?,
+            parent: args.parent.as_ref().map(Spec::parse).transpose()?,
+            chunk_rules: args.chunk_rules.as_ref().map(chunk_rules).transpose()?,
+        })
+    }
+}
+
 fn options(
     args: &Args,
+    asked: Asked,
     global: &Global,
     repository: &Repository,
-    excludes: Excludes,
-    words: Vec<Vec<u8>>,
+    (excludes, words): (Excludes, Vec<Vec<u8>>),
 ) -> Result<Options> {
-    let now: Time = args
-        .time
-        .as_deref()
-        .map_or_else(|| Ok(when::now()), when::parse)?;
-    let parent = match &args.parent {
-        Some(name) => parent(repository, &Spec::parse(name)?.snapshot)?,
+    let parent = match &asked.parent {
+        Some(spec) => parent(repository, &spec.snapshot)?,
         None => Parent::Newest(args.group_by),
     };
     let defaults = Options::default();
@@ -252,7 +270,7 @@ fn options(
         with_atime: args.with_atime,
         ignore_ctime: args.ignore_ctime || args.ignore_inode,
         ignore_inode: args.ignore_inode,
-        chunk_rules: args.chunk_rules.as_ref().map(chunk_rules).transpose()?,
+        chunk_rules: asked.chunk_rules,
         tars: match (args.tar_aware, args.no_tar_aware) {
             (true, _) => Some(Tars::Checksum),
             (_, true) => None,
@@ -268,7 +286,7 @@ fn options(
         user: machine::user(),
         uid_gid: machine::uid_gid(),
         program: machine::program(),
-        time: now,
+        time: asked.time.unwrap_or_else(when::now),
         clock: when::now,
         ..defaults
     })

@@ -17,7 +17,7 @@ use crate::human::{bytes, many};
 use crate::json::{self, Array, SnapshotJson};
 use crate::out::Out;
 use crate::patience::{self, Patience};
-use crate::select::{self, FilterArgs, short, tag_list};
+use crate::select::{self, FilterArgs, Unread, short, tag_list};
 use crate::sweeping::{self, Watch, Without};
 use crate::verbs::prune::{self, How};
 use crate::{group, out, repository, when};
@@ -174,10 +174,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let repository = repository::open(global, "forgetting")?;
     let lock = patience::lock_roots(global, &repository, args.dry_run)?;
+    let mut unread = Unread::default();
     let gone: Vec<RootId> = if !args.snapshots.is_empty() {
         select::ids(&repository, &args.snapshots, &filter)?
     } else {
-        let all = select::many(&repository, &[], &filter, out)?;
+        let all;
+        (all, unread) = select::many_or_not(&repository, &[], &filter, out)?;
         let judged = judge(&repository, all, &policy, args)?;
         match show(&repository, &judged, args, out) {
             // Nobody has to listen.
@@ -207,7 +209,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         many(gone.len() as u64, "snapshot")
     ))?;
     reclaim(args, global, &repository, &gone, out)?;
-    Ok(Exit::Ok)
+    unread.end()
 }
 
 fn judge(

@@ -41,7 +41,8 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a change of tags")?;
-    let chosen = select::many(&repository, &args.snapshots, &args.filter.filter()?, out)?;
+    let filter = args.filter.filter()?;
+    let (chosen, unread) = select::many_or_not(&repository, &args.snapshots, &filter, out)?;
     let all = |lists: &[String]| {
         lists
             .iter()
@@ -71,5 +72,5 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         "changed the tags of {}",
         human::many(changed, "snapshot")
     ))?;
-    Ok(Exit::Ok)
+    unread.end()
 }

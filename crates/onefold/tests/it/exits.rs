@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-use crate::rig::{Rig, program};
+use crate::rig::{Ran, Rig, program};
 
 /// Whom every Linux has, and who owns nothing.
 const NOBODY: u32 = 65_534;
@@ -38,6 +38,8 @@ fn usage_is_2() {
         &["init", "-r", "new", "--chunker", "nosuch"],
         &["init", "-r", "new", "--chunker", "ae", "--chunk-size", "1m"],
         &["init", "-r", "new", "--encryption", "rot13"],
+        &["backup", ".", "-r", "new", "--init", "--time", "yesterday"],
+        &["backup", ".", "-r", "new", "--init", "--parent", "no id"],
         &["-r", "s3:bucket", "snapshots"],
         &["-q", "-v", "snapshots"],
     ] {
@@ -47,6 +49,27 @@ fn usage_is_2() {
     assert!(!rig.path("new").exists());
     let ran: crate::rig::Ran = program().arg("snapshots").output().expect("runs").into();
     assert!(ran.ends(2).err.contains("--repo"));
+}
+
+#[test]
+fn a_source_that_cannot_be_had_is_1_and_makes_no_repository() {
+    let rig = Rig::open();
+    let init = |source: &str| {
+        let args = ["backup", source, "-r", "new", "--init", "--encryption"];
+        let mut command = rig.command([&args[..], &["none"]].concat());
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY);
+        }
+        let ran = Ran::from(command.output().expect("runs")).ends(1);
+        assert!(!rig.path("new").exists());
+        ran.err
+    };
+    assert!(init("nowhere").contains("nowhere does not exist"));
+    rig.write("shut/in/file", b"x");
+    fs::set_permissions(rig.path("shut"), fs::Permissions::from_mode(0)).expect("chmod");
+    let told = init("shut/in/file");
+    fs::set_permissions(rig.path("shut"), fs::Permissions::from_mode(0o700)).expect("chmod");
+    assert!(told.contains("shut/in/file: Permission denied"), "{told}");
 }
 
 #[test]
@@ -111,14 +134,14 @@ fn some_sources_unreadable_is_3() {
     let ran = rig.run(["backup", "s", "missing"]).ends(3);
     assert!(ran.err.contains("missing"), "{}", ran.err);
     assert_eq!(rig.snapshots().len(), 1, "the rest is in a snapshot");
-    let told = "\n1 source is not there, and is not in the snapshot\n";
+    let told = "\n1 source is not there or cannot be looked at, and is not in the snapshot\n";
     let is_right = |err: &str| err.contains(told) && !err.contains("`ls` shows");
     assert!(is_right(&ran.err), "{}", ran.err);
     let ran = rig
         .run(["backup", "s", "missing", "s/none", "repo"])
         .ends(3);
     for told in [
-        "2 sources are not there, and are not in the snapshot",
+        "2 sources are not there or cannot be looked at, and are not in the snapshot",
         "1 source is of the repository itself, and is not in the snapshot",
     ] {
         assert!(ran.err.contains(told), "{}", ran.err);

@@ -303,7 +303,7 @@ fn one_is_no_plural_and_a_dry_run_has_no_speed() {
     let gone = rig.run(["backup", "s", "nowhere"]).ends(3);
     assert!(
         gone.err
-            .contains("1 source is not there, and is not in the snapshot")
+            .contains("1 source is not there or cannot be looked at, and is not in the snapshot")
     );
     let ids = rig.snapshots();
     let diff = rig.run(["diff", &ids[0], &ids[1]]).ends(0).out;
