@@ -119,19 +119,9 @@ fn compressed(s: &Summary) -> String {
 }
 
 /// How much of what was read was stored already, if that is known: names and times are new bytes, too, and of a few small files they are more than the
-/// contents are. Where that says nothing, of all files, whose holes count.
+/// contents are. Of what was read alone: nobody has looked how much of the rest is holes.
 fn known(s: &Summary) -> Option<String> {
-    let Some(known) = s.bytes_read.checked_sub(s.data_added) else {
-        let (all, new) = (s.total_bytes_processed, s.data_added);
-        let known = all.checked_sub(new).filter(|known| *known > 0)?;
-        return Some(format!(
-            "{} of {} were stored already ({:.1} %, {})",
-            bytes(known),
-            bytes(all),
-            human::percent(known, all),
-            human::ratio(all, new)
-        ));
-    };
+    let known = s.bytes_read.checked_sub(s.data_added)?;
     let ratio = match s.data_added {
         0 => String::new(),
         new => format!(", {}", human::ratio(s.bytes_read, new)),
