@@ -1,4 +1,5 @@
-//! Numbers for people: sizes in binary units, counts with separators, durations, and sizes as people write them.
+//! Numbers for people: sizes in binary units, counts with separators, durations, and sizes as people write them; and a
+//! sentence about a number that several verbs say.
 
 use std::time::Duration;
 
@@ -42,6 +43,12 @@ pub fn many(n: u64, noun: &str) -> String {
         _ => format!("{noun}s"),
     };
     format!("{} {plural}", count(n))
+}
+
+/// That something does not have what could not be read of some of its paths.
+pub fn unread_attributes(of: &str, paths: u64) -> String {
+    let paths = many(paths, "path");
+    format!("{of} lacks the attributes of {paths}: they could not be read when they were backed up")
 }
 
 /// A duration as `0.42 s`, `12.3 s`, `3:07 min` or `2:05:09 h`.

@@ -3,7 +3,7 @@
 use onefold_backup::roots::{self, Hurt};
 use onefold_backup::snapshots;
 use onefold_store::{CheckReport, Repository, SessionKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::human::many;
@@ -47,6 +47,15 @@ impl Hurts {
             true => "no file".into(),
             false => words.join(", "),
         }
+    }
+
+    /// `summary`, an object, with the numbers of what is hurt.
+    pub fn added_to(self, mut summary: Value) -> Value {
+        summary["hurt"] = self.count().into();
+        summary["hurt_snapshots"] = self.snapshots.into();
+        summary["hurt_listing_parts"] = self.parts.into();
+        summary["hurt_files"] = self.files.into();
+        summary
     }
 
     fn add(&mut self, hurt: &Hurt) {

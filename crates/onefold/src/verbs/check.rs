@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{CheckDepth, CheckReport, Entropy, Repository};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::Global;
 use crate::error::{self, Error, Result};
@@ -109,33 +109,33 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     )?;
     drop(watch);
     let hurts = hurt::print(&repository, &report, out)?;
-    print(&mut report, hurts, depth, started.elapsed(), out)
+    if out.json {
+        out.json(&hurts.added_to(summary(&report)))?;
+    }
+    print_checked(&report, depth, started.elapsed(), out)?;
+    end(&mut report, hurts, out)
 }
 
-fn print(
-    report: &mut CheckReport,
-    hurts: Hurts,
+fn summary(report: &CheckReport) -> Value {
+    json!({
+        "message_type": "summary",
+        "num_errors": report.damage.len(),
+        "snapshots": report.roots,
+        "containers": report.containers,
+        "chunks_read": report.chunks_read,
+        "broken_packs": report.broken.iter().map(|id| id.to_string()).collect::<Vec<_>>(),
+        "suggest_repair_index": false,
+        "suggest_prune": false,
+    })
+}
+
+/// Prints how much was looked at, and how closely.
+fn print_checked(
+    report: &CheckReport,
     depth: CheckDepth,
     elapsed: Duration,
     out: &Out,
-) -> Result<Exit> {
-    let damages = report.damage.len() as u64;
-    if out.json {
-        out.json(&json!({
-            "message_type": "summary",
-            "num_errors": damages,
-            "snapshots": report.roots,
-            "containers": report.containers,
-            "chunks_read": report.chunks_read,
-            "hurt": hurts.count(),
-            "hurt_snapshots": hurts.snapshots,
-            "hurt_listing_parts": hurts.parts,
-            "hurt_files": hurts.files,
-            "broken_packs": report.broken.iter().map(|id| id.to_string()).collect::<Vec<_>>(),
-            "suggest_repair_index": false,
-            "suggest_prune": false,
-        }))?;
-    }
+) -> Result<()> {
     out.say(format_args!(
         "checked    {}, {} in {}",
         many(report.roots, "snapshot"),
@@ -159,6 +159,12 @@ fn print(
             many(report.containers, "container")
         ))?,
     }
+    Ok(())
+}
+
+/// Says whether all is as it was written.
+fn end(report: &mut CheckReport, hurts: Hurts, out: &Out) -> Result<Exit> {
+    let damages = report.damage.len() as u64;
     if report.has_no_copy {
         out.note("the second copy of the configuration, config.copy, is missing: `onefold repair` makes it");
     }

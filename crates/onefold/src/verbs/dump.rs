@@ -13,12 +13,11 @@ use onefold_store::{ChunkReader, SessionKind};
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::human::many;
+use crate::human::{many, unread_attributes};
 use crate::json::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
 use crate::verbs::ls;
-use crate::verbs::restore::unread_attributes;
 use crate::{paths, repository, signal};
 
 /// Print a file of a snapshot, or a folder as a tar or zip archive

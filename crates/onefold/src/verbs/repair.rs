@@ -9,18 +9,19 @@ use clap::ValueEnum;
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::container::object_name;
 use onefold_store::{ASIDE_SUFFIX, RepairReport, Repository};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::Global;
 use crate::cli::typed::Typed;
 use crate::error::{self, Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, many};
+use crate::hurt::{self, Hurts};
 use crate::out::Out;
 use crate::patience::Patience;
 use crate::select::FilterArgs;
 use crate::sweeping::Watch;
-use crate::{hurt, repository};
+use crate::{paths, repository};
 
 /// Rebuild what can be rebuilt, and list what is lost
 ///
@@ -100,6 +101,23 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     print(&repository, report, out)
 }
 
+fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result<Exit> {
+    print_small_objects(&report, out)?;
+    tell("damaged", &report.found, out)?;
+    print_containers(&report, out)?;
+    out.say("rebuilt the index")?;
+    report
+        .other_versions
+        .append(&mut report.left.other_versions);
+    tell("left alone", &report.other_versions, out)?;
+    tell("still damaged", &report.left.damage, out)?;
+    let hurts = hurt::print(repository, &report.left, out)?;
+    if out.json {
+        out.json(&hurts.added_to(summary(&report)))?;
+    }
+    end(report, hurts, out)
+}
+
 /// Prints errors, each with what it is about.
 fn tell(what: &str, errors: &[onefold_store::Error], out: &Out) -> Result<()> {
     errors.iter().try_for_each(|error| {
@@ -111,7 +129,8 @@ fn tell(what: &str, errors: &[onefold_store::Error], out: &Out) -> Result<()> {
     })
 }
 
-fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result<Exit> {
+/// Prints what became of everything but containers.
+fn print_small_objects(report: &RepairReport, out: &Out) -> Result<()> {
     for folder in &report.made_folders {
         out.say(format_args!(
             "made the folder {folder}, which was missing: nothing can have been in it"
@@ -120,7 +139,7 @@ fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result
     for object in &report.restored_objects {
         out.say(format_args!(
             "restored {} from another copy of it",
-            crate::paths::shown(OsStr::new(object).as_encoded_bytes())
+            paths::shown(OsStr::new(object).as_encoded_bytes())
         ))?;
     }
     for object in &report.removed_objects {
@@ -132,7 +151,11 @@ fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result
             }
         ))?;
     }
-    tell("damaged", &report.found, out)?;
+    Ok(())
+}
+
+/// Prints which containers were replaced, and which of them are kept beside the others.
+fn print_containers(report: &RepairReport, out: &Out) -> Result<()> {
     let (replaced, aside) = (&report.replaced_containers, &report.set_aside);
     if !(replaced.is_empty() && aside.is_empty()) {
         out.say(format_args!(
@@ -148,30 +171,26 @@ fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result
             object_name(*id)
         ))?;
     }
-    out.say("rebuilt the index")?;
-    report
-        .other_versions
-        .append(&mut report.left.other_versions);
-    tell("left alone", &report.other_versions, out)?;
-    tell("still damaged", &report.left.damage, out)?;
-    let hurts = hurt::print(repository, &report.left, out)?;
+    Ok(())
+}
+
+fn summary(report: &RepairReport) -> Value {
+    let aside = report.set_aside.iter();
+    json!({
+        "message_type": "summary",
+        "num_errors": report.left.damage.len(),
+        "restored_objects": report.restored_objects,
+        "removed_objects": report.removed_objects,
+        "made_folders": report.made_folders,
+        "replaced_containers": report.replaced_containers.len(),
+        "set_aside": aside.map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
+        "saved_chunks": report.saved_chunks,
+    })
+}
+
+/// Says whether all is whole again.
+fn end(mut report: RepairReport, hurts: Hurts, out: &Out) -> Result<Exit> {
     let damages = report.left.damage.len() as u64;
-    if out.json {
-        out.json(&json!({
-            "message_type": "summary",
-            "num_errors": damages,
-            "restored_objects": report.restored_objects,
-            "removed_objects": report.removed_objects,
-            "made_folders": report.made_folders,
-            "replaced_containers": replaced.len(),
-            "set_aside": aside.iter().map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
-            "saved_chunks": report.saved_chunks,
-            "hurt": hurts.count(),
-            "hurt_snapshots": hurts.snapshots,
-            "hurt_listing_parts": hurts.parts,
-            "hurt_files": hurts.files,
-        }))?;
-    }
     if damages == 0 {
         if let Some(unknown) = report.other_versions.drain(..).next() {
             return Err(unknown.into());

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::human::{self, bytes, many};
+use crate::human::{self, bytes, many, unread_attributes};
 use crate::leave_out;
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
@@ -380,12 +380,6 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
         out.note(unread_attributes("the snapshot", summary.unread_attributes));
     }
     Ok(())
-}
-
-/// That something does not have what could not be read of some of its paths.
-pub fn unread_attributes(of: &str, paths: u64) -> String {
-    let paths = many(paths, "path");
-    format!("{of} lacks the attributes of {paths}: they could not be read when they were backed up")
 }
 
 /// How long it took and how fast that was; nothing where nothing was done.
