@@ -24,11 +24,6 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// How many bytes `value` takes as a varint, 1–10.
-pub fn varint_len(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
-}
-
 /// Maps small negative and positive numbers to small unsigned ones: 0, −1, 1, −2 … become 0, 1, 2, 3 …
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -324,7 +319,8 @@ mod tests {
         fn varints_come_back(value in any::<u64>(), shift in 0..64u32) {
             let value = value >> shift;
             let bytes = encoded(value);
-            prop_assert_eq!(bytes.len(), varint_len(value));
+            let bits = 64 - (value | 1).leading_zeros() as usize;
+            prop_assert_eq!(bytes.len(), bits.div_ceil(7));
             let mut reader = ByteReader::new(&bytes, "test", 0);
             prop_assert_eq!(reader.varint().unwrap(), value);
             reader.end().unwrap();

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::search::Candidate;
-use super::{CANDIDATES_MAX, Sieve, WINDOW};
+use super::{CANDIDATES_MAX, Sieve};
 
 /// The candidates of a piece of a buffer. Made by [`Sieve::candidates`].
 ///
@@ -33,13 +33,10 @@ pub struct Candidates {
 const BYTES_PER_CANDIDATE_MIN: usize = 32;
 
 impl Sieve {
-    /// Bytes before a piece that its candidates depend on, too.
-    pub const OVERLAP: usize = WINDOW;
-
     /// Finds the candidates for chunks that end in `piece`, a range of `data`.
     ///
-    /// Nothing but the piece and the [`OVERLAP`](Self::OVERLAP) before it is read. Any pieces will do; those that follow each other without gaps
-    /// are best, of some 100 KiB and more. Takes 16 bytes of memory a candidate: one in 512 bytes at a mean of 8 KiB, and never more than one in 32.
+    /// Nothing but the piece and the 32 bytes before it is read. Any pieces will do; those that follow each other without
+    /// gaps are best, of some 100 KiB and more. Takes 16 bytes of memory a candidate: one in 512 bytes at a mean of 8 KiB, and never more than one in 32.
     ///
     /// ```
     /// use onefold_chunk::{Chunker, sieve::Sieve};
