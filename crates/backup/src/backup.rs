@@ -74,7 +74,11 @@ pub fn run(
     run_if(repository, input, options, progress, events, || Ok(()))
 }
 
-/// The same, but the snapshot is made only if `is_whole` agrees when all of the input is stored: what feeds a stream may have failed.
+/// Makes a snapshot of `input` as [`run`] does, but only if `is_whole` agrees when all of the input is stored: what
+/// feeds a stream may have failed.
+///
+/// # Errors
+/// Those of [`run`], and what `is_whole` returns.
 pub fn run_if(
     repository: &Repository,
     input: Input,

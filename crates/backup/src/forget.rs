@@ -123,11 +123,11 @@ fn show_span(span: &Span) -> String {
 /// What makes snapshots one series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupBy {
-    /// The same host.
+    /// Snapshots of one host.
     pub host: bool,
-    /// The same paths.
+    /// Snapshots of the same paths.
     pub paths: bool,
-    /// The same tags.
+    /// Snapshots with the same tags.
     pub tags: bool,
 }
 

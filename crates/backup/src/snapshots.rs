@@ -63,6 +63,9 @@ pub fn for_each(
 }
 
 /// One snapshot, whole.
+///
+/// # Errors
+/// It is not there, damaged, or of another version.
 pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
     let snapshot = Snapshot::decode(&repository.root(&id)?)?;
     Ok(Named {
@@ -72,7 +75,10 @@ pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
     })
 }
 
-/// The same; `None` where it was forgotten since it was listed.
+/// One snapshot, whole, as [`load`] gives it; `None` where it was forgotten since it was listed.
+///
+/// # Errors
+/// It is damaged, or of another version.
 pub fn load_if_there(repository: &Repository, id: RootId) -> Result<Option<Named>> {
     match load(repository, id) {
         Ok(named) => Ok(Some(named)),

@@ -41,7 +41,7 @@ pub const CHI_SQUARED_MAX: u64 = 420;
 /// What streams begin with that look random and change in place: disks encrypted with LUKS.
 const CHANGES_IN_PLACE: &[u8] = b"LUKS\xba\xbe";
 
-/// See the module.
+/// Two sizes of chunks: 1.25 to 3 MiB where the bytes look random, those of [`Sieve`] everywhere else.
 ///
 /// It must be told of each stream with [`Chunker::begin`].
 ///
@@ -89,7 +89,7 @@ impl Adaptive {
         )
     }
 
-    /// The same with cut points that depend on `key`. Which bytes look random does not.
+    /// Chunks as [`new`](Self::new) makes them, with cut points that depend on `key`. Which bytes look random does not.
     pub fn keyed(mean: usize, key: &[u8; 32]) -> Self {
         let long = Sieve::within(LONG_BYTES_MIN, LONG_BYTES_MAX, Some(key));
         Self::of(Sieve::keyed(mean, key), long)

@@ -64,7 +64,8 @@ impl Ae {
         }
     }
 
-    /// The same chunker computing in another way, for tests and measurements; `None` where the CPU has not got it.
+    /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
+    /// the CPU has not got them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let simd = Simd::on(isa)?;
         Some(Self {

@@ -117,7 +117,8 @@ impl SeqCdc {
         Self::with(limits, parameters)
     }
 
-    /// The same with any limits and parameters; `None` if they are out of their ranges or not `1 ≤ min ≤ max`. The mean is what it is then.
+    /// A chunker with any limits, in bytes, and parameters; the mean is what comes of them. `None` where they are out
+    /// of their ranges or not `1 ≤ min ≤ max`.
     pub fn tuned(limits: Limits, parameters: Parameters) -> Option<Self> {
         let Parameters {
             sequence, trigger, ..
@@ -135,7 +136,8 @@ impl SeqCdc {
         }
     }
 
-    /// The same chunker computing in another way, for tests and measurements; `None` where the CPU has not got it.
+    /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
+    /// the CPU has not got them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let simd = Simd::on(isa)?;
         Some(Self {

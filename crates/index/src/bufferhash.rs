@@ -65,7 +65,8 @@ impl BufferHashOptions {
         }
     }
 
-    /// The same for a budget: eight tenths of it for tables that fill, what filters of 16 tables a partition leave.
+    /// The options for a budget in bytes: eight tenths of it for tables that fill, what filters of 16 tables a
+    /// partition leave.
     pub fn within(ram_budget_bytes: usize) -> BufferHashOptions {
         let pages = ram_budget_bytes / 10 * 8 / PAGE_BYTES;
         let table_pages = pages.clamp(1, TABLE_PAGES);
@@ -90,7 +91,7 @@ impl BufferHashOptions {
     }
 }
 
-/// See the module.
+/// The index `bufferhash`: hash tables on flash, one filter for each of them in RAM.
 pub struct BufferHash {
     log: FlashLog,
     options: BufferHashOptions,

@@ -16,7 +16,7 @@ const HEAD_BYTES: usize = 8;
 /// No frame is longer.
 const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
-/// See the module.
+/// A log of frames on a disk, each from a page boundary.
 pub struct PageLog {
     disk: Arc<dyn Disk>,
     path: String,

@@ -9,7 +9,7 @@ use onefold_chunk::Fingerprint;
 
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 
-/// See the module.
+/// The index `ram`: a hash table of all fingerprints, some 60 bytes each.
 #[derive(Default)]
 pub struct RamIndex {
     entries: HashMap<Fingerprint, Location>,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ContainerId;
 
-/// See the module.
+/// Which containers are gone, and what of that the last checkpoint does not know.
 #[derive(Default)]
 pub struct Retirements {
     gone: HashSet<ContainerId>,

@@ -30,7 +30,7 @@ pub struct SkimpyStashOptions {
     pub bucket_keys: u32,
 }
 
-/// See the module.
+/// The index `skimpystash`: a RAM directory of buckets whose keys are chained on flash.
 pub struct SkimpyStash {
     log: FlashLog,
     buffer: RecordPage,

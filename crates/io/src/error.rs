@@ -103,7 +103,7 @@ impl Error {
         reading.contains(&self.op)
     }
 
-    /// The same, at `offset` bytes.
+    /// This error, at so many bytes of what it names.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);

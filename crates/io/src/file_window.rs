@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::bus_errors::{Guard, guard};
 
-/// See the module.
+/// A part of a file, mapped to be looked at where the page cache holds it.
 pub struct FileWindow {
     /// Goes before the mapping does, so that no other at the same place is taken for this one.
     guard: Guard,

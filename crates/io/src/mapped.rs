@@ -42,7 +42,7 @@ fn note_mapped(len: usize) {
     MAPPED_PEAK.fetch_max(before + len, Ordering::Relaxed);
 }
 
-/// See the module.
+/// Bytes of memory that go back to the system when they are dropped.
 pub struct Mapped(Inner);
 
 enum Inner {

@@ -5,12 +5,19 @@ use std::sync::Arc;
 use crate::{Dir, Disk, Error, Result, remove_if_there};
 
 /// Puts `bytes` in the place of the disk `name`, by way of `temporary`; durable when it returns.
+///
+/// # Errors
+/// Failures of the device, after which the old bytes or the new ones are there.
 pub fn replace_file(dir: &dyn Dir, temporary: &str, name: &str, bytes: &[u8]) -> Result<()> {
     rename_over::<Error>(dir, temporary, name, |disk| disk.write_at(bytes, 0))?;
     dir.sync()
 }
 
-/// The same with what `write` writes. Gives the disk, which is durable; its name is once `dir` is synced.
+/// Puts what `write` writes in the place of the disk `name`, by way of `temporary`. Gives the disk, which is durable;
+/// its name is once `dir` is synced.
+///
+/// # Errors
+/// Those of `write`; failures of the device, after which `name` is as it was.
 pub fn rename_over<E: From<Error>>(
     dir: &dyn Dir,
     temporary: &str,

@@ -51,7 +51,7 @@ impl SpindleModel {
         bytes_a_us: 80.0,
     };
 
-    /// The same disk for data of `scale` times the size: seeks over the same part of the stroke cost the same.
+    /// This disk for data of `scale` times the size: seeks over the same part of the stroke cost the same.
     pub fn scaled(self, scale: f64) -> SpindleModel {
         SpindleModel {
             capacity_bytes: (self.capacity_bytes as f64 * scale) as u64,

@@ -127,8 +127,8 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// The same with help: while `helpers` are idle, they share the search for cuts (of the chunkers that can) and the fingerprints of large
-    /// streams. The chunks are the same.
+    /// This reading with help: while `helpers` are idle, they share the search for cuts (of the chunkers that can) and
+    /// the fingerprints of large streams. The chunks are the same.
     pub fn helped(mut self, helpers: &'a Helpers) -> Self {
         self.helpers = Some(helpers);
         self

@@ -45,7 +45,8 @@ pub enum Error {
         /// The file.
         object: String,
     },
-    /// The same, of a prune or repair: another may have deleted what was written in place of what is to be deleted.
+    /// The file of a prune's or repair's session is gone, so that another may have deleted what was written in place of
+    /// what is to be deleted.
     #[error(
         "{object} is gone: another took this process for dead, as when a machine sleeps and a network file system frees its locks, and may have gone on in its place. \
          Nothing was deleted: run it again"

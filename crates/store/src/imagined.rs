@@ -16,7 +16,7 @@ pub const EXACT_MAX: usize = 1 << 19;
 /// The filter's bytes.
 const FILTER_BYTES: usize = 16 << 20;
 
-/// See the module.
+/// Chunks that a dry run would have stored, in bounded RAM.
 pub struct Imagined {
     exact: HashSet<u64>,
     filter: Option<BlockedBloom>,

@@ -33,7 +33,7 @@ fn is_denied(error: &Error) -> bool {
     matches!(error, Error::Io(error) | Error::Index(onefold_index::Error::Io(error)) if error.kind == ErrorKind::Denied)
 }
 
-/// See the module.
+/// The fingerprint index of an opened repository, or what stands in for it while it is not open.
 pub(crate) struct RepositoryIndex {
     name: String,
     /// Of the repository.

@@ -21,9 +21,15 @@ const CONTAINERS: &str = "containers/";
 /// Immutable objects under slash-separated names. Synchronous: when `put` returns, the object is durable.
 pub trait ObjectStore: Send + Sync {
     /// Stores `parts`, one after the other, as the object `name`, in place of what stood there.
+    ///
+    /// # Errors
+    /// Failures of the device, no space among them: what stood there before stands there then, or the new object does.
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
 
-    /// The same where the name is free; an error of kind [`ErrorKind::Exists`] where it is not.
+    /// Stores `parts`, one after the other, as the object `name` where that name is free.
+    ///
+    /// # Errors
+    /// One of kind [`ErrorKind::Exists`] where it is not; failures of the device.
     fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
 
     /// The whole object. Damaged where it is none of the containers and longer than [`OBJECT_BYTES_MAX`].
@@ -38,19 +44,30 @@ pub trait ObjectStore: Send + Sync {
     /// The object's length in bytes.
     fn len(&self, name: &str) -> Result<u64>;
 
-    /// Names below the folder `prefix`, in order of name. An error of kind [`ErrorKind::NotFound`] where the folder is missing.
+    /// Names below the folder `prefix`, in order of name.
+    ///
+    /// # Errors
+    /// One of kind [`ErrorKind::NotFound`] where the folder is missing; failures of the device.
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         self.list_past(prefix, &mut Err)
     }
 
-    /// The same; `failed` hears why a folder within cannot be listed, and says whether to go on without it.
+    /// Names below the folder `prefix`, in order of name, as far as they can be listed: `failed` hears why a folder
+    /// within cannot be, and says whether to go on without it.
+    ///
+    /// # Errors
+    /// One of kind [`ErrorKind::NotFound`] where the folder is missing; what `failed` returns.
     fn list_past(
         &self,
         prefix: &str,
         failed: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Vec<String>>;
 
-    /// The same with lengths in bytes, 0 where one cannot be had. Dearer: each object is looked at.
+    /// Names below the folder `prefix`, in order of name, with lengths in bytes, 0 where one cannot be had; `failed` as
+    /// in [`list_past`](Self::list_past). Dearer than names alone: each object is looked at.
+    ///
+    /// # Errors
+    /// Those of [`list_past`](Self::list_past).
     fn lengths_past(
         &self,
         prefix: &str,

@@ -90,7 +90,8 @@ impl Repository {
         Self::open_agreed(root, config, options, secret)
     }
 
-    /// The same as `config` says, which the caller has read ([`config_at`](Self::config_at)) and agrees to: what somebody makes of it since then counts for nothing.
+    /// Opens the repository in `root` as `config` says, which the caller has read ([`config_at`](Self::config_at)) and
+    /// agrees to: what somebody makes of it since then counts for nothing.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -147,7 +148,8 @@ impl Repository {
         read_config(&LocalObjects::new(Arc::clone(root), Entropy::system()))
     }
 
-    /// The same where neither it nor its copy can be read, from a key slot that `secret` opens: a [`repair`](Self::repair) writes it anew.
+    /// The configuration of the repository in `root`, where neither it nor its copy can be read, from a key slot that
+    /// `secret` opens: a [`repair`](Self::repair) writes it anew.
     ///
     /// # Errors
     /// [`Error::WrongPassword`]; [`Error::Damaged`] where a slot that opens is not this repository's.
@@ -182,7 +184,7 @@ impl Repository {
         self.shared.config.chunker(self.shared.keys.chunker_key())
     }
 
-    /// The same with rules for types of files.
+    /// A chunker of file contents that goes by `rules` for types of files.
     ///
     /// # Errors
     /// The repository's chunker does not go by types.

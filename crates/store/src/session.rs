@@ -69,7 +69,7 @@ impl Session {
         ChunkReader::new(Arc::clone(&state.shared), Arc::clone(&state.elsewhere))
     }
 
-    /// The same with caches of a MiB or two: for what is read in order, once.
+    /// A reader of chunks with caches of a MiB or two: for what is read in order, once.
     pub fn small_reader(&self) -> Result<ChunkReader> {
         Ok(self.reader()?.with_small_caches())
     }

@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// See the module.
+/// How much of large files is on its way to the store, in bytes, by file in walk order.
 pub struct Ahead {
     max: usize,
     state: Mutex<State>,

@@ -221,12 +221,12 @@ impl Buffers {
         (pooled.unwrap_or_else(make), self.carried_bytes_max)
     }
 
-    /// The room before a segment for the end of the one before it, as nearly all streams need it.
+    /// The room before a segment for the end of the one before it, in bytes, as nearly all streams need it.
     pub fn carried_bytes(&self) -> usize {
         self.carried_bytes
     }
 
-    /// The same as any stream needs it.
+    /// The room before a segment for the end of the one before it, in bytes, as any stream may need it.
     pub fn carried_bytes_max(&self) -> usize {
         self.carried_bytes_max
     }

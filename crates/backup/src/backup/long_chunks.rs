@@ -28,7 +28,7 @@ const LOOK_BYTES: usize = 128 << 10;
 /// and so many of those are looked up.
 const LOOKED_UP: usize = 8;
 
-/// See the module.
+/// Decides of each new long chunk whether it stays long or is cut into short ones.
 pub struct LongChunks<'a> {
     chunker: Box<dyn Chunker>,
     session: &'a Session,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// So many bytes without a new chunk make the next ones likely to be stored, too.
 const KNOWN_BYTES_MIN: u64 = 8 << 20;
 
-/// See the module.
+/// Whether the store has found anything new of late. Shared by the store and those who read.
 #[derive(Default)]
 pub struct Outlook {
     /// Bytes since the last new chunk.

@@ -67,7 +67,8 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
     Ok(source)
 }
 
-/// The same for whoever wants its content alone, without its attributes and without any trace of having read it.
+/// Opens `name` in `dir` for its content alone, without its attributes and without any trace of having read it. `NXIO`:
+/// it is no regular file (any more).
 pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;

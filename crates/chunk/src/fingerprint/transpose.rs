@@ -52,7 +52,7 @@ pub fn avx512(rows: &Rows) -> Rows {
     unsafe { core::mem::transmute(out) }
 }
 
-/// The same in squares of eight by eight.
+/// Transposes by AVX2, in squares of eight by eight.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn avx2(rows: &Rows) -> Rows {

@@ -132,7 +132,8 @@ impl Sieve {
         Self::with(mean, Strong::unkeyed())
     }
 
-    /// The same with cut points that depend on `key`: the strong hash is AES-128 in CBC-MAC over the window.
+    /// Chunks as [`new`](Self::new) makes them, with cut points that depend on `key`: the strong hash is AES-128 in
+    /// CBC-MAC over the window.
     ///
     /// Which positions are candidates does not depend on the key; which candidate is cut at does.
     pub fn keyed(mean: usize, key: &[u8; 32]) -> Self {
@@ -144,7 +145,8 @@ impl Sieve {
         Self::below_threshold(mean, Strong::unkeyed())
     }
 
-    /// The same with cut points that depend on `key`, as [`keyed`](Self::keyed).
+    /// Chunks as [`threshold`](Self::threshold) makes them, with cut points that depend on `key` as those of
+    /// [`keyed`](Self::keyed) do.
     pub fn threshold_keyed(mean: usize, key: &[u8; 32]) -> Self {
         Self::below_threshold(mean, Strong::keyed(key))
     }
@@ -201,7 +203,8 @@ impl Sieve {
         }
     }
 
-    /// The same chunker computing in another way, for tests and measurements; `None` where the CPU has not got it.
+    /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
+    /// the CPU has not got them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let mut other = self.clone();
         other.scanner.isa = isa;

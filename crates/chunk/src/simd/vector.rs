@@ -20,7 +20,7 @@ pub trait Vector: Copy {
     /// They can be read. They need no alignment.
     unsafe fn load(from: *const u8) -> Self;
 
-    /// The same byte everywhere.
+    /// A vector with `byte` everywhere.
     ///
     /// # Safety
     /// The CPU has the instruction set.

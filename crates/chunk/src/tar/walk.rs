@@ -55,7 +55,8 @@ impl Walk {
         }
     }
 
-    /// The same for a stream that begins with `head`: some thousand bytes, or all, or none where nothing is known.
+    /// Before the first byte of a stream that begins with `head`: some thousand bytes, or all, or none where nothing is
+    /// known. Where that is no tar, nothing is taken for one.
     pub fn begin(tars: Tars, head: &[u8]) -> Self {
         let may_be_one = match head.first_chunk::<BLOCK>() {
             Some(block) => header::begins(block, tars),

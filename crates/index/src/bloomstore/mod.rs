@@ -86,7 +86,7 @@ impl BloomStoreOptions {
     }
 }
 
-/// See the module.
+/// The index `bloomstore`: chains of Bloom filters on flash instead of pointers in RAM.
 pub struct BloomStore {
     log: FlashLog,
     units: Units,

@@ -25,7 +25,7 @@ pub struct Found {
     pub last: u32,
 }
 
-/// See the module.
+/// The file `bloom-chains`: chain units of some pages, each with two places.
 pub struct Units {
     disk: Arc<dyn Disk>,
     shape: Shape,

@@ -18,7 +18,7 @@ pub struct Traffic {
     pub bytes_written: AtomicU64,
 }
 
-/// See the module.
+/// A [`Disk`] as the B-tree library wants its file.
 pub struct DiskBackend {
     /// Where the bytes are.
     pub disk: Arc<dyn Disk>,

@@ -92,7 +92,7 @@ impl BTreeOptions {
     }
 }
 
-/// See the module.
+/// The index `btree`: fingerprints in the B-tree of an embedded database.
 pub struct BTree {
     db: Database,
     disk: Arc<dyn Disk>,

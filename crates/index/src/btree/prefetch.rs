@@ -16,7 +16,7 @@ const CONTAINER_BYTES: usize = 128;
 /// So many containers that are too large are remembered.
 const TOO_LARGE_MAX: usize = 4096;
 
-/// See the module.
+/// Containers' fingerprints in RAM, within a budget in bytes, least recently used out first.
 pub struct Prefetched {
     budget_bytes: usize,
     used_bytes: usize,

@@ -56,7 +56,7 @@ pub struct ChunkStashOptions {
     pub sample: u32,
 }
 
-/// See the module.
+/// The index `chunkstash`: a RAM table of compact signatures over a log on flash.
 pub struct ChunkStash {
     dir: Arc<dyn Dir>,
     disk: Arc<dyn Disk>,

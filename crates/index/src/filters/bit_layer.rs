@@ -26,7 +26,7 @@ pub struct Answer {
     pub was_read: bool,
 }
 
-/// See the module.
+/// One layer of page-sized Bloom filters on flash, with updates in RAM that are not there yet.
 pub struct BitLayer {
     disk: Arc<dyn Disk>,
     /// Where on the disk, in pages.

@@ -11,7 +11,7 @@ use super::page_shape::{Full, PAGE_BYTES, PageShape, all_set, page_of, set};
 use super::saved::{self, Saved, put_checksum, put_counts, put_pages, put_shape};
 use crate::{Filter, Result};
 
-/// See the module.
+/// The filter `flash-chain`: Bloom filters of one size, the newest in RAM, full ones on flash.
 pub struct Chain {
     disk: Arc<dyn Disk>,
     shape: PageShape,
@@ -41,7 +41,7 @@ impl Chain {
         }
     }
 
-    /// The same, with filters that are closed when they are `full`.
+    /// This chain, whose filters are closed when they are `full`.
     pub fn closing_when(self, full: Full) -> Chain {
         Chain {
             closes_when: full,

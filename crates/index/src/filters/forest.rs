@@ -38,8 +38,9 @@ pub struct ForestOptions {
     pub ram_bytes: usize,
     /// Bits a key, keys a page, in layer 0.
     pub shape: PageShape,
-    /// The same in the layers that grow, where fewer bits a key leave room for more keys in the buffer (§3.5.6): with k' of them
-    /// M' = −N·k'/ln(1 − f^(1/k')) bits ([`PageShape::with_hashes`]), so pages are more, by a larger `branching`.
+    /// Bits a key, keys a page, in the layers that grow, where fewer bits a key leave room for more keys in the buffer
+    /// (§3.5.6): with k' of them M' = −N·k'/ln(1 − f^(1/k')) bits ([`PageShape::with_hashes`]), so pages are more, by a
+    /// larger `branching`.
     pub grown: PageShape,
     /// Children of a page, b.
     pub branching: u32,
@@ -55,7 +56,7 @@ pub struct ForestOptions {
     pub accounting: Accounting,
 }
 
-/// See the module.
+/// The filter `forest`: layers of page-sized Bloom filters that grow with the keys.
 pub struct Forest {
     disk: Arc<dyn Disk>,
     options: ForestOptions,

@@ -11,7 +11,7 @@ use super::page_shape::word;
 use super::saved::{self, Saved, each, number};
 use crate::{Error, Filter, Result};
 
-/// See the module.
+/// The filter `quotient`: in RAM, doubled when it is full.
 pub struct Quotient {
     filter: qfilter::Filter,
 }

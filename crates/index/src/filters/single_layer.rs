@@ -11,7 +11,8 @@ use super::page_shape::{PageShape, page_of};
 use super::saved::{self, Saved, put_checksum, put_counts, put_shape};
 use crate::{Filter, Result};
 
-/// See the module. For a set whose size is known: the rate rises where more keys come.
+/// The filter `flash-single`: one layer of page-sized Bloom filters, for a set whose size is known; the rate rises
+/// where more keys come.
 pub struct SingleLayer {
     disk: Arc<dyn Disk>,
     shape: PageShape,

@@ -34,7 +34,7 @@ use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
 
-/// See the module.
+/// A log of record pages on flash, and the journal of what is still in write buffers.
 pub struct FlashLog {
     dir: Arc<dyn Dir>,
     disk: Arc<dyn Disk>,

@@ -13,7 +13,7 @@ use crate::ContainerId;
 /// RAM of a record: itself, and its slot in the map of places, which is between an eighth and twice as large as need be.
 const RECORD_BYTES: usize = 40 + 30;
 
-/// See the module.
+/// Manifests in RAM, within so many bytes: the champions of the last segments, and those written last.
 pub struct ManifestCache {
     bytes_max: usize,
     bytes: usize,

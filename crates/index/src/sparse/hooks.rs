@@ -22,7 +22,7 @@ pub fn tag_of(key: &Fingerprint) -> Tag {
     [four(8), four(12)]
 }
 
-/// See the module.
+/// The sampled fingerprints, and the manifests that they were last seen in.
 pub struct Hooks {
     table: HashMap<Tag, [u32; MANIFESTS]>,
     sample: u64,

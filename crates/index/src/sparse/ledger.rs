@@ -11,7 +11,7 @@ use super::part::Part;
 use crate::ContainerId;
 use crate::pagelog::Extent;
 
-/// See the module.
+/// What RAM knows of the log of manifests.
 pub struct Ledger {
     /// By their numbers.
     pub manifests: Vec<Extent>,

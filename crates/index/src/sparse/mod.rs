@@ -86,7 +86,7 @@ impl SparseOptions {
     }
 }
 
-/// See the module.
+/// The index `sparse`: sampled hooks lead to the manifests that a segment is likely to repeat.
 pub struct Sparse {
     dir: Arc<dyn Dir>,
     options: SparseOptions,

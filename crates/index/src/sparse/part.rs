@@ -29,7 +29,7 @@ pub struct Record {
     pub is_new: bool,
 }
 
-/// See the module.
+/// A part of a manifest: what one frame of the log says.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Part {
     /// Whether it belongs to the manifest that the part before it belongs to.

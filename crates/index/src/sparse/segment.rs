@@ -9,7 +9,7 @@ use onefold_chunk::Fingerprint;
 use super::part::Record;
 use crate::ContainerId;
 
-/// See the module.
+/// The open segment: the chunks that the stream showed last, each once.
 #[derive(Default)]
 pub struct Segment {
     chunks: Vec<Chunk>,

@@ -26,7 +26,7 @@ pub const CACHE_PAGE_BYTES: usize = PAGE_BYTES + WORDS_A_PAGE * 8 + 48;
 /// The number of a page that was forgotten: of none.
 const FORGOTTEN: u32 = u32::MAX;
 
-/// See the module.
+/// Log pages that were read, and where in them each fingerprint stands. Its size is fixed.
 pub struct PageCache {
     capacity: usize,
     bytes: Vec<u8>,

@@ -26,7 +26,7 @@ const MERGE_LOCK: &str = "merge";
 /// Who closes the index waits for it no longer.
 const CLOSING_WAIT_MS: u64 = 1000;
 
-/// See the module.
+/// The index's folder: names, locks, and the manifest's replacement.
 pub struct Folder {
     dir: Arc<dyn Dir>,
     unique: u64,

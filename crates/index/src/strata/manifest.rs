@@ -89,7 +89,7 @@ pub struct RunEntry {
     pub file_bytes: u64,
 }
 
-/// See the module.
+/// Which files the index consists of, and the order of their age.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Manifest {
     /// Grows with each replacement.

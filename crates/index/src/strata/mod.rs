@@ -87,7 +87,7 @@ use view::View;
 /// Log pages that `iterate` reads at once.
 const ITERATE_PAGES: u32 = 16;
 
-/// See the module.
+/// The index `strata`: a log in the order of the stream, runs in the order of the hash, filters in RAM.
 pub struct Strata {
     shared: Arc<Shared>,
     merger: Option<Merger>,

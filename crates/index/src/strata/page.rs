@@ -10,23 +10,30 @@ pub const PAGE_BYTES: usize = 4096;
 /// No footer or manifest is larger: it bounds what a damaged length can make a reader allocate.
 pub const FOOTER_BYTES_MAX: u64 = 1 << 28;
 
-/// Writes the checksum of a page that is otherwise complete; `page` counts within its file.
+/// Writes the checksum of a page that is otherwise complete, of a file without a mark; `page` counts within its file.
 pub fn seal_page(bytes: &mut [u8], page: u32) {
     seal_page_of(bytes, 0, page);
 }
 
-/// The same where the file has a mark, of which a page in another file has another.
+/// Writes the checksum of a page that is otherwise complete, of a file with a mark: a page of another file has another
+/// checksum. `page` counts within its file.
 pub fn seal_page_of(bytes: &mut [u8], mark: u64, page: u32) {
     let sum = checksum(bytes, page) ^ mark;
     bytes[..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Compares the checksum of page `page` of the file `path`.
+/// Compares the checksum of page `page` of the file `path`, which has no mark.
+///
+/// # Errors
+/// [`Error::Damaged`] where it differs.
 pub fn check_page(bytes: &[u8], path: &str, page: u32) -> Result<()> {
     check_page_of(bytes, 0, path, page)
 }
 
-/// The same where the file has a mark.
+/// Compares the checksum of page `page` of the file `path`, which has a mark.
+///
+/// # Errors
+/// [`Error::Damaged`] where it differs.
 pub fn check_page_of(bytes: &[u8], mark: u64, path: &str, page: u32) -> Result<()> {
     let stored = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     let found = checksum(bytes, page) ^ mark;

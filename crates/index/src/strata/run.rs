@@ -207,7 +207,7 @@ impl Run {
         Ok(())
     }
 
-    /// The same file, its filters to be read again.
+    /// This run without its filters, which are to be read again.
     pub fn without_filters(&self) -> Run {
         Run {
             filters: None,
@@ -215,7 +215,7 @@ impl Run {
         }
     }
 
-    /// The same with filters of fewer bits; `None` where it has none or somebody else holds them, too.
+    /// This run with filters of fewer bits; `None` where it has none or somebody else holds them, too.
     pub fn narrowed(mut self, share: FilterShare) -> Option<Run> {
         let filters = Arc::into_inner(self.filters.take()?)?;
         self.filters = (share.bits > 0).then(|| Arc::new(filters.narrowed(share)));

@@ -70,7 +70,7 @@ pub struct Filter<'a> {
     pub blocks: &'a [u8],
 }
 
-/// See the module.
+/// The filters of all partitions of a run, in one mapping.
 pub struct RunFilters {
     bytes: Mapped,
     placed: Box<[Placed]>,
@@ -113,7 +113,7 @@ impl RunFilters {
         next
     }
 
-    /// The same sets with fewer bits, in the same place; what is behind them goes back to the system.
+    /// These filters with fewer bits, in the same place; what is behind them goes back to the system.
     pub fn narrowed(mut self, share: FilterShare) -> RunFilters {
         let (count, mut end) = (self.placed.len(), 0);
         for (number, placed) in self.placed.iter_mut().enumerate() {

@@ -29,7 +29,7 @@ pub struct RunFile {
     pub file_bytes: u64,
 }
 
-/// See the module.
+/// Writes a run, partition by partition, in the order of its hashes.
 pub struct RunWriter {
     disk: Arc<dyn Disk>,
     mark: u64,

@@ -26,7 +26,7 @@ const CLOSING_RECORDS_MAX: u64 = 4 << 20;
 const OLD_VIEW_PAUSES: u32 = 500;
 const OLD_VIEW_PAUSE: Duration = Duration::from_micros(200);
 
-/// See the module.
+/// What a [`Strata`](super::Strata) shares with its merging thread.
 pub struct Shared {
     /// The folder.
     pub folder: Folder,

@@ -14,7 +14,7 @@ pub const TAIL_RECORD_BYTES: usize = size_of::<(Fingerprint, Said)>() + 12;
 
 const EMPTY: u32 = u32::MAX;
 
-/// See the module.
+/// What was inserted and removed since the last seal, exact, in the order of insertion.
 pub struct Tail {
     records: Vec<(Fingerprint, Said)>,
     table: Vec<u32>,

@@ -90,7 +90,7 @@ impl OpenLog {
     }
 }
 
-/// See the module.
+/// One manifest with its files open.
 #[derive(Clone, Default)]
 pub struct View {
     /// What it shows.
@@ -181,7 +181,7 @@ impl View {
         }))
     }
 
-    /// The same without the filters that are larger than they may be now.
+    /// This view without the filters that are larger than they may be now.
     pub fn without_wide_filters(&self, plan: &Plan) -> View {
         let mut view = self.clone();
         view.for_wide(plan, |run, _| *run = Arc::new(run.without_filters()));
@@ -224,7 +224,8 @@ impl View {
         Ok(())
     }
 
-    /// The same without filters: for who reads runs as a whole, and must not hold filters that were replaced meanwhile.
+    /// This view without filters, for who reads runs as a whole, and must not hold filters that were replaced
+    /// meanwhile.
     pub fn without_filters(&self) -> View {
         let bare = self.runs.iter().map(|run| Arc::new(run.without_filters()));
         View {

@@ -12,7 +12,7 @@ use crate::strata::log::Said;
 /// Hits on a tablet, one after the other, that make it resident: a stream that comes again, and not a key at random.
 const RUN: u32 = 8;
 
-/// See the module.
+/// Sealed tablets, in the order in which they are searched, and which of them are in RAM.
 pub struct TabletList {
     /// In the order in which they are searched.
     pub tablets: Vec<Tablet>,

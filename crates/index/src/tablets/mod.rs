@@ -89,7 +89,7 @@ impl TabletsOptions {
     }
 }
 
-/// See the module.
+/// The index `tablets`: small tables in the order of the stream.
 pub struct Tablets {
     dir: Arc<dyn Dir>,
     options: TabletsOptions,

@@ -86,7 +86,7 @@ impl Record {
     }
 }
 
-/// See the module.
+/// A sealed tablet: records of some ten thousand neighbours of the stream, in the order of their fingerprints.
 pub struct Tablet {
     /// Counts up with the tablets.
     pub number: u32,

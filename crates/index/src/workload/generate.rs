@@ -21,7 +21,7 @@ pub enum Workload {
     /// A primary file system as the filters' chapter sees it (§3.5.2), of the size of `Vx`: repeats go back as far as
     /// its tables tell.
     Vx9m,
-    /// The same, 20 M chunks, 11.3 M unique.
+    /// A primary file system as [`Vx9m`](Self::Vx9m), 20 M chunks, 11.3 M unique.
     Vx20m,
 }
 

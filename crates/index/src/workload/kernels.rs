@@ -31,7 +31,7 @@ const REPEAT_RUN: u64 = 32;
 /// Neighbours that change alike.
 const PLACES: u64 = 64;
 
-/// See the module. Endless: after the twentieth version come point releases.
+/// Versions of a source tree. Endless: after the twentieth version come point releases.
 pub struct Kernels {
     before: Vec<u64>,
     now: Vec<u64>,

@@ -14,7 +14,7 @@ pub const EVEN: Distances = &[(1.0, 0.0)];
 /// hashes a key in place of ten, 15 % more.
 pub const PRINTED: Distances = &[(1.0, 0.0), (70e3, 0.42), (200e3, 0.48), (1e6, 0.63)];
 
-/// See the module.
+/// New chunks, and runs of repeats of what was seen some distance before.
 pub struct Recent {
     left: u64,
     is_new: f64,

@@ -41,7 +41,8 @@ impl FlashModel {
         }
     }
 
-    /// The same with the parallelism of the dissertation's SATA drive (§4.5.1, Intel X25-E): 10 channels, and the 32 commands of NCQ.
+    /// This device with the parallelism of the dissertation's SATA drive (§4.5.1, Intel X25-E): 10 channels, and the 32
+    /// commands of NCQ.
     pub fn sata(self) -> Self {
         Self {
             channels: 10,
@@ -50,7 +51,7 @@ impl FlashModel {
         }
     }
 
-    /// The same with a parallelism as that of the dissertation's PCIe prototype of 1 TB: 32 channels, 256 commands.
+    /// This device with a parallelism as that of the dissertation's PCIe prototype of 1 TB: 32 channels, 256 commands.
     pub fn pcie(self) -> Self {
         Self {
             channels: 32,
