@@ -105,7 +105,8 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    /// Filters of what fits, partitioned from the second level on, so that those of the last need not be in RAM all at once.
+    /// Filters of what fits, partitioned from the second level on, so that those of the last need not be in RAM all at
+    /// once.
     pub fn open(what: &What) -> Result<Fjall, Error> {
         let (buffers, cache) = divide(what.budget_mib);
         let db = Database::builder(&what.dir)

@@ -1,9 +1,11 @@
-//! One store under the workload of `cargo xtask bench index`, which runs this and puts its figures beside those of `strata`.
+//! One store under the workload of `cargo xtask bench index`, which runs this and puts its figures beside those of
+//! `strata`.
 //!
-//! `build` fills a store, `measure` asks it; each prints one JSON object a figure. Keys are 32 bytes, values 8. Every store gets the same RAM: caches,
-//! filters and write buffers together take `--budget-mib`; what goes through the page cache is limited by whoever starts this in a memory group.
-//! Where a choice was to be made, it was made in the other store's favour: no write-ahead log where it can be left out, commits that are
-//! synced once at the end, B-trees filled in the order of their keys, and as many asking threads as serve it best.
+//! `build` fills a store, `measure` asks it; each prints one JSON object a figure. Keys are 32 bytes, values 8. Every
+//! store gets the same RAM: caches, filters and write buffers together take `--budget-mib`; what goes through the page
+//! cache is limited by whoever starts this in a memory group. Where a choice was to be made, it was made in the other
+//! store's favour: no write-ahead log where it can be left out, commits that are synced once at the end, B-trees filled
+//! in the order of their keys, and as many asking threads as serve it best.
 
 mod btrees;
 mod lsm;
@@ -25,7 +27,8 @@ struct Cli {
 enum Verb {
     /// Fills the store.
     Build(Build),
-    /// Asks it for absent keys, present ones in stream order, and present ones at random; B-trees get keys inserted at the end.
+    /// Asks it for absent keys, present ones in stream order, and present ones at random; B-trees get keys inserted at
+    /// the end.
     Measure(Measure),
 }
 

@@ -50,7 +50,8 @@ pub fn counts() -> Counts {
     }
 }
 
-/// Drops what the page cache has of the files in `dir`: what one process left there is not charged to the memory group of the next.
+/// Drops what the page cache has of the files in `dir`: what one process left there is not charged to the memory group
+/// of the next.
 pub fn forget_pages(dir: &Path) -> Result<(), Error> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();

@@ -19,8 +19,8 @@ const WARM: Duration = Duration::from_secs(3);
 /// In seconds: as long as no limit.
 const YEAR: u64 = 365 * 24 * 3600;
 
-/// Fills a store: as a first backup does, or where that is hopeless, in the order of keys. One that is not full when the time is over has fewer keys; in
-/// the order of keys it has an end of them only, and cannot be asked.
+/// Fills a store: as a first backup does, or where that is hopeless, in the order of keys. One that is not full when
+/// the time is over has fewer keys; in the order of keys it has an end of them only, and cannot be asked.
 pub fn build(build: &Build) -> Result<(), Error> {
     let what = &build.what;
     let store = open(what)?;
@@ -152,7 +152,8 @@ fn prefix(seed: u64, number: u64) -> u64 {
 #[derive(Default)]
 struct Answered {
     keys: u64,
-    /// Within the store, of all threads together: making keys and looking at answers is not its work, here as with `strata`.
+    /// Within the store, of all threads together: making keys and looking at answers is not its work, here as with
+    /// `strata`.
     took: Duration,
     /// CPU of making keys.
     generating: Duration,

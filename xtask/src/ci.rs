@@ -1,4 +1,5 @@
-//! What CI runs, in the order in which failures are cheapest to hear of. What could not be run is told at the end: green does not hide it.
+//! What CI runs, in the order in which failures are cheapest to hear of. What could not be run is told at the end:
+//! green does not hide it.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -21,7 +22,8 @@ const PACKAGES: &[(&str, &str)] = &[
 /// For each fuzz target: some ten thousand inputs.
 const FUZZ_SECONDS: &str = "0.5";
 
-/// Installs the packages that are missing, and runs all with the variable `CI` set: a test fails then where a program is missing.
+/// Installs the packages that are missing, and runs all with the variable `CI` set: a test fails then where a program
+/// is missing.
 pub fn test() -> Result<(), String> {
     install()?;
     run(true)
@@ -103,7 +105,8 @@ fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     Ok(told.lines().map(|line| format!("test {line}")).collect())
 }
 
-/// The chunkers without the standard library, and, where the target is installed, for a machine that has none; gives what was not looked for.
+/// The chunkers without the standard library, and, where the target is installed, for a machine that has none; gives
+/// what was not looked for.
 fn bare_chunkers() -> Result<Option<String>, String> {
     let bare = ["clippy", "-p", "onefold-chunk", "--no-default-features"];
     let lint = |target: &[&str]| cargo(&[&bare, target, &["--", "-D", "warnings"]].concat());

@@ -1,6 +1,8 @@
-//! Whether every public item of the chunkers' crate, which people take alone, has an example in its documentation. Examples run with the tests.
+//! Whether every public item of the chunkers' crate, which people take alone, has an example in its documentation.
+//! Examples run with the tests.
 //!
-//! Public is what stands at the margin of a file that is a public module, and what such a file or `lib.rs` exports by name. Methods share their type's example.
+//! Public is what stands at the margin of a file that is a public module, and what such a file or `lib.rs` exports by
+//! name. Methods share their type's example.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
-//! Golden files: bytes that were once written must read for ever and are still written so, and FORMAT.md shows what really stands in them.
+//! Golden files: bytes that were once written must read for ever and are still written so, and FORMAT.md shows what
+//! really stands in them.
 //!
-//! The crates' tests named `golden…` compare and, when told to bless, write. FORMAT.md holds for each example a comment that names a file
-//! and says which bytes are what; the listing under it is made from the file's bytes.
+//! The crates' tests named `golden…` compare and, when told to bless, write. FORMAT.md holds for each example a comment
+//! that names a file and says which bytes are what; the listing under it is made from the file's bytes.
 //!
 //! ```text
 //! <!-- golden crates/store/testdata/v1-passing/condemned
@@ -12,7 +13,8 @@
 //! <!-- /golden -->
 //! ```
 //!
-//! A line is a count of bytes and what they are; `*` stands for what is left before the lines that follow it, `-n` skips n bytes.
+//! A line is a count of bytes and what they are; `*` stands for what is left before the lines that follow it, `-n`
+//! skips n bytes.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

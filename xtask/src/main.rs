@@ -27,11 +27,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that CI runs: format, clippy, tests, documentation, tidy, and cargo-deny where it is installed. What could not be run is told at the end.
+    /// Everything that CI runs: format, clippy, tests, documentation, tidy, and cargo-deny where it is installed. What
+    /// could not be run is told at the end.
     Ci,
-    /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs; a test fails then where a program is missing.
+    /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs; a test fails then where
+    /// a program is missing.
     Test,
-    /// Mutates what every decoder reads, seeded: --seconds for each target, --seed (by default the day), --only, --input FILE.
+    /// Mutates what every decoder reads, seeded: --seconds for each target, --seed (by default the day), --only,
+    /// --input FILE.
     #[command(disable_help_flag = true)]
     Fuzz {
         /// Passed on.

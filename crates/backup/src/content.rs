@@ -1,7 +1,7 @@
 //! Contents by their data alone.
 //!
-//! A recipe chunk names the containers of what it holds, so its fingerprint changes when a sweep moves a chunk: the same data stands under other
-//! recipe chunks, cut at other places where recipe chunks have recipe chunks.
+//! A recipe chunk names the containers of what it holds, so its fingerprint changes when a sweep moves a chunk: the
+//! same data stands under other recipe chunks, cut at other places where recipe chunks have recipe chunks.
 
 use onefold_chunk::Fingerprint;
 use onefold_store::ChunkReader;
@@ -12,8 +12,8 @@ use crate::{Content, Item, Result};
 /// A name's bytes are hashed when they are so many.
 const PART_BYTES: usize = 64 << 10;
 
-/// Whether both have the same chunks and holes in the same order. Recipe chunks that both have are passed over unread, and nothing is read behind
-/// the first difference. RAM: of each a recipe chunk a layer.
+/// Whether both have the same chunks and holes in the same order. Recipe chunks that both have are passed over unread,
+/// and nothing is read behind the first difference. RAM: of each a recipe chunk a layer.
 pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<bool> {
     let (mut a, mut b) = (Ahead::new(a), Ahead::new(b));
     loop {
@@ -41,7 +41,8 @@ pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<boo
     }
 }
 
-/// A hash of the data's fingerprints: the same for contents that [`is_same`] calls so, wherever their chunks lie. Reads all recipe chunks, one a layer at a time.
+/// A hash of the data's fingerprints: the same for contents that [`is_same`] calls so, wherever their chunks lie. Reads
+/// all recipe chunks, one a layer at a time.
 pub fn name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
     hash(content, reader, true)
 }

@@ -1,7 +1,9 @@
-//! What differs between two snapshots: both are read in order beside each other; leaves that both have are passed over unread.
+//! What differs between two snapshots: both are read in order beside each other; leaves that both have are passed over
+//! unread.
 //!
-//! What always holds: what one of the two backups could not read or list is not called removed, added or changed, but unknown. Where either
-//! snapshot has such entries, no leaf is passed over, since what is missing may be below a folder that stands in one.
+//! What always holds: what one of the two backups could not read or list is not called removed, added or changed, but
+//! unknown. Where either snapshot has such entries, no leaf is passed over, since what is missing may be below a folder
+//! that stands in one.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -26,7 +28,8 @@ pub enum Mark {
     Metadata,
     /// `T`: it is something else.
     Kind,
-    /// `?`: one of the two backups could not read it or, where metadata counts, its attributes, or not list a folder above it.
+    /// `?`: one of the two backups could not read it or, where metadata counts, its attributes, or not list a folder
+    /// above it.
     Unknown,
 }
 
@@ -57,7 +60,8 @@ pub struct Side {
     pub bytes: u64,
     /// Different chunks of contents that only this side has, of the entries that differ.
     pub data_chunks: u64,
-    /// Leaves and chunks of recipes that only this side has; of a part of the snapshots recipes alone, as a leaf holds entries of several folders.
+    /// Leaves and chunks of recipes that only this side has; of a part of the snapshots recipes alone, as a leaf holds
+    /// entries of several folders.
     pub tree_chunks: u64,
 }
 
@@ -77,8 +81,9 @@ pub struct DiffSummary {
 /// Told of a difference: mark, path, the first's entry, the second's.
 pub type Tell<'a> = &'a mut dyn FnMut(Mark, &[u8], Option<&Entry>, Option<&Entry>);
 
-/// Compares two snapshots; `tell` gets each difference in order: mark, path, and the entries of the first and the second.
-/// Without `metadata`, entries that differ in metadata only are equal. What is neither at `below` nor below it is neither told nor counted; empty: all is.
+/// Compares two snapshots; `tell` gets each difference in order: mark, path, and the entries of the first and the
+/// second. Without `metadata`, entries that differ in metadata only are equal. What is neither at `below` nor below it
+/// is neither told nor counted; empty: all is.
 ///
 /// Errors: the repository failed, or neither snapshot has `below`.
 pub fn diff(
@@ -279,7 +284,8 @@ fn count(side: &mut Side, entry: &Entry) {
     }
 }
 
-/// How two entries of one path differ, in their metadata too if that counts. Where chunks lie does not count, nor do inode numbers and times of change of the inode.
+/// How two entries of one path differ, in their metadata too if that counts. Where chunks lie does not count, nor do
+/// inode numbers and times of change of the inode.
 fn compare(a: &Entry, b: &Entry, metadata: bool, reader: &mut ChunkReader) -> Result<Option<Mark>> {
     if a.is_unreadable() || b.is_unreadable() {
         let is_same = a.is_unreadable() && b.is_unreadable() && is_untouched(a, b);

@@ -69,7 +69,8 @@ pub struct Owner {
     pub group: Box<str>,
 }
 
-/// Extended attributes, ACLs among them (`system.posix_acl_*`), sorted by name; names and values as the system gives them.
+/// Extended attributes, ACLs among them (`system.posix_acl_*`), sorted by name; names and values as the system gives
+/// them.
 pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
 /// What attributes take in RAM, in bytes.
@@ -85,9 +86,11 @@ pub struct Flags(pub u8);
 impl Flags {
     /// The file changed while it was read, twice: its content may mix versions.
     pub const CHANGED_WHILE_READ: Flags = Flags(1);
-    /// It was there and could not be read: the entry says what was known of it, and has no content. Of a folder: its attributes are missing.
+    /// It was there and could not be read: the entry says what was known of it, and has no content. Of a folder: its
+    /// attributes are missing.
     pub const UNREADABLE: Flags = Flags(2);
-    /// A folder that could not be listed: what the snapshot has of its names may be incomplete. Of a file: its attributes could not be, and are missing.
+    /// A folder that could not be listed: what the snapshot has of its names may be incomplete. Of a file: its
+    /// attributes could not be, and are missing.
     pub const UNLISTED: Flags = Flags(4);
 
     /// Whether all bits of `other` are set.
@@ -104,7 +107,8 @@ pub enum Item {
         /// Length in bytes.
         len: u64,
     },
-    /// At depth 0 a chunk of data, `span` being its length. At depth d > 0 a recipe chunk whose items have depth d−1 and cover `span` bytes of the file.
+    /// At depth 0 a chunk of data, `span` being its length. At depth d > 0 a recipe chunk whose items have depth d−1
+    /// and cover `span` bytes of the file.
     Chunk {
         /// Where it is.
         chunk: ChunkRef,

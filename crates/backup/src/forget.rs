@@ -1,7 +1,7 @@
 //! Which snapshots to keep: restic's rules, as a pure function of the snapshots, the policy and a time zone.
 //!
-//! What always holds: a snapshot is forgotten only if no rule keeps it; an empty policy keeps everything; the newest snapshot of a group is kept by every
-//! rule that counts.
+//! What always holds: a snapshot is forgotten only if no rule keeps it; an empty policy keeps everything; the newest
+//! snapshot of a group is kept by every rule that counts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -56,7 +56,8 @@ const PERIODS: [Period; 6] = [
 pub struct Policy {
     /// How many of each period, the newest of each; in the order of [`Period`].
     pub counts: [Count; 6],
-    /// Of each period, all that are not older than this before the newest snapshot of the group that is not of the future; in the order of [`Period`].
+    /// Of each period, all that are not older than this before the newest snapshot of the group that is not of the
+    /// future; in the order of [`Period`].
     pub within: [Option<Span>; 6],
     /// Those that have all tags of one of these lists; an empty list keeps those without tags.
     pub tags: Vec<Vec<String>>,
@@ -215,9 +216,9 @@ pub fn group(snapshots: Vec<Brief>, by: GroupBy) -> Vec<Vec<Brief>> {
     groups
 }
 
-/// Why each of `group` (newest first) is kept, in the words of restic ("last snapshot", "daily within 7d"). No reason: it may be forgotten.
-/// An empty policy keeps all. Spans are measured from the newest that is not of the future, seen from `now`: a wrong clock must not make all
-/// others old.
+/// Why each of `group` (newest first) is kept, in the words of restic ("last snapshot", "daily within 7d"). No reason:
+/// it may be forgotten. An empty policy keeps all. Spans are measured from the newest that is not of the future, seen
+/// from `now`: a wrong clock must not make all others old.
 pub fn apply(
     group: &[(Time, &[String])],
     policy: &Policy,

@@ -1,10 +1,12 @@
-//! The leaf: a run of entries of consecutive folders, column by column; one metadata chunk. The format stands in FORMAT.md, "Leaf".
+//! The leaf: a run of entries of consecutive folders, column by column; one metadata chunk. The format stands in
+//! FORMAT.md, "Leaf".
 //!
-//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`], whose decisions depend on paths and sizes of entries
-//! alone, so that a change in one folder leaves the leaves of others as they were: they deduplicate against the snapshot before.
-//! Columns, because neighbours resemble each other in each property and not across: names, times and inodes shrink to a few bytes,
-//! and what cannot shrink (fingerprints) lies apart: in recipe chunks of some dozens of items, cut where a fingerprint says so, which a file set
-//! shares with every copy of itself. A tree of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
+//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`], whose decisions depend on paths
+//! and sizes of entries alone, so that a change in one folder leaves the leaves of others as they were: they
+//! deduplicate against the snapshot before. Columns, because neighbours resemble each other in each property and not
+//! across: names, times and inodes shrink to a few bytes, and what cannot shrink (fingerprints) lies apart: in recipe
+//! chunks of some dozens of items, cut where a fingerprint says so, which a file set shares with every copy of itself.
+//! A tree of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
 
 mod cut;
 mod decode;

@@ -1,8 +1,9 @@
 //! What is remembered of files with several names until all of their names were seen.
 //!
-//! The first ones stand in RAM, further ones in nameless files: a hash table of 32-byte slots, and the values one behind the other. So RAM stays a budget
-//! however many files have several names, and every further name still finds its file: copies of a tree made of hard links (`cp -al`, rsnapshot) have all of
-//! their first names in one folder and all the others in folders that come much later.
+//! The first ones stand in RAM, further ones in nameless files: a hash table of 32-byte slots, and the values one
+//! behind the other. So RAM stays a budget however many files have several names, and every further name still finds
+//! its file: copies of a tree made of hard links (`cp -al`, rsnapshot) have all of their first names in one folder and
+//! all the others in folders that come much later.
 //!
 //! What always holds: a value is found as often as names were to come, then it is gone.
 
@@ -51,7 +52,8 @@ impl<V: Value> Linked<V> {
         }
     }
 
-    /// Remembers `value` for so many names to come, instead of what was remembered. Errors: a temporary file was needed and failed.
+    /// Remembers `value` for so many names to come, instead of what was remembered. Errors: a temporary file was needed
+    /// and failed.
     pub fn insert(&mut self, key: LinkKey, to_come: u32, value: V) -> Result<()> {
         if let Some(old) = self.near.remove(&key) {
             self.near_bytes -= ram_bytes(&old.value);

@@ -9,7 +9,8 @@ use crate::sample::Sample;
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
 use crate::{Content, Entry, Kind, Result, Time, content, path};
 
-/// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says false.
+/// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says
+/// false.
 pub fn list(
     tree: &Tree,
     reader: &mut ChunkReader,
@@ -79,7 +80,8 @@ pub struct Sizes {
     pub total_other_count: u64,
     /// Bytes that restoring each snapshot would write; further names of a file count nothing.
     pub total_size: u64,
-    /// All different things are told apart; otherwise those below are estimated from a sample of half a million, to some 0.2 %.
+    /// All different things are told apart; otherwise those below are estimated from a sample of half a million, to
+    /// some 0.2 %.
     pub is_exact: bool,
     /// Different chunks of file contents.
     pub total_blob_count: u64,

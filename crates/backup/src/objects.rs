@@ -27,7 +27,8 @@ pub enum Met<'a> {
     },
 }
 
-/// Tells `visit` of everything that the snapshot refers to, leaf by leaf; what a file repeats comes again. Reads all metadata, and no data.
+/// Tells `visit` of everything that the snapshot refers to, leaf by leaf; what a file repeats comes again. Reads all
+/// metadata, and no data.
 pub fn visit(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,

@@ -1,7 +1,8 @@
 //! Paths inside snapshots: bytes, absolute, `/`-separated, no `.`/`..`/empty components; the root is the empty path.
 //!
-//! Everything is ordered as the walk meets it: an entry's key is (folder, name), folders before what is in their subfolders.
-//! [`order`] is that of folders: component by component, which is byte order with `/` below every other byte.
+//! Everything is ordered as the walk meets it: an entry's key is (folder, name), folders before what is in their
+//! subfolders. [`order`] is that of folders: component by component, which is byte order with `/` below every other
+//! byte.
 
 use std::cmp::Ordering;
 
@@ -45,7 +46,8 @@ pub fn within(path: &[u8], folder: &[u8]) -> bool {
     path.starts_with(folder) && (path.len() == folder.len() || path[folder.len()] == b'/')
 }
 
-/// A path as snapshots hold it: leading `/`, no empty, `.` or `..` components (`..` takes one away), no trailing `/`. The root is empty.
+/// A path as snapshots hold it: leading `/`, no empty, `.` or `..` components (`..` takes one away), no trailing `/`.
+/// The root is empty.
 pub fn clean(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|&b| b == b'/') {
@@ -75,8 +77,8 @@ pub fn folder_is_safe(folder: &[u8]) -> bool {
     folder.is_empty() || (folder[0] == b'/' && folder[1..].split(|&b| b == b'/').all(name_is_safe))
 }
 
-/// Whether a character of text from outside is escaped for people: control characters, which could move the cursor, and marks that turn the direction of what
-/// follows, by which a name could pass for another.
+/// Whether a character of text from outside is escaped for people: control characters, which could move the cursor, and
+/// marks that turn the direction of what follows, by which a name could pass for another.
 pub fn is_escaped(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

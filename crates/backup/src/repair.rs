@@ -1,11 +1,12 @@
 //! Repairing a snapshot: a new one without what is lost, which can be read whole.
 //!
-//! What always holds: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in part, is an entry that could
-//! not be read; a folder whose names may be lost is one that could not be listed. So `diff` and `restore --delete` treat what is lost
-//! as they treat what a backup failed to read: as unknown, not as removed.
-//! What the device does not give now is not lost for that: the next try, or the next cable, may bring it. It ends the repair (`Repository::repair` sets
-//! a container aside that the device never gives; then what it held is gone).
-//! Why not the parts of a file that are left, as restic keeps them: a file with a part cut out passes for a whole one everywhere else.
+//! What always holds: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in
+//! part, is an entry that could not be read; a folder whose names may be lost is one that could not be listed. So
+//! `diff` and `restore --delete` treat what is lost as they treat what a backup failed to read: as unknown, not as
+//! removed. What the device does not give now is not lost for that: the next try, or the next cable, may bring it. It
+//! ends the repair (`Repository::repair` sets a container aside that the device never gives; then what it held is
+//! gone). Why not the parts of a file that are left, as restic keeps them: a file with a part cut out passes for a
+//! whole one everywhere else.
 
 use std::collections::HashSet;
 
@@ -34,8 +35,8 @@ pub enum Repaired {
     Anew(Vec<Hurt>, Option<RootId>),
 }
 
-/// Makes a snapshot of what is left of `named`, where `is_lost` says what was lost a moment ago, and still is. The old one stays. With `dry_run` nothing is stored. One that was
-/// forgotten meanwhile has nothing to repair.
+/// Makes a snapshot of what is left of `named`, where `is_lost` says what was lost a moment ago, and still is. The old
+/// one stays. With `dry_run` nothing is stored. One that was forgotten meanwhile has nothing to repair.
 ///
 /// # Errors
 /// What keeps it from looking or storing; what the device does not give.
@@ -162,7 +163,8 @@ fn rewrite(
     Ok(stream.finish(session, &[])?.0)
 }
 
-/// A leaf with the contents that are left. Errors: more of it cannot be read than was lost when it was looked at before.
+/// A leaf with the contents that are left. Errors: more of it cannot be read than was lost when it was looked at
+/// before.
 fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Result<Leaf> {
     let (mut leaf, counts) = read_bare(leaf, reader)?;
     let (items, mut failed) = left_items(&leaf, reader);

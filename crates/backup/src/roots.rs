@@ -8,8 +8,8 @@ use crate::tree::{Tree, Visit, visit_items};
 use crate::wire::Reader;
 use crate::{Entry, Error, Item, Result, path};
 
-/// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk that an earlier snapshot
-/// has too is not gone into again.
+/// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk
+/// that an earlier snapshot has too is not gone into again.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SnapshotRoots;
 
@@ -124,7 +124,8 @@ pub enum Hurt {
     All,
 }
 
-/// Tells which files of a snapshot are hurt, where `is_lost` says so of a chunk. Leaves and recipe chunks that cannot be had ([`Error::is_loss`]) are lost.
+/// Tells which files of a snapshot are hurt, where `is_lost` says so of a chunk. Leaves and recipe chunks that cannot
+/// be had ([`Error::is_loss`]) are lost.
 ///
 /// # Errors
 /// What else keeps it from looking: it says nothing of what is stored.

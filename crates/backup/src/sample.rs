@@ -1,7 +1,8 @@
 //! What different things there are, in bounded RAM: all of them up to half a million, beyond that a sample.
 //!
-//! The sample goes by the things' hashes: whoever comes again is in it again or never was, and so is his counterpart in another sample. Each time it has
-//! grown too large, half of it goes. From a quarter of a million things and more that are left, a count is wrong by some 0.2 % (one standard deviation).
+//! The sample goes by the things' hashes: whoever comes again is in it again or never was, and so is his counterpart in
+//! another sample. Each time it has grown too large, half of it goes. From a quarter of a million things and more that
+//! are left, a count is wrong by some 0.2 % (one standard deviation).
 
 use std::collections::HashMap;
 

@@ -228,7 +228,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// What the tree of entries is called: the same for snapshots of the same entries with the same metadata, wherever their chunks lie.
+    /// What the tree of entries is called: the same for snapshots of the same entries with the same metadata, wherever
+    /// their chunks lie.
     pub fn tree_id(&self) -> [u8; 32] {
         let chunks: Vec<u8> = match &self.table {
             Table::Inline(leaves) => leaves
@@ -363,7 +364,8 @@ pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
     Ok(leaves)
 }
 
-/// Bytes of different folders' paths in all of a table, beside [`FOLDER_BYTES_A_LEAF`]: what each shares with the one before costs no bytes, and RAM.
+/// Bytes of different folders' paths in all of a table, beside [`FOLDER_BYTES_A_LEAF`]: what each shares with the one
+/// before costs no bytes, and RAM.
 const FOLDER_BYTES_MAX: usize = 256 << 20;
 /// A path that Linux takes whole.
 const FOLDER_BYTES_A_LEAF: usize = 4096;

@@ -27,7 +27,8 @@ impl Named {
     }
 }
 
-/// All snapshots that are wanted, oldest first. One that cannot be read is given to `damaged` and left out; one that is forgotten meanwhile is left out.
+/// All snapshots that are wanted, oldest first. One that cannot be read is given to `damaged` and left out; one that is
+/// forgotten meanwhile is left out.
 pub fn list(
     repository: &Repository,
     is_wanted: &mut dyn FnMut(&Snapshot) -> bool,
@@ -127,11 +128,12 @@ impl Filter {
     }
 }
 
-/// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only one has it. Who reads what it
-/// refers to has a session before it asks.
+/// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only
+/// one has it. Who reads what it refers to has a session before it asks.
 ///
 /// # Errors
-/// [`Error::NoSnapshot`]; those of [`load`]; of `latest` [`Error::NotRead`], if any snapshot cannot be read: it could be the one.
+/// [`Error::NoSnapshot`]; those of [`load`]; of `latest` [`Error::NotRead`], if any snapshot cannot be read: it could
+/// be the one.
 pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
     if name == "latest" {
         return latest(repository, filter);
@@ -207,10 +209,12 @@ pub struct Retag {
 /// Changes a snapshot's tags: a new root replaces the old. `None`: nothing to change.
 ///
 /// # Errors
-/// [Locked](onefold_store::Error::Locked) while another chooses snapshots to remove: it could take either of the two for one too many.
+/// [Locked](onefold_store::Error::Locked) while another chooses snapshots to remove: it could take either of the two
+/// for one too many.
 pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Option<RootId>> {
     let _lock = repository.lock_roots()?;
-    // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes the unfinished root for a dead one.
+    // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes
+    // the unfinished root for a dead one.
     let session = repository.session(SessionKind::Pinned)?;
     let Named { mut snapshot, .. } = load_named(repository, id)?;
     let mut tags = retag.set.clone().unwrap_or_else(|| snapshot.tags.clone());

@@ -150,7 +150,8 @@ impl Cursor<'_> {
         self.next_leaf += 1;
     }
 
-    /// Passes over the leaf that could not be read, after [`next`](Self::next) or [`peek`](Self::peek) failed, and gives it.
+    /// Passes over the leaf that could not be read, after [`next`](Self::next) or [`peek`](Self::peek) failed, and
+    /// gives it.
     pub fn pass_over(&mut self) -> Option<&LeafRef> {
         let leaf = self.tree.leaves.get(self.next_leaf)?;
         self.next_leaf += 1;
@@ -202,7 +203,8 @@ pub enum Visit {
 /// Told of each item, with the reader that the walk over them lends it.
 pub type VisitItem<'a> = &'a mut dyn FnMut(Visit, &mut ChunkReader) -> Result<bool>;
 
-/// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and of the rest whether to go on.
+/// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and
+/// of the rest whether to go on.
 pub fn visit_items(
     content: &Content,
     reader: &mut ChunkReader,

@@ -1,11 +1,12 @@
 //! The walk: everything below the sources, in the order of snapshots, looked at by several threads at once.
 //!
-//! What always holds: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is opened relative
-//! to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames under way lead astray; RAM is
-//! bounded by the look-ahead and by the depth of the tree (a name a level), not by its size. One folder with millions of names is read in passes, each of which
-//! keeps the next names in order.
+//! What always holds: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is
+//! opened relative to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames
+//! under way lead astray; RAM is bounded by the look-ahead and by the depth of the tree (a name a level), not by its
+//! size. One folder with millions of names is read in passes, each of which keeps the next names in order.
 //!
-//! Why threads although one reads in order: a cold scan waits for the disk at each folder and each inode; eight at a time take a third of the time.
+//! Why threads although one reads in order: a cold scan waits for the disk at each folder and each inode; eight at a
+//! time take a third of the time.
 
 mod folder;
 mod key;
@@ -73,7 +74,8 @@ pub struct Found {
     pub flags: Flags,
 }
 
-/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything, and other sources below it in any case.
+/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything, and
+/// other sources below it in any case.
 #[derive(Debug, Default)]
 pub(crate) struct Select {
     children: BTreeMap<Vec<u8>, Arc<Select>>,
@@ -121,8 +123,8 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries too. A source is walked
-    /// whatever the excludes say of its own path, inside another source too.
+    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries
+    /// too. A source is walked whatever the excludes say of its own path, inside another source too.
     pub fn start(sources: &[Vec<u8>], options: &Options) -> Result<Self> {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));
@@ -147,7 +149,8 @@ impl Walk {
 }
 
 impl Walk {
-    /// The next piece; `None` where there is no more, or soon after `is_over`, which is asked from time to time: a folder's listing may have no end.
+    /// The next piece; `None` where there is no more, or soon after `is_over`, which is asked from time to time: a
+    /// folder's listing may have no end.
     pub fn next_unless(&mut self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
         self.schedule.next(is_over)
     }

@@ -1,26 +1,37 @@
 //! Two sizes of chunks: long ones where the bytes look random, short ones everywhere else.
 //!
-//! Bytes that are encrypted, or compressed as far as can be, come again as whole files or not at all, so short chunks of them find next to nothing, and cost as
-//! much metadata as any: at a mean of 8 KiB a repository of random bytes is 1.5 % larger than they are, at 2.1 MiB 0.01 %. That size of a chunk may depend on
-//! what lies around it is the idea of bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking for Backup Streams, FAST 2010), whose chunks are short
-//! where known data ends; here what decides is in the data itself, so that equal data is cut alike whatever is known, but for what changes in place (below).
+//! Bytes that are encrypted, or compressed as far as can be, come again as whole files or not at all, so short chunks
+//! of them find next to nothing, and cost as much metadata as any: at a mean of 8 KiB a repository of random bytes is
+//! 1.5 % larger than they are, at 2.1 MiB 0.01 %. That size of a chunk may depend on what lies around it is the idea of
+//! bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking for Backup Streams, FAST 2010), whose
+//! chunks are short where known data ends; here what decides is in the data itself, so that equal data is cut alike
+//! whatever is known, but for what changes in place (below).
 //!
-//! 1. *Looks.* Where a chunk begins, [`SAMPLE_BYTES`] of every [`PIECE_BYTES`] are counted, as far as the longest chunk reaches: is each sample, and are all of
-//!    them together, as evenly spread over the 256 values of a byte as random bytes are (χ² below [`CHI_SQUARED_MAX`])?
-//! 2. *Long.* If so, [`sieve`](crate::sieve) cuts within [`LONG_BYTES_MIN`] and [`LONG_BYTES_MAX`]. So it does what is left of a stream behind a long chunk.
-//! 3. *Short.* If not, sieve cuts at the mean that was asked for, at least as far as [`PLAIN_BYTES`] beyond the first sample that is uneven; then comes the next look.
+//! 1. *Looks.* Where a chunk begins, [`SAMPLE_BYTES`] of every [`PIECE_BYTES`] are counted, as far as the longest chunk
+//!    reaches: is each sample, and are all of them together, as evenly spread over the 256 values of a byte as random
+//!    bytes are (χ² below [`CHI_SQUARED_MAX`])?
+//! 2. *Long.* If so, [`sieve`](crate::sieve) cuts within [`LONG_BYTES_MIN`] and [`LONG_BYTES_MAX`]. So it does what is
+//!    left of a stream behind a long chunk.
+//! 3. *Short.* If not, sieve cuts at the mean that was asked for, at least as far as [`PLAIN_BYTES`] beyond the first
+//!    sample that is uneven; then comes the next look.
 //!
-//! What is deflated (zip and what is built on it, PNG, gzip) is uneven enough to be cut finely, so the members that two archives have in common are found.
-//! What is not: LZMA, strong video codecs, anything encrypted. All that is shorter than [`LONG_BYTES_MIN`] is cut finely, and so is a disk that is encrypted with LUKS, known by its header.
+//! What is deflated (zip and what is built on it, PNG, gzip) is uneven enough to be cut finely, so the members that two
+//! archives have in common are found. What is not: LZMA, strong video codecs, anything encrypted. All that is shorter
+//! than [`LONG_BYTES_MIN`] is cut finely, and so is a disk that is encrypted with LUKS, known by its header.
 //!
-//! **What changes in place.** Encrypted disks and databases do, a few KiB here and there. Who knows that a file has changed can cut a long chunk that is new into short ones
-//! ([`Chunker::short`]): where such a file changes, it is stored once more in short chunks, and from then on finely.
+//! **What changes in place.** Encrypted disks and databases do, a few KiB here and there. Who knows that a file has
+//! changed can cut a long chunk that is new into short ones ([`Chunker::short`]): where such a file changes, it is
+//! stored once more in short chunks, and from then on finely.
 //!
-//! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither time nor RAM. A look counts 48 KiB of 3 MiB at most, and
-//! there is one for each long chunk, or for [`PLAIN_BYTES`]: as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it counted.
+//! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither
+//! time nor RAM. A look counts 48 KiB of 3 MiB at most, and there is one for each long chunk, or for [`PLAIN_BYTES`]:
+//! as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it
+//! counted.
 //!
-//! **Downside.** The first change of a place costs its long chunk, 2.1 MiB. Where two files have random bytes in common, but not from their beginning, what comes first of them is not found: 3.5 MiB on average, 6.4
-//! once in ten times (of 60 places; with chunks of 2 to 3 MiB it would be 13 and 35). A cut depends on the chunks before, as far as the last end that was told of or [`Chunker::begin`].
+//! **Downside.** The first change of a place costs its long chunk, 2.1 MiB. Where two files have random bytes in
+//! common, but not from their beginning, what comes first of them is not found: 3.5 MiB on average, 6.4 once in ten
+//! times (of 60 places; with chunks of 2 to 3 MiB it would be 13 and 35). A cut depends on the chunks before, as far as
+//! the last end that was told of or [`Chunker::begin`].
 
 use crate::sieve::Sieve;
 use crate::{Chunker, Hints, Limits};
@@ -35,7 +46,8 @@ pub const PIECE_BYTES: usize = 64 << 10;
 pub const SAMPLE_BYTES: usize = 1 << 10;
 /// Bytes that are cut finely from an uneven sample on, before the next look.
 pub const PLAIN_BYTES: usize = 256 << 10;
-/// What χ² of random bytes hardly ever exceeds: it is 255 on average with a standard deviation of 23, and above this once in ten billion samples.
+/// What χ² of random bytes hardly ever exceeds: it is 255 on average with a standard deviation of 23, and above this
+/// once in ten billion samples.
 pub const CHI_SQUARED_MAX: u64 = 420;
 
 /// What streams begin with that look random and change in place: disks encrypted with LUKS.
@@ -105,7 +117,8 @@ impl Adaptive {
         }
     }
 
-    /// What comes next is cut as the beginning of a stream. What was looked at of the bytes before depends on how they came.
+    /// What comes next is cut as the beginning of a stream. What was looked at of the bytes before depends on how they
+    /// came.
     fn start_over(&mut self) {
         (self.follows_long, self.plain_bytes) = (false, 0);
     }

@@ -1,21 +1,24 @@
-//! Asymmetric Extremum (Zhang et al., INFOCOM 2015, §III): a cut comes a fixed window after a value larger than all before it in the chunk.
+//! Asymmetric Extremum (Zhang et al., INFOCOM 2015, §III): a cut comes a fixed window after a value larger than all
+//! before it in the chunk.
 //!
-//! The value of a position is the eight bytes from it, as a big-endian number, as the paper has it: single bytes tie so often that the mean of
-//! chunks no longer follows `(e − 1) · window`. There is no hash, and no limit but the one that memory sets here: eight times the mean.
+//! The value of a position is the eight bytes from it, as a big-endian number, as the paper has it: single bytes tie so
+//! often that the mean of chunks no longer follows `(e − 1) · window`. There is no hash, and no limit but the one that
+//! memory sets here: eight times the mean.
 //!
-//! The search for the next larger value runs on vectors (see [`Isa`]): two bytes of every position's value tell nearly all that are smaller, and the few
-//! that are left are compared whole. [`Ae::on`] chooses how; all cut identically.
+//! The search for the next larger value runs on vectors (see [`Isa`]): two bytes of every position's value tell nearly
+//! all that are smaller, and the few that are left are compared whole. [`Ae::on`] chooses how; all cut identically.
 //!
-//! *The published constant.* The paper gives the window as the mean divided by `e − 1`. That is derived for a chunk that begins at a random place, but
-//! chunks begin behind a window in which nothing was larger than the last extremum, and the mean of random data comes out 4 % longer than
-//! asked for; this module divides by the measured constant instead.
+//! *The published constant.* The paper gives the window as the mean divided by `e − 1`. That is derived for a chunk
+//! that begins at a random place, but chunks begin behind a window in which nothing was larger than the last extremum,
+//! and the mean of random data comes out 4 % longer than asked for; this module divides by the measured constant
+//! instead.
 //!
-//! *Faults known of public versions, not copied:* values of one byte, compared as signed numbers or not as the compiler has it. A byte saturates: once a
-//! window is likely to hold the largest value there is, nothing exceeds it, and every chunk ends a window behind the first of
-//! those, so that the mean of random data stays far from the one asked for.
+//! *Faults known of public versions, not copied:* values of one byte, compared as signed numbers or not as the compiler
+//! has it. A byte saturates: once a window is likely to hold the largest value there is, nothing exceeds it, and every
+//! chunk ends a window behind the first of those, so that the mean of random data stays far from the one asked for.
 //!
-//! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 2.6 GB/s byte by byte (3.1 in one loop over a
-//! chunk), 5 in plain blocks, 14 with SSE2, 23 with AVX2, 21 with AVX-512.
+//! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 2.6 GB/s byte by byte (3.1 in
+//! one loop over a chunk), 5 in plain blocks, 14 with SSE2, 23 with AVX2, 21 with AVX-512.
 
 use crate::real;
 pub use crate::simd::Isa;
@@ -25,7 +28,8 @@ use crate::{Chunker, Limits};
 /// Bytes of a position's value.
 const VALUE: usize = 8;
 
-/// Mean chunk in terms of the window, measured over 48 MiB of random data. The paper has `e − 1 = 1.718`, see the module.
+/// Mean chunk in terms of the window, measured over 48 MiB of random data. The paper has `e − 1 = 1.718`, see the
+/// module.
 const MEAN_PER_WINDOW: f64 = 1.783;
 
 /// Content-defined chunks by Asymmetric Extremum.

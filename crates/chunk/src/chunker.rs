@@ -2,7 +2,8 @@
 
 use alloc::boxed::Box;
 
-/// Chunk lengths in bytes that a chunker promises: `min ≤ length ≤ max`, save for the last chunk of a stream, which may be shorter.
+/// Chunk lengths in bytes that a chunker promises: `min ≤ length ≤ max`, save for the last chunk of a stream, which may
+/// be shorter.
 ///
 /// ```
 /// use onefold_chunk::{Chunker, Limits, fixed::Fixed};
@@ -73,21 +74,22 @@ pub trait Chunker: Send {
     /// The lengths this chunker promises.
     fn limits(&self) -> Limits;
 
-    /// Bytes that a cut needs to see in nearly all streams: at most [`limits`](Self::limits)`().max`, and less of a chunker that seldom makes its longest
-    /// chunks. Who holds many streams at once may count with this.
+    /// Bytes that a cut needs to see in nearly all streams: at most [`limits`](Self::limits)`().max`, and less of a
+    /// chunker that seldom makes its longest chunks. Who holds many streams at once may count with this.
     fn ahead(&self) -> usize {
         self.limits().max
     }
 
-    /// Of a chunker that makes chunks of two sizes, what cuts a long one, which is longer than [`ahead`](Self::ahead), into short ones. What was cut so before, with
-    /// other bytes around it, is found again.
+    /// Of a chunker that makes chunks of two sizes, what cuts a long one, which is longer than [`ahead`](Self::ahead),
+    /// into short ones. What was cut so before, with other bytes around it, is found again.
     fn short(&mut self) -> Option<&mut dyn Chunker> {
         None
     }
 
     /// A stream begins of which this is known. Chunkers that look at nothing but the bytes of a chunk need not be told.
     ///
-    /// It may go on behind its end, as a file does behind a hole. Cuts there depend on what came before, if on anything, and never on how it came.
+    /// It may go on behind its end, as a file does behind a hole. Cuts there depend on what came before, if on
+    /// anything, and never on how it came.
     fn begin(&mut self, _hints: &Hints<'_>) {}
 
     /// Whether the chunks of the stream that began are worth compressing, as far as is known without trying.
@@ -97,14 +99,17 @@ pub trait Chunker: Send {
 
     /// The length of the chunk that starts at `data[0]`: `1..=data.len()`, or 0 if `data` is empty.
     ///
-    /// `data` holds at least `limits().max` bytes, or the stream ends where `data` ends. A cut depends on nothing but `data`
-    /// (and, in a chunker that says so, on the chunks before), never on how much more than `max` bytes was given.
+    /// `data` holds at least `limits().max` bytes, or the stream ends where `data` ends. A cut depends on nothing but
+    /// `data` (and, in a chunker that says so, on the chunks before), never on how much more than `max` bytes was
+    /// given.
     fn cut(&mut self, data: &[u8]) -> usize;
 
-    /// Cuts all of `data` that is certain: up to its end where the stream `ends` there, else at least until less than `limits().max` bytes are left.
-    /// Calls `chunk` with the length of each chunk in order, and returns how many bytes they cover.
+    /// Cuts all of `data` that is certain: up to its end where the stream `ends` there, else at least until less than
+    /// `limits().max` bytes are left. Calls `chunk` with the length of each chunk in order, and returns how many bytes
+    /// they cover.
     ///
-    /// The cuts are those of repeated [`cut`](Self::cut), which a chunker may find faster where it knows what comes next.
+    /// The cuts are those of repeated [`cut`](Self::cut), which a chunker may find faster where it knows what comes
+    /// next.
     fn cuts(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
         let max = self.limits().max;
         let mut at = 0;

@@ -1,6 +1,7 @@
 //! Gear: a hash that forgets by shifting (Xia et al., Ddelta, 2014). A cut is where it falls below a threshold.
 //!
-//! Measured on one Zen 4 core at a mean of 8 KiB over random data out of memory: 3.6 GB/s, 1.33 times the `fastcdc` crate.
+//! Measured on one Zen 4 core at a mean of 8 KiB over random data out of memory: 3.6 GB/s, 1.33 times the `fastcdc`
+//! crate.
 
 use crate::gear_scan::{first_end, hash_of};
 use crate::odds::{mean_of, odds_for, usual_limits};
@@ -35,7 +36,8 @@ impl Gear {
         Self { limits, threshold }
     }
 
-    /// The classic form: a cut where the highest `bits` bits of the hash are zero, between `min` and `max` bytes. The mean follows by PRUNE's eq. 2.
+    /// The classic form: a cut where the highest `bits` bits of the hash are zero, between `min` and `max` bytes. The
+    /// mean follows by PRUNE's eq. 2.
     ///
     /// # Panics
     /// Unless `64 ≤ min < max` and `1 ≤ bits ≤ 60`.
@@ -70,13 +72,15 @@ impl Chunker for Gear {
     }
 }
 
-/// Bytes of a step. Of the hash after its first byte three bits are missing, so that one in some hundred steps of a chunker of 8 KiB is done again.
+/// Bytes of a step. Of the hash after its first byte three bits are missing, so that one in some hundred steps of a
+/// chunker of 8 KiB is done again.
 const STEP: usize = 4;
 
 /// The first byte with which the hash falls below the threshold.
 #[inline]
 fn first_below(data: &[u8], mut hash: u64, threshold: u64) -> Option<usize> {
-    // A shifted hash has zeros in its lowest bits, so whatever is no longer below the threshold's shifted value is below all ones.
+    // A shifted hash has zeros in its lowest bits, so whatever is no longer below the threshold's shifted value is
+    // below all ones.
     let shifted: [u64; STEP] = core::array::from_fn(|shift| match threshold.leading_zeros() {
         zeros if zeros as usize >= shift => threshold << shift,
         _ => u64::MAX,

@@ -1,12 +1,15 @@
 //! The Gear hash over many bytes: the search that [`gear`](crate::gear) and [`fastcdc`](crate::fastcdc) share.
 //!
-//! A step of some bytes begins with the hash shifted for all of them, and adds each byte's word shifted by how many bytes of the step follow it. So there is
-//! one dependent addition a byte where the definition has a shift besides (Xia et al., 2020, §3.4, roll two bytes; here up to eight). What it has after a byte is the hash,
-//! shifted by as many bits: its highest bits are missing, so a test can only say that a cut may be there, and the step is done again byte by byte.
+//! A step of some bytes begins with the hash shifted for all of them, and adds each byte's word shifted by how many
+//! bytes of the step follow it. So there is one dependent addition a byte where the definition has a shift besides (Xia
+//! et al., 2020, §3.4, roll two bytes; here up to eight). What it has after a byte is the hash, shifted by as many
+//! bits: its highest bits are missing, so a test can only say that a cut may be there, and the step is done again byte
+//! by byte.
 //!
-//! Memory is asked for what comes some thousand bytes later, which is the beginning of the next chunk, too: behind every cut a chunker leaps ahead, and the processor does
-//! not foresee where to. Measured on one Zen 4 core (8 KiB, random data out of memory, beside the `fastcdc` crate): 1.15 times with four bytes a step, 1.22 with eight, 1.33 with eight and
-//! asking.
+//! Memory is asked for what comes some thousand bytes later, which is the beginning of the next chunk, too: behind
+//! every cut a chunker leaps ahead, and the processor does not foresee where to. Measured on one Zen 4 core (8 KiB,
+//! random data out of memory, beside the `fastcdc` crate): 1.15 times with four bytes a step, 1.22 with eight, 1.33
+//! with eight and asking.
 
 use crate::gear_table::GEAR;
 use crate::simd::prefetch_ahead;
@@ -16,9 +19,11 @@ const STEP_MAX: usize = 8;
 /// Bytes between two askings: a cache line.
 const LINE: usize = 64;
 
-/// Finds the first byte after which the hash `ends` a chunk. `hash` is that of the bytes before, and if there is no such byte, of all.
+/// Finds the first byte after which the hash `ends` a chunk. `hash` is that of the bytes before, and if there is no
+/// such byte, of all.
 ///
-/// `may_end(hash << shift, shift)` must be true wherever `ends(hash)` is, with shifts below `STEP`; where it is true too often, time is lost and nothing else.
+/// `may_end(hash << shift, shift)` must be true wherever `ends(hash)` is, with shifts below `STEP`; where it is true
+/// too often, time is lost and nothing else.
 #[inline(always)]
 pub fn first_end<const STEP: usize>(
     data: &[u8],

@@ -1,7 +1,7 @@
 //! The Gear table: a 64-bit word for every byte, and FastCDC's masks.
 //!
-//! The words are the first eight bytes of the MD5 of each byte value, the masks those of the FastCDC paper (Xia et al., 2020); both as in the
-//! `fastcdc` crate, so that cuts can be compared with it.
+//! The words are the first eight bytes of the MD5 of each byte value, the masks those of the FastCDC paper (Xia et al.,
+//! 2020); both as in the `fastcdc` crate, so that cuts can be compared with it.
 
 /// A word for every byte.
 #[rustfmt::skip]

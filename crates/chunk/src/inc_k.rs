@@ -1,11 +1,13 @@
-//! Incremental Modulo-K (PRUNE, Min et al. 2010, §4.2): Rabin–Karp over 48 bytes with base 2⁸ modulo the Mersenne prime 2³¹ − 1.
+//! Incremental Modulo-K (PRUNE, Min et al. 2010, §4.2): Rabin–Karp over 48 bytes with base 2⁸ modulo the Mersenne prime
+//! 2³¹ − 1.
 //!
-//! Two facts make it cheap. 2³¹ ≡ 1, so a number is reduced by adding its high bits to its low ones (eq. 4); and the oldest byte's weight
-//! 2⁸˙⁴⁸ = 2³⁸⁴ ≡ 2¹², so it leaves by a shift. The minimum is skipped before the signature starts.
+//! Two facts make it cheap. 2³¹ ≡ 1, so a number is reduced by adding its high bits to its low ones (eq. 4); and the
+//! oldest byte's weight 2⁸˙⁴⁸ = 2³⁸⁴ ≡ 2¹², so it leaves by a shift. The minimum is skipped before the signature
+//! starts.
 //!
-//! PRUNE finds it 10–15 % faster than Rabin fingerprints. So it is here, byte after byte: 0.60 against 0.51 GB/s, for its steps are shorter than a
-//! table lookup. But both are searched at four places side by side, where no step waits and their number counts: 1.07 GB/s against
-//! 1.22 for [`rabin`](crate::rabin) (random data, mean 8 KiB, Zen 4).
+//! PRUNE finds it 10–15 % faster than Rabin fingerprints. So it is here, byte after byte: 0.60 against 0.51 GB/s, for
+//! its steps are shorter than a table lookup. But both are searched at four places side by side, where no step waits
+//! and their number counts: 1.07 GB/s against 1.22 for [`rabin`](crate::rabin) (random data, mean 8 KiB, Zen 4).
 
 use crate::odds::{odds_for, usual_limits};
 use crate::real;
@@ -46,7 +48,8 @@ impl IncK {
         Self::with_odds(limits, odds_for(limits))
     }
 
-    /// The paper's form: a target pattern of `bits` bits between `min` and `max` bytes (2 KiB and 64 KiB there). The mean follows by eq. 2.
+    /// The paper's form: a target pattern of `bits` bits between `min` and `max` bytes (2 KiB and 64 KiB there). The
+    /// mean follows by eq. 2.
     ///
     /// # Panics
     /// Unless `64 ≤ min < max` and `1 ≤ bits ≤ 30`.

@@ -11,8 +11,9 @@ use crate::{
 #[cfg(feature = "std")]
 use crate::{context::Context, fbc::Fbc};
 
-/// The longest chunk of `whole-file`, in bytes; longer files are cut at this. Whoever cuts holds some chunks in RAM: with this two dozen of them stay
-/// below 100 MiB. Files that are alike are found as surely as if they were one chunk each.
+/// The longest chunk of `whole-file`, in bytes; longer files are cut at this. Whoever cuts holds some chunks in RAM:
+/// with this two dozen of them stay below 100 MiB. Files that are alike are found as surely as if they were one chunk
+/// each.
 pub const WHOLE_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// No such chunker, or a mean it cannot have.
@@ -63,8 +64,9 @@ pub fn names() -> &'static [&'static str] {
     ]
 }
 
-/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve`, `sieve-adaptive` and `sieve-threshold` (and of `context` where it uses that) secret, and
-/// the others disregard it. `whole-file` disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
+/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve`, `sieve-adaptive`
+/// and `sieve-threshold` (and of `context` where it uses that) secret, and the others disregard it. `whole-file`
+/// disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
 ///
 /// ```
 /// use onefold_chunk::{Chunker, by_name};

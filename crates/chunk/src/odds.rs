@@ -1,9 +1,11 @@
-//! How likely a cut must be at a position for chunks of a wanted mean: PRUNE's model of the chunk size (Min et al. 2010, eq. 2), and its inverse.
+//! How likely a cut must be at a position for chunks of a wanted mean: PRUNE's model of the chunk size (Min et al.
+//! 2010, eq. 2), and its inverse.
 
 use crate::Limits;
 use crate::real;
 
-/// Limits of the classic content-defined chunkers where nothing else is asked for: a quarter of the mean, and four times it.
+/// Limits of the classic content-defined chunkers where nothing else is asked for: a quarter of the mean, and four
+/// times it.
 pub fn usual_limits(mean: usize) -> Limits {
     let mean = mean.max(256);
     Limits {
@@ -13,7 +15,8 @@ pub fn usual_limits(mean: usize) -> Limits {
     }
 }
 
-/// The mean chunk in bytes if every position from `min` to `max` is a cut with probability `p`, and `max` always is one.
+/// The mean chunk in bytes if every position from `min` to `max` is a cut with probability `p`, and `max` always is
+/// one.
 pub fn mean_of(min: usize, max: usize, p: f64) -> f64 {
     let positions = (max - min) as f64;
     min as f64 + (1.0 - real::exp(positions * real::ln_1p(-p))) / p

@@ -1,5 +1,5 @@
-//! Rabin fingerprints over a sliding window, as in LBFS (Muthitacharoen et al., 2001, §3.1): the remainder of 48 bytes, read as a polynomial over
-//! GF(2), modulo an irreducible polynomial of degree 53.
+//! Rabin fingerprints over a sliding window, as in LBFS (Muthitacharoen et al., 2001, §3.1): the remainder of 48 bytes,
+//! read as a polynomial over GF(2), modulo an irreducible polynomial of degree 53.
 
 use crate::odds::{mean_of, odds_for, usual_limits};
 use crate::real;
@@ -40,8 +40,8 @@ impl Rabin {
         Self { limits, threshold }
     }
 
-    /// LBFS's form: a cut where `bits` bits of the fingerprint have a certain value, between `min` and `max` bytes (13 bits, 2 KiB and 64 KiB there). The mean
-    /// follows by PRUNE's eq. 2.
+    /// LBFS's form: a cut where `bits` bits of the fingerprint have a certain value, between `min` and `max` bytes (13
+    /// bits, 2 KiB and 64 KiB there). The mean follows by PRUNE's eq. 2.
     ///
     /// # Panics
     /// Unless `64 ≤ min < max` and `1 ≤ bits ≤ 31`.

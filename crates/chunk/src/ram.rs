@@ -1,15 +1,18 @@
-//! Rapid Asymmetric Maximum (Widodo et al., 2017, §3): a cut is after the first byte behind a fixed window that is no smaller than the largest byte in it.
+//! Rapid Asymmetric Maximum (Widodo et al., 2017, §3): a cut is after the first byte behind a fixed window that is no
+//! smaller than the largest byte in it.
 //!
-//! Both steps run on vectors of bytes (see [`Isa`]); [`Ram::on`] chooses how, and [`Isa::Scalar`] goes byte by byte. All cut identically. Nothing is
-//! larger than 255, so the vectors leave the rest of a window unread once they have met one: data that compresses badly is cut in a fraction
-//! of the time that reading it takes.
+//! Both steps run on vectors of bytes (see [`Isa`]); [`Ram::on`] chooses how, and [`Isa::Scalar`] goes byte by byte.
+//! All cut identically. Nothing is larger than 255, so the vectors leave the rest of a window unread once they have met
+//! one: data that compresses badly is cut in a fraction of the time that reading it takes.
 //!
-//! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 3.5 GB/s byte by byte, 29 GB/s with any vectors (8.3 times as
-//! fast), 26 in plain blocks; of bytes that are never 255, 28 GB/s; out of the cache, 80 GB/s and more.
+//! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 3.5 GB/s byte by byte, 29 GB/s
+//! with any vectors (8.3 times as fast), 26 in plain blocks; of bytes that are never 255, 28 GB/s; out of the cache, 80
+//! GB/s and more.
 //!
-//! *Faults known of public versions, not copied:* one gives the position of the byte that it found as the length, so the byte that decided lies
-//! outside of the chunk (and is the first of the next one's window); and it takes `mean − 256` as the window whatever the mean, which
-//! is right for random data only where a window is sure to hold a 255: here the window is solved for.
+//! *Faults known of public versions, not copied:* one gives the position of the byte that it found as the length, so
+//! the byte that decided lies outside of the chunk (and is the first of the next one's window); and it takes
+//! `mean − 256` as the window whatever the mean, which is right for random data only where a window is sure to hold a
+//! 255: here the window is solved for.
 
 use crate::real;
 pub use crate::simd::Isa;
@@ -97,7 +100,8 @@ fn window_for(mean: usize) -> usize {
     low
 }
 
-/// Expected bytes behind a window of random bytes until one is as large as its largest: `Σₖ P(largest = k) · 256 / (256 − k)`.
+/// Expected bytes behind a window of random bytes until one is as large as its largest:
+/// `Σₖ P(largest = k) · 256 / (256 − k)`.
 fn search_after(window: usize) -> f64 {
     let at_most = |k: i32| real::power(f64::from(k + 1) / 256.0, window as f64);
     (0..256)

@@ -1,21 +1,25 @@
-//! SeqCDC (Udayashankar, Baba and Al-Kiswany, Middleware 2024, §3): a cut is where bytes rise several times in succession; where they keep falling, data is
-//! skipped.
+//! SeqCDC (Udayashankar, Baba and Al-Kiswany, Middleware 2024, §3): a cut is where bytes rise several times in
+//! succession; where they keep falling, data is skipped.
 //!
-//! Nothing is looked at before the minimum. From there on every step from one byte to the next is up, down or level; level steps do not count
-//! (so a run of one value neither makes nor breaks a sequence). The `sequence`-th step up in succession ends the chunk: its last byte belongs to the next
-//! chunk, as in the authors' own program. The `trigger`-th step down since the last skip has `skip` positions left out, and counting begins anew.
+//! Nothing is looked at before the minimum. From there on every step from one byte to the next is up, down or level;
+//! level steps do not count (so a run of one value neither makes nor breaks a sequence). The `sequence`-th step up in
+//! succession ends the chunk: its last byte belongs to the next chunk, as in the authors' own program. The `trigger`-th
+//! step down since the last skip has `skip` positions left out, and counting begins anew.
 //!
-//! **Parameters.** The paper's for 8 KiB: 5 steps, trigger 50, skip 256, between 4 and 16 KiB ([`Parameters::PAPER`]). The skip doubles with the mean there, so
-//! it is `mean / 32` here, and the longest chunk `2 · mean`. With a minimum of half the mean, as published, random data gives chunks of 7.1 KB instead of
-//! 8.2 KB; so [`SeqCdc::new`] raises the minimum until the mean is met. Five steps take 840 positions to be met in random data, too many for small
-//! chunks: below 4 KiB it is four steps, below 1 KiB three.
+//! **Parameters.** The paper's for 8 KiB: 5 steps, trigger 50, skip 256, between 4 and 16 KiB ([`Parameters::PAPER`]).
+//! The skip doubles with the mean there, so it is `mean / 32` here, and the longest chunk `2 · mean`. With a minimum of
+//! half the mean, as published, random data gives chunks of 7.1 KB instead of 8.2 KB; so [`SeqCdc::new`] raises the
+//! minimum until the mean is met. Five steps take 840 positions to be met in random data, too many for small chunks:
+//! below 4 KiB it is four steps, below 1 KiB three.
 //!
-//! **Downsides.** Sequences depend on six bytes alone: text with a small alphabet, columns of numbers and sorted data have far more or far fewer of
-//! them than random data, so the mean on real data is off by more than that of the hashing chunkers; and since a skip hides what lies in it, an edit
-//! can move the cuts until both versions skip to the same place again.
+//! **Downsides.** Sequences depend on six bytes alone: text with a small alphabet, columns of numbers and sorted data
+//! have far more or far fewer of them than random data, so the mean on real data is off by more than that of the
+//! hashing chunkers; and since a skip hides what lies in it, an edit can move the cuts until both versions skip to the
+//! same place again.
 //!
-//! The scan runs on vectors (see [`Isa`], AVX2 and AVX-512); [`SeqCdc::on`] chooses how; all cut identically. Measured on one Zen 4 core at a mean of
-//! 8 KiB, 256 MiB of random data out of memory: 6.6 GB/s byte by byte, 11 with AVX2, 12 with AVX-512; out of the cache 11, 25 and 36.
+//! The scan runs on vectors (see [`Isa`], AVX2 and AVX-512); [`SeqCdc::on`] chooses how; all cut identically. Measured
+//! on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 6.6 GB/s byte by byte, 11 with AVX2, 12
+//! with AVX-512; out of the cache 11, 25 and 36.
 
 use crate::odds::mean_of;
 pub use crate::simd::Isa;
@@ -64,8 +68,9 @@ impl Parameters {
         }
     }
 
-    /// How many positions of random data there are to a cut, those skipped counted. A step is down half of the time, so a trigger comes every `2 · trigger`
-    /// positions; `n` steps up and no more begin at `(n + 1) / (n + 2)!` of all positions.
+    /// How many positions of random data there are to a cut, those skipped counted. A step is down half of the time, so
+    /// a trigger comes every `2 · trigger` positions; `n` steps up and no more begin at `(n + 1) / (n + 2)!` of all
+    /// positions.
     fn positions_per_cut(self) -> f64 {
         let factorial: f64 = (1..=self.sequence + 2).map(f64::from).product();
         let looked_at = factorial / f64::from(self.sequence + 1);

@@ -1,8 +1,8 @@
 //! The first window whose signature matches, searched at several places side by side.
 //!
-//! A signature that slides waits for itself at every byte: some eight cycles for a table lookup, where the work would take two. Signatures of places
-//! apart do not wait for each other. So a block is searched in lanes that follow one another in the data; all but the first begin
-//! with the window before them.
+//! A signature that slides waits for itself at every byte: some eight cycles for a table lookup, where the work would
+//! take two. Signatures of places apart do not wait for each other. So a block is searched in lanes that follow one
+//! another in the data; all but the first begin with the window before them.
 
 /// Bytes in a window of [`rabin`](crate::rabin) and of [`inc_k`](crate::inc_k).
 pub const WINDOW: usize = 48;
@@ -22,7 +22,8 @@ pub trait Sliding: Copy {
     fn slide(&mut self, oldest: u8, newest: u8);
 }
 
-/// The first position in `from..to` whose byte ends a window with a signature that is `wanted`; at least a window lies before `from`.
+/// The first position in `from..to` whose byte ends a window with a signature that is `wanted`; at least a window lies
+/// before `from`.
 #[inline]
 pub fn first_match<S: Sliding>(
     data: &[u8],

@@ -3,16 +3,17 @@
 use crate::Chunker;
 use alloc::vec::Vec;
 
-/// Bytes that are gathered beyond the longest chunk before they are cut: a chunker that looks ahead is quick on many chunks at once, and what
-/// is left over is moved to the front less often.
+/// Bytes that are gathered beyond the longest chunk before they are cut: a chunker that looks ahead is quick on many
+/// chunks at once, and what is left over is moved to the front less often.
 const GATHERED_BYTES_MIN: usize = 128 << 10;
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 
-/// Feeds pieces of any size to a chunker and gives the chunks, which are the same however the stream was split into pieces.
+/// Feeds pieces of any size to a chunker and gives the chunks, which are the same however the stream was split into
+/// pieces.
 ///
-/// Small pieces are gathered, so a chunk may be given some pieces after it is certain; pieces longer than what is gathered are cut where they
-/// lie, and no byte of them is copied that need not wait for the next piece. Memory: the longest chunk, and as much again, at least 128 KiB and at
-/// most 1 MiB.
+/// Small pieces are gathered, so a chunk may be given some pieces after it is certain; pieces longer than what is
+/// gathered are cut where they lie, and no byte of them is copied that need not wait for the next piece. Memory: the
+/// longest chunk, and as much again, at least 128 KiB and at most 1 MiB.
 ///
 /// ```
 /// use onefold_chunk::{ChunkStream, sieve::Sieve};

@@ -15,8 +15,8 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Streams of up to `bytes_max` bytes (at least 1) are one chunk each; longer ones are cut at every `bytes_max`, since a caller must be able to
-    /// hold a chunk.
+    /// Streams of up to `bytes_max` bytes (at least 1) are one chunk each; longer ones are cut at every `bytes_max`,
+    /// since a caller must be able to hold a chunk.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max: bytes_max.max(1),

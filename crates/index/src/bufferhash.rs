@@ -1,17 +1,20 @@
-//! `bufferhash`: hash tables on flash, one filter for each of them in RAM (Anand and others 2010, as Lu's dissertation §4.2.1 describes it).
+//! `bufferhash`: hash tables on flash, one filter for each of them in RAM (Anand and others 2010, as Lu's dissertation
+//! §4.2.1 describes it).
 //!
 //! ```text
 //! RAM    a partition: a hash table that fills │ a Bloom filter for each of its tables
 //! flash  full tables, each written once, in order
 //! ```
 //!
-//! A table has pages of 64 slots; a key has two pages in it (cuckoo hashing by page) and a table counts as full at half of its slots. RAM a key: with C
-//! tables a partition, 64/(0.5·C) bytes for the table that fills, and the filters: 10 at C = 16 and 16 bits a key, ten times the others'. A lookup
-//! reads one page for most present keys, and seldom any for absent ones.
+//! A table has pages of 64 slots; a key has two pages in it (cuckoo hashing by page) and a table counts as full at half
+//! of its slots. RAM a key: with C tables a partition, 64/(0.5·C) bytes for the table that fills, and the filters: 10
+//! at C = 16 and 16 bits a key, ten times the others'. A lookup reads one page for most present keys, and seldom any
+//! for absent ones.
 //!
-//! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than expected make more tables and more
-//! filters; where those no longer fit into the budget the oldest table of all is dropped, as in the paper, and what only it knew is forgotten:
-//! first-in, first-out, so what is forgotten of a key was said before all that is known of it. Filters are made from the log at open.
+//! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than
+//! expected make more tables and more filters; where those no longer fit into the budget the oldest table of all is
+//! dropped, as in the paper, and what only it knew is forgotten: first-in, first-out, so what is forgotten of a key was
+//! said before all that is known of it. Filters are made from the log at open.
 
 use std::sync::Arc;
 
@@ -38,7 +41,8 @@ const SHAPE_FRAME: FrameKind = FrameKind {
     version: 1,
 };
 
-/// How a BufferHash is made. One that exists keeps the partitions and the table that it was made with, whatever the options say.
+/// How a BufferHash is made. One that exists keeps the partitions and the table that it was made with, whatever the
+/// options say.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferHashOptions {
     /// Keys for which a partition is to have `tables` tables.
@@ -49,7 +53,8 @@ pub struct BufferHashOptions {
     pub tables: u32,
     /// Bits of a filter for each key.
     pub filter_bits: u32,
-    /// RAM that is kept by dropping the oldest tables; one table that fills and a filter of each partition may be more than it.
+    /// RAM that is kept by dropping the oldest tables; one table that fills and a filter of each partition may be more
+    /// than it.
     pub ram_budget_bytes: usize,
 }
 
@@ -250,7 +255,8 @@ impl BufferHash {
         }
     }
 
-    /// Forgets the table at the head of the log, whose space is free after the next checkpoint; the RAM that this frees.
+    /// Forgets the table at the head of the log, whose space is free after the next checkpoint; the RAM that this
+    /// frees.
     fn drop_oldest(&mut self) -> Option<usize> {
         let head = self.log.range().start;
         let next = head + self.options.table_pages;

@@ -44,8 +44,8 @@ impl Error {
         }
     }
 
-    /// A failed read of `path`, a file of our own: where it ends too early, that is damage. So is what another version made: an index is made anew from the
-    /// containers, whoever made it.
+    /// A failed read of `path`, a file of our own: where it ends too early, that is damage. So is what another version
+    /// made: an index is made anew from the containers, whoever made it.
     pub(crate) fn from_read(error: onefold_io::Error, path: &str) -> Error {
         match error.kind {
             ErrorKind::Short | ErrorKind::Damaged | ErrorKind::OtherVersion => Error::Damaged {

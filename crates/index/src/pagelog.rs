@@ -1,7 +1,8 @@
 //! A log of frames, each from a page boundary: what `tablets` and `sparse` append to.
 //!
-//! Always holds: a frame's payload begins with its own page and with how many pages were durable when it was written. So at open a frame that is not
-//! whole can be told apart: it is the torn end and cut off, unless a whole frame behind it knew it to be durable, which is damage.
+//! Always holds: a frame's payload begins with its own page and with how many pages were durable when it was written.
+//! So at open a frame that is not whole can be told apart: it is the torn end and cut off, unless a whole frame behind
+//! it knew it to be durable, which is damage.
 
 use std::sync::Arc;
 
@@ -127,7 +128,8 @@ impl PageLog {
         Ok(extent)
     }
 
-    /// Reads runs of whole frames, one read each, in one batch. Shows each frame to `visit`, with the place of its run in `extents`.
+    /// Reads runs of whole frames, one read each, in one batch. Shows each frame to `visit`, with the place of its run
+    /// in `extents`.
     pub fn read_many(
         &self,
         extents: &[Extent],

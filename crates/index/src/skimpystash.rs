@@ -1,13 +1,15 @@
-//! `skimpystash`: a RAM directory of buckets whose keys are chained on flash (Debnath, Sengupta, Li 2011, as Lu's dissertation §4.2.1 describes it).
+//! `skimpystash`: a RAM directory of buckets whose keys are chained on flash (Debnath, Sengupta, Li 2011, as Lu's
+//! dissertation §4.2.1 describes it).
 //!
 //! ```text
 //! RAM    directory: per bucket a pointer to its newest page and a Bloom filter of a byte a key │ one write buffer
 //! flash  log of record pages; each record leads to the page of the bucket's record before it
 //! ```
 //!
-//! RAM a key: 1 + 4/l bytes, l keys a bucket. A lookup of a present key follows l/2 pages on the mean, since neighbours of a bucket hardly ever share
-//! a page; of an absent one none, or all l pages where the filter errs. Always holds: a record's link is the page of the newest record of its bucket in
-//! an earlier page, so the chain leads from newer to older. The directory is made from the log at open. The log only grows; the paper's compaction is not here.
+//! RAM a key: 1 + 4/l bytes, l keys a bucket. A lookup of a present key follows l/2 pages on the mean, since neighbours
+//! of a bucket hardly ever share a page; of an absent one none, or all l pages where the filter errs. Always holds: a
+//! record's link is the page of the newest record of its bucket in an earlier page, so the chain leads from newer to
+//! older. The directory is made from the log at open. The log only grows; the paper's compaction is not here.
 
 use std::sync::Arc;
 
@@ -167,7 +169,8 @@ impl Locate for SkimpyStash {
         (&self.log, &mut self.stats)
     }
 
-    /// What is said of each key, and where. The chains of a batch of keys are followed together, a page of each at a time.
+    /// What is said of each key, and where. The chains of a batch of keys are followed together, a page of each at a
+    /// time.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found: Vec<Located> = keys
             .iter()

@@ -15,8 +15,8 @@ use crate::{Mapped, huge_pages::HUGE_PAGE_BYTES, read_fully::read_fully};
 /// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
 pub const DIRECT_ALIGN: usize = 4096;
 
-/// Bytes of a pooled buffer: a huge page, which is one request to the device. Writes from such memory reach 1.2 to 1.4 times the rate of those
-/// from 4 KiB pages, reads twice (a virtual disk, ext4).
+/// Bytes of a pooled buffer: a huge page, which is one request to the device. Writes from such memory reach 1.2 to 1.4
+/// times the rate of those from 4 KiB pages, reads twice (a virtual disk, ext4).
 pub(crate) const BUFFER_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Idle buffers kept.
@@ -33,7 +33,8 @@ pub(crate) fn whole_pages(offset: u64, len: usize) -> Range<usize> {
     head..head + (len - head) / DIRECT_ALIGN * DIRECT_ALIGN
 }
 
-/// Writes `data`, which is whole pages, at a page border: in place where the memory is aligned, else through pooled memory.
+/// Writes `data`, which is whole pages, at a page border: in place where the memory is aligned, else through pooled
+/// memory.
 pub(crate) fn write_pages(direct: &File, data: &[u8], offset: u64) -> io::Result<()> {
     if data.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) {
         return direct.write_all_at(data, offset);
@@ -66,7 +67,8 @@ pub(crate) fn read_through(direct: &File, buf: &mut [u8], offset: u64) -> io::Re
     Ok(true)
 }
 
-/// Reads at a page border into whole pages that begin at one, at least `need` bytes; `false` where the bytes end before.
+/// Reads at a page border into whole pages that begin at one, at least `need` bytes; `false` where the bytes end
+/// before.
 pub(crate) fn read_pages(
     direct: &File,
     buf: &mut [u8],

@@ -1,8 +1,9 @@
-//! SIGBUS, which the system sends to who looks at a page of a mapped file that is not there: the file was cut short, or its disk cannot read it.
+//! SIGBUS, which the system sends to who looks at a page of a mapped file that is not there: the file was cut short, or
+//! its disk cannot read it.
 //!
-//! A handler of the process, installed before the first window is guarded, puts zeros in the place of that page and of all behind it in the window, and marks the
-//! window as torn. Whatever else the signal says goes to the handler that was there before. Always holds: the handler allocates nothing, takes no
-//! lock, and waits for nobody.
+//! A handler of the process, installed before the first window is guarded, puts zeros in the place of that page and of
+//! all behind it in the window, and marks the window as torn. Whatever else the signal says goes to the handler that
+//! was there before. Always holds: the handler allocates nothing, takes no lock, and waits for nobody.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -16,7 +17,8 @@ const GUARDED_MAX: usize = 256;
 /// Where a guarded window lies.
 struct Place {
     taken: AtomicBool,
-    /// Number of its first page, and of pages, in one word: who reads it never sees the one of this window and the other of the next. 0 while nothing is guarded.
+    /// Number of its first page, and of pages, in one word: who reads it never sees the one of this window and the
+    /// other of the next. 0 while nothing is guarded.
     pages: AtomicU64,
     torn: AtomicBool,
 }
@@ -38,7 +40,8 @@ static BEFORE: OnceLock<Option<(libc::sigaction, usize)>> = OnceLock::new();
 /// Guards a window until it is dropped.
 pub struct Guard(&'static Place);
 
-/// Guards the mapping at these addresses, from a page's start; `None` where too many are guarded, it is too long, or no handler can be installed.
+/// Guards the mapping at these addresses, from a page's start; `None` where too many are guarded, it is too long, or no
+/// handler can be installed.
 pub fn guard(addresses: Range<usize>) -> Option<Guard> {
     let (_, page) = (*BEFORE.get_or_init(install))?;
     let (first, count) = (addresses.start / page, addresses.len().div_ceil(page));
@@ -78,7 +81,8 @@ fn install() -> Option<(libc::sigaction, usize)> {
     action.sa_sigaction = on_bus_error as *const () as libc::sighandler_t;
     // On the stack for signals where a thread has one, as the standard library's handlers.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the handler has the form that these flags ask for, and does only what is allowed in one; the old action is written where there is room for it.
+    // SAFETY: the handler has the form that these flags ask for, and does only what is allowed in one; the old action
+    // is written where there is room for it.
     let done = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) };
     // SAFETY: written by the call, which succeeded.
     (done == 0).then(|| (unsafe { before.assume_init() }, page))
@@ -113,8 +117,8 @@ fn stand_in(at: usize, page: usize) -> bool {
         let (from, len) = (at * page, (end - at) * page);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let from = std::ptr::without_provenance_mut(from);
-        // SAFETY: the pages lie in a mapping that its owner keeps while it looks at it, and stay readable. No other can be meant: it is guarded before anybody looks,
-        // and until nobody does.
+        // SAFETY: the pages lie in a mapping that its owner keeps while it looks at it, and stay readable. No other can
+        // be meant: it is guarded before anybody looks, and until nobody does.
         let mapped = unsafe { libc::mmap(from, len, libc::PROT_READ, flags, -1, 0) };
         return mapped != libc::MAP_FAILED;
     }

@@ -1,7 +1,8 @@
 //! Disks and folders that count: wrap a [`Dir`] or [`Disk`], and read the counters while it runs.
 //!
-//! The papers' tables and the tests that promise costs ("one page read per positive lookup") count with the same counters. Always holds: an
-//! operation is counted when it is asked for, whether it succeeds or not; a batch counts each of its reads; bytes are those asked for.
+//! The papers' tables and the tests that promise costs ("one page read per positive lookup") count with the same
+//! counters. Always holds: an operation is counted when it is asked for, whether it succeeds or not; a batch counts
+//! each of its reads; bytes are those asked for.
 
 use std::{
     ops::Sub,

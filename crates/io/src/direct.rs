@@ -1,11 +1,13 @@
 //! Disks past the page cache: `O_DIRECT`.
 //!
-//! For a volume's data and for indexes larger than RAM, where the page cache would hold pages that nobody asks for again.
+//! For a volume's data and for indexes larger than RAM, where the page cache would hold pages that nobody asks for
+//! again.
 //!
-//! Always holds: callers need no alignment. What is aligned in place, length and memory goes straight; other reads go through aligned buffers from a
-//! pool; the unaligned head and tail of a write go through the page cache, which the kernel keeps coherent with direct I/O on the same
-//! file. So two writers of neighbouring bytes never race for a page, as a read-modify-write of our own would. Where the file system
-//! refuses `O_DIRECT`, everything goes through the page cache.
+//! Always holds: callers need no alignment. What is aligned in place, length and memory goes straight; other reads go
+//! through aligned buffers from a pool; the unaligned head and tail of a write go through the page cache, which the
+//! kernel keeps coherent with direct I/O on the same file. So two writers of neighbouring bytes never race for a page,
+//! as a read-modify-write of our own would. Where the file system refuses `O_DIRECT`, everything goes through the page
+//! cache.
 
 use std::fs::File;
 

@@ -22,10 +22,12 @@ pub trait Disk: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buf` from `offset`, or fails with [`ErrorKind::Short`](crate::ErrorKind::Short) where the disk ends before.
+    /// Fills `buf` from `offset`, or fails with [`ErrorKind::Short`](crate::ErrorKind::Short) where the disk ends
+    /// before.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
-    /// All `reads`, in any order and as much at once as the device likes. Fails as `read_at` would for one of the failed reads.
+    /// All `reads`, in any order and as much at once as the device likes. Fails as `read_at` would for one of the
+    /// failed reads.
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
         reads
             .iter_mut()
@@ -35,10 +37,12 @@ pub trait Disk: Send + Sync {
     /// Says that these bytes are read soon: who can fetch them meanwhile may. It waits for nothing, and cannot fail.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
-    /// Says that the next reading is to ask the device, not what the system keeps of it in RAM: who can see to that does, of what is durable. It cannot fail.
+    /// Says that the next reading is to ask the device, not what the system keeps of it in RAM: who can see to that
+    /// does, of what is durable. It cannot fail.
     fn forget_cached(&self) {}
 
-    /// What lets [`read_across`](crate::read_across) read this disk in one batch with others. `None`: it is asked by itself.
+    /// What lets [`read_across`](crate::read_across) read this disk in one batch with others. `None`: it is asked by
+    /// itself.
     fn batch_file(&self) -> Option<crate::BatchFile<'_>> {
         None
     }
@@ -79,8 +83,9 @@ pub trait LockGuard: Send + Sync {}
 
 /// A folder on a disk, or a simulated one.
 ///
-/// Names hold no `/`, are not `.` or `..`, and have at most 255 bytes; others are [`ErrorKind::Denied`](crate::ErrorKind::Denied).
-/// Disks and folders within share one space of names; `rename` is for disks.
+/// Names hold no `/`, are not `.` or `..`, and have at most 255 bytes; others are
+/// [`ErrorKind::Denied`](crate::ErrorKind::Denied). Disks and folders within share one space of names; `rename` is for
+/// disks.
 ///
 /// `create`, `rename` and `remove` are atomic, and durable only after `sync` of the folder.
 pub trait Dir: Send + Sync {
@@ -105,7 +110,8 @@ pub trait Dir: Send + Sync {
     /// Everything in the folder, sorted by name. Asks for none by itself: a folder may hold very many.
     fn list(&self) -> Result<Vec<DirEntry>>;
 
-    /// The bytes of a disk that is not opened for that; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where there is none. Of a folder it means nothing.
+    /// The bytes of a disk that is not opened for that; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where there
+    /// is none. Of a folder it means nothing.
     fn len_of(&self, name: &str) -> Result<u64>;
 
     /// Returns once all creations, renames and removals before are durable.
@@ -121,6 +127,7 @@ pub trait Dir: Send + Sync {
     fn remove_subdir(&self, name: &str) -> Result<()>;
 
     /// An advisory lock named by the file `name`, which is made where it is missing and never removed by the lock.
-    /// `None` where another handle, in this process or another, holds a conflicting one. Freed when the guard drops or the process dies.
+    /// `None` where another handle, in this process or another, holds a conflicting one. Freed when the guard drops or
+    /// the process dies.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>>;
 }

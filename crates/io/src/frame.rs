@@ -4,10 +4,11 @@
 //! magic[8] version:u16 flags:u16 reserved:u32=0 payload_len:u64 payload[payload_len] crc64:u64
 //! ```
 //!
-//! A reader checks in this order, and its error says which check failed: magic, length, checksum, reserved, version, flags. The magic
-//! comes first so that a wrong file is called wrong, not damaged; the length is checked against what is there before anything is
-//! allocated for it. Version and flags come last: what they say counts only under a right checksum. So a flipped bit is damage, and what another version of the
-//! program made never is ([`ErrorKind::OtherVersion`](crate::ErrorKind)): nobody may repair or remove it. Authenticity is not a frame's job.
+//! A reader checks in this order, and its error says which check failed: magic, length, checksum, reserved, version,
+//! flags. The magic comes first so that a wrong file is called wrong, not damaged; the length is checked against what
+//! is there before anything is allocated for it. Version and flags come last: what they say counts only under a right
+//! checksum. So a flipped bit is damage, and what another version of the program made never is
+//! ([`ErrorKind::OtherVersion`](crate::ErrorKind)): nobody may repair or remove it. Authenticity is not a frame's job.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -66,7 +67,8 @@ pub fn write_frame(disk: &dyn Disk, kind: FrameKind, offset: u64, payload: &[u8]
     Ok(frame.len() as u64)
 }
 
-/// The frame at the start of `data`, which was read from `path` at `offset` (named in errors only). What follows it is not looked at.
+/// The frame at the start of `data`, which was read from `path` at `offset` (named in errors only). What follows it is
+/// not looked at.
 pub fn decode_frame<'a>(
     kind: FrameKind,
     data: &'a [u8],
@@ -107,8 +109,8 @@ pub fn decode_whole<'a>(
     Ok(frame.payload)
 }
 
-/// Reads the payload of the frame at `offset` of `disk`. `payload_max` bounds what is allocated, as does the disk's length.
-/// `path` is for errors only.
+/// Reads the payload of the frame at `offset` of `disk`. `payload_max` bounds what is allocated, as does the disk's
+/// length. `path` is for errors only.
 pub fn read_frame(
     disk: &dyn Disk,
     kind: FrameKind,
@@ -142,7 +144,8 @@ pub fn damaged(path: &str, offset: u64, what: String) -> Error {
     Error::damaged("read", path, offset, what)
 }
 
-/// The error for bytes whose checksum is right and which have `found`, a flag or a value, that no format of this version has.
+/// The error for bytes whose checksum is right and which have `found`, a flag or a value, that no format of this
+/// version has.
 pub fn later_version(path: &str, offset: u64, found: &str) -> Error {
     let what =
         format!("made by a later version of onefold: {found}, which this version does not know");

@@ -1,7 +1,7 @@
 //! A hint to the system: memory that will be filled at once.
 //!
-//! Fresh memory costs a fault every 4 KiB, which for 64 MiB is some 40 ms of a core; in pages of 2 MiB it is one for each. Always holds: a hint changes nothing
-//! but time; where the system takes none, nothing happens.
+//! Fresh memory costs a fault every 4 KiB, which for 64 MiB is some 40 ms of a core; in pages of 2 MiB it is one for
+//! each. Always holds: a hint changes nothing but time; where the system takes none, nothing happens.
 
 use std::ffi::c_void;
 
@@ -17,7 +17,8 @@ pub fn prefer_huge_pages<T>(room: &mut [T]) {
     let end = bytes.end.addr() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if start < end {
         let at = room.as_mut_ptr().with_addr(start).cast::<c_void>();
-        // SAFETY: the whole pages lie in `room`, which is borrowed exclusively; this advice leaves what is in them as it is.
+        // SAFETY: the whole pages lie in `room`, which is borrowed exclusively; this advice leaves what is in them as
+        // it is.
         let _ = unsafe { madvise(at, end - start, Advice::LinuxHugepage) };
     }
 }

@@ -1,5 +1,5 @@
-//! Advisory locks in RAM, for folders that have no kernel beneath. The state belongs to the file's node, as with `flock`: a removed and
-//! recreated file is another lock.
+//! Advisory locks in RAM, for folders that have no kernel beneath. The state belongs to the file's node, as with
+//! `flock`: a removed and recreated file is another lock.
 
 use std::sync::Arc;
 

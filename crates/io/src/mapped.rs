@@ -1,11 +1,12 @@
 //! Bytes of memory that go back to the system when they are dropped.
 //!
-//! Blocks of some 100 KiB that live for hours between others that live for milliseconds leave an allocator's heap full of holes: filters of
-//! 37 MiB cost a process 60. From [`MAPPED_MIN`] on each block here is a mapping of its own. Always holds: the bytes are zero at first, and exclusively
-//! the owner's.
+//! Blocks of some 100 KiB that live for hours between others that live for milliseconds leave an allocator's heap full
+//! of holes: filters of 37 MiB cost a process 60. From [`MAPPED_MIN`] on each block here is a mapping of its own.
+//! Always holds: the bytes are zero at first, and exclusively the owner's.
 //!
-//! Blocks for direct I/O begin at the border of a huge page ([`Mapped::huge`]): 2 MiB in one piece of RAM are one request to the device, of which
-//! several are under way at once; in pages of 4 KiB they are three, and the pages are looked up one by one.
+//! Blocks for direct I/O begin at the border of a huge page ([`Mapped::huge`]): 2 MiB in one piece of RAM are one
+//! request to the device, of which several are under way at once; in pages of 4 KiB they are three, and the pages are
+//! looked up one by one.
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
@@ -69,9 +70,9 @@ impl Mapped {
         })
     }
 
-    /// `before` bytes and `len` more, all zero; the latter begin at the border of a huge page, and are in huge pages where the system has them: then the
-    /// first byte that is touched of each makes all of it resident. Where the system gives no mapping, or `before` is no multiple of [`PAGES_BYTES`], all
-    /// come from the heap, from anywhere.
+    /// `before` bytes and `len` more, all zero; the latter begin at the border of a huge page, and are in huge pages
+    /// where the system has them: then the first byte that is touched of each makes all of it resident. Where the
+    /// system gives no mapping, or `before` is no multiple of [`PAGES_BYTES`], all come from the heap, from anywhere.
     pub fn huge(before: usize, len: usize) -> Mapped {
         let kept = before + len.next_multiple_of(HUGE_PAGE_BYTES);
         let whole_pages = before.is_multiple_of(PAGES_BYTES);
@@ -80,7 +81,8 @@ impl Mapped {
             return Mapped(Inner::Heap(vec![0; before + len].into_boxed_slice()));
         };
         let head = (start.addr().get() + before).wrapping_neg() % HUGE_PAGE_BYTES;
-        // SAFETY: both parts are whole pages of a mapping that nobody knows yet, and lie outside of the rest, which is `kept` bytes from `head` on.
+        // SAFETY: both parts are whole pages of a mapping that nobody knows yet, and lie outside of the rest, which is
+        // `kept` bytes from `head` on.
         let start = unsafe {
             unmap(start, head);
             unmap(start.add(head + kept), HUGE_PAGE_BYTES - head);
@@ -92,7 +94,8 @@ impl Mapped {
         memory
     }
 
-    /// Keeps the first `len` bytes; the memory of the others goes back to the system, whole pages of it at once. Nothing happens where there are no more than that.
+    /// Keeps the first `len` bytes; the memory of the others goes back to the system, whole pages of it at once.
+    /// Nothing happens where there are no more than that.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Inner::Heap(bytes) => {
@@ -103,7 +106,8 @@ impl Mapped {
             Inner::Mapping(start, held, mapped) if len < *held => {
                 let kept = len.next_multiple_of(PAGES_BYTES).max(PAGES_BYTES);
                 if kept < *mapped {
-                    // SAFETY: these whole pages are ours, and nobody borrows them: `self` is borrowed exclusively; `kept` bytes stay, which dropping gives back.
+                    // SAFETY: these whole pages are ours, and nobody borrows them: `self` is borrowed exclusively;
+                    // `kept` bytes stay, which dropping gives back.
                     unsafe { unmap(start.add(kept), *mapped - kept) };
                     *mapped = kept;
                 }

@@ -1,7 +1,7 @@
 //! Disks and folders in RAM: nothing is durable, nothing fails. For tests, and for indexes that live in RAM alone.
 //!
-//! Always holds: behaves as [`file`](crate::file) does, seen through [`Disk`] and [`Dir`] (one conformance suite proves it); clones of a
-//! [`MemDir`] are the same folder; holes cost no RAM.
+//! Always holds: behaves as [`file`](crate::file) does, seen through [`Disk`] and [`Dir`] (one conformance suite proves
+//! it); clones of a [`MemDir`] are the same folder; holes cost no RAM.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! A folder on a modelled device: another folder keeps the bytes, an [`Account`] what the device would have done.
 //!
-//! Always holds: a disk has one number from its creation to its removal, whatever it is renamed to, and folders within share the account. Names and
-//! locks cost nothing.
+//! Always holds: a disk has one number from its creation to its removal, whatever it is renamed to, and folders within
+//! share the account. Names and locks cost nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

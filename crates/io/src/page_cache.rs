@@ -21,7 +21,8 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// About how many bytes of `len` from `offset` on are in the page cache, in whole pages; `None` where the kernel does not tell.
+/// About how many bytes of `len` from `offset` on are in the page cache, in whole pages; `None` where the kernel does
+/// not tell.
 pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     let range = Range { offset, len };
     let mut counts = Counts::default();
@@ -38,8 +39,10 @@ pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> 
     (done == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }
 
-/// Has what is in RAM of a file written to the disk, without waiting for it. From then on who writes through a mapping faults once more, so that the file's times tell of it.
+/// Has what is in RAM of a file written to the disk, without waiting for it. From then on who writes through a mapping
+/// faults once more, so that the file's times tell of it.
 pub fn begin_write_back(file: BorrowedFd<'_>) {
-    // SAFETY: no memory is passed. Pipes and file systems that have nothing of the kind refuse; they have no such mappings either.
+    // SAFETY: no memory is passed. Pipes and file systems that have nothing of the kind refuse; they have no such
+    // mappings either.
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }

@@ -1,7 +1,7 @@
 //! A hint to the processor: bytes that will be read soon.
 //!
-//! Who looks up many keys in a table larger than the caches waits for memory once for all of them instead of once for each. Always holds: a hint changes nothing but
-//! time; where a processor knows none, nothing happens.
+//! Who looks up many keys in a table larger than the caches waits for memory once for all of them instead of once for
+//! each. Always holds: a hint changes nothing but time; where a processor knows none, nothing happens.
 
 /// Brings the line where `items[at]` begins into the cache, without waiting for it. Nothing happens beyond the end.
 #[inline]
@@ -10,7 +10,8 @@ pub fn prefetch<T>(items: &[T], at: usize) {
         return;
     };
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see; the place is within `items`.
+    // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see; the place is within
+    // `items`.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
             std::ptr::from_ref(item).cast::<i8>(),

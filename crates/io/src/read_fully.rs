@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// Fills `buf` from `offset` by as many calls of `raw` as it takes; `false` where the bytes end before. Interrupted calls are made again.
+/// Fills `buf` from `offset` by as many calls of `raw` as it takes; `false` where the bytes end before. Interrupted
+/// calls are made again.
 pub(crate) fn read_fully(
     buf: &mut [u8],
     offset: u64,

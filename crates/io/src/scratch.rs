@@ -1,7 +1,8 @@
 //! A file without a name, for what a run needs to remember and has no RAM for.
 //!
-//! What always holds: nobody else sees it, and nothing is left of it when the process ends, however it ends. It is never synced: it is worth nothing to anyone
-//! else. It lies where `TMPDIR` says, or in `/var/tmp`, which unlike `/tmp` is seldom RAM.
+//! What always holds: nobody else sees it, and nothing is left of it when the process ends, however it ends. It is
+//! never synced: it is worth nothing to anyone else. It lies where `TMPDIR` says, or in `/var/tmp`, which unlike `/tmp`
+//! is seldom RAM.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -1,11 +1,12 @@
 //! A modelled hard disk: what an index costs on the device that the papers wrote against.
 //!
-//! Wraps a folder, whose disks keep the bytes; the spindle keeps the account. A request where the head stands costs its transfer; one a little ahead
-//! costs the bytes in between; any other a seek, which grows with the root of the distance, and half a turn (Ruemmler and Wilkes: "An
-//! introduction to disk drive modeling", 1994, without its caches). Disks get extents in the order in which they grow, and give them back.
+//! Wraps a folder, whose disks keep the bytes; the spindle keeps the account. A request where the head stands costs its
+//! transfer; one a little ahead costs the bytes in between; any other a seek, which grows with the root of the
+//! distance, and half a turn (Ruemmler and Wilkes: "An introduction to disk drive modeling", 1994, without its caches).
+//! Disks get extents in the order in which they grow, and give them back.
 //!
-//! Always holds: every byte that is read or written is counted once, and `modelled_us` is the sum of all requests, one after the other. Nothing
-//! sleeps. Syncs cost nothing.
+//! Always holds: every byte that is read or written is counted once, and `modelled_us` is the sum of all requests, one
+//! after the other. Nothing sleeps. Syncs cost nothing.
 
 use std::collections::HashMap;
 
@@ -33,7 +34,8 @@ pub struct SpindleModel {
 }
 
 impl SpindleModel {
-    /// PRUNE's disk for fingerprints (§5.1), a WD Raptor of 74 GB: 10,000 turns a minute, 4.6 ms a seek on the mean, 72 MB/s.
+    /// PRUNE's disk for fingerprints (§5.1), a WD Raptor of 74 GB: 10,000 turns a minute, 4.6 ms a seek on the mean, 72
+    /// MB/s.
     pub const RAPTOR: SpindleModel = SpindleModel {
         capacity_bytes: 74_000_000_000,
         track_us: 600.0,
@@ -42,7 +44,8 @@ impl SpindleModel {
         bytes_a_us: 72.0,
     };
 
-    /// A disk of 7,200 turns a minute, 500 GB: 8.5 ms a seek on the mean, so about the 10 ms a lookup that ChunkStash counts with.
+    /// A disk of 7,200 turns a minute, 500 GB: 8.5 ms a seek on the mean, so about the 10 ms a lookup that ChunkStash
+    /// counts with.
     pub const DESKTOP: SpindleModel = SpindleModel {
         capacity_bytes: 500_000_000_000,
         track_us: 1000.0,

@@ -1,8 +1,8 @@
-//! Decoding and encoding of the fields that formats are made of (FORMAT.md, preamble): fixed-width little-endian numbers,
-//! varints, and byte strings.
+//! Decoding and encoding of the fields that formats are made of (FORMAT.md, preamble): fixed-width little-endian
+//! numbers, varints, and byte strings.
 //!
-//! [`ByteReader`] reads a slice front to back. It never panics and never allocates: every length is checked against what is left,
-//! so that a decoder written with it turns any bytes from outside into values or an error.
+//! [`ByteReader`] reads a slice front to back. It never panics and never allocates: every length is checked against
+//! what is left, so that a decoder written with it turns any bytes from outside into values or an error.
 
 use crate::{Error, Result};
 
@@ -181,8 +181,8 @@ impl<'a> ByteReader<'a> {
         Ok(value)
     }
 
-    /// A varint that counts items of at least `item_bytes_min` bytes which follow: more than could be there is damage. So a decoder may
-    /// allocate for them.
+    /// A varint that counts items of at least `item_bytes_min` bytes which follow: more than could be there is damage.
+    /// So a decoder may allocate for them.
     pub fn count(&mut self, item_bytes_min: usize) -> Result<usize> {
         let before = self.at;
         let count = self.varint()?;
@@ -217,7 +217,8 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// An error at the present position, for what a decoder finds wrong itself: say what was expected and what was found.
+    /// An error at the present position, for what a decoder finds wrong itself: say what was expected and what was
+    /// found.
     #[cold]
     pub fn damaged(&self, what: String) -> Error {
         Error::damaged("decode", self.of, self.base + self.at as u64, what)

@@ -1,7 +1,7 @@
 //! The figures as an Apache Parquet file: a column each, a row a choice, for data frames and SQL engines.
 //!
-//! One row group, no compression, plain or dictionary pages: the file has some hundred rows at most. Written with the crate's own column writers, so that
-//! neither Arrow nor a codec is built for it.
+//! One row group, no compression, plain or dictionary pages: the file has some hundred rows at most. Written with the
+//! crate's own column writers, so that neither Arrow nor a codec is built for it.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a tally says: the dissertation's metrics (Lu 2012, eq. 2.3–2.5), with an error bar where chunks went through a sketch.
+//! What a tally says: the dissertation's metrics (Lu 2012, eq. 2.3–2.5), with an error bar where chunks went through a
+//! sketch.
 
 use crate::Tally;
 

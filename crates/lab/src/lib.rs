@@ -5,7 +5,8 @@
 //!                  └─ Helpers: idle threads          └─ saved, merged
 //! ```
 //!
-//! What always holds: the data is read once whatever the number of choices; a tally takes no more memory than it was allowed.
+//! What always holds: the data is read once whatever the number of choices; a tally takes no more memory than it was
+//! allowed.
 #![forbid(unsafe_code)]
 
 pub mod columns;

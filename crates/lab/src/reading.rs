@@ -36,7 +36,8 @@ impl Tallies {
         }
     }
 
-    /// Streams that these take for a tar are cut at its members, as a backup does it; by `whole-file`, they are one chunk nevertheless.
+    /// Streams that these take for a tar are cut at its members, as a backup does it; by `whole-file`, they are one
+    /// chunk nevertheless.
     pub fn cutting(mut self, tars: Option<Tars>) -> Self {
         self.tars = tars;
         self
@@ -68,7 +69,8 @@ const WHOLE_FILE: &str = "whole-file";
 /// Chunks that wait until a tally is locked for them.
 const BATCH: usize = 2048;
 
-/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices; 8 MiB in place of one where others help.
+/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices; 8 MiB in place of one where others
+/// help.
 pub struct Reading<'a> {
     tallies: &'a Tallies,
     helpers: Option<&'a Helpers>,
@@ -134,8 +136,8 @@ impl<'a> Reading<'a> {
         self
     }
 
-    /// Reads a stream to its end; `name` is what a chunker that goes by file types is told. `tick` gets the bytes of every read and says whether
-    /// to go on.
+    /// Reads a stream to its end; `name` is what a chunker that goes by file types is told. `tick` gets the bytes of
+    /// every read and says whether to go on.
     pub fn stream(
         &mut self,
         name: &[u8],
@@ -145,7 +147,8 @@ impl<'a> Reading<'a> {
         self.read(Some(name), source, tick)
     }
 
-    /// Reads on behind a hole of the file whose name [`stream`](Self::stream) was given, in the same way: no chunk reaches over a hole.
+    /// Reads on behind a hole of the file whose name [`stream`](Self::stream) was given, in the same way: no chunk
+    /// reaches over a hole.
     pub fn behind_hole(
         &mut self,
         source: &mut dyn Read,

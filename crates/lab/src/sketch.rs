@@ -1,19 +1,23 @@
-//! How many different chunks, and how many bytes in them, in memory that does not grow: a weighted distinct-count sketch.
+//! How many different chunks, and how many bytes in them, in memory that does not grow: a weighted distinct-count
+//! sketch.
 //!
 //! ```text
 //! fingerprint ─▶ register j (16 bits), u in (0, 1) (40 other bits) ─▶ chunks[j] = min u,  bytes[j] = min u / length
 //! ```
 //!
-//! What always holds: a chunk met again changes nothing, so neither copies nor the order nor the host matter, and two sketches merge by the smaller of
-//! each register into the sketch of all.
+//! What always holds: a chunk met again changes nothing, so neither copies nor the order nor the host matter, and two
+//! sketches merge by the smaller of each register into the sketch of all.
 //!
-//! Why it can be read: places u / w of chunks of weight w are evenly spread over 0..1/w, so over 0..τ with τ = 1 / (largest w) the places of all chunks of a
-//! register are a Poisson process of rate W/m, W being the sum of all weights and m the number of registers; the smallest is exponential, or beyond τ. The
-//! most likely rate of such values, cut off at τ, is the number of those below τ over the sum of all, each at most τ: no table of corrections and no special case
-//! for few chunks. Weighted minima are from Cohen, *Size-estimation framework* (1997), registers in place of many hashes from Flajolet et al., HyperLogLog
-//! (2007); both take −ln u for u, which with registers is right for many chunks a register only.
+//! Why it can be read: places u / w of chunks of weight w are evenly spread over 0..1/w, so over 0..τ with τ = 1 /
+//! (largest w) the places of all chunks of a register are a Poisson process of rate W/m, W being the sum of all weights
+//! and m the number of registers; the smallest is exponential, or beyond τ. The most likely rate of such values, cut
+//! off at τ, is the number of those below τ over the sum of all, each at most τ: no table of corrections and no special
+//! case for few chunks. Weighted minima are from Cohen, *Size-estimation framework* (1997), registers in place of many
+//! hashes from Flajolet et al., HyperLogLog (2007); both take −ln u for u, which with registers is right for many
+//! chunks a register only.
 
-/// Registers: the standard error is 1/√m, 0.39 %, and up to 0.7 % of the bytes where few chunks are nearly as long as the longest.
+/// Registers: the standard error is 1/√m, 0.39 %, and up to 0.7 % of the bytes where few chunks are nearly as long as
+/// the longest.
 const REGISTERS: usize = 1 << 16;
 
 /// The smallest values of the chunks that fell to it; infinite where none did.

@@ -1,8 +1,10 @@
-//! Counts chunks by fingerprint: each by itself while they fit; then the long ones by themselves and the others through a [`Sketch`].
+//! Counts chunks by fingerprint: each by itself while they fit; then the long ones by themselves and the others through
+//! a [`Sketch`].
 //!
-//! What always holds: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the table. The limit goes up, along a fixed series, when
-//! the table is full, and only as far as it must, so what is counted how depends on the chunks alone, not on their order, threads or hosts. Why the longest: they weigh
-//! most, and what is left for the sketch is the more even and so the more exact.
+//! What always holds: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the
+//! table. The limit goes up, along a fixed series, when the table is full, and only as far as it must, so what is
+//! counted how depends on the chunks alone, not on their order, threads or hosts. Why the longest: they weigh most, and
+//! what is left for the sketch is the more even and so the more exact.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,7 +16,8 @@ use crate::sketch::Sketch;
 /// Chunks of one choice of chunker and mean.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Bytes of all chunks. Where a merged file claims more than there can be, this and `chunks` stay at the largest number.
+    /// Bytes of all chunks. Where a merged file claims more than there can be, this and `chunks` stay at the largest
+    /// number.
     pub bytes: u64,
     /// All chunks.
     pub chunks: u64,
@@ -28,7 +31,8 @@ pub struct Tally {
 
 /// What an entry takes while the table doubles: old and new side by side, at most half full.
 const ENTRY_BYTES: u64 = 52;
-/// So many the table may hold whatever the memory, in 416 KiB: what is left for the sketch is then enough to fill its registers.
+/// So many the table may hold whatever the memory, in 416 KiB: what is left for the sketch is then enough to fill its
+/// registers.
 const ENTRIES_MIN: u64 = 8192;
 
 impl Tally {

@@ -1,5 +1,5 @@
-//! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as restic spells them wherever
-//! they mean the same. Each verb's own flags stand in its file.
+//! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as
+//! restic spells them wherever they mean the same. Each verb's own flags stand in its file.
 
 pub mod flags;
 pub mod typed;
@@ -75,8 +75,8 @@ pub struct Global {
     #[command(flatten)]
     pub password: PasswordOptions,
 
-    /// What protects the repository: aes256gcm, or none for disks that are encrypted already. Chosen when it is made [default: aes256gcm]; any other
-    /// that is opened is refused
+    /// What protects the repository: aes256gcm, or none for disks that are encrypted already. Chosen when it is made
+    /// [default: aes256gcm]; any other that is opened is refused
     #[arg(
         long,
         value_name = "NAME",
@@ -123,11 +123,13 @@ pub struct Global {
     )]
     pub compression: Level,
 
-    /// Threads that compress and fingerprint (default: one a core, but at most 5, of better 3, of max 2: each takes RAM)
+    /// Threads that compress and fingerprint (default: one a core, but at most 5, of better 3, of max 2: each takes
+    /// RAM)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), global = true)]
     pub threads: Option<u16>,
 
-    /// RAM for the fingerprint index; less makes backups of known data slower, never wrong. A SIZE is a number of bytes, or of K, M, G, T: 1K is 1024 bytes
+    /// RAM for the fingerprint index; less makes backups of known data slower, never wrong. A SIZE is a number of
+    /// bytes, or of K, M, G, T: 1K is 1024 bytes
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "32M", global = true)]
     pub ram: u64,
 
@@ -146,7 +148,8 @@ impl Global {
     }
 }
 
-/// restic's options that ask for what is always so here: taken, so that scripts port, and told of in docs/restic.md alone.
+/// restic's options that ask for what is always so here: taken, so that scripts port, and told of in docs/restic.md
+/// alone.
 #[derive(Args, Debug)]
 pub struct Needless {
     /// Repositories that may not be written are read without locks as it is

@@ -1,9 +1,11 @@
-//! Words of other programs on the command line that are none here: what restic has and Onefold lacks, with docs/restic.md's reason, and what borg and
-//! bupstash call otherwise. Without this, the nearest spelling would be proposed: `restore` to whoever asks for `rewrite`.
+//! Words of other programs on the command line that are none here: what restic has and Onefold lacks, with
+//! docs/restic.md's reason, and what borg and bupstash call otherwise. Without this, the nearest spelling would be
+//! proposed: `restore` to whoever asks for `rewrite`.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The page that goes through all of restic's words; a row that says `–` is of one that is missing, and gives the reason.
+/// The page that goes through all of restic's words; a row that says `–` is of one that is missing, and gives the
+/// reason.
 const PAGE: &str = include_str!("../../../docs/restic.md");
 
 /// Verbs of borg and bupstash, and of restic long ago, by what they are here.

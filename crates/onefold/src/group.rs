@@ -1,4 +1,5 @@
-//! Groups of snapshots for people and JSON: those of one host, of the same paths, with the same tags, as `--group-by` asks.
+//! Groups of snapshots for people and JSON: those of one host, of the same paths, with the same tags, as `--group-by`
+//! asks.
 
 use onefold_backup::forget::{GroupBy, GroupKey};
 use onefold_backup::snapshots::Brief;

@@ -80,7 +80,8 @@ pub fn ratio(big: u64, small: u64) -> String {
     }
 }
 
-/// A size as people write it: `4096`, `64K`, `16MiB`, `1.5g`. Units are binary, as restic's. Errors: a sentence for the user.
+/// A size as people write it: `4096`, `64K`, `16MiB`, `1.5g`. Units are binary, as restic's. Errors: a sentence for the
+/// user.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let digits = trimmed

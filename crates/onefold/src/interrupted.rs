@@ -48,7 +48,8 @@ pub fn aftermath() -> Option<&'static str> {
     RUNNING.get().map(Running::aftermath)
 }
 
-/// Asks about a repository that is not made yet. After an error, such as that a signal ended the question, it still is not.
+/// Asks about a repository that is not made yet. After an error, such as that a signal ended the question, it still is
+/// not.
 pub fn before_making<T, E>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     IS_UNMADE.store(true, SeqCst);
     ask().inspect(|_| IS_UNMADE.store(false, SeqCst))

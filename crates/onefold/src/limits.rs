@@ -1,4 +1,5 @@
-//! Limits on threads and address space that the system sets (`ulimit`, a container's pids limit, `TasksMax`): what they end is an error, no panic.
+//! Limits on threads and address space that the system sets (`ulimit`, a container's pids limit, `TasksMax`): what they
+//! end is an error, no panic.
 
 use std::io::Write;
 use std::panic::PanicHookInfo;

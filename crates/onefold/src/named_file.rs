@@ -1,4 +1,5 @@
-//! Files that options name: read whole, but never more than makes sense, since a device or a mistaken name may have no end.
+//! Files that options name: read whole, but never more than makes sense, since a device or a mistaken name may have no
+//! end.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

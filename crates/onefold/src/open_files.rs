@@ -5,7 +5,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Some programs that are started from here close all numbers up to the limit, which may be a billion.
 const ENOUGH: u64 = 1 << 16;
 
-/// Raises the limit to what the system grants, if that is more. Where it may not, the old one stays: an index of some hundred files may then be rebuilt or done without.
+/// Raises the limit to what the system grants, if that is more. Where it may not, the old one stays: an index of some
+/// hundred files may then be rebuilt or done without.
 pub fn allow_many() {
     let limit = getrlimit(Resource::Nofile);
     let granted = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);

@@ -1,4 +1,5 @@
-//! What is printed, and where: results on stdout, everything about the run on stderr. A closed stdout ends the program quietly.
+//! What is printed, and where: results on stdout, everything about the run on stderr. A closed stdout ends the program
+//! quietly.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
@@ -21,7 +22,8 @@ pub struct Out {
     pub verbosity: u8,
     /// Whether a line of progress may be shown.
     pub bar: bool,
-    /// Whether standard output and standard error are one file: what is reported is written at once, so that it stands among the messages in the order in which it was said.
+    /// Whether standard output and standard error are one file: what is reported is written at once, so that it stands
+    /// among the messages in the order in which it was said.
     is_one_log: bool,
     stdout: Mutex<BufWriter<io::Stdout>>,
 }
@@ -53,7 +55,8 @@ impl Out {
         self.report(line)
     }
 
-    /// A line on what a verb did or found. That nobody reads it any more (`onefold restore … | head -1`) neither ends the work nor hides how it ended.
+    /// A line on what a verb did or found. That nobody reads it any more (`onefold restore … | head -1`) neither ends
+    /// the work nor hides how it ended.
     pub fn report(&self, line: impl Display) -> Result<()> {
         unless_closed(self.line(line))?;
         match self.is_one_log {
@@ -62,7 +65,8 @@ impl Out {
         }
     }
 
-    /// A JSON value on a line of its own, flushed, so that a program that listens has it at once. Nobody has to listen, either.
+    /// A JSON value on a line of its own, flushed, so that a program that listens has it at once. Nobody has to listen,
+    /// either.
     pub fn json(&self, value: &impl Serialize) -> Result<()> {
         unless_closed(self.with(|stdout| {
             serde_json::to_writer(&mut *stdout, value)?;

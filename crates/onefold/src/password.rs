@@ -1,5 +1,5 @@
-//! Where the password comes from: the file, the command or the absence that the command line names; a variable; or a prompt. It is never printed,
-//! logged or passed on: commands that the program starts do not inherit it.
+//! Where the password comes from: the file, the command or the absence that the command line names; a variable; or a
+//! prompt. It is never printed, logged or passed on: commands that the program starts do not inherit it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::signal;
 
-/// The environment variable that holds the password itself. Not an option of the command line: other users could see it there.
+/// The environment variable that holds the password itself. Not an option of the command line: other users could see it
+/// there.
 pub const PASSWORD_ENV: &str = "ONEFOLD_PASSWORD";
 
 /// How to get the password.
@@ -151,7 +152,8 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
     not_empty(password, purpose)
 }
 
-/// Whether there is a terminal that listens to this program: one in the background would be stopped at the first question.
+/// Whether there is a terminal that listens to this program: one in the background would be stopped at the first
+/// question.
 fn has_terminal() -> bool {
     let terminal = File::options().read(true).write(true).open("/dev/tty");
     let listens_to = terminal.ok().and_then(|it| tcgetpgrp(&it).ok());

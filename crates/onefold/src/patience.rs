@@ -1,4 +1,5 @@
-//! `--retry-lock`: what another keeps us from is tried again until the time is up: a prune or a repair, or, for a minute at least, a choice of snapshots to remove.
+//! `--retry-lock`: what another keeps us from is tried again until the time is up: a prune or a repair, or, for a
+//! minute at least, a choice of snapshots to remove.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
-//! SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at once, which is safe at any byte:
-//! what a killed process leaves behind, the next one recognises. A second signal always ends at once.
+//! SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not
+//! have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at
+//! once, which is safe at any byte: what a killed process leaves behind, the next one recognises. A second signal
+//! always ends at once.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -22,7 +24,8 @@ static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 /// How the terminal was before a prompt turned its echo off.
 static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// From here on no signal ends the program before somebody has [listened to it](listen_to). Called once, before anything else.
+/// From here on no signal ends the program before somebody has [listened to it](listen_to). Called once, before
+/// anything else.
 pub fn catch() -> Option<Signals> {
     let caught = Signals::new([SIGTERM, SIGINT, SIGUSR1]).ok()?;
     if !ignores(SIGHUP) {

@@ -1,4 +1,5 @@
-//! What the engine remarks while it works (`tracing`): lines on standard error, in JSON `warning` lines. The same warning is said once.
+//! What the engine remarks while it works (`tracing`): lines on standard error, in JSON `warning` lines. The same
+//! warning is said once.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -30,7 +31,8 @@ pub fn listen(json: bool, quiet: bool, verbosity: u8) {
         _ => "trace",
     };
     let wanted = std::env::var(LOG_ENV).unwrap_or_default();
-    // The level goes first: a word that is none is taken for the name of a module, of which alone something would be said.
+    // The level goes first: a word that is none is taken for the name of a module, of which alone something would be
+    // said.
     let filter = EnvFilter::try_new(format!("{level},{wanted}"));
     let wrong = filter.as_ref().err().map(ToString::to_string);
     tracing_subscriber::fmt()

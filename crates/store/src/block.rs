@@ -1,6 +1,7 @@
 //! Blocks: neighbouring chunks, compressed and sealed as one. FORMAT.md, "Container".
 //!
-//! A block is bound by its seal to its container and number, and tells the lengths of its chunks, so that it can be read without the table.
+//! A block is bound by its seal to its container and number, and tells the lengths of its chunks, so that it can be
+//! read without the table.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
@@ -25,7 +26,8 @@ pub const BLOCK_STORED_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX + (64 << 10);
 /// A block holds no more chunks than this, none of them empty.
 pub const BLOCK_CHUNKS_MAX: usize = 1 << 16;
 
-/// Appends its trailer to a block's chunk bytes: every chunk's length as a varint, then the trailer's own length in four bytes. [`chunk_lengths`] reads it.
+/// Appends its trailer to a block's chunk bytes: every chunk's length as a varint, then the trailer's own length in
+/// four bytes. [`chunk_lengths`] reads it.
 pub fn append_chunk_lengths(raw: &mut Vec<u8>, chunks: &[(Fingerprint, u32)]) {
     let start = raw.len();
     chunks
@@ -125,7 +127,8 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. Whether the codec is known is not asked: that counts under a right checksum only.
+    /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. Whether the codec is known is not
+    /// asked: that counts under a right checksum only.
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let header = Self::decode_unbounded(bytes, object, offset)?;
         for (at, len, max) in [
@@ -172,7 +175,8 @@ pub(crate) fn check_len(len: u64, max: usize, object: &str, offset: u64) -> Resu
     Err(Error::damaged(object, Some(offset), what))
 }
 
-/// A whole stored block (header included, exactly) back to its raw bytes with trailer. Checksum, seal and length are checked.
+/// A whole stored block (header included, exactly) back to its raw bytes with trailer. Checksum, seal and length are
+/// checked.
 pub fn decode_block(
     header: &Header,
     number: u32,

@@ -95,8 +95,8 @@ impl Building {
         self.stored_bytes.load(Ordering::Relaxed)
     }
 
-    /// Compresses (unless there is nothing to do it with) and seals block `number` and puts it in place; `keep` takes buffers that are of no use any more.
-    /// Gives the whole container where that was the last one missing.
+    /// Compresses (unless there is nothing to do it with) and seals block `number` and puts it in place; `keep` takes
+    /// buffers that are of no use any more. Gives the whole container where that was the last one missing.
     pub fn add(
         &self,
         number: u32,

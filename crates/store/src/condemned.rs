@@ -1,6 +1,7 @@
 //! The sweep's list: containers that will be deleted. Specified in FORMAT.md, "Condemned".
 //!
-//! It is durable before the sweep looks for sessions, and a session reads it after it made itself visible: see ARCHITECTURE.md.
+//! It is durable before the sweep looks for sessions, and a session reads it after it made itself visible: see
+//! ARCHITECTURE.md.
 
 use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind};

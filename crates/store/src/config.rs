@@ -1,7 +1,7 @@
 //! The repository's configuration: what never changes after `init`. Specified in FORMAT.md, "Config".
 //!
-//! It is stored in the clear, twice in one file, and once more inside each key slot, sealed with the master key: what the clear copy
-//! says is believed only where it equals the sealed one.
+//! It is stored in the clear, twice in one file, and once more inside each key slot, sealed with the master key: what
+//! the clear copy says is believed only where it equals the sealed one.
 
 use onefold_chunk::Chunker;
 use onefold_io::ErrorKind;
@@ -68,7 +68,8 @@ pub struct Config {
 
 /// The mean chunk of file contents, in bytes, where `init` says nothing.
 pub const CHUNK_BYTES_MEAN_DEFAULT: u32 = 8 * 1024;
-/// The longest chunk that a new repository's chunker may make, in bytes. A backup holds some twenty of them at once: with this it stays below 200 MiB.
+/// The longest chunk that a new repository's chunker may make, in bytes. A backup holds some twenty of them at once:
+/// with this it stays below 200 MiB.
 pub const CUT_BYTES_MAX: usize = 4 << 20;
 
 impl Config {
@@ -163,7 +164,8 @@ pub struct Twice<'a> {
     pub damage: Option<Error>,
 }
 
-/// The payload of either copy in the file `path`; an error only where both are damaged, or other versions'. Both are written at once, so a version that only one of them has is damage.
+/// The payload of either copy in the file `path`; an error only where both are damaged, or other versions'. Both are
+/// written at once, so a version that only one of them has is damage.
 pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
     let first = frame::decode_frame(kind, bytes, path, 0);
     // Behind the first, whatever is behind both: that a copy is whole does not hang on it.

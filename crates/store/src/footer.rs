@@ -1,4 +1,5 @@
-//! The end of a container: the sealed table, then a footer that locates it and repeats the header. FORMAT.md, "Container".
+//! The end of a container: the sealed table, then a footer that locates it and repeats the header. FORMAT.md,
+//! "Container".
 
 use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind, crc64};
@@ -14,7 +15,8 @@ pub const FOOTER: FrameKind = FrameKind {
     magic: *b"1FCFOOTR",
     version: 1,
 };
-/// A frame around id 8, table offset 8, table length 4, blocks 4, chunks 4, stream 1, reserved 3, checksum of the table 8, salt 16.
+/// A frame around id 8, table offset 8, table length 4, blocks 4, chunks 4, stream 1, reserved 3, checksum of the table
+/// 8, salt 16.
 pub const FOOTER_BYTES: usize = frame::OVERHEAD_BYTES + 56;
 /// The table's number under the container's seal; blocks count from 0 and stay below.
 const TABLE_NUMBER: u32 = u32::MAX;

@@ -1,7 +1,9 @@
-//! What a dry run would have stored by now, in bounded RAM: exactly up to some half a million chunks, beyond that in a filter.
+//! What a dry run would have stored by now, in bounded RAM: exactly up to some half a million chunks, beyond that in a
+//! filter.
 //!
-//! What always holds: a chunk that was added is found. Beyond [`EXACT_MAX`] a chunk that was not may be found too, so the dry run counts a
-//! little less than a real one would store: one chunk in a thousand of eight million, one in 30 of 16 million.
+//! What always holds: a chunk that was added is found. Beyond [`EXACT_MAX`] a chunk that was not may be found too, so
+//! the dry run counts a little less than a real one would store: one chunk in a thousand of eight million, one in 30 of
+//! 16 million.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Keys: what the master key gives, and sealing with it.
 //!
-//! No key is used for two purposes, and no key seals two messages under one nonce: an object's and a container's key is derived from
-//! a random salt that is stored beside it. Specified in FORMAT.md, "Sealing".
+//! No key is used for two purposes, and no key seals two messages under one nonce: an object's and a container's key is
+//! derived from a random salt that is stored beside it. Specified in FORMAT.md, "Sealing".
 
 use onefold_chunk::Fingerprint;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -81,7 +81,8 @@ impl Keys {
         self.0.is_some()
     }
 
-    /// Proves to whoever has the master key that a key slot's fields are what they were made with; `None` without encryption.
+    /// Proves to whoever has the master key that a key slot's fields are what they were made with; `None` without
+    /// encryption.
     pub(crate) fn slot_mac(&self, fields: &[u8]) -> Option<blake3::Hash> {
         let keys = self.0.as_ref()?;
         Some(blake3::keyed_hash(&keys.slot, fields))
@@ -92,7 +93,8 @@ impl Keys {
         Sealer::new(self.0.as_ref().map(|keys| &keys.container), salt)
     }
 
-    /// `plain` sealed as an object of the kind and name `identity`: salt, ciphertext, tag; or `plain` itself without encryption.
+    /// `plain` sealed as an object of the kind and name `identity`: salt, ciphertext, tag; or `plain` itself without
+    /// encryption.
     pub fn seal_object(&self, identity: &[u8], plain: &[u8], entropy: &Entropy) -> Vec<u8> {
         let Some(keys) = &self.0 else {
             return plain.to_vec();

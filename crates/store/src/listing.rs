@@ -19,7 +19,8 @@ impl Repository {
         self.shared.container_lengths_past(&mut warn_of_loss)
     }
 
-    /// What a container is of, and its chunks with their lengths in bytes, as they stand in it; `None` where it is gone.
+    /// What a container is of, and its chunks with their lengths in bytes, as they stand in it; `None` where it is
+    /// gone.
     pub fn contents_of(&self, container: ContainerId) -> Result<Option<Contents>> {
         match Opened::read(&self.shared, container) {
             Ok(opened) => Ok(Some((opened.header.stream, opened.table.chunks))),

@@ -30,7 +30,8 @@ pub struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    /// `listed` and `leaving` are sorted. A reference into a container that is `leaving` is followed elsewhere where that can be.
+    /// `listed` and `leaving` are sorted. A reference into a container that is `leaving` is followed elsewhere where
+    /// that can be.
     pub fn new(
         repository: &'a Repository,
         listed: &'a [ContainerId],
@@ -83,7 +84,8 @@ impl<'a> Marker<'a> {
         Ok(())
     }
 
-    /// Gives `mark` the marks of one root, if it is there: `false` where it was removed. A root that cannot be had is put down in `damaged`; other failures end it.
+    /// Gives `mark` the marks of one root, if it is there: `false` where it was removed. A root that cannot be had is
+    /// put down in `damaged`; other failures end it.
     pub fn mark(
         &mut self,
         id: &RootId,

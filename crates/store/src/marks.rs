@@ -1,7 +1,8 @@
 //! Marks: which chunks of which containers the roots refer to, in bounded RAM.
 //!
-//! A mark is (container, first eight bytes of the fingerprint, how the reference came there). Marks gather in a buffer of
-//! fixed size, are sorted and spilled to a file, and are merged in order of container. What is deleted hangs on them, so each piece of the file has a checksum.
+//! A mark is (container, first eight bytes of the fingerprint, how the reference came there). Marks gather in a buffer
+//! of fixed size, are sorted and spilled to a file, and are merged in order of container. What is deleted hangs on
+//! them, so each piece of the file has a checksum.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

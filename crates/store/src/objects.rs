@@ -13,8 +13,8 @@ use crate::{Error, Result, entropy::Entropy};
 /// What all names of unfinished objects begin with; they are never listed.
 pub const TEMPORARY_PREFIX: &str = "tmp-";
 
-/// No object but a container is longer, in bytes: the sweep's list would name 16 million containers. What is longer is damage (a file system that lost a
-/// length, a hole of terabytes), for which nothing is allocated.
+/// No object but a container is longer, in bytes: the sweep's list would name 16 million containers. What is longer is
+/// damage (a file system that lost a length, a hole of terabytes), for which nothing is allocated.
 pub const OBJECT_BYTES_MAX: u64 = 128 << 20;
 const CONTAINERS: &str = "containers/";
 
@@ -38,7 +38,8 @@ pub trait ObjectStore: Send + Sync {
     /// The object's bytes from `offset` on into `buf`, whole.
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Whoever reads the object next is to have its bytes from the device, not from RAM. As far as the system lets that be said.
+    /// Whoever reads the object next is to have its bytes from the device, not from RAM. As far as the system lets that
+    /// be said.
     fn forget_cached(&self, name: &str);
 
     /// The object's length in bytes.
@@ -77,12 +78,14 @@ pub trait ObjectStore: Send + Sync {
     /// Removes an object; one that is not there is no error. Durable when it returns.
     fn delete(&self, name: &str) -> Result<()>;
 
-    /// Makes it durable that these objects are there, for who found them and did not put them: whoever did may have died before that.
+    /// Makes it durable that these objects are there, for who found them and did not put them: whoever did may have
+    /// died before that.
     fn keep(&self, names: &[String]) -> Result<()>;
 }
 
-/// What was `read` of the object `name`, unless that is damaged: then what `again` reads of it, for which the device is asked once more. A bit may have
-/// flipped on the way from there, in a cable or in RAM, and nothing is told as damaged, given up or deleted for that.
+/// What was `read` of the object `name`, unless that is damaged: then what `again` reads of it, for which the device is
+/// asked once more. A bit may have flipped on the way from there, in a cable or in RAM, and nothing is told as damaged,
+/// given up or deleted for that.
 pub(crate) fn unless_damaged<T>(
     objects: &dyn ObjectStore,
     name: &str,
@@ -296,7 +299,8 @@ impl ObjectStore for LocalObjects {
     }
 }
 
-/// Tells `found` of each object below `dir`, whose path is `path`: the folder that it is in, its name there, and its whole name.
+/// Tells `found` of each object below `dir`, whose path is `path`: the folder that it is in, its name there, and its
+/// whole name.
 fn each_below(
     dir: &dyn Dir,
     path: &str,

@@ -37,8 +37,8 @@ struct Loss {
 }
 
 impl Opened {
-    /// Reads header, footer and table of a container, twice where something is damaged. The header must say what the footer repeats: both are written at
-    /// once, so a version that only one of them has is damage.
+    /// Reads header, footer and table of a container, twice where something is damaged. The header must say what the
+    /// footer repeats: both are written at once, so a version that only one of them has is damage.
     pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
         read_twice_at_most(&*shared.objects, &object, || Self::read_once(shared, id))

@@ -84,7 +84,8 @@ impl Repository {
     /// Opens the repository in `root`.
     ///
     /// # Errors
-    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::Damaged`]; [`Error::Option`] where a password is missing, or is given and nothing is encrypted.
+    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::Damaged`]; [`Error::Option`] where a password is
+    /// missing, or is given and nothing is encrypted.
     pub fn open(root: Arc<dyn Dir>, options: OpenOptions, secret: Option<&Secret>) -> Result<Self> {
         let config = Self::config_at(&root)?;
         Self::open_agreed(root, config, options, secret)
@@ -216,8 +217,8 @@ impl Repository {
         }
         let pin = match Pin::set(&*shared.root, &info, &shared.options.entropy) {
             Ok(pin) => Some(pin),
-            // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without room even for an empty file. A dry run of a
-            // backup stores nothing there.
+            // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without
+            // room even for an empty file. A dry run of a backup stores nothing there.
             Err(Error::Io(error))
                 if (kind == SessionKind::Read || shared.options.dry_run)
                     && matches!(error.kind, ErrorKind::Denied | ErrorKind::NoSpace) =>
@@ -260,8 +261,8 @@ impl Repository {
         Ok(Session::new(state))
     }
 
-    /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested` was read before `listed`: a container that others
-    /// finish meanwhile is on neither list, or on the second only.
+    /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested`
+    /// was read before `listed`: a container that others finish meanwhile is on neither list, or on the second only.
     fn catch_up(
         &self,
         ingested: &[ContainerId],
@@ -321,7 +322,8 @@ impl Repository {
         session.finish()
     }
 
-    /// Throws the index away; the next session for a backup tells a new one of all containers, those for reading do without.
+    /// Throws the index away; the next session for a backup tells a new one of all containers, those for reading do
+    /// without.
     pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
         shared.index.lock().forget(&shared.options)
@@ -336,7 +338,8 @@ fn refuse_secret(secret: Option<&Secret>) -> Result<()> {
     })
 }
 
-/// What never was encrypted has no key slots: its configuration was changed, so that what is stored next would be in the clear.
+/// What never was encrypted has no key slots: its configuration was changed, so that what is stored next would be in
+/// the clear.
 fn refuse_slots(objects: &dyn ObjectStore) -> Result<()> {
     let slots = slots::listed(objects)?.len();
     if slots == 0 {
@@ -348,8 +351,8 @@ fn refuse_slots(objects: &dyn ObjectStore) -> Result<()> {
     Err(Error::damaged(CONFIG_OBJECT, None, what))
 }
 
-/// Both; with several threads the second meanwhile, which has much to wait for: the index needs no password, and trying one takes as long as reading its files.
-/// The first's error is told if both fail.
+/// Both; with several threads the second meanwhile, which has much to wait for: the index needs no password, and trying
+/// one takes as long as reading its files. The first's error is told if both fail.
 fn side_by_side<A, B: Send>(
     threads: usize,
     first: impl FnOnce() -> Result<A>,

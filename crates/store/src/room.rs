@@ -15,7 +15,8 @@ impl Room {
         Self(sender, receiver)
     }
 
-    /// Waits until so many are free; who needs more than there are waits for all. Only one may wait at a time, or two could each hold what the other needs.
+    /// Waits until so many are free; who needs more than there are waits for all. Only one may wait at a time, or two
+    /// could each hold what the other needs.
     pub fn take(&self, places: usize) -> Taken {
         let all = self.0.capacity().unwrap_or(1);
         let places = places.clamp(1, all);

@@ -130,7 +130,8 @@ impl Medium<'_> {
         Ok(())
     }
 
-    /// What the device gave alike twice running. Where it never does, it does not give it: what is saved, and what is given up, hangs on no one reading.
+    /// What the device gave alike twice running. Where it never does, it does not give it: what is saved, and what is
+    /// given up, hangs on no one reading.
     fn read_alike(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut before = None;
         for _ in 0..READINGS_MAX {

@@ -1,6 +1,7 @@
 //! What happens behind a writer: blocks are compressed and sealed, whole containers stored and made known to the index.
 //!
-//! Always holds: every queue is bounded; after a failure the queues are emptied, so that nobody waits for ever; buffers go round.
+//! Always holds: every queue is bounded; after a failure the queues are emptied, so that nobody waits for ever; buffers
+//! go round.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -29,8 +30,8 @@ pub const BLOCK_TAIL_BYTES: usize = 16 << 10;
 /// Usual blocks that may be under way however few threads there are: two of the longest chunks.
 const UNITS_MIN: usize = 6;
 
-/// Containers that may be under way: one that is stored, one that waits for it, and one that blocks are added to. Without a bound each thread could hold one
-/// that is whole while the disk is slow.
+/// Containers that may be under way: one that is stored, one that waits for it, and one that blocks are added to.
+/// Without a bound each thread could hold one that is whole while the disk is slow.
 const CONTAINERS_MAX: usize = 3;
 
 /// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
@@ -112,7 +113,8 @@ pub struct BlockJob {
     pub packing: Packing,
 }
 
-/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it runs inline.
+/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it
+/// runs inline.
 pub struct Sealing {
     session: Arc<SessionState>,
     stream: StreamKind,

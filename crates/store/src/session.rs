@@ -268,7 +268,8 @@ impl SessionState {
         Ok(found[0].is_some_and(|location| self.told.lock().contains(&location.container)))
     }
 
-    /// For a dry run where no index can be opened, since nothing may be written: takes note of all that is stored, from the containers' tables.
+    /// For a dry run where no index can be opened, since nothing may be written: takes note of all that is stored, from
+    /// the containers' tables.
     pub(crate) fn imagine_stored(&self) -> Result<()> {
         self.live.iter().try_for_each(|id| {
             match Opened::read(&self.shared, *id) {

@@ -1,7 +1,9 @@
-//! Which containers hold much that another container holds, too: two backups that run at once may both store what neither of them can see of the other yet.
+//! Which containers hold much that another container holds, too: two backups that run at once may both store what
+//! neither of them can see of the other yet.
 //!
-//! What always holds: a sample of what roots refer to in each container is looked up, the first references and then fewer and fewer, some seventy of two
-//! thousand; RAM is some bytes a container. Being called a twin is advice: it makes the sweep ask the index for each reference.
+//! What always holds: a sample of what roots refer to in each container is looked up, the first references and then
+//! fewer and fewer, some seventy of two thousand; RAM is some bytes a container. Being called a twin is advice: it
+//! makes the sweep ask the index for each reference.
 
 use std::collections::HashMap;
 
@@ -9,7 +11,8 @@ use onefold_index::{ContainerId, Location};
 
 use crate::ChunkRef;
 
-/// Of each container's references so many are looked up at first, and then half as many each time their number has doubled.
+/// Of each container's references so many are looked up at first, and then half as many each time their number has
+/// doubled.
 const FIRST: u32 = 16;
 /// Looked up at once.
 const BATCH: usize = 512;
@@ -64,7 +67,8 @@ impl Twins {
         }
     }
 
-    /// Those of which at least such a share is stored elsewhere, too, sorted; of which a little less, since a sample errs. Nothing may wait any more.
+    /// Those of which at least such a share is stored elsewhere, too, sorted; of which a little less, since a sample
+    /// errs. Nothing may wait any more.
     pub fn containers(self, share: f64) -> Vec<ContainerId> {
         let least = |sample: &Sample| sample.looked_up as f64 * share * 0.75;
         let twins = self

@@ -113,7 +113,8 @@ struct OpenContainer {
     blocks: u32,
     chunks: u32,
     raw_bytes: u64,
-    /// Of those, bytes of chunks that are a block each: how many are stored is known late, and each is a large part of a container.
+    /// Of those, bytes of chunks that are a block each: how many are stored is known late, and each is a large part of
+    /// a container.
     long_bytes: u64,
 }
 

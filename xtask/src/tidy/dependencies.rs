@@ -1,4 +1,5 @@
-//! Manifests: a crate depends on what its sources name, ARCHITECTURE.md says why, and the workspace lists what some crate takes.
+//! Manifests: a crate depends on what its sources name, ARCHITECTURE.md says why, and the workspace lists what some
+//! crate takes.
 
 use std::path::Path;
 

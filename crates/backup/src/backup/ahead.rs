@@ -1,7 +1,8 @@
 //! Bytes of large files on their way to the store, which takes the files one after the other.
 //!
-//! All share one budget. The first file that has not sent all may fill it, so that a disk always has as much to read for it as there is room; files behind it get half: then
-//! little lies idle that was read too early. Who is first gets room from those before it, which the store takes sooner; so nobody waits in a circle.
+//! All share one budget. The first file that has not sent all may fill it, so that a disk always has as much to read
+//! for it as there is room; files behind it get half: then little lies idle that was read too early. Who is first gets
+//! room from those before it, which the store takes sooner; so nobody waits in a circle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ struct State {
 }
 
 impl State {
-    /// Whether `bytes` more of a file fit. What is larger than all there is goes alone; so does a file that is read anew while others behind it have the room.
+    /// Whether `bytes` more of a file fit. What is larger than all there is goes alone; so does a file that is read
+    /// anew while others behind it have the room.
     fn fits(&self, id: u64, bytes: usize, max: usize) -> bool {
         let first = self.files.iter().find(|(_, file)| file.sends);
         let limit = match first.is_some_and(|(first, _)| *first == id) {

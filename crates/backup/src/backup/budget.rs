@@ -31,7 +31,8 @@ impl Budget {
         self.max
     }
 
-    /// Waits until `bytes` fit; what is larger than the whole budget waits until nothing else is in flight. False once closed.
+    /// Waits until `bytes` fit; what is larger than the whole budget waits until nothing else is in flight. False once
+    /// closed.
     pub fn take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         while !state.closed && state.used > 0 && state.used + bytes > self.max {

@@ -11,16 +11,19 @@ use parking_lot::Mutex;
 use super::outlook::Outlook;
 use super::source::JOB_BYTES;
 
-/// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and fingerprinted there.
+/// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and
+/// fingerprinted there.
 pub const SEGMENT_BYTES: usize = 512 << 10;
-/// One whose bytes come from the disk: a huge page, which is one request to the device. On a virtual disk such reads reach twice the rate of shorter
-/// ones, and of those into pages of 4 KiB. Also one that is mapped: nothing of it is copied, and the more chunks are fingerprinted together, the quicker each is.
+/// One whose bytes come from the disk: a huge page, which is one request to the device. On a virtual disk such reads
+/// reach twice the rate of shorter ones, and of those into pages of 4 KiB. Also one that is mapped: nothing of it is
+/// copied, and the more chunks are fingerprinted together, the quicker each is.
 pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Beyond so much before it, a buffer of a long segment counts as one that has had as much as can be.
 const DEEP_BYTES: usize = 512 << 10;
-/// Of those, so many are kept for the next segments while the store has new data to work on: it needs the RAM, and the budget counts them only where much is carried lately. Of known
-/// data all are kept, as many as segments fit into the budget.
+/// Of those, so many are kept for the next segments while the store has new data to work on: it needs the RAM, and the
+/// budget counts them only where much is carried lately. Of known data all are kept, as many as segments fit into the
+/// budget.
 const DEEP_POOLED_MAX: usize = 4;
 
 /// What was read.
@@ -132,7 +135,8 @@ impl Cold {
 pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
     segments: Mutex<Vec<Vec<u8>>>,
-    /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more slowly.
+    /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more
+    /// slowly.
     cold_segments: Mutex<Cold>,
     /// Room before a segment for the end of the one before it, as nearly all streams need it: whole pages.
     carried_bytes: usize,
@@ -173,8 +177,9 @@ impl Buffers {
         }
     }
 
-    /// What to count for such a buffer if so much is likely to be carried into it. Of known data that is not more: it leaves as soon as it is fingerprinted, so that most buffers at a time are
-    /// only just read to, and the disk is kept busy by their number. Buffers are used again: in time each has had the most.
+    /// What to count for such a buffer if so much is likely to be carried into it. Of known data that is not more: it
+    /// leaves as soon as it is fingerprinted, so that most buffers at a time are only just read to, and the disk is
+    /// kept busy by their number. Buffers are used again: in time each has had the most.
     pub fn likely_bytes(&self, bytes: usize, carried: usize) -> usize {
         let more = match self.outlook.is_known() {
             true => 0,
@@ -199,8 +204,8 @@ impl Buffers {
         pooled.unwrap_or_else(|| vec![0; size])
     }
 
-    /// One for a segment of so many bytes, and where in it the segment is read to: at a page's start, with room before it for the end of the segment
-    /// before.
+    /// One for a segment of so many bytes, and where in it the segment is read to: at a page's start, with room before
+    /// it for the end of the segment before.
     pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
         if bytes > SEGMENT_BYTES {
             return self.for_any_segment();

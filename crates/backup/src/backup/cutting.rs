@@ -1,6 +1,8 @@
-//! What cuts a backup's files: a chunker for each reader, and for the chunker that learns from the data (`fbc`) what the backups before have learnt.
+//! What cuts a backup's files: a chunker for each reader, and for the chunker that learns from the data (`fbc`) what
+//! the backups before have learnt.
 //!
-//! Always holds: what was learnt is advice. One that is damaged, is gone or cannot be kept is told as a warning and costs deduplication only.
+//! Always holds: what was learnt is advice. One that is damaged, is gone or cannot be kept is told as a warning and
+//! costs deduplication only.
 
 use onefold_chunk::Chunker;
 use onefold_chunk::fbc::Shared;
@@ -25,7 +27,8 @@ struct Learning {
 }
 
 impl<'a> Cutting<'a> {
-    /// Begins with what the repository knows. Beside the session: a sketch that another backup puts meanwhile is as good.
+    /// Begins with what the repository knows. Beside the session: a sketch that another backup puts meanwhile is as
+    /// good.
     pub fn begin(
         repository: &'a Repository,
         options: &'a Options,

@@ -1,7 +1,8 @@
-//! The last stage: takes what was read in walk order, hands chunks to the store some hundred at a time, and entries to the metadata stream.
+//! The last stage: takes what was read in walk order, hands chunks to the store some hundred at a time, and entries to
+//! the metadata stream.
 //!
-//! Chunks are collected over many small files until a batch is worth an index lookup; what is to be done with the references that come back
-//! is noted beside them, so that entries reach the metadata stream in order and complete.
+//! Chunks are collected over many small files until a batch is worth an index lookup; what is to be done with the
+//! references that come back is noted beside them, so that entries reach the metadata stream in order and complete.
 
 mod notes;
 
@@ -366,7 +367,8 @@ impl<'a> Finisher<'a> {
 
     fn flush_if_full(&mut self) -> Result<()> {
         let batch = &self.batch;
-        // The planner must find room for any job while this thread waits for it with a batch begun: there may be little to store in what is held.
+        // The planner must find room for any job while this thread waits for it with a batch begun: there may be little
+        // to store in what is held.
         let job_bytes_max = self.buffers.size_for(LARGE_BYTES as usize) + STEP_BYTES_MAX;
         let full = batch.chunks.len() >= BATCH_CHUNKS
             || batch.bytes >= BATCH_BYTES

@@ -1,16 +1,22 @@
-//! Long chunks that are new, of a chunker that has two sizes: as they come, or cut into short ones, since the file changes in place.
+//! Long chunks that are new, of a chunker that has two sizes: as they come, or cut into short ones, since the file
+//! changes in place.
 //!
 //! A long chunk that nobody knows is one of these, looked at in this order:
 //!
 //! 1. *The parent has this very chunk there*: it was lost. It stays long, so that what refers to it can be read again.
-//! 2. *The parent has short chunks there*: so it goes on. What has not changed of them is found, and what was lost of them comes back.
-//! 3. *Some of its first short chunks are stored*: under another name, or in a snapshot that is not the parent. It is cut into short ones.
-//! 4. *The parent has another long chunk there*, of the same inode: a change in place. It is cut into short ones, and from then on finely.
+//! 2. *The parent has short chunks there*: so it goes on. What has not changed of them is found, and what was lost of
+//!    them comes back.
+//! 3. *Some of its first short chunks are stored*: under another name, or in a snapshot that is not the parent. It is
+//!    cut into short ones.
+//! 4. *The parent has another long chunk there*, of the same inode: a change in place. It is cut into short ones, and
+//!    from then on finely.
 //! 5. Anything else is new, and stays long.
 //!
-//! With [`Options::force_reread`](super::Options::force_reread), 3 counts as 5: what was lost may be such a long chunk of another snapshot.
+//! With [`Options::force_reread`](super::Options::force_reread), 3 counts as 5: what was lost may be such a long chunk
+//! of another snapshot.
 //!
-//! Always holds: nothing but the sizes of chunks hangs on it. RAM: a recipe chunk a layer, and a reader with small caches.
+//! Always holds: nothing but the sizes of chunks hangs on it. RAM: a recipe chunk a layer, and a reader with small
+//! caches.
 
 use std::ops::Range;
 
@@ -181,7 +187,8 @@ impl Former {
         }
     }
 
-    /// What was at `place`, which does not lie before the one that was asked for last; where chunks of both kinds were, those that had more of it. What cannot be read any more was nothing.
+    /// What was at `place`, which does not lie before the one that was asked for last; where chunks of both kinds were,
+    /// those that had more of it. What cannot be read any more was nothing.
     fn look(
         &mut self,
         fingerprint: &Fingerprint,

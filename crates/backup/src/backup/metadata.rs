@@ -1,7 +1,8 @@
 //! The metadata stream being written: entries to leaves to chunks.
 //!
-//! An entry is final once it is pushed, but for one flag: that a folder could not be listed to its end shows after its own entry was
-//! written, and is entered at the end, in new leaves that take the place of the old ones. Those stay behind as a few KiB that the sweep reclaims.
+//! An entry is final once it is pushed, but for one flag: that a folder could not be listed to its end shows after its
+//! own entry was written, and is entered at the end, in new leaves that take the place of the old ones. Those stay
+//! behind as a few KiB that the sweep reclaims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

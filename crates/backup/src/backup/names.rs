@@ -1,4 +1,5 @@
-//! Files with several names: what the planner remembers of the first one, and what the finisher does, so that each is read once.
+//! Files with several names: what the planner remembers of the first one, and what the finisher does, so that each is
+//! read once.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub struct Names {
     pub to_come: u32,
 }
 
-/// What a further name of a file must have in common with the first: an inode may have been freed and given to another file since.
+/// What a further name of a file must have in common with the first: an inode may have been freed and given to another
+/// file since.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Looks {
     pub size: u64,
@@ -70,8 +72,8 @@ impl Met {
     }
 }
 
-/// Of a file with so many `names` that comes under one of them; no more names are to come where it came under another before. Without room for a temporary
-/// file each name is that of another file.
+/// Of a file with so many `names` that comes under one of them; no more names are to come where it came under another
+/// before. Without room for a temporary file each name is that of another file.
 pub fn meet(links: &mut Linked<Looks>, key: LinkKey, names: u64, looks: Looks) -> Option<Names> {
     if names < 2 {
         return None;
@@ -109,7 +111,8 @@ impl FirstNames {
         self.0 = None;
     }
 
-    /// Takes note of what was read under the first of `names`; of nothing, if another file stood there by then. Errors: a temporary file failed.
+    /// Takes note of what was read under the first of `names`; of nothing, if another file stood there by then. Errors:
+    /// a temporary file failed.
     pub fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
         if (entry.device, entry.inode) != names.key {
             return self.forget(names);
@@ -136,7 +139,8 @@ impl FirstNames {
         }
     }
 
-    /// Makes `entry`, a further name, what was read under the first one; `false` where nothing was. Errors: a temporary file failed.
+    /// Makes `entry`, a further name, what was read under the first one; `false` where nothing was. Errors: a temporary
+    /// file failed.
     pub fn recall(&mut self, names: Names, entry: &mut Entry) -> Result<bool> {
         let first = match &mut self.0 {
             Some(links) => links.meet(names.key, |_| true)?,

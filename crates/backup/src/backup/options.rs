@@ -85,7 +85,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Eight threads that wait for the disk (a cold scan of 290,000 files takes a third of the time of one), one fingerprinting thread per core.
+    /// Eight threads that wait for the disk (a cold scan of 290,000 files takes a third of the time of one), one
+    /// fingerprinting thread per core.
     fn default() -> Self {
         Self {
             walkers: 8,

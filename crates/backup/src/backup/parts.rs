@@ -1,4 +1,5 @@
-//! The way of a large file's parts from its reader to the store: bounded in bytes ([`super::ahead`]), since segments differ in size.
+//! The way of a large file's parts from its reader to the store: bounded in bytes ([`super::ahead`]), since segments
+//! differ in size.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,9 +13,11 @@ use super::segment::Segment;
 use super::source::{Abandoned, FileEnd};
 use rustix::io::Errno;
 
-/// Buffers of all large files between their readers and the store, in bytes: as many segments as threads read, and what the store takes at once.
+/// Buffers of all large files between their readers and the store, in bytes: as many segments as threads read, and what
+/// the store takes at once.
 pub const BYTES_AHEAD: usize = 24 << 20;
-/// Large files that are planned but not stored, in bytes as [`ahead_bytes`] counts them: four, or many that have few segments each. They hold open files, and readers.
+/// Large files that are planned but not stored, in bytes as [`ahead_bytes`] counts them: four, or many that have few
+/// segments each. They hold open files, and readers.
 pub const BYTES_PLANNED: usize = 2 * BYTES_AHEAD;
 /// What one file is counted as at most, and buffers of a stream: enough to read on while the store takes a batch.
 pub const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
@@ -31,7 +34,8 @@ pub enum LargePart {
     Hole(u64),
     /// Forget what was said so far: the file changed and is read anew.
     Again,
-    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]). It is not where a mapped file changed under us.
+    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]). It is not where a mapped
+    /// file changed under us.
     Settle,
     /// No more.
     End(Result<FileEnd, Errno>),
@@ -141,9 +145,9 @@ impl Drop for PartSender {
 impl PartReceiver {
     /// The next part; fails where the reader has died.
     ///
-    /// Takes those behind it, too, that are there already, and waits for the last segment of them: who waited for each alone would be woken for each, and
-    /// wake the reader that waits for room each time. Rather than wait, it helps: `help` does a bit of the work that is waited for, if there is any, and says
-    /// whether it did.
+    /// Takes those behind it, too, that are there already, and waits for the last segment of them: who waited for each
+    /// alone would be woken for each, and wake the reader that waits for room each time. Rather than wait, it helps:
+    /// `help` does a bit of the work that is waited for, if there is any, and says whether it did.
     pub fn recv(&self, help: impl Fn() -> bool) -> Result<LargePart, RecvError> {
         let mut taken = self.taken.borrow_mut();
         if let Some(part) = taken.pop_front() {

@@ -32,8 +32,8 @@ use crate::{Error, Events, Progress, Result};
 /// Steps between planner and finisher; each holds at most a piece of a folder.
 const STEPS_AHEAD: usize = 512;
 
-/// RAM for the segments of large files that are read and cut at once, in bytes, and for those that wait for the store. Only chunkers of very
-/// long chunks come near it; they have fewer threads, at least one for each task.
+/// RAM for the segments of large files that are read and cut at once, in bytes, and for those that wait for the store.
+/// Only chunkers of very long chunks come near it; they have fewer threads, at least one for each task.
 const SEGMENTS_BYTES: usize = 32 << 20;
 
 /// A backup, as its stages see it.
@@ -72,7 +72,8 @@ impl Drop for Closing<'_> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// Stores the input; gives the table of its leaves and what was counted. `paths` are the sources that are to be walked, or the stream's.
+    /// Stores the input; gives the table of its leaves and what was counted. `paths` are the sources that are to be
+    /// walked, or the stream's.
     pub fn write(
         &self,
         input: Input,
@@ -209,8 +210,9 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Those that take segments: of the disk as many as wait for it while others compute; of what is in RAM one less than there are cores, since who waits for
-    /// segments takes some, too. Were there one more, the core that it shares would now and then take its time from who is cutting, for whom all others wait.
+    /// Those that take segments: of the disk as many as wait for it while others compute; of what is in RAM one less
+    /// than there are cores, since who waits for segments takes some, too. Were there one more, the core that it shares
+    /// would now and then take its time from who is cutting, for whom all others wait.
     fn start_workers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,

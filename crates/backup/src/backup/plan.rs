@@ -1,4 +1,5 @@
-//! The planner: goes through the walk in order, beside the parent snapshot, and decides of each entry whether it is as it was or must be read.
+//! The planner: goes through the walk in order, beside the parent snapshot, and decides of each entry whether it is as
+//! it was or must be read.
 //!
 //! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
 
@@ -32,7 +33,8 @@ use crate::{Change, Entry, Error, Events, Kind, Progress, Result, path};
 const STEP_ENTRIES: usize = 64;
 /// Or so many bytes of names, targets, attributes and contents.
 const STEP_BYTES: usize = 128 << 10;
-/// What a step counts for in the budget at most beside what its job reads: an entry with as many attributes as are kept, and what the parent has of it.
+/// What a step counts for in the budget at most beside what its job reads: an entry with as many attributes as are
+/// kept, and what the parent has of it.
 pub const STEP_BYTES_MAX: usize = STEP_BYTES + 2 * XATTRS_BYTES_MAX;
 
 /// An entry on its way to the store.
@@ -40,7 +42,8 @@ pub struct Planned {
     pub entry: Entry,
     pub change: Change,
     pub content: ContentFrom,
-    /// What the parent says of it, where it is read all the same: if it turns out the same, nothing changed. Of a large file that has changed, too.
+    /// What the parent says of it, where it is read all the same: if it turns out the same, nothing changed. Of a large
+    /// file that has changed, too.
     pub before: Option<Before>,
     /// Set where other names of the file will ask for its content, or ask now.
     pub link: Option<Names>,
@@ -294,8 +297,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether the file says that it is empty on a file system that says so of others: those of the kernel (/proc) and those of programs. What is in it is
-    /// of any length.
+    /// Whether the file says that it is empty on a file system that says so of others: those of the kernel (/proc) and
+    /// those of programs. What is in it is of any length.
     fn may_hide_its_size(&self, dir: &OwnedFd, name: &[u8], stat: Stat) -> bool {
         stat.size == 0 && self.sizeless.may_hide(dir, name, stat.device)
     }

@@ -1,10 +1,12 @@
 //! Segments of a large file: read side by side, cut one after the other, fingerprinted side by side.
 //!
-//! One thread takes a segment all the way, so that what it read is still in its core's cache when it is cut and fingerprinted; and as several
-//! threads do so, the disk has several reads to do at once. Only the cuts depend on the segment before: what cuts goes from segment to segment as a
-//! baton. Segments that wait for the disk and those that are there already have threads of their own: many that wait; and those that copy or map fewer than there are
-//! cores, since the store's thread helps them, and more would only push each other out of the cores and their caches. Each queue is taken in the order in which it was filled, and a segment
-//! is sent after the one before it: of all that is unfinished, the segment that was sent first waits for nobody, and a thread has it or is free for it.
+//! One thread takes a segment all the way, so that what it read is still in its core's cache when it is cut and
+//! fingerprinted; and as several threads do so, the disk has several reads to do at once. Only the cuts depend on the
+//! segment before: what cuts goes from segment to segment as a baton. Segments that wait for the disk and those that
+//! are there already have threads of their own: many that wait; and those that copy or map fewer than there are cores,
+//! since the store's thread helps them, and more would only push each other out of the cores and their caches. Each
+//! queue is taken in the order in which it was filled, and a segment is sent after the one before it: of all that is
+//! unfinished, the segment that was sent first waits for nobody, and a thread has it or is free for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -229,7 +231,8 @@ impl Worker<'_> {
         (Got::buffer(buffer, fresh), filled)
     }
 
-    /// What was carried and the `filled` bytes of the segment behind it, in one piece: what is held, and where in it they are.
+    /// What was carried and the `filled` bytes of the segment behind it, in one piece: what is held, and where in it
+    /// they are.
     fn join(
         &self,
         carried: Option<Carried>,
@@ -251,8 +254,8 @@ impl Worker<'_> {
         Ok((got.held, start..got.fresh + filled))
     }
 
-    /// The same where there is no room before the segment for what was carried: the segment goes behind that, where nobody else holds it, or both go elsewhere. What is
-    /// mapped is read.
+    /// The same where there is no room before the segment for what was carried: the segment goes behind that, where
+    /// nobody else holds it, or both go elsewhere. What is mapped is read.
     fn gather(
         &self,
         (before, bytes): Carried,
@@ -309,8 +312,8 @@ impl Got {
 }
 
 impl Baton {
-    /// Cuts these bytes, which begin with what was carried, as far as is sure. Gives back what holds the chunks; if there is none, it is carried on, but a window is
-    /// given back all the same: the store looks whether it is torn.
+    /// Cuts these bytes, which begin with what was carried, as far as is sure. Gives back what holds the chunks; if
+    /// there is none, it is carried on, but a window is given back all the same: the store looks whether it is torn.
     fn cut(
         &mut self,
         held: Held,
@@ -341,12 +344,14 @@ pub struct Segments<'a> {
     /// Whether what comes next is likely to be stored already; `None` if nothing is to be mapped.
     pub outlook: Option<&'a Outlook>,
     pub parts: &'a PartSender,
-    /// Lately more was carried from segment to segment than nearly always: long chunks. It tells of some segments ago, or of the file before.
+    /// Lately more was carried from segment to segment than nearly always: long chunks. It tells of some segments ago,
+    /// or of the file before.
     pub carries_much: &'a Arc<AtomicBool>,
 }
 
 impl<'a> Segments<'a> {
-    /// What to read at `at`, how much of `left` bytes, `short` of them where that is as good, and who is to do that; `carried` bytes are likely to be carried into it.
+    /// What to read at `at`, how much of `left` bytes, `short` of them where that is as good, and who is to do that;
+    /// `carried` bytes are likely to be carried into it.
     fn next(
         &self,
         windows: &mut Windows<'_>,

@@ -1,4 +1,5 @@
-//! File systems whose files may say that they are empty and are not: those that the kernel makes up (/proc, /sys), and those of programs.
+//! File systems whose files may say that they are empty and are not: those that the kernel makes up (/proc, /sys), and
+//! those of programs.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +15,8 @@ const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 pub struct Sizeless(Mutex<HashMap<u64, bool>>);
 
 impl Sizeless {
-    /// Whether the file `name` in `dir`, on `device`, may hold more than it says. What cannot be asked is taken for an ordinary one.
+    /// Whether the file `name` in `dir`, on `device`, may hold more than it says. What cannot be asked is taken for an
+    /// ordinary one.
     pub fn may_hide(&self, dir: &OwnedFd, name: &[u8], device: u64) -> bool {
         *self.0.lock().entry(device).or_insert_with(|| {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,10 +1,11 @@
 //! Reader threads: small files whole, many in one job; large files in segments that other threads read.
 //!
-//! Small files are cut and fingerprinted by the thread that read them, while their bytes are in its cache. A reader of a large file gives out its
-//! segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A file of a job that grew since it was looked at or has many attributes, and those behind
-//! it, are read as large ones by the job's reader: what was reserved holds for what was said. Who waits for whom: a reader of a large file waits until the
-//! store has taken earlier segments, its own or those of files before it ([`super::ahead`]); the store waits for readers and segments; segments wait for segments before them. So nothing waits in a
-//! circle.
+//! Small files are cut and fingerprinted by the thread that read them, while their bytes are in its cache. A reader of
+//! a large file gives out its segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A
+//! file of a job that grew since it was looked at or has many attributes, and those behind it, are read as large ones
+//! by the job's reader: what was reserved holds for what was said. Who waits for whom: a reader of a large file waits
+//! until the store has taken earlier segments, its own or those of files before it ([`super::ahead`]); the store waits
+//! for readers and segments; segments wait for segments before them. So nothing waits in a circle.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use crate::{Progress, Xattrs};
 pub const JOB_BYTES: usize = 128 << 10;
 /// Files in one job at most: a job is what one thread does while others do others.
 pub const JOB_FILES: usize = 48;
-/// What the attributes of a job's files take at most, beside what is reserved for it: so many are most of their labels and lists of rights.
+/// What the attributes of a job's files take at most, beside what is reserved for it: so many are most of their labels
+/// and lists of rights.
 const JOB_XATTRS_BYTES_MAX: usize = 64 << 10;
 /// Files from this size on are read in segments.
 pub const LARGE_BYTES: u64 = SEGMENT_BYTES as u64;
@@ -74,7 +76,8 @@ pub struct SmallDone {
     pub files: Vec<Result<SmallFile, Errno>>,
     /// Those of all chunks, in order.
     pub fingerprints: Vec<Fingerprint>,
-    /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it grew or has too many attributes.
+    /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it
+    /// grew or has too many attributes.
     pub rest: Option<PartReceiver>,
 }
 
@@ -352,7 +355,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// What is looked at where it is mapped may turn out to be gone by the time that the store wants it ([`PartSender::settle`]).
+    /// What is looked at where it is mapped may turn out to be gone by the time that the store wants it
+    /// ([`PartSender::settle`]).
     fn large_content(
         &mut self,
         source: &Source,
@@ -389,8 +393,8 @@ impl Reader<'_> {
     }
 }
 
-/// Reads what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always, are read as large ones. `None`: it has
-/// more than fits.
+/// Reads what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always,
+/// are read as large ones. `None`: it has more than fits.
 fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno> {
     let used = source.read_fully(room)?;
     let is_all = used < room.len() || source.read(&mut [0])? == 0;

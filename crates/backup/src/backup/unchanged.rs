@@ -1,10 +1,12 @@
 //! Whether an entry is what the parent snapshot says of it, told by what `stat` gives.
 //!
-//! Times on disk come in steps: a clock tick of up to 10 ms on Linux's own file systems, whole seconds or two on others. A file that was read and then changed
-//! within one step looks as if it had not changed, for ever. So an entry whose ctime lies less than a step before the parent began to read, or after that, is
-//! not taken on trust: it is read once more, as git does with its index ("racily clean"). The next snapshot begins later, and trusts it.
+//! Times on disk come in steps: a clock tick of up to 10 ms on Linux's own file systems, whole seconds or two on
+//! others. A file that was read and then changed within one step looks as if it had not changed, for ever. So an entry
+//! whose ctime lies less than a step before the parent began to read, or after that, is not taken on trust: it is read
+//! once more, as git does with its index ("racily clean"). The next snapshot begins later, and trusts it.
 //!
-//! What always holds: what is trusted has not changed since it was read, as far as the file system's ctime can be believed.
+//! What always holds: what is trusted has not changed since it was read, as far as the file system's ctime can be
+//! believed.
 
 use super::Options;
 use crate::{Content, Entry, Flags, Time};

@@ -1,8 +1,9 @@
 //! Windows of a large file: its segments that are in the page cache, looked at where they are.
 //!
-//! A re-read of what is stored already only needs fingerprints, and copying costs as much time as they do. Always holds: what is in a window counts for nothing that
-//! is kept. A chunk that turns out to be new is copied, and its copy must have the fingerprint that was looked up; if it has not, or the
-//! window was torn, the file is read again, by copying.
+//! A re-read of what is stored already only needs fingerprints, and copying costs as much time as they do. Always
+//! holds: what is in a window counts for nothing that is kept. A chunk that turns out to be new is copied, and its copy
+//! must have the fingerprint that was looked up; if it has not, or the window was torn, the file is read again, by
+//! copying.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use onefold_io::{FileWindow, PAGES_BYTES};
 
 use super::read::Handle;
 
-/// Bytes of a window, about, and the size from which on files are mapped: large enough that mapping costs little, small enough that what is mapped of a file (it
-/// counts as the process's memory) is little more than what is on its way to the store.
+/// Bytes of a window, about, and the size from which on files are mapped: large enough that mapping costs little, small
+/// enough that what is mapped of a file (it counts as the process's memory) is little more than what is on its way to
+/// the store.
 pub const WINDOW_BYTES: usize = 8 << 20;
 
 /// The windows of a range, one after the other.
@@ -50,8 +52,8 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// The segment of `len` bytes at `at`, and `carried` bytes before it, but none before the range: a hole may be there, which some file systems fill when it is looked
-    /// at in a mapping. `None` where the file cannot be mapped.
+    /// The segment of `len` bytes at `at`, and `carried` bytes before it, but none before the range: a hole may be
+    /// there, which some file systems fill when it is looked at in a mapping. `None` where the file cannot be mapped.
     pub fn view(&mut self, at: u64, len: usize, carried: usize) -> Option<View> {
         let first = at.saturating_sub(carried as u64).max(self.range.start);
         let end = at + len as u64;
@@ -91,7 +93,8 @@ impl<'a> Windows<'a> {
 }
 
 impl View {
-    /// Has its `len` bytes there, and those before it that it may need and no segment before has had there; whether they all are.
+    /// Has its `len` bytes there, and those before it that it may need and no segment before has had there; whether
+    /// they all are.
     pub fn populate(&self, len: usize) -> bool {
         let first = self.start - self.missing;
         self.window.populate(first..self.start + len)

@@ -1,4 +1,5 @@
-//! POSIX ACLs as tar archives have them: in words, for `tar --acls` and star, beside the attributes that `tar --xattrs` reads.
+//! POSIX ACLs as tar archives have them: in words, for `tar --acls` and star, beside the attributes that `tar --xattrs`
+//! reads.
 
 /// Of `struct posix_acl_xattr_header` (`linux/posix_acl_xattr.h`).
 const VERSION: u32 = 2;
@@ -14,8 +15,8 @@ pub fn record(name: &[u8], value: &[u8]) -> Option<(&'static str, String)> {
     Some((key, text(value)?))
 }
 
-/// `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`: the short text form of POSIX.1e, with numbers for names, which stand for the same owners anywhere.
-/// `None`: it is in no form that is known.
+/// `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`: the short text form of POSIX.1e, with numbers for names,
+/// which stand for the same owners anywhere. `None`: it is in no form that is known.
 fn text(value: &[u8]) -> Option<String> {
     let (version, entries) = value.split_first_chunk()?;
     if u32::from_le_bytes(*version) != VERSION || entries.len() % ENTRY_BYTES != 0 {

@@ -1,9 +1,10 @@
 //! A folder of a snapshot as a zip archive, written in one go to a stream that cannot seek.
 //!
-//! What always holds: RAM is bounded, whatever the number and the size of the files, since the central directory grows in a temporary file; names are the bytes
-//! they were, and said to be UTF-8 only where they are. Sizes beyond 32 bits, and more entries than 16 bits count, take zip64's records
-//! (PKWARE's APPNOTE 6.3.9 §4.3–4.5; times and owners as Info-ZIP's `proginfo/extrafld.txt` has them).
-//! Why not a crate: those that stream keep all of the directory in RAM, and take names as text.
+//! What always holds: RAM is bounded, whatever the number and the size of the files, since the central directory grows
+//! in a temporary file; names are the bytes they were, and said to be UTF-8 only where they are. Sizes beyond 32 bits,
+//! and more entries than 16 bits count, take zip64's records (PKWARE's APPNOTE 6.3.9 §4.3–4.5; times and owners as
+//! Info-ZIP's `proginfo/extrafld.txt` has them). Why not a crate: those that stream keep all of the directory in RAM,
+//! and take names as text.
 
 mod header;
 
@@ -28,9 +29,10 @@ const LARGE_BYTES: u64 = 0xf000_0000;
 /// Of the directory, before it goes to the temporary file.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Writes everything in `folder` (clean; empty: the whole snapshot) as a zip archive. Names are relative to `folder`; a hard link carries its content again.
-/// Pipes, sockets and devices are left out, as zip knows none, and what could not be read; `incomplete` is told of these, and of folders that could not be
-/// listed, which are in the archive with what is known of them. Attributes and ACLs are not kept.
+/// Writes everything in `folder` (clean; empty: the whole snapshot) as a zip archive. Names are relative to `folder`; a
+/// hard link carries its content again. Pipes, sockets and devices are left out, as zip knows none, and what could not
+/// be read; `incomplete` is told of these, and of folders that could not be listed, which are in the archive with what
+/// is known of them. Attributes and ACLs are not kept.
 pub fn zip(
     tree: &Tree,
     folder: &[u8],

@@ -6,8 +6,8 @@ use crate::Entry;
 
 /// A leaf is not cut before it holds so many bytes (estimated).
 const LEAF_BYTES_MIN: u64 = 24 << 10;
-/// Past the minimum, one cut in so many bytes: a mean of about 64 KiB. Smaller leaves cost a reference and a descriptor each (~130 bytes),
-/// larger ones are stored again for each changed entry.
+/// Past the minimum, one cut in so many bytes: a mean of about 64 KiB. Smaller leaves cost a reference and a descriptor
+/// each (~130 bytes), larger ones are stored again for each changed entry.
 const LEAF_BYTES_STEP: u64 = 40 << 10;
 /// A leaf is cut when it holds so many bytes.
 const LEAF_BYTES_MAX: u64 = 192 << 10;

@@ -1,4 +1,5 @@
-//! From a leaf's bytes back to entries. Any bytes give a leaf or an error; nothing is allocated beyond what the bytes pay for, or the limits of a leaf allow.
+//! From a leaf's bytes back to entries. Any bytes give a leaf or an error; nothing is allocated beyond what the bytes
+//! pay for, or the limits of a leaf allow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! What no leaf exceeds. Without encryption anybody may have written one, and a few bytes can say of many things that they are as before, or where others lie:
-//! so a reader counts, before it allocates, what the bytes alone do not pay for. What the cutter lets pass is well below (FORMAT.md, "Leaf").
+//! What no leaf exceeds. Without encryption anybody may have written one, and a few bytes can say of many things that
+//! they are as before, or where others lie: so a reader counts, before it allocates, what the bytes alone do not pay
+//! for. What the cutter lets pass is well below (FORMAT.md, "Leaf").
 
 use crate::Result;
 use crate::wire::Reader;

@@ -1,8 +1,8 @@
 //! Recipes: items of a file's content, in a leaf or in recipe chunks of their own. FORMAT.md, "Recipe".
 //!
-//! Up to [`LEAF_ITEMS_MAX`] items stand in the leaf. More are cut into recipe chunks, at items whose fingerprint says so, so that a change in
-//! the middle of a large file changes one recipe chunk; and the list of those is cut again where it is too long. A leaf stays small
-//! however large its files are.
+//! Up to [`LEAF_ITEMS_MAX`] items stand in the leaf. More are cut into recipe chunks, at items whose fingerprint says
+//! so, so that a change in the middle of a large file changes one recipe chunk; and the list of those is cut again
+//! where it is too long. A leaf stays small however large its files are.
 
 use std::collections::HashMap;
 
@@ -74,8 +74,8 @@ pub type Store<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<ChunkRef>;
 const GROUP_ITEMS_MIN: usize = 16;
 /// at most so many,
 const GROUP_ITEMS_MAX: usize = 512;
-/// and past the minimum one in so many items ends a chunk: a mean of 64, about 2.3 KB. A chunk costs about 120 bytes in leaf, descriptor and
-/// index; larger ones are shared less.
+/// and past the minimum one in so many items ends a chunk: a mean of 64, about 2.3 KB. A chunk costs about 120 bytes in
+/// leaf, descriptor and index; larger ones are shared less.
 const GROUP_ITEMS_STEP: u64 = 48;
 
 /// Cuts a leaf's items into groups, each a recipe chunk. Cuts depend on the items since the last cut alone.
@@ -95,7 +95,8 @@ pub fn groups(items: &[Item]) -> Vec<&[Item]> {
     groups
 }
 
-/// Turns a file's items into its content: stores recipe chunks through `store` as they fill, so that RAM stays bounded whatever the file.
+/// Turns a file's items into its content: stores recipe chunks through `store` as they fill, so that RAM stays bounded
+/// whatever the file.
 #[derive(Default)]
 pub struct Builder {
     layers: Vec<Vec<Item>>,
@@ -289,7 +290,8 @@ fn read_item(
     })
 }
 
-/// What an item covers. One that covers nothing is none: any number of them would fit into any file, and recipe chunks of such, layer upon layer, have no end.
+/// What an item covers. One that covers nothing is none: any number of them would fit into any file, and recipe chunks
+/// of such, layer upon layer, have no end.
 fn read_span(shapes: &mut Reader<'_>) -> Result<u64> {
     match shapes.varint()? {
         0 => Err(shapes.fail("an item that covers nothing")),

@@ -1,4 +1,5 @@
-//! What stands in RAM of each snapshot where there are many of them: not its lists of paths and patterns, which may take megabytes each.
+//! What stands in RAM of each snapshot where there are many of them: not its lists of paths and patterns, which may
+//! take megabytes each.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,8 @@ use super::{Named, load_if_there};
 use crate::wire::put_bytes;
 use crate::{Result, Time};
 
-/// Bytes of such lists that stand in RAM all the same, of all snapshots together: those snapshots need not be read again.
+/// Bytes of such lists that stand in RAM all the same, of all snapshots together: those snapshots need not be read
+/// again.
 pub(super) const LISTS_BYTES: usize = 8 << 20;
 /// Bytes of paths by which series are put in order.
 const ORDER_BYTES: usize = 1 << 10;
@@ -67,7 +69,8 @@ fn list_bytes(list: &[Vec<u8>]) -> usize {
     list.iter().map(|one| size_of_val(one) + one.len()).sum()
 }
 
-/// Stands for a list of paths: the same one for the same list. They are in the order of the lists, as far as the first KiB of each tells.
+/// Stands for a list of paths: the same one for the same list. They are in the order of the lists, as far as the first
+/// KiB of each tells.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PathsKey {
     beginning: Box<[u8]>,

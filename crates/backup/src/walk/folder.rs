@@ -177,8 +177,8 @@ impl Look<'_> {
         self.list(&dir, None)
     }
 
-    /// Whether a folder that was deleted since it was met is as one that holds nothing, as a file that was deleted is as none: it is no source and
-    /// holds none. Of a source the file system is not known before it is open.
+    /// Whether a folder that was deleted since it was met is as one that holds nothing, as a file that was deleted is
+    /// as none: it is no source and holds none. Of a source the file system is not known before it is open.
     fn may_be_gone(&self) -> bool {
         self.device.is_some() && self.select.children.is_empty()
     }
@@ -254,8 +254,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are of those behind `after`, and up
-    /// to `last`, unless they are all.
+    /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are
+    /// of those behind `after`, and up to `last`, unless they are all.
     fn add_named(&self, names: &mut Names, after: Option<&[u8]>, last: Option<&[u8]>) {
         let is_here = |name: &[u8]| {
             after.is_none_or(|after| name > after) && last.is_none_or(|last| name <= last)
@@ -322,7 +322,8 @@ impl Look<'_> {
         let named = select.children.get(&name);
         let stat = match stat {
             Ok(stat) => stat,
-            // Deleted since it was listed: as if it had never been there. A source that is missing is the user's mistake.
+            // Deleted since it was listed: as if it had never been there. A source that is missing is the user's
+            // mistake.
             Err(Errno::NOENT) if named.is_none() => return,
             Err(_) if named.is_none() && self.is_excluded(&path, None) => return,
             Err(e) => {
@@ -390,7 +391,8 @@ impl Look<'_> {
     }
 }
 
-/// Whether a folder's names may be listed and looked at. Asked before it is listed, since its own entry is written before those in it.
+/// Whether a folder's names may be listed and looked at. Asked before it is listed, since its own entry is written
+/// before those in it.
 fn can_list(dir: &OwnedFd, name: &[u8]) -> bool {
     let access = Access::READ_OK | Access::EXEC_OK;
     match rustix::fs::accessat(dir, name, access, AtFlags::empty()) {

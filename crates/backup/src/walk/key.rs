@@ -1,5 +1,5 @@
-//! The places of pieces in the walk. Waiting folders share the paths above them: of a deep tree each level may have some that wait, and all their paths
-//! together are longer than the tree is large.
+//! The places of pieces in the walk. Waiting folders share the paths above them: of a deep tree each level may have
+//! some that wait, and all their paths together are longer than the tree is large.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The names of a folder, in order, in bounded RAM: of a folder with more names than a pass keeps, one pass gives the first, the next those behind them.
+//! The names of a folder, in order, in bounded RAM: of a folder with more names than a pass keeps, one pass gives the
+//! first, the next those behind them.
 
 use std::iter::Peekable;
 use std::mem::MaybeUninit;
@@ -27,8 +28,8 @@ pub struct Listing {
     pub failed: Option<Errno>,
 }
 
-/// The names after `after`, as many as `bytes_max` bytes hold; with `fails_after` the listing fails after so many, and it ends with an error soon after
-/// `is_stopped`.
+/// The names after `after`, as many as `bytes_max` bytes hold; with `fails_after` the listing fails after so many, and
+/// it ends with an error soon after `is_stopped`.
 pub fn sorted_names(
     dir: &OwnedFd,
     after: Option<&[u8]>,

@@ -1,4 +1,5 @@
-//! Names of subfolders whose turn comes much later: a folder may have millions. The first ones stand in RAM, the others in a nameless file.
+//! Names of subfolders whose turn comes much later: a folder may have millions. The first ones stand in RAM, the others
+//! in a nameless file.
 //!
 //! Without room for a temporary file they stay in RAM: a backup that takes more RAM than it should is better than none.
 

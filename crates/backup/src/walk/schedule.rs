@@ -1,8 +1,9 @@
 //! Who looks at what next: tasks in the order of their results, the foremost first, results handed out in order.
 //!
-//! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result becomes ready (one without a result
-//! may make one with its own key). So the smallest key is always the next result, be it ready, running or waiting. Workers take the smallest waiting
-//! task, and stop looking ahead when enough results wait for the consumer; the task that the consumer itself waits for is always allowed.
+//! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result
+//! becomes ready (one without a result may make one with its own key). So the smallest key is always the next result,
+//! be it ready, running or waiting. Workers take the smallest waiting task, and stop looking ahead when enough results
+//! wait for the consumer; the task that the consumer itself waits for is always allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -1,8 +1,9 @@
-//! Context-aware chunking (PRUNE, Min et al. 2010, §4.3): the type of a file tells how it is cut and whether its chunks are compressed.
+//! Context-aware chunking (PRUNE, Min et al. 2010, §4.3): the type of a file tells how it is cut and whether its chunks
+//! are compressed.
 //!
-//! PRUNE cuts what it calls immutable, media and compressed files, at fixed sizes, since looking for cuts in it is work for nothing, and the
-//! rest by content; a second knob leaves media uncompressed. Both are judged by the extension. Here an extension is believed only if the content does
-//! not speak against it, and the table is finer:
+//! PRUNE cuts what it calls immutable, media and compressed files, at fixed sizes, since looking for cuts in it is work
+//! for nothing, and the rest by content; a second knob leaves media uncompressed. Both are judged by the extension.
+//! Here an extension is believed only if the content does not speak against it, and the table is finer:
 //!
 //! | how | what | why |
 //! |---|---|---|
@@ -11,16 +12,20 @@
 //! | `fixed` | databases | their pages have one size and are changed in place |
 //! | `tar` | archives | cut at their members, see [`tar`](crate::tar) |
 //!
-//! Archives whose parts are compressed one by one (zip and what is built on it) are cut by content, unlike in PRUNE: the parts that
-//! stayed as they were are found again. Eight versions of one wheel, 411 MiB, take 170 MiB that way and 404 MiB cut at every MiB; and leaving their chunks
-//! uncompressed would cost 12 % more, for the tables of contents and small parts in them shrink.
+//! Archives whose parts are compressed one by one (zip and what is built on it) are cut by content, unlike in PRUNE:
+//! the parts that stayed as they were are found again. Eight versions of one wheel, 411 MiB, take 170 MiB that way and
+//! 404 MiB cut at every MiB; and leaving their chunks uncompressed would cost 12 % more, for the tables of contents and
+//! small parts in them shrink.
 //!
-//! **How a type is found.** In this order: a rule for the extension; the type that the first bytes show, if there is a line for it; a line for the
-//! extension, unless the first bytes would show that type and do not (then the extension lies); content, compressed.
+//! **How a type is found.** In this order: a rule for the extension; the type that the first bytes show, if there is a
+//! line for it; a line for the extension, unless the first bytes would show that type and do not (then the extension
+//! lies); content, compressed.
 //!
-//! **Downside.** Media whose tags are edited in front, with everything behind moved, are stored again as a whole; a rule `content as-is mp3` undoes that.
+//! **Downside.** Media whose tags are edited in front, with everything behind moved, are stored again as a whole; a
+//! rule `content as-is mp3` undoes that.
 //!
-//! **Rules** are lines of `HOW compress|as-is EXTENSION…`, as in the built-in table (`types.txt`). `#` begins a comment; later lines count.
+//! **Rules** are lines of `HOW compress|as-is EXTENSION…`, as in the built-in table (`types.txt`). `#` begins a
+//! comment; later lines count.
 
 use std::collections::HashMap;
 use std::fmt;

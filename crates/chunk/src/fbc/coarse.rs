@@ -1,11 +1,13 @@
-//! The first stage (§2.4.2): coarse content-defined chunks, marked and not yet cut. A Gear hash looks at 64 bytes, as the dissertation's window does.
+//! The first stage (§2.4.2): coarse content-defined chunks, marked and not yet cut. A Gear hash looks at 64 bytes, as
+//! the dissertation's window does.
 
 use super::filter::mix;
 use crate::Limits;
 use crate::gear_table::GEAR;
 use crate::odds::odds_for;
 
-/// What a coarse chunk is counted as, from the fingerprint of all its bytes. It passes every pre-filter and is no signature of a segment.
+/// What a coarse chunk is counted as, from the fingerprint of all its bytes. It passes every pre-filter and is no
+/// signature of a segment.
 pub fn signature(sum: u64, bytes: usize) -> u64 {
     mix(sum ^ (bytes as u64) << 53) >> 33 << 32 | 1 << 63 | 1
 }

@@ -1,7 +1,8 @@
-//! The first pass's table of counts: a signature and how often it was seen, in twelve bytes, where a table of all that is known of a segment takes twice that and a
-//! general hash table twice as much again at its worst load.
+//! The first pass's table of counts: a signature and how often it was seen, in twelve bytes, where a table of all that
+//! is known of a segment takes twice that and a general hash table twice as much again at its worst load.
 //!
-//! Open addressing, at most fifteen places of sixteen taken; what is taken is never freed one by one, only by [`thin`](Counts::thin).
+//! Open addressing, at most fifteen places of sixteen taken; what is taken is never freed one by one, only by
+//! [`thin`](Counts::thin).
 
 use super::filter::mix;
 use super::window::passes;

@@ -1,4 +1,5 @@
-//! The first pass: which fixed-size segments are frequent, in a few megabytes whatever the stream (§2.4.2, algorithm 1).
+//! The first pass: which fixed-size segments are frequent, in a few megabytes whatever the stream (§2.4.2, algorithm
+//! 1).
 
 use super::Params;
 use super::coarse::{self, Coarse};
@@ -32,7 +33,8 @@ pub struct Estimator {
     before: Vec<u8>,
 }
 
-/// A pre-filter is not made coarser than this. Coarse chunks pass all of them: where those alone are too many, no more are taken in.
+/// A pre-filter is not made coarser than this. Coarse chunks pass all of them: where those alone are too many, no more
+/// are taken in.
 const MODULO_MAX: u32 = 1 << 30;
 
 /// The coarse chunk that has not ended yet.
@@ -136,8 +138,9 @@ impl Estimator {
         self.filter.bytes() + self.counted.bytes() + self.before.capacity()
     }
 
-    /// The segments that occur more than `threshold` times, with the estimate: what was counted, the bias added, divided by the second
-    /// sampling rate. They take 25 to 50 bytes each, which is more than the estimator had for them.
+    /// The segments that occur more than `threshold` times, with the estimate: what was counted, the bias added,
+    /// divided by the second sampling rate. They take 25 to 50 bytes each, which is more than the estimator had for
+    /// them.
     pub fn finish(self) -> Segments {
         let (bias, params) = (bias(self.params.filters), &self.params);
         let estimate = |count: u32| (f64::from(count) + bias) / params.resample;

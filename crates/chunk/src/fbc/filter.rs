@@ -1,4 +1,5 @@
-//! The parallel filter (§2.4.2): v Bloom filters, of which a candidate must be in all before it is counted, and is put into one at random before.
+//! The parallel filter (§2.4.2): v Bloom filters, of which a candidate must be in all before it is counted, and is put
+//! into one at random before.
 
 /// A source of random choices that is the same at every run: splitmix64.
 #[derive(Clone, Debug)]

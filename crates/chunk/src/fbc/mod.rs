@@ -1,23 +1,29 @@
-//! Frequency-Based Chunking (Lu, dissertation 2012, ch. 2): segments that occur often are found first, and coarse chunks are split at them, so that
-//! an edit, or a tar header with a new time, costs the bytes around it and not a chunk on either side.
+//! Frequency-Based Chunking (Lu, dissertation 2012, ch. 2): segments that occur often are found first, and coarse
+//! chunks are split at them, so that an edit, or a tar header with a new time, costs the bytes around it and not a
+//! chunk on either side.
 //!
-//! Two passes, as published: [`Estimator`] over the whole stream, then [`Fbc::with`] what it found. One pass, which the dissertation leaves as
-//! future work (§2.6): [`Fbc::one_pass`] tracks the heaviest hitters while it chunks, and [`Fbc::segments`] is a sketch for a later run.
+//! Two passes, as published: [`Estimator`] over the whole stream, then [`Fbc::with`] what it found. One pass, which the
+//! dissertation leaves as future work (§2.6): [`Fbc::one_pass`] tracks the heaviest hitters while it chunks, and
+//! [`Fbc::segments`] is a sketch for a later run.
 //!
-//! Rule where frequent candidates overlap: of those in a stretch, the one that ends a chunk that was cut before wins, at the length it was cut
-//! with; where there is none, the leftmost in two passes, that of the lowest signature in one. So after an edit the next known segment puts the
-//! cuts back where they were, which the leftmost alone would not. A rest shorter than an eighth of a segment joins the segment after it.
+//! Rule where frequent candidates overlap: of those in a stretch, the one that ends a chunk that was cut before wins,
+//! at the length it was cut with; where there is none, the leftmost in two passes, that of the lowest signature in one.
+//! So after an edit the next known segment puts the cuts back where they were, which the leftmost alone would not. A
+//! rest shorter than an eighth of a segment joins the segment after it.
 //!
-//! In one pass a chunk that ends in a known segment may hold something else than last time: then a place there changes, and the candidates in it are remembered, so
-//! that it is split around what changes when it comes again. Of new chunks some candidates are remembered at once, so that this can happen the first time already.
+//! In one pass a chunk that ends in a known segment may hold something else than last time: then a place there changes,
+//! and the candidates in it are remembered, so that it is split around what changes when it comes again. Of new chunks
+//! some candidates are remembered at once, so that this can happen the first time already.
 //!
-//! Measured (`docs/chunkers/fbc.md`: ten stable releases of Kubernetes as tars with times of their own): two passes find 1.31 times what Rabin chunks do at average chunks
-//! of 2 to 4 KiB (1.25 times sieve), at equal ratio with 1.9 to 2.9 times fewer chunks; one pass finds 1.30 to 1.35 times, 1 to 5 % more than two passes.
-//! Releases that differ more in content give less.
+//! Measured (`docs/chunkers/fbc.md`: ten stable releases of Kubernetes as tars with times of their own): two passes
+//! find 1.31 times what Rabin chunks do at average chunks of 2 to 4 KiB (1.25 times sieve), at equal ratio with 1.9 to
+//! 2.9 times fewer chunks; one pass finds 1.30 to 1.35 times, 1 to 5 % more than two passes. Releases that differ more
+//! in content give less.
 //!
 //! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
 //!
-//! Cuts depend on the chunks before: the same bytes can be cut otherwise later. Deduplication suffers by that at most one more copy.
+//! Cuts depend on the chunks before: the same bytes can be cut otherwise later. Deduplication suffers by that at most
+//! one more copy.
 //!
 //! ```
 //! use onefold_chunk::{Chunker, fbc::{Estimator, Fbc, Params}};
@@ -84,7 +90,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// The default of `entries_max`: as many as the tables hold that have 2¹⁸ places. The estimator's takes 3 MiB, that of a chunker 6.25 MiB, a sketch 4.4 MiB.
+    /// The default of `entries_max`: as many as the tables hold that have 2¹⁸ places. The estimator's takes 3 MiB, that
+    /// of a chunker 6.25 MiB, a sketch 4.4 MiB.
     pub const ENTRIES_MAX: usize = 229_000;
 
     /// The dissertation's, for segments of `segment_bytes` (at least 64).
@@ -137,18 +144,20 @@ pub struct Fbc {
     ahead: Option<u32>,
 }
 
-/// One of so many candidates of a new chunk is remembered: one in 256 bytes. With half as many a second version that changes costs 1 % more, with twice as many the table is twice as large
-/// and the ratio 1 to 2 % higher.
+/// One of so many candidates of a new chunk is remembered: one in 256 bytes. With half as many a second version that
+/// changes costs 1 % more, with twice as many the table is twice as large and the ratio 1 to 2 % higher.
 const AHEAD: u32 = 8;
-/// Segments shorter than this in bytes have none remembered: chunks are hardly longer than a segment, and pieces before a segment that all files share (a licence) were not split again.
-/// Measured at a mean of 1 KiB: a ratio of 6.5 without, 5.3 with.
+/// Segments shorter than this in bytes have none remembered: chunks are hardly longer than a segment, and pieces before
+/// a segment that all files share (a licence) were not split again. Measured at a mean of 1 KiB: a ratio of 6.5
+/// without, 5.3 with.
 const AHEAD_SEGMENT_MIN: usize = 1024;
 
 /// How the first stage goes.
 enum Stage {
     /// Coarse chunks; segments are known beforehand.
     Coarse(Coarse),
-    /// Unseen stretches are split at once into chunks of these lengths, each ending in a segment that is tracked from then on.
+    /// Unseen stretches are split at once into chunks of these lengths, each ending in a segment that is tracked from
+    /// then on.
     Fresh { from: usize, to: usize },
 }
 
@@ -165,8 +174,8 @@ impl Fbc {
         Self::made(params, limits, frequent, Stage::Coarse(coarse))
     }
 
-    /// One pass, nothing known: chunks of `mean` bytes (at least 256) where data is new, between a quarter (shorter beside segments that are
-    /// known) and four times that.
+    /// One pass, nothing known: chunks of `mean` bytes (at least 256) where data is new, between a quarter (shorter
+    /// beside segments that are known) and four times that.
     pub fn one_pass(mean: usize) -> Self {
         let params = Params::new(mean.max(256) / 2);
         let segments = Segments::new(params.segment_bytes, params.modulo, params.entries_max);
@@ -218,7 +227,8 @@ impl Fbc {
         self.segments.bytes() + 2 * 256 * size_of::<u64>()
     }
 
-    /// Bytes of the stretch in which to look for segments: to the end of the coarse chunk, or all that one chunk can be.
+    /// Bytes of the stretch in which to look for segments: to the end of the coarse chunk, or all that one chunk can
+    /// be.
     fn stretch(&mut self, data: &[u8]) -> usize {
         let Stage::Coarse(coarse) = &self.stage else {
             return data.len().min(self.limits.max);
@@ -261,7 +271,8 @@ impl Fbc {
                             is_other,
                             ..Choice::default()
                         };
-                        // One that was cut before wins over any new one that it overlaps, but not with other content over a segment seen before.
+                        // One that was cut before wins over any new one that it overlaps, but not with other content
+                        // over a segment seen before.
                         let wins = |new: &Choice| new.end <= begin || is_other && new.is_known;
                         return new.filter(wins).or(Some(old));
                     }

@@ -1,6 +1,7 @@
-//! The table of frequent segments: what the estimator hands to the chunker, what the one-pass chunker keeps as it goes, and the sketch that
-//! a later run starts from. It never holds more than its maximum: a chunker that tracks heavy hitters drops the half that was seen least and longest ago. (The estimator,
-//! which counts candidates, makes its pre-filter coarser instead, so that the counts of those left stay what they are.)
+//! The table of frequent segments: what the estimator hands to the chunker, what the one-pass chunker keeps as it goes,
+//! and the sketch that a later run starts from. It never holds more than its maximum: a chunker that tracks heavy
+//! hitters drops the half that was seen least and longest ago. (The estimator, which counts candidates, makes its
+//! pre-filter coarser instead, so that the counts of those left stay what they are.)
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -56,7 +57,8 @@ const VERSION_WITHOUT_CONTENT: u8 = 1;
 /// Bytes of a sketch before its entries, and of an entry.
 pub(super) const HEAD_BYTES: usize = 13;
 pub(super) const ITEM_BYTES: usize = 20;
-/// No window of a sketch may be shorter: [`Params`](super::Params) has no shorter segments, and cuts beside shorter ones would be empty.
+/// No window of a sketch may be shorter: [`Params`](super::Params) has no shorter segments, and cuts beside shorter
+/// ones would be empty.
 const WINDOW_BYTES_MIN: u32 = 64;
 /// No window, modulo or chunk of a sketch may be larger.
 const SANE: u32 = 1 << 30;
@@ -78,8 +80,8 @@ impl Segments {
         self.entries.get(&signature)
     }
 
-    /// How often each of these segments occurs, as far as is known: 0 for one that is not in the table, `None` where the pre-filter lets
-    /// none pass.
+    /// How often each of these segments occurs, as far as is known: 0 for one that is not in the table, `None` where
+    /// the pre-filter lets none pass.
     pub fn estimates<'a>(&self, segments: impl Iterator<Item = &'a [u8]>) -> Vec<Option<u32>> {
         let window = Window::new(self.window_bytes());
         segments
@@ -121,7 +123,8 @@ impl Segments {
         (self.entries_max + 1).next_power_of_two() * 2 * ENTRY_BYTES
     }
 
-    /// Makes room by forgetting the half that was seen least, among equals the oldest, and halves the counts: what was frequent long ago fades.
+    /// Makes room by forgetting the half that was seen least, among equals the oldest, and halves the counts: what was
+    /// frequent long ago fades.
     pub(super) fn forget(&mut self) {
         if self.entries.len() <= self.entries_max {
             return;
@@ -158,7 +161,8 @@ impl Segments {
         out
     }
 
-    /// The inverse of [`encode`](Self::encode), for a table of at most `entries_max`: a sketch with more is refused, as is one that is malformed.
+    /// The inverse of [`encode`](Self::encode), for a table of at most `entries_max`: a sketch with more is refused, as
+    /// is one that is malformed.
     pub fn decode(bytes: &[u8], entries_max: usize) -> Result<Self, SketchError> {
         let (head, items) = bytes
             .split_at_checked(HEAD_BYTES)

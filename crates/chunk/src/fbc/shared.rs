@@ -1,8 +1,9 @@
-//! One chunker by frequency for several streams at once: what one of them shows to be frequent, all know, and memory is that of one table.
+//! One chunker by frequency for several streams at once: what one of them shows to be frequent, all know, and memory is
+//! that of one table.
 //!
-//! Between two chunks a one-pass chunker has no state but its table, so streams may take turns chunk by chunk: a cut is looked for under a lock that all may
-//! hold together, and remembered under one that is held for a single entry. Which cuts a stream gets depends on who came first, as all that this chunker does
-//! depends on the chunks before.
+//! Between two chunks a one-pass chunker has no state but its table, so streams may take turns chunk by chunk: a cut is
+//! looked for under a lock that all may hold together, and remembered under one that is held for a single entry. Which
+//! cuts a stream gets depends on who came first, as all that this chunker does depends on the chunks before.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

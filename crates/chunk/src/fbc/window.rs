@@ -1,4 +1,5 @@
-//! The signature of a fixed-size candidate: a Rabin fingerprint over a window of any length, and which candidates the pre-filter lets pass.
+//! The signature of a fixed-size candidate: a Rabin fingerprint over a window of any length, and which candidates the
+//! pre-filter lets pass.
 
 use crate::rabin::remainder;
 

@@ -1,12 +1,14 @@
 //! Fingerprints of many chunks at once, as fast as BLAKE3 is on long input.
 //!
-//! BLAKE3 cuts its input into leaves of 1 KiB and hashes up to sixteen of them side by side; a chunk of some KiB leaves most of those lanes empty.
-//! Here leaf number *i* of all chunks goes through the lanes together, and so do their parents, level by level. The results are BLAKE3's own, bit
-//! by bit (a test compares them for all shapes of chunk). Their last leaves, of any length, and those that are too few of one number go through lanes of our
-//! own (`ragged`). Measured on one Zen 4 core
-//! (GB/s, keyed, sieve's chunks out of memory): 4.8 at a mean of 4 KiB, 5.0 at 8 KiB and 5.5 at 16 KiB, where one after the other gives 1.5, 2.1 and 2.8.
+//! BLAKE3 cuts its input into leaves of 1 KiB and hashes up to sixteen of them side by side; a chunk of some KiB leaves
+//! most of those lanes empty. Here leaf number *i* of all chunks goes through the lanes together, and so do their
+//! parents, level by level. The results are BLAKE3's own, bit by bit (a test compares them for all shapes of chunk).
+//! Their last leaves, of any length, and those that are too few of one number go through lanes of our own (`ragged`).
+//! Measured on one Zen 4 core (GB/s, keyed, sieve's chunks out of memory): 4.8 at a mean of 4 KiB, 5.0 at 8 KiB and 5.5
+//! at 16 KiB, where one after the other gives 1.5, 2.1 and 2.8.
 //!
-//! This leans on `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore pinned.
+//! This leans on `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore
+//! pinned.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -186,7 +188,8 @@ impl Lanes {
         left
     }
 
-    /// The last leaves that are no whole KiB, the short chunks that are such a leaf alone, and the whole ones that were `left`.
+    /// The last leaves that are no whole KiB, the short chunks that are such a leaf alone, and the whole ones that were
+    /// `left`.
     fn ragged_leaves<'a>(
         &mut self,
         messages: &[Message<'a>],
@@ -219,7 +222,8 @@ impl Lanes {
         }
     }
 
-    /// Joins neighbours, level by level, until each message has two chaining values; one without a neighbour goes up as it is.
+    /// Joins neighbours, level by level, until each message has two chaining values; one without a neighbour goes up as
+    /// it is.
     fn parents(&mut self, messages: &mut [Message<'_>]) {
         loop {
             let live = messages.partition_point(|message| message.count > 2);

@@ -1,8 +1,10 @@
-//! Leaves that are no whole KiB, of many messages side by side: BLAKE3's compression of one block each, with a length, a counter and flags of each one's own.
+//! Leaves that are no whole KiB, of many messages side by side: BLAKE3's compression of one block each, with a length,
+//! a counter and flags of each one's own.
 //!
-//! The functions of the crate `blake3` take several inputs only where all are equally long and their last block is full, so these leaves went one after the other, which was
-//! a quarter of the time that chunks of 8 KiB took. A chunk of up to 1 KiB is such a leaf too. Here they go through vectors (`wide`), those of as many
-//! blocks together; where no vectors are, or few leaves, each is compressed alone. Tests compare all with BLAKE3 itself.
+//! The functions of the crate `blake3` take several inputs only where all are equally long and their last block is
+//! full, so these leaves went one after the other, which was a quarter of the time that chunks of 8 KiB took. A chunk
+//! of up to 1 KiB is such a leaf too. Here they go through vectors (`wide`), those of as many blocks together; where no
+//! vectors are, or few leaves, each is compressed alone. Tests compare all with BLAKE3 itself.
 
 use alloc::vec::Vec;
 use blake3::platform::Platform;
@@ -80,7 +82,8 @@ pub fn compress(platform: Platform, mode: u8, leaves: &mut Vec<Leaf<'_>>) {
     }
 }
 
-/// Whole leaves that `platform` takes at once without idle lanes: fewer are better off here. 1 where this CPU has no vectors for them.
+/// Whole leaves that `platform` takes at once without idle lanes: fewer are better off here. 1 where this CPU has no
+/// vectors for them.
 pub fn whole_together(platform: Platform) -> usize {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
     if super::wide::Width::best().is_some() {

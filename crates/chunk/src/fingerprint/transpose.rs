@@ -1,6 +1,7 @@
 //! Sixteen blocks turned about: from a row of words for each lane to a row of lanes for each word.
 //!
-//! Taken word by word this is 256 loads and stores, nearly half of what such a block cost; with shuffles it is 64 instructions.
+//! Taken word by word this is 256 loads and stores, nearly half of what such a block cost; with shuffles it is 64
+//! instructions.
 
 use core::arch::x86_64::*;
 

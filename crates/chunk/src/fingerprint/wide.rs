@@ -1,7 +1,9 @@
-//! BLAKE3's compression of one block of each of up to sixteen leaves at once, with a length, a counter and flags of each one's own.
+//! BLAKE3's compression of one block of each of up to sixteen leaves at once, with a length, a counter and flags of
+//! each one's own.
 //!
-//! A word of every lane is an array that the compiler makes a vector of, in functions that are compiled for AVX-512 and for AVX2. Lanes are sorted, so that those that
-//! end first stand behind; an ended one goes along and is left as it was.
+//! A word of every lane is an array that the compiler makes a vector of, in functions that are compiled for AVX-512 and
+//! for AVX2. Lanes are sorted, so that those that end first stand behind; an ended one goes along and is left as it
+//! was.
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
@@ -67,7 +69,8 @@ pub fn compress(width: Width, mode: u8, leaves: &mut [Leaf<'_>]) {
     }
 }
 
-/// Blocks that are asked of memory before they are needed: what went before may have pushed them out of the nearest cache.
+/// Blocks that are asked of memory before they are needed: what went before may have pushed them out of the nearest
+/// cache.
 const AHEAD: usize = 4;
 
 #[inline(always)]

@@ -1,4 +1,5 @@
-//! The linear bits with carry-less multiplication on AArch64 (PMULL): 16 positions at a time, as x86 has them in 128 bits.
+//! The linear bits with carry-less multiplication on AArch64 (PMULL): 16 positions at a time, as x86 has them in 128
+//! bits.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! The linear pass over blocks of 64 positions, whatever vectors compute their linear bits.
 //!
-//! Nearly every step finds nothing, one in three a candidate, where nothing tells in advance which: the first candidate of a block is therefore
-//! written without a branch, which would be mispredicted half the time.
+//! Nearly every step finds nothing, one in three a candidate, where nothing tells in advance which: the first candidate
+//! of a block is therefore written without a branch, which would be mispredicted half the time.
 
 use super::linear::{self, REACH};
 use super::scan::{Area, FOUND_MAX, Found, STEP};
@@ -76,8 +76,9 @@ pub unsafe fn scan_with<L: Lanes>(data: &[u8], area: Area, found: &mut Found) ->
 fn push(mut bits: u64, t: usize, found: &mut Found) {
     const { assert!(STEP == 2 * BLOCK && FOUND_MAX >= STEP) };
     let base = (t - found.base) as u32;
-    // SAFETY: a scan pushes while fewer than `FOUND_MAX` are listed, and then no more than `STEP`, for which there is room; where none is set,
-    // the place written to is one that counts later, or the last. (The two blocks behind the steps push on to fewer than `FOUND_MAX`, too.)
+    // SAFETY: a scan pushes while fewer than `FOUND_MAX` are listed, and then no more than `STEP`, for which there is
+    // room; where none is set, the place written to is one that counts later, or the last. (The two blocks behind the
+    // steps push on to fewer than `FOUND_MAX`, too.)
     let next = unsafe { found.positions.as_mut_ptr().cast::<u32>().add(found.count) };
     // SAFETY: as above.
     unsafe { next.write(base + bits.trailing_zeros()) };

@@ -1,13 +1,15 @@
 //! The linear bits: eight GF(2)-linear hash bits of the nine bytes that end at a position.
 //!
-//! They are one byte of the carry-less product of the data, read as one long little-endian number, with [`KEY`]. CPUs that multiply so do it
-//! for 8 positions an instruction and more. For all others the key is a product itself: multiplying by `1 + xⁿ` is one shift and one XOR, so
-//! four of these give sixteen taps, for the eight positions of a word at once.
+//! They are one byte of the carry-less product of the data, read as one long little-endian number, with [`KEY`]. CPUs
+//! that multiply so do it for 8 positions an instruction and more. For all others the key is a product itself:
+//! multiplying by `1 + xⁿ` is one shift and one XOR, so four of these give sixteen taps, for the eight positions of a
+//! word at once.
 
 use super::scan::{Area, Found};
 
-/// The powers `n` of the key's factors `1 + xⁿ`. Modulo 8 their sums meet every bit of a byte twice; no two subsets have one sum, so the key
-/// has 16 bits; and a word with its predecessor holds all that a tap reaches, the sum of all being below 64.
+/// The powers `n` of the key's factors `1 + xⁿ`. Modulo 8 their sums meet every bit of a byte twice; no two subsets
+/// have one sum, so the key has 16 bits; and a word with its predecessor holds all that a tap reaches, the sum of all
+/// being below 64.
 const FACTORS: [u32; 4] = [9, 10, 12, 29];
 
 /// The multiplier of the carry-less convolution: the product of all factors.
@@ -24,8 +26,8 @@ pub const KEY: u64 = {
     key
 };
 
-/// XORed to the linear bits. Its parity is odd, so no run of one byte, zeros among them, becomes zero. Of twelve such constants tried it is the one
-/// whose dedup ratios were above the average on both kinds of data that the module names.
+/// XORed to the linear bits. Its parity is odd, so no run of one byte, zeros among them, becomes zero. Of twelve such
+/// constants tried it is the one whose dedup ratios were above the average on both kinds of data that the module names.
 pub const NEVER_ZERO: u8 = 0x8f;
 
 /// Bytes before a position that its linear bits depend on.
@@ -33,8 +35,8 @@ pub const REACH: usize = 8;
 
 /// One factor a step, each with the bits that are carried over from the word before.
 ///
-/// They are shifted down when that word is seen, not when they are wanted: that would make a double shift of both, which takes many CPUs six
-/// operations instead of two.
+/// They are shifted down when that word is seen, not when they are wanted: that would make a double shift of both,
+/// which takes many CPUs six operations instead of two.
 #[derive(Clone, Copy)]
 struct Product {
     carried: [u64; FACTORS.len()],
@@ -111,7 +113,8 @@ pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
     to
 }
 
-/// Whether there may be a zero byte: false only if there is none. Candidates are so rare that nothing is gained by being sure.
+/// Whether there may be a zero byte: false only if there is none. Candidates are so rare that nothing is gained by
+/// being sure.
 #[inline(always)]
 fn may_have_zero(bits: u64) -> bool {
     bits.wrapping_sub(ONES) & !bits & HIGHS != 0

@@ -88,9 +88,11 @@ impl Found {
     }
 }
 
-/// Lists the candidate positions of `area` and gives the first position not searched: `area.to`, or less where [`FOUND_MAX`] were found.
+/// Lists the candidate positions of `area` and gives the first position not searched: `area.to`, or less where
+/// [`FOUND_MAX`] were found.
 ///
-/// At least 16 bytes lie before `area`, it lies within `data`, and it is shorter than 4 GiB. `isa` is one of those available: `Sieve` has it from nowhere else.
+/// At least 16 bytes lie before `area`, it lies within `data`, and it is shorter than 4 GiB. `isa` is one of those
+/// available: `Sieve` has it from nowhere else.
 pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
     (found.base, found.count) = (area.from, 0);
     assert!(2 * linear::REACH <= area.from && area.from <= area.to && area.to <= data.len());

@@ -33,8 +33,8 @@ pub struct Candidate {
 }
 
 impl Scanner {
-    /// Appends candidates whose `end` is `from` or more, and gives the end from which on it has not searched: `to`, more where `data` goes on
-    /// (the next search is glad of them), or less where there are many or it is far.
+    /// Appends candidates whose `end` is `from` or more, and gives the end from which on it has not searched: `to`,
+    /// more where `data` goes on (the next search is glad of them), or less where there are many or it is far.
     pub fn scan(
         &mut self,
         data: &[u8],
@@ -77,8 +77,9 @@ pub struct Range {
 
 /// How far the search in one buffer has come.
 ///
-/// Searches of neighbouring chunks overlap: the range of the next begins `min` behind a cut, which lies anywhere in the range of this. What was
-/// found stays in a list, so that every byte is scanned at most once, and every candidate rated once.
+/// Searches of neighbouring chunks overlap: the range of the next begins `min` behind a cut, which lies anywhere in the
+/// range of this. What was found stays in a list, so that every byte is scanned at most once, and every candidate rated
+/// once.
 #[derive(Clone, Default)]
 pub struct Search {
     candidates: Vec<Candidate>,
@@ -95,11 +96,12 @@ impl Search {
         (self.passed, self.searched) = (0, 0);
     }
 
-    /// Where a chunk ends that may end in `range`, which begins no earlier than the one before it since the last restart.
+    /// Where a chunk ends that may end in `range`, which begins no earlier than the one before it since the last
+    /// restart.
     ///
-    /// That is at the first candidate whose hash is below `range.threshold`; where none is, at the one with the smallest hash, or at the end of the range
-    /// where it has no candidate or is one of the stream's `rest`. `more` is as [`Scanner::scan`]: appends candidates from the one end on, towards the
-    /// other, and gives the end it came to.
+    /// That is at the first candidate whose hash is below `range.threshold`; where none is, at the one with the
+    /// smallest hash, or at the end of the range where it has no candidate or is one of the stream's `rest`. `more` is
+    /// as [`Scanner::scan`]: appends candidates from the one end on, towards the other, and gives the end it came to.
     pub fn end(
         &mut self,
         range: Range,
@@ -177,7 +179,8 @@ mod tests {
         bytes(len, |_| ())
     }
 
-    /// Whatever the eight bytes before are, one value of a byte makes its linear bits zero: from the ninth on all positions are candidates.
+    /// Whatever the eight bytes before are, one value of a byte makes its linear bits zero: from the ninth on all
+    /// positions are candidates.
     fn all_candidates(len: usize) -> Vec<u8> {
         bytes(len, |data| {
             let last = data.len() - 1;

@@ -1,7 +1,8 @@
 //! One stream on several cores, with exactly the cuts of one core.
 //!
-//! Nearly all the work is to find and rate candidates, and none of that depends on where chunks begin. So pieces of a buffer are
-//! [searched](Sieve::candidates) side by side, and one core then [cuts](Sieve::cuts_from) among the few that were found. Threads are the caller's.
+//! Nearly all the work is to find and rate candidates, and none of that depends on where chunks begin. So pieces of a
+//! buffer are [searched](Sieve::candidates) side by side, and one core then [cuts](Sieve::cuts_from) among the few that
+//! were found. Threads are the caller's.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -28,15 +29,17 @@ pub struct Candidates {
     found: Vec<Candidate>,
 }
 
-/// A piece with a candidate in fewer bytes than this on average is not searched to its end, which bounds the memory of its list (crafted data can have one
-/// at every byte). What is missing is searched when cuts are made, where not every candidate is wanted.
+/// A piece with a candidate in fewer bytes than this on average is not searched to its end, which bounds the memory of
+/// its list (crafted data can have one at every byte). What is missing is searched when cuts are made, where not every
+/// candidate is wanted.
 const BYTES_PER_CANDIDATE_MIN: usize = 32;
 
 impl Sieve {
     /// Finds the candidates for chunks that end in `piece`, a range of `data`.
     ///
-    /// Nothing but the piece and the 32 bytes before it is read. Any pieces will do; those that follow each other without
-    /// gaps are best, of some 100 KiB and more. Takes 16 bytes of memory a candidate: one in 512 bytes at a mean of 8 KiB, and never more than one in 32.
+    /// Nothing but the piece and the 32 bytes before it is read. Any pieces will do; those that follow each other
+    /// without gaps are best, of some 100 KiB and more. Takes 16 bytes of memory a candidate: one in 512 bytes at a
+    /// mean of 8 KiB, and never more than one in 32.
     ///
     /// ```
     /// use onefold_chunk::{Chunker, sieve::Sieve};
@@ -75,7 +78,8 @@ impl Sieve {
         }
     }
 
-    /// As [`Chunker::cuts`](crate::Chunker::cuts), and exactly the same cuts, but what was found in pieces of the same `data`, ascending, is not searched for again.
+    /// As [`Chunker::cuts`](crate::Chunker::cuts), and exactly the same cuts, but what was found in pieces of the same
+    /// `data`, ascending, is not searched for again.
     pub fn cuts_from(
         &mut self,
         data: &[u8],

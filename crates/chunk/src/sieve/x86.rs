@@ -1,7 +1,8 @@
 //! The linear bits with carry-less multiplication: 64 positions a block, in vectors of 128, 256 or 512 bits.
 //!
-//! The product of a 64-bit word with the key is 128 bits long: its low half belongs to the positions of that word, its high half to those of
-//! the next. So the bits of a word are the low half of its own product XOR the high half of the product before.
+//! The product of a 64-bit word with the key is 128 bits long: its low half belongs to the positions of that word, its
+//! high half to those of the next. So the bits of a word are the low half of its own product XOR the high half of the
+//! product before.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;

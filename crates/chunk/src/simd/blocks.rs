@@ -1,5 +1,5 @@
-//! The searches in blocks of bytes, without a branch a byte: compilers make of them what vectors the CPU is sure to have. For CPUs that have no
-//! version of their own.
+//! The searches in blocks of bytes, without a branch a byte: compilers make of them what vectors the CPU is sure to
+//! have. For CPUs that have no version of their own.
 
 use super::{scalar, value_at};
 

@@ -1,8 +1,9 @@
 //! The searches of the chunkers that compare bytes instead of hashing them, many bytes at a time.
 //!
-//! [`Simd`] is the only way in: one exists only for an instruction set that this CPU has, so its methods are safe. Every search gives on every
-//! instruction set what the loop over single bytes gives; [`Isa::Scalar`] is that loop, and the tests hold the others against it. The idea of finding
-//! extrema with packed maxima instead of byte by byte is VectorCDC's (Udayashankar et al., FAST 2025, §4).
+//! [`Simd`] is the only way in: one exists only for an instruction set that this CPU has, so its methods are safe.
+//! Every search gives on every instruction set what the loop over single bytes gives; [`Isa::Scalar`] is that loop, and
+//! the tests hold the others against it. The idea of finding extrema with packed maxima instead of byte by byte is
+//! VectorCDC's (Udayashankar et al., FAST 2025, §4).
 
 mod blocks;
 mod scalar;
@@ -106,7 +107,8 @@ impl Simd {
         }
     }
 
-    /// The first position whose eight bytes, as a big-endian number, are more than `than`. The last seven positions are not looked at.
+    /// The first position whose eight bytes, as a big-endian number, are more than `than`. The last seven positions are
+    /// not looked at.
     pub fn position_above(self, data: &[u8], than: u64) -> Option<usize> {
         match self.0 {
             Isa::Scalar => scalar::position_above(data, than, 0),
@@ -116,8 +118,8 @@ impl Simd {
         }
     }
 
-    /// Goes on from the step to `data[from]`, `from ≥ 1`, until `length` steps up in succession, or the `trigger`-th step down. Level steps do
-    /// not count. `length` is 1 to 16, `trigger` more than `slopes.downs`.
+    /// Goes on from the step to `data[from]`, `from ≥ 1`, until `length` steps up in succession, or the `trigger`-th
+    /// step down. Level steps do not count. `length` is 1 to 16, `trigger` more than `slopes.downs`.
     pub fn slopes(
         self,
         data: &[u8],
@@ -143,7 +145,8 @@ impl Simd {
     }
 }
 
-/// Bytes ahead that a search through bytes asks for: more than chunkers of the usual means leap over, and few enough to still be there when it comes to them.
+/// Bytes ahead that a search through bytes asks for: more than chunkers of the usual means leap over, and few enough to
+/// still be there when it comes to them.
 const AHEAD_BYTES: usize = 2560;
 
 /// Asks for the cache line that lies so many bytes behind the beginning of `line`; it may lie beyond the data.

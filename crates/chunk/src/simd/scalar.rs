@@ -4,8 +4,8 @@ use super::{Found, Slopes, value_at};
 
 /// As [`super::Simd::largest`], but every byte is looked at, as in the paper.
 ///
-/// Larger bytes are rare, so the comparison is a branch that is predicted well; `black_box` keeps the compiler from making vectors of the loop,
-/// which other instruction sets than the one chosen would then have, too.
+/// Larger bytes are rare, so the comparison is a branch that is predicted well; `black_box` keeps the compiler from
+/// making vectors of the loop, which other instruction sets than the one chosen would then have, too.
 pub fn largest(data: &[u8]) -> u8 {
     data.iter().fold(0, |largest, byte| {
         if *byte > largest {

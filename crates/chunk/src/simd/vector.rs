@@ -1,6 +1,7 @@
 //! Vectors of bytes of three widths behind one trait, so that every search is written once.
 //!
-//! All methods are `#[inline(always)]`: they become the instructions of the function with `#[target_feature]` that they are used in.
+//! All methods are `#[inline(always)]`: they become the instructions of the function with `#[target_feature]` that they
+//! are used in.
 
 use core::arch::x86_64::*;
 

@@ -1,7 +1,8 @@
 //! The searches with vectors, each written once for all widths ([`Vector`]) and compiled for SSE2, AVX2 and AVX-512.
 //!
-//! Every function here takes an [`Isa`] that [`available`] gave and that [`super::Simd`] holds, which makes only those that this CPU has:
-//! that is what the calls of `unsafe` functions rely on. Bytes that do not fill a vector are left to [`scalar`].
+//! Every function here takes an [`Isa`] that [`available`] gave and that [`super::Simd`] holds, which makes only those
+//! that this CPU has: that is what the calls of `unsafe` functions rely on. Bytes that do not fill a vector are left to
+//! [`scalar`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +24,8 @@ pub fn available() -> Vec<Isa> {
     found
 }
 
-/// Defines a function that runs `$with` for the width of the instruction set, and the functions that are compiled for each.
+/// Defines a function that runs `$with` for the width of the instruction set, and the functions that are compiled for
+/// each.
 macro_rules! for_each_isa {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $out:ty, $with:ident) => {
         $(#[$doc])*
@@ -125,8 +127,8 @@ unsafe fn position_from_by<V: Vector>(data: &[u8], least: u8) -> Option<usize> {
     Some(at + scalar::position_from(&data[at..], least)?)
 }
 
-/// A value above `than` begins with a byte above its first, or with the same and then a byte at least its second: few do that are not above, and
-/// those are looked at whole.
+/// A value above `than` begins with a byte above its first, or with the same and then a byte at least its second: few
+/// do that are not above, and those are looked at whole.
 #[inline(always)]
 unsafe fn position_above_by<V: Vector>(data: &[u8], than: u64) -> Option<usize> {
     let [first, second, ..] = than.to_be_bytes();
@@ -179,8 +181,8 @@ pub fn slopes(
     }
 }
 
-/// Steps of a vector become one bit each, up or down; level steps are squeezed out (`pext`), so that a sequence is a run of bits, and what is
-/// found there is put back to where it came from (`pdep`).
+/// Steps of a vector become one bit each, up or down; level steps are squeezed out (`pext`), so that a sequence is a
+/// run of bits, and what is found there is put back to where it came from (`pdep`).
 #[inline(always)]
 unsafe fn slopes_by<V: Vector>(
     data: &[u8],

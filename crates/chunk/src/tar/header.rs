@@ -88,7 +88,8 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// The `size` that pax records give, if they do: the last of several. A record is `LENGTH KEY=VALUE\n`, its length counting all of it.
+/// The `size` that pax records give, if they do: the last of several. A record is `LENGTH KEY=VALUE\n`, its length
+/// counting all of it.
 pub fn pax_size(mut records: &[u8]) -> Option<u64> {
     let mut size = None;
     while let Some((length, _)) = split_at_byte(records, b' ') {

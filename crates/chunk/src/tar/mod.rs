@@ -1,25 +1,28 @@
-//! Tar streams cut at their members: an archive of files that are stored already, or of last week's files, is found again piece by piece.
+//! Tar streams cut at their members: an archive of files that are stored already, or of last week's files, is found
+//! again piece by piece.
 //!
-//! [`Tar`] wraps another chunker. The content of every member is cut as that chunker cuts a stream of its own, from the member's first byte to its last, so
-//! the chunks are those of the file itself. What lies between contents (the zeros that fill up a member's last block, headers, long names, pax
-//! records, members without content) stands apart: one chunk from content to content as a rule, which is the same in the next archive if the
-//! files on both sides are.
+//! [`Tar`] wraps another chunker. The content of every member is cut as that chunker cuts a stream of its own, from the
+//! member's first byte to its last, so the chunks are those of the file itself. What lies between contents (the zeros
+//! that fill up a member's last block, headers, long names, pax records, members without content) stands apart: one
+//! chunk from content to content as a rule, which is the same in the next archive if the files on both sides are.
 //!
 //! ```text
 //! ┌ header ┬ pax records ┬ header ┐┌ content ··· ┐┌ padding ┬ header ┐┌ content ·
 //!   └── one chunk (inner where long) ┘ └ inner's ┘  └── one chunk ──┘
 //! ```
 //!
-//! Understood are v7, ustar, pax and GNU headers, sizes in octal and in base 256, pax `size` records, GNU long names, and archives one behind the other. Old
-//! GNU sparse members and unknown types are taken as content of their size. Nothing here is trusted: where a header is expected and its
-//! checksum does not hold, all that follows is cut by the wrapped chunker as if there were no tar; the worst that a malformed or
-//! hostile archive can do is to have its cuts placed badly.
+//! Understood are v7, ustar, pax and GNU headers, sizes in octal and in base 256, pax `size` records, GNU long names,
+//! and archives one behind the other. Old GNU sparse members and unknown types are taken as content of their size.
+//! Nothing here is trusted: where a header is expected and its checksum does not hold, all that follows is cut by the
+//! wrapped chunker as if there were no tar; the worst that a malformed or hostile archive can do is to have its cuts
+//! placed badly.
 //!
-//! Measured (means of 8 KiB): of a tar of 240 MB whose 23,416 files are stored already, 11.7 % is new (its headers, which compress well) instead of
-//! 69.4 %; of the next version's tar 14.5 % instead of 54.2 %. 10.9 GB/s instead of 17.9. A repository of four
-//! versions' archives, 825 MiB, takes 49 MB instead of 71.
+//! Measured (means of 8 KiB): of a tar of 240 MB whose 23,416 files are stored already, 11.7 % is new (its headers,
+//! which compress well) instead of 69.4 %; of the next version's tar 14.5 % instead of 54.2 %. 10.9 GB/s instead of
+//! 17.9. A repository of four versions' archives, 825 MiB, takes 49 MB instead of 71.
 //!
-//! **Downside.** A header costs a chunk of at least 512 bytes, so an archive of tiny files has about twice the chunks of the files themselves.
+//! **Downside.** A header costs a chunk of at least 512 bytes, so an archive of tiny files has about twice the chunks
+//! of the files themselves.
 
 mod header;
 mod walk;

@@ -87,7 +87,8 @@ impl Walk {
         }
     }
 
-    /// Goes on to where a content or something else than a tar begins, or to the end of `data`. Gives how many bytes that are.
+    /// Goes on to where a content or something else than a tar begins, or to the end of `data`. Gives how many bytes
+    /// that are.
     ///
     /// What is no header is not gone over, unless it came in several pieces: those before the last are gone over then.
     pub fn advance(&mut self, data: &[u8]) -> usize {

@@ -1,13 +1,15 @@
-//! The chain of Bloom filters of a partition: in RAM one after the other, on flash bit-sliced, so that one AND of rows asks all of them.
+//! The chain of Bloom filters of a partition: in RAM one after the other, on flash bit-sliced, so that one AND of rows
+//! asks all of them.
 //!
 //! ```text
 //! unit   slice 0 … slice S−1, a page each; written whole, to the other of its two places
 //! slice  header 64 │ pointer:u32 × M │ row × R, M bits each: bit i of row r is bit r of the slice's part of filter i
 //! ```
 //!
-//! A key has all its bits in one slice, so a lookup reads one page of a chain and not the 2 to 8 that it has: the slices are the sub-partitions
-//! of the conclusion's hierarchical partitioning, with one write buffer for all of them. Always holds: pointers rise within a unit; of a
-//! unit's two places the one with the higher generation that is whole counts.
+//! A key has all its bits in one slice, so a lookup reads one page of a chain and not the 2 to 8 that it has: the
+//! slices are the sub-partitions of the conclusion's hierarchical partitioning, with one write buffer for all of them.
+//! Always holds: pointers rise within a unit; of a unit's two places the one with the higher generation that is whole
+//! counts.
 
 use onefold_chunk::Fingerprint;
 

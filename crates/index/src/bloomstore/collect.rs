@@ -1,15 +1,17 @@
-//! Garbage collection, as in a log-structured file system (§4.4.2): the oldest pages first; what is live moves to the end, the rest goes.
+//! Garbage collection, as in a log-structured file system (§4.4.2): the oldest pages first; what is live moves to the
+//! end, the rest goes.
 //!
-//! Always holds: a record is moved only where a lookup finds it at its page, so it is the newest of its key; a removal at the head has nothing
-//! older left to hide, so it goes. Pages before the head count for nothing at once, and their space is free after the checkpoint
-//! that makes the moved records durable.
+//! Always holds: a record is moved only where a lookup finds it at its page, so it is the newest of its key; a removal
+//! at the head has nothing older left to hide, so it goes. Pages before the head count for nothing at once, and their
+//! space is free after the checkpoint that makes the moved records durable.
 
 use super::BloomStore;
 use crate::Result;
 use crate::flashlog::{At, Locate};
 
 impl BloomStore {
-    /// Collects if the estimate of garbage says so, until the estimate is half of what is allowed, or all was seen once.
+    /// Collects if the estimate of garbage says so, until the estimate is half of what is allowed, or all was seen
+    /// once.
     pub(super) fn collect_garbage(&mut self) -> Result<()> {
         let allowed = (self.entries as f64 * self.options.garbage_max) as u64;
         if self.garbage <= allowed {

@@ -5,13 +5,15 @@
 //! flash  log of record pages, 64 keys each │ a chain of filters a partition, one filter a page, bit-sliced
 //! ```
 //!
-//! RAM a key: 4096/(64·M) for write buffers, δ/(64·M) for active filters, and what pool and pre-filter are given: 0.5 bytes at M = 128, 0.67 at 96. A lookup
-//! that RAM does not answer reads a page of the chain and then the pages that the chain names, newest first; each step of a whole batch of keys is one
-//! batch of reads, so that the chain reads of many keys are in flight at once (what §4.4.1 leaves as future work).
+//! RAM a key: 4096/(64·M) for write buffers, δ/(64·M) for active filters, and what pool and pre-filter are given: 0.5
+//! bytes at M = 128, 0.67 at 96. A lookup that RAM does not answer reads a page of the chain and then the pages that
+//! the chain names, newest first; each step of a whole batch of keys is one batch of reads, so that the chain reads of
+//! many keys are in flight at once (what §4.4.1 leaves as future work).
 //!
-//! Always holds: a partition's pages and filters are in the order of writing, so the newest answer is found first; a filter is in the pool or on
-//! flash, never in both. A chain longer than M grows another unit, and a lookup of an absent key reads a page of each. The shape
-//! (partitions, M, δ, slices) is fixed when the store is made. Source of truth are log and journal ([`crate::flashlog`]): chains that a crash lost are made again.
+//! Always holds: a partition's pages and filters are in the order of writing, so the newest answer is found first; a
+//! filter is in the pool or on flash, never in both. A chain longer than M grows another unit, and a lookup of an
+//! absent key reads a page of each. The shape (partitions, M, δ, slices) is fixed when the store is made. Source of
+//! truth are log and journal ([`crate::flashlog`]): chains that a crash lost are made again.
 
 mod chain;
 mod collect;
@@ -33,19 +35,22 @@ use crate::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
 /// Keys whose reads are in flight together: bounds the RAM of a lookup to some MiB.
 const BATCH: usize = 256;
 
-/// How a BloomStore is made; `partitions`, `chain_max`, `filter_bytes` and `sub_partitions` of one that exists stay as they were.
+/// How a BloomStore is made; `partitions`, `chain_max`, `filter_bytes` and `sub_partitions` of one that exists stay as
+/// they were.
 #[derive(Clone, Debug)]
 pub struct BloomStoreOptions {
-    /// Keys for which the chains are to have at most `chain_max` filters; makes the number of partitions. More keys make longer chains.
+    /// Keys for which the chains are to have at most `chain_max` filters; makes the number of partitions. More keys
+    /// make longer chains.
     pub keys_expected: u64,
     /// Filters a chain, M (§4.5.3: 96).
     pub chain_max: u32,
     /// Bytes a filter, δ, its pointer of 4 bytes included (§4.5.3: 64, or 128 where most keys are present).
     pub filter_bytes: u32,
-    /// Sub-partitions that share a write buffer, each with a part of the chain of its own; at least as many as make each part fit into a page.
+    /// Sub-partitions that share a write buffer, each with a part of the chain of its own; at least as many as make
+    /// each part fit into a page.
     pub sub_partitions: u32,
-    /// A lookup reads as many pages of a chain's unit as its filters take up, ⌈filters·δ/4096⌉ as §4.4.1 does, and not only that of the key's slice. The
-    /// answer is the same: for comparisons.
+    /// A lookup reads as many pages of a chain's unit as its filters take up, ⌈filters·δ/4096⌉ as §4.4.1 does, and not
+    /// only that of the key's slice. The answer is the same: for comparisons.
     pub reads_whole_chains: bool,
     /// RAM for filters that are not yet on flash, shared by all partitions.
     pub pool_bytes: usize,
@@ -58,8 +63,8 @@ pub struct BloomStoreOptions {
 }
 
 impl BloomStoreOptions {
-    /// The dissertation's best for `keys_expected` keys, M = 96 and δ = 64, within `ram_bytes`: what write buffers leave goes to the pre-filter
-    /// (4 bits a key) and the rest to the pool.
+    /// The dissertation's best for `keys_expected` keys, M = 96 and δ = 64, within `ram_bytes`: what write buffers
+    /// leave goes to the pre-filter (4 bits a key) and the rest to the pool.
     pub fn new(keys_expected: u64, ram_bytes: usize) -> BloomStoreOptions {
         let mut options = BloomStoreOptions {
             keys_expected,
@@ -133,7 +138,8 @@ impl BloomStore {
         recover::open(dir, options)
     }
 
-    /// Tells the time: makes everything durable if something waits for longer than `flush_interval_ms` (§4.4.1). Returns whether it did.
+    /// Tells the time: makes everything durable if something waits for longer than `flush_interval_ms` (§4.4.1).
+    /// Returns whether it did.
     pub fn tick(&mut self, now_ms: u64) -> Result<bool> {
         let Some(interval) = self.options.flush_interval_ms.filter(|_| self.is_dirty) else {
             return Ok(false);
@@ -194,7 +200,8 @@ impl BloomStore {
         Ok(())
     }
 
-    /// Writes the buffer as a page; its filter goes to the pool, and where that is full, filters of the fullest partition to flash.
+    /// Writes the buffer as a page; its filter goes to the pool, and where that is full, filters of the fullest
+    /// partition to flash.
     fn seal(&mut self, number: usize) -> Result<()> {
         let partition = &mut self.partitions[number];
         let page = self.log.append(&mut partition.buffer, number as u32)?;

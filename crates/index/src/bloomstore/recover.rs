@@ -1,4 +1,5 @@
-//! Opening: the shape, the chains that are whole, filters for the pages that no chain speaks of, and the journal into the write buffers.
+//! Opening: the shape, the chains that are whole, filters for the pages that no chain speaks of, and the journal into
+//! the write buffers.
 
 use std::sync::Arc;
 
@@ -66,7 +67,8 @@ fn empty_partition(shape: &Shape) -> Partition {
 }
 
 impl BloomStore {
-    /// Takes the units that speak of all pages from the first on, one after the other; what comes behind a gap is given up.
+    /// Takes the units that speak of all pages from the first on, one after the other; what comes behind a gap is given
+    /// up.
     fn adopt(&mut self, number: usize, found: Vec<Found>) {
         let head = self.log.range().start;
         let partition = &mut self.partitions[number];
@@ -86,8 +88,8 @@ impl BloomStore {
         partition.units.shrink_to_fit();
     }
 
-    /// Reads pages: all where a pre-filter must be filled, otherwise those from the first on that some partition has no filter for, and the last
-    /// of each partition; then applies the journal.
+    /// Reads pages: all where a pre-filter must be filled, otherwise those from the first on that some partition has no
+    /// filter for, and the last of each partition; then applies the journal.
     fn scan(&mut self) -> Result<()> {
         let range = self.log.range();
         let mut until = vec![0u64; self.partitions.len()];
@@ -146,8 +148,8 @@ fn newest(page: &RecordPage) -> u64 {
     page.records().map(|record| record.seq).max().unwrap_or(0)
 }
 
-/// A store that is there may have eight times the partitions of the one that `options` would make, or of this one: a write buffer of 4 KiB each. One
-/// that claims more, made with far more RAM or damaged, is made anew.
+/// A store that is there may have eight times the partitions of the one that `options` would make, or of this one: a
+/// write buffer of 4 KiB each. One that claims more, made with far more RAM or damaged, is made anew.
 const LEAST_PARTITIONS: u32 = 256;
 
 /// Partitions and shape of the store that is there, or those that `options` ask for.

@@ -1,4 +1,5 @@
-//! The file of chain units, `bloom-chains`: each unit has two places of S pages and is written to the one that does not count.
+//! The file of chain units, `bloom-chains`: each unit has two places of S pages and is written to the one that does not
+//! count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ pub struct Units {
 }
 
 impl Units {
-    /// Opens the file and tells the newest whole form of each unit, by partition and ordinal. What speaks of pages from `end` on, which were lost, is undone.
+    /// Opens the file and tells the newest whole form of each unit, by partition and ordinal. What speaks of pages from
+    /// `end` on, which were lost, is undone.
     pub fn open(
         dir: &dyn onefold_io::Dir,
         shape: Shape,
@@ -142,8 +144,8 @@ impl Units {
             .collect()
     }
 
-    /// Writes the unit at `old` with `filters` appended (or a new one), to its other place, which it returns. Reads: S where it was
-    /// there; writes: S.
+    /// Writes the unit at `old` with `filters` appended (or a new one), to its other place, which it returns. Reads: S
+    /// where it was there; writes: S.
     pub fn write(
         &mut self,
         old: Place,

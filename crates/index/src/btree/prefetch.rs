@@ -1,6 +1,8 @@
-//! Whole containers' fingerprints in RAM, least recently used out first (DDFS's locality-preserved caching, Zhu 2008 §4.3).
+//! Whole containers' fingerprints in RAM, least recently used out first (DDFS's locality-preserved caching, Zhu 2008
+//! §4.3).
 //!
-//! Always holds: each fingerprint that is here lies in the container that it is said to lie in; who changes that forgets the container.
+//! Always holds: each fingerprint that is here lies in the container that it is said to lie in; who changes that
+//! forgets the container.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

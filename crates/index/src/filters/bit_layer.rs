@@ -1,8 +1,8 @@
 //! One layer of page-sized Bloom filters on flash, with the updates that are not there yet in RAM.
 //!
-//! Updates are flushed by page group, 1 MB or an erase block: one flush reads and rewrites a run of pages, and takes the group with the
-//! most updates ("dirtiest first"). Always holds: a bit is set on flash or in the buffer, or never was. What an update counts in RAM is the
-//! buffer's [`Accounting`].
+//! Updates are flushed by page group, 1 MB or an erase block: one flush reads and rewrites a run of pages, and takes
+//! the group with the most updates ("dirtiest first"). Always holds: a bit is set on flash or in the buffer, or never
+//! was. What an update counts in RAM is the buffer's [`Accounting`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -135,8 +135,8 @@ impl BitLayer {
         Ok(())
     }
 
-    /// For each of `asked` (page, key): whether its bits are all set. At most one read a key, in one batch; none where the buffer
-    /// has them all.
+    /// For each of `asked` (page, key): whether its bits are all set. At most one read a key, in one batch; none where
+    /// the buffer has them all.
     pub fn ask(&self, asked: &[(u32, &Fingerprint)]) -> Result<Vec<Answer>> {
         let mut answers: Vec<Answer> = asked
             .iter()

@@ -1,4 +1,5 @@
-//! Bloom filters in RAM: the classic one (Bloom 1970), and one whose bits for a key lie in one cache line (Putze, Sanders, Singler 2007).
+//! Bloom filters in RAM: the classic one (Bloom 1970), and one whose bits for a key lie in one cache line (Putze,
+//! Sanders, Singler 2007).
 
 use onefold_chunk::Fingerprint;
 
@@ -102,7 +103,8 @@ pub struct BlockedBloom {
 }
 
 impl BlockedBloom {
-    /// For `keys` keys at about the rate `rate`, with 10 % more bits than the classic one, for the unequal filling of blocks.
+    /// For `keys` keys at about the rate `rate`, with 10 % more bits than the classic one, for the unequal filling of
+    /// blocks.
     pub fn new(keys: u64, rate: f64) -> Result<BlockedBloom> {
         let ln2 = std::f64::consts::LN_2;
         let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2) * 1.1).max(512.0);

@@ -14,7 +14,8 @@ pub enum Buffering {
 pub enum Victim {
     /// The one with the most updates (§3.2.2, §3.3).
     Dirtiest,
-    /// The one whose update found no room. The sizes of the flushes that tables 3.3 and 3.4 print are those of such a choice.
+    /// The one whose update found no room. The sizes of the flushes that tables 3.3 and 3.4 print are those of such a
+    /// choice.
     Overflowing,
 }
 
@@ -37,8 +38,9 @@ impl Accounting {
         victim: Victim::Dirtiest,
     };
 
-    /// What the sizes of flushes in the dissertation's tables 3.3 and 3.4 amount to: 15 bits for one of the 32,768 places of a page,
-    /// nothing for the page, and no look at which group is the dirtiest. For comparisons; RAM is then counted too low.
+    /// What the sizes of flushes in the dissertation's tables 3.3 and 3.4 amount to: 15 bits for one of the 32,768
+    /// places of a page, nothing for the page, and no look at which group is the dirtiest. For comparisons; RAM is then
+    /// counted too low.
     pub const PRINTED: Accounting = Accounting {
         update_bits: 15,
         page_overhead_bytes: 0,

@@ -1,6 +1,8 @@
-//! `flash-chain`: a chain of Bloom filters of one size; the newest in RAM, full ones on flash, each written once (dissertation §3.2.2).
+//! `flash-chain`: a chain of Bloom filters of one size; the newest in RAM, full ones on flash, each written once
+//! (dissertation §3.2.2).
 //!
-//! The best for inserts, since every page is written once and in order; a query of an absent key reads a page of every filter.
+//! The best for inserts, since every page is written once and in order; a query of an absent key reads a page of every
+//! filter.
 
 use std::sync::Arc;
 

@@ -5,10 +5,11 @@
 //! layer 1   [0 … b−1] [b … 2b−1] …      a page's b children, and so on
 //! ```
 //!
-//! A key has one page in each layer: h0 chooses that of layer 0, and the digits of h1, base b, choose a child at each further one. Child
-//! `page·b + digit` is what the paper's Fig 2 computes in steps; like this it is plainly one-to-one. Always holds: inserts
-//! go to the lowest layer alone, so only its pages have updates in RAM, in one pool; a layer is added when some page of the lowest has
-//! as many keys as its rate allows. A query asks each layer, at most one read for each.
+//! A key has one page in each layer: h0 chooses that of layer 0, and the digits of h1, base b, choose a child at each
+//! further one. Child `page·b + digit` is what the paper's Fig 2 computes in steps; like this it is plainly one-to-one.
+//! Always holds: inserts go to the lowest layer alone, so only its pages have updates in RAM, in one pool; a layer is
+//! added when some page of the lowest has as many keys as its rate allows. A query asks each layer, at most one read
+//! for each.
 
 use std::sync::Arc;
 
@@ -144,8 +145,8 @@ impl Forest {
         saved::save(dir, name, Saved::Forest, &body)
     }
 
-    /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shapes, its branching and the pages of its
-    /// layer 0; `options` say how much RAM updates may take, and the order of a query.
+    /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shapes, its branching
+    /// and the pages of its layer 0; `options` say how much RAM updates may take, and the order of a query.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,
@@ -207,7 +208,8 @@ impl Forest {
         })
     }
 
-    /// What queries cost so far: of keys that may be there and of others, how many read 0, 1, 2 … pages (table 3.5's qlen).
+    /// What queries cost so far: of keys that may be there and of others, how many read 0, 1, 2 … pages (table 3.5's
+    /// qlen).
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
@@ -319,8 +321,9 @@ impl Forest {
 
 /// The page, in the next layer, of child `digit` of `page`.
 ///
-/// Fig 2 counts blocks through all layers: with R root blocks, the children of block i are R + i·b to R + i·b + b − 1. It takes R + i·b for the last of
-/// them and goes back from there, into other blocks' children and even into the root; from the first of them on, as here, it is one-to-one.
+/// Fig 2 counts blocks through all layers: with R root blocks, the children of block i are R + i·b to R + i·b + b − 1.
+/// It takes R + i·b for the last of them and goes back from there, into other blocks' children and even into the root;
+/// from the first of them on, as here, it is one-to-one.
 fn child(page: u32, digit: u32, branching: u32) -> u32 {
     page * branching + digit
 }

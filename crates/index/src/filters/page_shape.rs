@@ -21,7 +21,8 @@ pub struct PageShape {
 pub enum Full {
     /// When some page holds as many keys as its rate allows: no page's rate is ever higher (§3.4.4).
     FullestPage,
-    /// When all pages together do, so that half of them hold more. Table 3.5's layer 0 left RAM so, with 2.337 M keys in 1024 pages of 2281.
+    /// When all pages together do, so that half of them hold more. Table 3.5's layer 0 left RAM so, with 2.337 M keys
+    /// in 1024 pages of 2281.
     MeanPage,
 }
 
@@ -31,8 +32,8 @@ impl PageShape {
         PageShape::with_hashes(f, (1.0 / f).log2().round().max(1.0) as u32)
     }
 
-    /// With k' hashes, fewer than the best: fewer keys a page, but fewer updates to buffer. From M' = −N·k'/ln(1 − f^(1/k')) (dissertation
-    /// §3.4.3), for M' = a page.
+    /// With k' hashes, fewer than the best: fewer keys a page, but fewer updates to buffer. From M' = −N·k'/ln(1 −
+    /// f^(1/k')) (dissertation §3.4.3), for M' = a page.
     pub fn with_hashes(f: f64, hashes: u32) -> PageShape {
         let keys = -(1.0 - f.powf(1.0 / f64::from(hashes))).ln() * f64::from(PAGE_BITS)
             / f64::from(hashes);

@@ -1,7 +1,9 @@
-//! `quotient`: a growing quotient filter (rank-select, Pandey and others 2017) from the crate `qfilter`, as a yardstick of what RAM alone can do today.
+//! `quotient`: a growing quotient filter (rank-select, Pandey and others 2017) from the crate `qfilter`, as a yardstick
+//! of what RAM alone can do today.
 //!
-//! It keeps some bits of each key's hash, so that it can be doubled without the keys: a bit of each goes from what is compared to what is addressed. Always
-//! holds: its fingerprints are the low bits of a word of ours, so that two runs are alike.
+//! It keeps some bits of each key's hash, so that it can be doubled without the keys: a bit of each goes from what is
+//! compared to what is addressed. Always holds: its fingerprints are the low bits of a word of ours, so that two runs
+//! are alike.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;

@@ -1,7 +1,8 @@
-//! Filters on disk: one framed file each, with all that a filter holds in RAM and a checksum of its pages on flash. FORMAT.md, "Filters".
+//! Filters on disk: one framed file each, with all that a filter holds in RAM and a checksum of its pages on flash.
+//! FORMAT.md, "Filters".
 //!
-//! Always holds: what is loaded is what was saved, or an error; a filter whose pages were changed after it was saved is not loaded, for its
-//! "surely not" would be no promise. So whoever goes on inserting saves again at the end.
+//! Always holds: what is loaded is what was saved, or an error; a filter whose pages were changed after it was saved is
+//! not loaded, for its "surely not" would be no promise. So whoever goes on inserting saves again at the end.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, HEADER_BYTES, crc64, encode_frame, read_frame};

@@ -1,4 +1,5 @@
-//! `flash-single`: one layer of page-sized Bloom filters, as many as the most keys need from the beginning (dissertation §3.2.2).
+//! `flash-single`: one layer of page-sized Bloom filters, as many as the most keys need from the beginning
+//! (dissertation §3.2.2).
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub struct SingleLayer {
 }
 
 impl SingleLayer {
-    /// For `keys` keys in pages of `shape`, with a buffer for updates in RAM, flushed by `group_pages`, on an empty disk.
+    /// For `keys` keys in pages of `shape`, with a buffer for updates in RAM, flushed by `group_pages`, on an empty
+    /// disk.
     pub fn new(
         disk: Arc<dyn Disk>,
         keys: u64,

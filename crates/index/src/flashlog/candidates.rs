@@ -14,8 +14,8 @@ pub struct Candidates {
 }
 
 impl FlashLog {
-    /// Reads candidates until each key is found or has none left: a page of each key at a time, in one batch of reads. Pages that were collected are passed
-    /// over.
+    /// Reads candidates until each key is found or has none left: a page of each key at a time, in one batch of reads.
+    /// Pages that were collected are passed over.
     pub fn read_candidates<'a>(
         &self,
         keys: &[Fingerprint],

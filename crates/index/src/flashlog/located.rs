@@ -41,7 +41,8 @@ pub trait Locate {
         Ok(())
     }
 
-    /// Those of `page`, which is at `at`, that a lookup finds there: the newest of their keys, in containers that are not retired.
+    /// Those of `page`, which is at `at`, that a lookup finds there: the newest of their keys, in containers that are
+    /// not retired.
     fn live(&mut self, page: &RecordPage, at: At) -> Result<Vec<(Fingerprint, Location)>> {
         let before = *self.parts().1;
         let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();

@@ -1,7 +1,8 @@
 //! Manifests in RAM: the champions of the last segments, and the segments that were written last.
 //!
 //! Always holds: an answer was compared with the full fingerprint. Of manifests that both have a fingerprint the newest
-//! answers; when it goes, the other does so again from when it is next asked for. The manifest that answered nothing for longest goes first.
+//! answers; when it goes, the other does so again from when it is next asked for. The manifest that answered nothing
+//! for longest goes first.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,8 @@ use onefold_chunk::Fingerprint;
 use super::hooks::{Tag, tag_of};
 use crate::ContainerId;
 
-/// RAM of a record: itself, and its slot in the map of places, which is between an eighth and twice as large as need be.
+/// RAM of a record: itself, and its slot in the map of places, which is between an eighth and twice as large as need
+/// be.
 const RECORD_BYTES: usize = 40 + 30;
 
 /// Manifests in RAM, within so many bytes: the champions of the last segments, and those written last.
@@ -54,7 +56,8 @@ impl ManifestCache {
         Some((number, container))
     }
 
-    /// Whether manifest `number` is here. If so, it answers from now on for those of its fingerprints that no newer one has.
+    /// Whether manifest `number` is here. If so, it answers from now on for those of its fingerprints that no newer one
+    /// has.
     pub fn expose(&mut self, number: u32) -> bool {
         self.now += 1;
         let Some(manifest) = self.manifests.get_mut(&number) else {

@@ -1,7 +1,8 @@
 //! Hooks: the sampled fingerprints, and the manifests that they were last seen in.
 //!
-//! A fingerprint is a hook if eight of its bytes, as a number, divide by `sample`. Always holds: the table stays within its bytes; where it is full, `sample`
-//! doubles, and every other hook goes. All manifests of a hook give it the same location: one that moves forgets those before.
+//! A fingerprint is a hook if eight of its bytes, as a number, divide by `sample`. Always holds: the table stays within
+//! its bytes; where it is full, `sample` doubles, and every other hook goes. All manifests of a hook give it the same
+//! location: one that moves forgets those before.
 
 use std::collections::HashMap;
 

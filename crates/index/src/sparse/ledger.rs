@@ -1,6 +1,7 @@
 //! What RAM knows of the log: where each manifest is, the hooks, and what no longer counts.
 //!
-//! Always holds: it is what [`Ledger::note`] makes of the log's parts in their order, whether they are written now or read at open.
+//! Always holds: it is what [`Ledger::note`] makes of the log's parts in their order, whether they are written now or
+//! read at open.
 
 use std::collections::HashMap;
 
@@ -107,7 +108,8 @@ impl Ledger {
         self.removed.get(key).is_some_and(|first| number < *first)
     }
 
-    /// Whether manifest `number`'s word on `key` may be answered: it was not removed, nor, as far as hooks know, moved since.
+    /// Whether manifest `number`'s word on `key` may be answered: it was not removed, nor, as far as hooks know, moved
+    /// since.
     pub fn counts(&self, key: &Fingerprint, number: u32) -> bool {
         let is_newest = || match self.hooks.is_hook(key) {
             true => self

@@ -1,6 +1,7 @@
 //! A part of a manifest: what one frame of the log says (FORMAT.md §5.8).
 //!
-//! Always holds: removals are of what earlier manifests say, so a part that removes begins a manifest, and its own records stand.
+//! Always holds: removals are of what earlier manifests say, so a part that removes begins a manifest, and its own
+//! records stand.
 
 use onefold_chunk::Fingerprint;
 

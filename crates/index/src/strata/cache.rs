@@ -1,10 +1,10 @@
 //! The prefetch cache: log pages that were read, and where in them each fingerprint stands.
 //!
-//! A hit brings 64 KiB of the log, in which the stream's next two thousand fingerprints stand when it repeats an earlier one (DDFS's
-//! locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was compared with the full fingerprint in the page. It
-//! may be superseded: the caller asks the runs that are newer than the page. Replacement is CLOCK by page. The table drops
-//! an old word where a bucket is full, and a word whose page has left finds itself out by the comparison: forgetting costs a
-//! read, never an answer.
+//! A hit brings 64 KiB of the log, in which the stream's next two thousand fingerprints stand when it repeats an
+//! earlier one (DDFS's locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was
+//! compared with the full fingerprint in the page. It may be superseded: the caller asks the runs that are newer than
+//! the page. Replacement is CLOCK by page. The table drops an old word where a bucket is full, and a word whose page
+//! has left finds itself out by the comparison: forgetting costs a read, never an answer.
 
 use std::collections::HashMap;
 

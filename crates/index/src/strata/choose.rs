@@ -1,15 +1,22 @@
 //! Which runs are merged, and when.
 //!
-//! The newest runs become one as soon as they are so many at least, and the oldest of them is no larger than such a part of the others together, as many as fulfil it: see [`FAN_IN`]. So runs of a
-//! size are merged by four to thirteen or so, and a merge takes in what it would soon meet anyway. The smaller an index is, counted in tails, the less often its records were written yet, so the sooner
-//! it merges. By simulation it has 5 runs in the mean up to 100 tails, 8 at most; 7.5 up to 400; 12 up to 1500 (0.7 bytes of RAM a key), 21 at most; and each record was written
-//! 4.2 times at most to a run, 4.75 up to 2200 tails. That is what bounds write amplification: `(32.6 + 20.6 × 4.2) / 40 = 3.0` of a key's and its container's bytes, where
-//! the log is written once: see [`seal`](super::seal). Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index and 9.5 up to 400 tails, 11 and a quarter fewer false reads up to 1500, and
-//! writes 4.35 times (measured at 200 million keys).
+//! The newest runs become one as soon as they are so many at least, and the oldest of them is no larger than such a
+//! part of the others together, as many as fulfil it: see [`FAN_IN`]. So runs of a size are merged by four to thirteen
+//! or so, and a merge takes in what it would soon meet anyway. The smaller an index is, counted in tails, the less
+//! often its records were written yet, so the sooner it merges. By simulation it has 5 runs in the mean up to 100
+//! tails, 8 at most; 7.5 up to 400; 12 up to 1500 (0.7 bytes of RAM a key), 21 at most; and each record was written 4.2
+//! times at most to a run, 4.75 up to 2200 tails. That is what bounds write amplification:
+//! `(32.6 + 20.6 × 4.2) / 40 = 3.0` of a key's and its container's bytes, where the log is written once: see
+//! [`seal`](super::seal). Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index and
+//! 9.5 up to 400 tails, 11 and a quarter fewer false reads up to 1500, and writes 4.35 times (measured at 200 million
+//! keys).
 //!
-//! That holds where whoever says so much also stays so long, or merges in `checkpoint`. In sessions that say little, in which a merging thread ends with its session, merges beyond
-//! what [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) says wait for a longer session, or until runs are twice as many as are merged at least ([`are_many`]); then who has said
-//! something sees it through. So runs are up to 8 while the index is no larger than 100 tails, 16 up to 520, 26 up to 1000, and some more where small runs are between them.
+//! That holds where whoever says so much also stays so long, or merges in `checkpoint`. In sessions that say little, in
+//! which a merging thread ends with its session, merges beyond what
+//! [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) says wait for a longer session, or until runs are
+//! twice as many as are merged at least ([`are_many`]); then who has said something sees it through. So runs are up to
+//! 8 while the index is no larger than 100 tails, 16 up to 520, 26 up to 1000, and some more where small runs are
+//! between them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,7 +24,8 @@ use std::ops::Range;
 use super::gone::Gone;
 use super::manifest::{FileId, Manifest, RUNS_MANY, RunEntry};
 
-/// While all runs have no more records than so many tails: runs that are merged, at least, and how many records the oldest of them has at most for 100 of the others.
+/// While all runs have no more records than so many tails: runs that are merged, at least, and how many records the
+/// oldest of them has at most for 100 of the others.
 const FAN_IN: [(u64, usize, u64); 4] = [
     (100, 4, 35),
     (520, 8, 35),
@@ -29,8 +37,9 @@ const RUN_RECORDS_MIN: u64 = 2048;
 /// A run is written anew when this share of what it speaks of is gone, in percent.
 const GONE_PERCENT: u64 = 30;
 
-/// The runs to merge, of `most` records at most: the newest ones, as many as the module says, the two neighbours that are least where runs are [`RUNS_MANY`], or one of whose pages too
-/// many are gone, unless that was written anew in vain.
+/// The runs to merge, of `most` records at most: the newest ones, as many as the module says, the two neighbours that
+/// are least where runs are [`RUNS_MANY`], or one of whose pages too many are gone, unless that was written anew in
+/// vain.
 pub fn choose(
     manifest: &Manifest,
     gone: &Gone,
@@ -57,7 +66,8 @@ pub fn choose(
     runs.iter().position(too_much).map(|run| run..run + 1)
 }
 
-/// Whether there are so many runs that whoever says anything merges all that is due: twice as many as are merged at least.
+/// Whether there are so many runs that whoever says anything merges all that is due: twice as many as are merged at
+/// least.
 pub fn are_many(manifest: &Manifest, tail_records: u64) -> bool {
     let (_, fan_in, _) = fan_in(&sizes(manifest), tail_records);
     manifest.runs.len() >= fan_in * 2
@@ -76,7 +86,8 @@ fn fan_in(runs: &[u64], tail_records: u64) -> (u64, usize, u64) {
         .unwrap_or(&FAN_IN[FAN_IN.len() - 1])
 }
 
-/// Where the runs begin that are to become one of `most` records at most, by the records of all runs from the oldest on.
+/// Where the runs begin that are to become one of `most` records at most, by the records of all runs from the oldest
+/// on.
 fn due(runs: &[u64], tail_records: u64, most: u64) -> Option<usize> {
     let (_, fan_in, oldest_percent) = fan_in(runs, tail_records);
     let (mut from, mut newer, mut all) = (None, 0, 0);
@@ -94,7 +105,8 @@ fn due(runs: &[u64], tail_records: u64, most: u64) -> Option<usize> {
     from
 }
 
-/// The older of two neighbours that have the fewest records, `most` at most: what a device that is nearly full may still have room for.
+/// The older of two neighbours that have the fewest records, `most` at most: what a device that is nearly full may
+/// still have room for.
 fn least_pair(runs: &[u64], most: u64) -> Option<usize> {
     let pairs = (0..).zip(runs.windows(2));
     let (records, first) = pairs
@@ -112,7 +124,8 @@ fn may_shrink(run: &RunEntry) -> bool {
 mod tests {
     use super::{due, least_pair};
 
-    /// Runs in the tail's size, merged as they come: how often each record was written to a run, and the most runs there were.
+    /// Runs in the tail's size, merged as they come: how often each record was written to a run, and the most runs
+    /// there were.
     fn grow(tails: u64) -> (f64, usize) {
         let (mut runs, mut written, mut most) = (Vec::new(), 0, 0);
         for _ in 0..tails {

@@ -1,6 +1,7 @@
 //! What of the log nobody can ask for any more.
 //!
-//! Always holds: a page is gone only where all that it says is of retired containers, or removals that have met every older record, or where its file was dropped.
+//! Always holds: a page is gone only where all that it says is of retired containers, or removals that have met every
+//! older record, or where its file was dropped.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -30,7 +31,8 @@ impl Gone {
     }
 }
 
-/// What is gone of the manifest that was looked at last: to know it takes the footers of all log files, where anything is retired.
+/// What is gone of the manifest that was looked at last: to know it takes the footers of all log files, where anything
+/// is retired.
 #[derive(Default)]
 pub struct KnownGone(Option<Known>);
 

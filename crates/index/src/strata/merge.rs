@@ -1,8 +1,10 @@
-//! Merging: neighbouring runs become one ([`choose`](super::choose) says which), and what nobody can ask for any more is dropped. Besides, small log files are joined ([`join`](super::join)) and those
-//! of which little is left compacted ([`compact`](super::compact)).
+//! Merging: neighbouring runs become one ([`choose`](super::choose) says which), and what nobody can ask for any more
+//! is dropped. Besides, small log files are joined ([`join`](super::join)) and those of which little is left compacted
+//! ([`compact`](super::compact)).
 //!
-//! Always holds: one merge at a time, whoever does it; only neighbours in age are merged, and the result takes their place in one commit of the manifest, after which their files go. What a crash leaves
-//! behind is a file that no manifest names.
+//! Always holds: one merge at a time, whoever does it; only neighbours in age are merged, and the result takes their
+//! place in one commit of the manifest, after which their files go. What a crash leaves behind is a file that no
+//! manifest names.
 
 use std::ops::Range;
 
@@ -19,9 +21,11 @@ use crate::Result;
 /// Bytes of a run, its filter with them, for each record.
 pub const RUN_RECORD_BYTES: u64 = 21;
 
-/// Does what is due, one thing at once: drops what retired containers leave, merges runs, joins log files, compacts them. `false`: nothing was due, or somebody else merges.
+/// Does what is due, one thing at once: drops what retired containers leave, merges runs, joins log files, compacts
+/// them. `false`: nothing was due, or somebody else merges.
 ///
-/// In the merging thread nothing is begun that is larger than [`Shared::merges_at_most`] and [`Shared::copies_at_most`].
+/// In the merging thread nothing is begun that is larger than [`Shared::merges_at_most`] and
+/// [`Shared::copies_at_most`].
 pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
     match shared.folder.try_merge_lock()? {
         Some(_merging) if in_thread => {

@@ -1,7 +1,7 @@
 //! Writing the run that takes the place of some neighbours.
 //!
-//! Always holds: of records of one hash the newest that counts stays, and the pages of the others are marked dead, because a cached page must not be believed on them. A removal is kept
-//! until it meets the oldest run.
+//! Always holds: of records of one hash the newest that counts stays, and the pages of the others are marked dead,
+//! because a cached page must not be believed on them. A removal is kept until it meets the oldest run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

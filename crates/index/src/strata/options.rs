@@ -32,11 +32,12 @@ pub struct StrataOptions {
     pub ram_budget_bytes: usize,
     /// Merge in a thread of its own. Without, merges run inside `checkpoint`, and a simulated run repeats exactly.
     pub background_merges: bool,
-    /// Goes into the names of the files that this opener makes. Random, or a seed where a run must repeat: two openers that live at
-    /// once on one folder must differ in it (where they don't, the second takes the next free number).
+    /// Goes into the names of the files that this opener makes. Random, or a seed where a run must repeat: two openers
+    /// that live at once on one folder must differ in it (where they don't, the second takes the next free number).
     pub unique: u64,
-    /// How long `open` waits for the folder's lock, in milliseconds, before it fails with [`Error::Held`]; `None`: as long as it takes. It is held for
-    /// milliseconds, and freed by the kernel with its holder; but a holder may be stopped, and who only reads can do without an index.
+    /// How long `open` waits for the folder's lock, in milliseconds, before it fails with [`Error::Held`]; `None`: as
+    /// long as it takes. It is held for milliseconds, and freed by the kernel with its holder; but a holder may be
+    /// stopped, and who only reads can do without an index.
     pub lock_wait_ms_max: Option<u64>,
 }
 
@@ -52,8 +53,8 @@ impl StrataOptions {
     }
 }
 
-/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters get the rest, 75 %
-/// of a small budget and 90 % of 256 MiB.
+/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters
+/// get the rest, 75 % of a small budget and 90 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Records in the tail: 6 %, at most 8 MiB, and while it is sealed two fifths of that once more.
@@ -64,7 +65,8 @@ pub struct Plan {
     pub filter_bytes: usize,
     /// The spans of log files, all that fit: 1.5 %.
     pub span_bytes: usize,
-    /// Records in a partition that is being written: 2.5 %, at most 2 MiB, twice, because a seal and a merge may write one each.
+    /// Records in a partition that is being written: 2.5 %, at most 2 MiB, twice, because a seal and a merge may write
+    /// one each.
     pub partition_records: usize,
     /// Keys that are looked up at once: 0.5 % and more, at most 512.
     pub batch_keys: usize,
@@ -106,8 +108,9 @@ impl Plan {
         })
     }
 
-    /// Bits a slot that the filters of a new run of `own` records are written with, where the index has `records` in all: one more than fit if
-    /// all had as many, and more for a small run, since [`Plan::allot`] takes what it can of them.
+    /// Bits a slot that the filters of a new run of `own` records are written with, where the index has `records` in
+    /// all: one more than fit if all had as many, and more for a small run, since [`Plan::allot`] takes what it can of
+    /// them.
     pub fn filter_bits(&self, records: u64, own: u64) -> u8 {
         let bits =
             self.filter_bytes as u64 * 8 * 1000 / (records.max(1) * SLOTS_A_KEY_PER_MILLE) + 1;
@@ -115,9 +118,10 @@ impl Plan {
             .min(u64::from(FILTER_BITS_MAX)) as u8
     }
 
-    /// How many bits a slot each run's filters keep in RAM, where RAM is for all `runs`. Bit by bit, to the run where it saves the most
-    /// false positives for its RAM; so a run half as large has a bit more (Dayan, Athanassoulis, Idreos: "Monkey", 2017). Where a bit no longer fits, some
-    /// partitions get it. Where one bit for the largest does not fit, it goes without a filter, and each lookup that reaches it reads a page.
+    /// How many bits a slot each run's filters keep in RAM, where RAM is for all `runs`. Bit by bit, to the run where
+    /// it saves the most false positives for its RAM; so a run half as large has a bit more (Dayan, Athanassoulis,
+    /// Idreos: "Monkey", 2017). Where a bit no longer fits, some partitions get it. Where one bit for the largest does
+    /// not fit, it goes without a filter, and each lookup that reaches it reads a page.
     pub fn allot(&self, runs: &[RunSize]) -> Vec<FilterShare> {
         let bare: usize = runs.iter().map(RunSize::bare_ram).sum();
         let mut left = (self.filter_bytes / 100 * (100 - SPARE_PERCENT)).saturating_sub(bare);

@@ -74,8 +74,8 @@ pub fn check_reaches(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()>
     }
 }
 
-/// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past the
-/// page cache fills without another copy.
+/// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past
+/// the page cache fills without another copy.
 pub fn read_pages<'a, 'b>(
     wanted: impl Iterator<Item = (&'a dyn Disk, u32, usize)> + Clone,
     buf: &'b mut Vec<u8>,

@@ -1,15 +1,19 @@
 //! A ribbon filter: a set in some 1.03 × `bits` a key that never grows.
 //!
-//! Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021), the standard form with 128 coefficients a key. Always holds: [`RibbonShape::near`] and [`RibbonShape::far`] are
-//! true for every key it was built from. For other keys both are with probability 2^-bits. Why this one: it takes an eighth less than a binary fuse filter of
-//! some ten thousand keys, which halves false reads where RAM gives five bits; a question touches two neighbouring cache lines instead of three far
-//! ones; a filter of fewer bits is made from one of more by leaving out columns ([`RibbonShape::lay_out`]), so each opener of a run keeps what its own budget allows;
-//! and it is built from the run's hashes alone, so it can always be made again.
+//! Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021), the standard form with 128
+//! coefficients a key. Always holds: [`RibbonShape::near`] and [`RibbonShape::far`] are true for every key it was built
+//! from. For other keys both are with probability 2^-bits. Why this one: it takes an eighth less than a binary fuse
+//! filter of some ten thousand keys, which halves false reads where RAM gives five bits; a question touches two
+//! neighbouring cache lines instead of three far ones; a filter of fewer bits is made from one of more by leaving out
+//! columns ([`RibbonShape::lay_out`]), so each opener of a run keeps what its own budget allows; and it is built from
+//! the run's hashes alone, so it can always be made again.
 //!
-//! A key is an equation over 128 neighbouring slots; the slots' bits are a solution of all equations, a column a bit. Slots lie in blocks of 128: as stored, of each block the columns one
-//! after the other, 16 bytes each. In RAM the first four columns of all blocks stand together, a line of memory a block, and the others behind them ([`RibbonShape::lay_out`]): a
-//! question touches two neighbouring lines, which answer "absent" fifteen times in sixteen without a branch that depends on them, so that a processor asks for many
-//! at once. Building takes some 30 bytes a key for a moment, which is why a run has a filter for each of its partitions.
+//! A key is an equation over 128 neighbouring slots; the slots' bits are a solution of all equations, a column a bit.
+//! Slots lie in blocks of 128: as stored, of each block the columns one after the other, 16 bytes each. In RAM the
+//! first four columns of all blocks stand together, a line of memory a block, and the others behind them
+//! ([`RibbonShape::lay_out`]): a question touches two neighbouring lines, which answer "absent" fifteen times in
+//! sixteen without a branch that depends on them, so that a processor asks for many at once. Building takes some 30
+//! bytes a key for a moment, which is why a run has a filter for each of its partitions.
 
 use onefold_io::prefetch;
 
@@ -52,7 +56,8 @@ pub struct Ribbon {
 #[derive(Clone, Copy, Default)]
 pub struct Question {
     key: u64,
-    /// The key, mixed with the seed: its upper bits give the first slot, its lower ones what the sum has to be, a bit a column.
+    /// The key, mixed with the seed: its upper bits give the first slot, its lower ones what the sum has to be, a bit a
+    /// column.
     mixed: u64,
     /// Which of the 128 slots from the first on are summed; the first always is.
     coefficients: u128,
@@ -105,7 +110,8 @@ impl RibbonShape {
         }
     }
 
-    /// Makes from `stored`, which are blocks of shape `of` as they are stored, those of this shape as they stand in RAM; it has as many blocks and no more bits.
+    /// Makes from `stored`, which are blocks of shape `of` as they are stored, those of this shape as they stand in
+    /// RAM; it has as many blocks and no more bits.
     pub fn lay_out(&self, of: &RibbonShape, stored: &[u8], out: &mut [u8]) {
         let (near, far) = (self.near_bytes(), self.far_bytes());
         let (near_out, far_out) = out.split_at_mut(self.blocks as usize * near);
@@ -115,7 +121,8 @@ impl RibbonShape {
         }
     }
 
-    /// Moves a filter of shape `of` in RAM from byte `from` of `bytes` to byte `to`, which is not behind it, and leaves out what this shape has no bits for.
+    /// Moves a filter of shape `of` in RAM from byte `from` of `bytes` to byte `to`, which is not behind it, and leaves
+    /// out what this shape has no bits for.
     pub fn narrow_within(&self, of: &RibbonShape, bytes: &mut [u8], from: usize, to: usize) {
         let blocks = self.blocks as usize;
         let mut narrow = |from: usize, wide: usize, to: usize, narrow: usize| {
@@ -149,7 +156,8 @@ impl RibbonShape {
         prefetch_rows(&blocks[near..], start, self.far_bytes());
     }
 
-    /// Whether the key of `question`, whose first slot is `start`, may be in the set with these `blocks`, which were laid out in RAM, by their first columns.
+    /// Whether the key of `question`, whose first slot is `start`, may be in the set with these `blocks`, which were
+    /// laid out in RAM, by their first columns.
     #[inline]
     pub fn near(&self, blocks: &[u8], question: &Question, start: u32) -> bool {
         let question = self.seeded(question);
@@ -271,8 +279,8 @@ impl Rows {
 }
 
 impl Ribbon {
-    /// A filter of `keys`, all different, with a false-positive rate of 2^-`bits`. `None` where no seed fits, which for different keys
-    /// does not happen in practice; do without a filter then.
+    /// A filter of `keys`, all different, with a false-positive rate of 2^-`bits`. `None` where no seed fits, which for
+    /// different keys does not happen in practice; do without a filter then.
     pub fn build(keys: &[u64], bits: u8) -> Option<Ribbon> {
         let sizes = (0..SIZES).flat_map(|size| (0..TRIES).map(move |try_| (size * 2, try_)));
         sizes.into_iter().find_map(|(more, number)| {
@@ -364,7 +372,8 @@ impl Band {
     }
 }
 
-/// Slots a key with which some nine in ten seeds fit where a filter has some thousand keys or more, as measured; more keys have more places where they crowd.
+/// Slots a key with which some nine in ten seeds fit where a filter has some thousand keys or more, as measured; more
+/// keys have more places where they crowd.
 fn slots_a_key(keys: usize) -> f64 {
     1.022 + 0.002 * ((keys.max(2) as f64).log2() - 14.0).max(0.0)
 }

@@ -1,8 +1,9 @@
-//! A run: records sorted by hash, in partitions of the hash range, each with its pages and its filter. An immutable file.
+//! A run: records sorted by hash, in partitions of the hash range, each with its pages and its filter. An immutable
+//! file.
 //!
-//! Hashes are uniform, so the page of a hash is computed, not searched: `(hash - first) × pages / range` within its partition, and no RAM is
-//! spent to find it. Always holds: a partition holds the hashes of its own range only, so that it is written, filtered and read
-//! again by itself; a merge needs RAM for one partition, whatever the size of the run.
+//! Hashes are uniform, so the page of a hash is computed, not searched: `(hash - first) × pages / range` within its
+//! partition, and no RAM is spent to find it. Always holds: a partition holds the hashes of its own range only, so that
+//! it is written, filtered and read again by itself; a merge needs RAM for one partition, whatever the size of the run.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use super::run_filters::{Filter, FilterShare, RunFilters, RunSize};
 use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
 use crate::{Error, Result};
 
-/// Bits of a fingerprint that a run is sorted by. Two of 50 million chunks share all 56 with a probability of 2 %, and then one of them is
-/// stored twice: a record has 72 bits more, which prove every hit.
+/// Bits of a fingerprint that a run is sorted by. Two of 50 million chunks share all 56 with a probability of 2 %, and
+/// then one of them is stored twice: a record has 72 bits more, which prove every hit.
 pub const HASH_BITS: u32 = 56;
 /// The footer of a run.
 pub const RUN_FRAME: FrameKind = FrameKind {
@@ -81,7 +82,8 @@ pub struct Run {
     pub partitions: Vec<Partition>,
     /// In RAM; without them the run says "maybe" to everything.
     pub filters: Option<Arc<RunFilters>>,
-    /// Log pages, counted as in the records, where a record is superseded by one elsewhere: never to be believed unasked.
+    /// Log pages, counted as in the records, where a record is superseded by one elsewhere: never to be believed
+    /// unasked.
     pub dead_pages: Vec<u32>,
 }
 
@@ -159,7 +161,8 @@ impl Run {
         Ok(self)
     }
 
-    /// Reads the filters, with no more bits than `share` says, as many at once as `at_once` pages hold. One that is damaged is made again from its pages.
+    /// Reads the filters, with no more bits than `share` says, as many at once as `at_once` pages hold. One that is
+    /// damaged is made again from its pages.
     pub fn load_filters(&mut self, share: FilterShare, at_once: usize) -> Result<()> {
         let count = self.partitions.len();
         let shape = |(number, partition): (usize, &Partition)| {
@@ -256,7 +259,8 @@ impl Run {
         filters + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
     }
 
-    /// Whether the run may hold `hash`. Who asks for many keys asks [`Run::seek`] for all before [`Run::near`] and [`Run::far`], so that memory is waited for once.
+    /// Whether the run may hold `hash`. Who asks for many keys asks [`Run::seek`] for all before [`Run::near`] and
+    /// [`Run::far`], so that memory is waited for once.
     pub fn may_contain(&self, hash: u64) -> bool {
         let question = Question::new(hash);
         let start = self.seek(&question);

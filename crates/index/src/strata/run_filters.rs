@@ -1,14 +1,15 @@
 //! The filters of a run in RAM: one mapping for those of all partitions.
 //!
-//! Always holds: what a partition holds may be in its filter; where a filter is missing, everything may be in it. One mapping, because filters of some kilobytes that
-//! live for hours would leave an allocator's heap full of holes.
+//! Always holds: what a partition holds may be in its filter; where a filter is missing, everything may be in it. One
+//! mapping, because filters of some kilobytes that live for hours would leave an allocator's heap full of holes.
 
 use onefold_io::Mapped;
 
 use super::ribbon::RibbonShape;
 use super::run::{Partition, Run};
 
-/// RAM of a partition besides its filter: its lines in [`Run::partitions`](super::run::Run::partitions) and here, and half a line of memory that its filter leaves over.
+/// RAM of a partition besides its filter: its lines in [`Run::partitions`](super::run::Run::partitions) and here, and
+/// half a line of memory that its filter leaves over.
 const PARTITION_RAM: usize = size_of::<Partition>() + size_of::<Placed>() + LINE_BYTES / 2;
 
 /// Bytes of a line of memory: filters begin on one.
@@ -38,7 +39,8 @@ impl RunSize {
     }
 }
 
-/// How many bits a slot the filters of a run have: `bits`, and some partitions one more, so that RAM need not be left over. Zero bits: no filters.
+/// How many bits a slot the filters of a run have: `bits`, and some partitions one more, so that RAM need not be left
+/// over. Zero bits: no filters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct FilterShare {
     /// Of each partition, at least.
@@ -89,8 +91,8 @@ impl RunFilters {
         }
     }
 
-    /// Places the filter of partition `number`, whose `blocks` are as they are stored, behind all that were placed before, which ends at byte `end`, narrowed to shape `to`. Gives the new end, or the old where there is
-    /// no room.
+    /// Places the filter of partition `number`, whose `blocks` are as they are stored, behind all that were placed
+    /// before, which ends at byte `end`, narrowed to shape `to`. Gives the new end, or the old where there is no room.
     pub fn place(
         &mut self,
         number: usize,

@@ -1,8 +1,9 @@
-//! A page of a run: some 240 records, each a hash, a proof and where the log speaks of it, sorted by hash, in packed bits.
+//! A page of a run: some 240 records, each a hash, a proof and where the log speaks of it, sorted by hash, in packed
+//! bits.
 //!
-//! Hash and proof are the first 16 bytes of the fingerprint: who finds both here needs no other page to know that it is the one.
-//! Always holds: hashes rise strictly within a page and from page to page. A page that had no room for all hashes that belong to it has
-//! the overflow flag, and the next page begins with the rest.
+//! Hash and proof are the first 16 bytes of the fingerprint: who finds both here needs no other page to know that it is
+//! the one. Always holds: hashes rise strictly within a page and from page to page. A page that had no room for all
+//! hashes that belong to it has the overflow flag, and the next page begins with the rest.
 
 use onefold_chunk::Fingerprint;
 

@@ -1,6 +1,7 @@
 //! Writes a run, partition by partition.
 //!
-//! Always holds: what is pushed rises strictly by hash, and RAM holds one partition's records and its filter's making, no more.
+//! Always holds: what is pushed rises strictly by hash, and RAM holds one partition's records and its filter's making,
+//! no more.
 
 use std::sync::Arc;
 
@@ -43,8 +44,8 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// The run `id`, of at most `records` records on log pages below `log_pages`, with partitions of at most about `partition_records` and filters of
-    /// `filter_bits` bits a slot (0: none).
+    /// The run `id`, of at most `records` records on log pages below `log_pages`, with partitions of at most about
+    /// `partition_records` and filters of `filter_bits` bits a slot (0: none).
     pub fn new(
         disk: Arc<dyn Disk>,
         id: FileId,
@@ -144,7 +145,8 @@ impl RunWriter {
         Ribbon::build(&hashes, self.filter_bits)
     }
 
-    /// How records are packed and over how many pages they are spread. More pages need fewer bits a record, so it settles in some rounds.
+    /// How records are packed and over how many pages they are spread. More pages need fewer bits a record, so it
+    /// settles in some rounds.
     fn plan(&self, records: usize) -> (Packing, u32) {
         let range_log2 = HASH_BITS - u32::from(self.partitions_log2);
         let mut pages = usize::from(records > 0);

@@ -70,8 +70,9 @@ impl Shared {
         Arc::clone(&self.view.lock())
     }
 
-    /// Of how many records the merging thread begins a merge of runs: of as many as it copies. But where there are too many runs, who says something merges all that is due, and sees it through
-    /// even while the index is being closed: else, where sessions are short, nobody ever would.
+    /// Of how many records the merging thread begins a merge of runs: of as many as it copies. But where there are too
+    /// many runs, who says something merges all that is due, and sees it through even while the index is being closed:
+    /// else, where sessions are short, nobody ever would.
     pub fn merges_at_most(&self) -> u64 {
         match are_many(&self.view().manifest, self.plan.tail_records as u64) {
             true => u64::MAX,
@@ -79,8 +80,9 @@ impl Shared {
         }
     }
 
-    /// Of how many records the merging thread begins to join or to compact log files. Who says little does not stay for what is great, which would be begun, and thrown away, in each such session;
-    /// so that waits for who says much or retires containers.
+    /// Of how many records the merging thread begins to join or to compact log files. Who says little does not stay for
+    /// what is great, which would be begun, and thrown away, in each such session; so that waits for who says much or
+    /// retires containers.
     pub fn copies_at_most(&self) -> u64 {
         let tail = self.plan.tail_records as u64;
         let sealed = self.sealed.load(Ordering::Relaxed);
@@ -109,7 +111,8 @@ impl Shared {
         self.room_bytes.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// What came of writing some `bytes`. Where the device had no room, nothing of more than half of them is begun any more.
+    /// What came of writing some `bytes`. Where the device had no room, nothing of more than half of them is begun any
+    /// more.
     pub fn note_room<T>(&self, bytes: u64, written: Result<T>) -> Result<T> {
         if written.as_ref().is_err_and(is_no_space) {
             self.room_bytes.fetch_min(bytes / 2, Ordering::Relaxed);
@@ -128,7 +131,8 @@ impl Shared {
         }
     }
 
-    /// Looks at the newest manifest, which no longer names the files `names`, and removes them even where it cannot be read.
+    /// Looks at the newest manifest, which no longer names the files `names`, and removes them even where it cannot be
+    /// read.
     pub fn let_go(&self, names: &[String]) -> Result<()> {
         let looked = self.refresh();
         self.folder.remove(names)?;
@@ -137,8 +141,9 @@ impl Shared {
 
     /// Looks at the newest manifest.
     ///
-    /// Where the filters of the merged runs and of the new one don't fit beside each other, the old ones go first, and those of other runs give up some bits; for the moment
-    /// that this and reading the new ones take, lookups read a page instead.
+    /// Where the filters of the merged runs and of the new one don't fit beside each other, the old ones go first, and
+    /// those of other runs give up some bits; for the moment that this and reading the new ones take, lookups read a
+    /// page instead.
     pub fn refresh(&self) -> Result<Arc<View>> {
         let _one = self.refreshing.lock();
         let old = self.view();
@@ -165,8 +170,8 @@ pub fn is_no_space(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind == ErrorKind::NoSpace)
 }
 
-/// Waits for lookups that began with a view before it was replaced, so that what it alone holds goes before more is read. Not for long: a compaction
-/// holds one while it looks for what is live, and then filters of both are in RAM.
+/// Waits for lookups that began with a view before it was replaced, so that what it alone holds goes before more is
+/// read. Not for long: a compaction holds one while it looks for what is live, and then filters of both are in RAM.
 fn wait_until_alone(old: &Arc<View>) {
     for _ in 0..OLD_VIEW_PAUSES {
         if Arc::strong_count(old) == 1 {
@@ -176,7 +181,8 @@ fn wait_until_alone(old: &Arc<View>) {
     }
 }
 
-/// The merging thread. It merges when told, until nothing is due, and what is small to its end when the index is closed.
+/// The merging thread. It merges when told, until nothing is due, and what is small to its end when the index is
+/// closed.
 pub struct Merger {
     due: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,

@@ -1,6 +1,7 @@
 //! The list of sealed tablets: in which order they are searched, and which are in RAM (PRUNE §3.3).
 //!
-//! Always holds: at most as many tablets are resident as the options say. The order changes what a lookup costs, never what it answers.
+//! Always holds: at most as many tablets are resident as the options say. The order changes what a lookup costs, never
+//! what it answers.
 
 use onefold_chunk::Fingerprint;
 

@@ -47,7 +47,8 @@ impl FileDir {
         )
     }
 
-    /// A folder that is made where it is missing, with its missing parents; the names of those that were made are durable.
+    /// A folder that is made where it is missing, with its missing parents; the names of those that were made are
+    /// durable.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         make_durably(path)
@@ -62,14 +63,16 @@ impl FileDir {
         self
     }
 
-    /// Its disks, and those of folders within, are accessed past the page cache where the file system allows it (see [`DirectDisk`]).
+    /// Its disks, and those of folders within, are accessed past the page cache where the file system allows it (see
+    /// [`DirectDisk`]).
     #[must_use]
     pub fn direct(mut self) -> Self {
         self.access.direct = true;
         self
     }
 
-    /// The folder `name` within, and no other, may be a symbolic link of our own: to a faster disk, say. Folders within that one are no links again.
+    /// The folder `name` within, and no other, may be a symbolic link of our own: to a faster disk, say. Folders within
+    /// that one are no links again.
     #[must_use]
     pub fn linked(mut self, name: &'static str) -> Self {
         self.linked = Some(name);
@@ -121,7 +124,8 @@ impl FileDir {
             FileType::RegularFile | FileType::BlockDevice
         );
         if stored {
-            // Not any longer: io_uring of some kernels takes it for a wish not to wait for the device, and answers EAGAIN to every read.
+            // Not any longer: io_uring of some kernels takes it for a wish not to wait for the device, and answers
+            // EAGAIN to every read.
             rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| self.fail(op, name, e))?;
         }
         let disk = FileDisk::new(file, join(&self.path, name))?.batched(self.access.batching);
@@ -138,7 +142,8 @@ impl FileDir {
         Error::from_io(op, join(&self.path, name), errno)
     }
 
-    /// For file systems without `RENAME_NOREPLACE` (NFS, some FUSE ones). A crash between leaves the disk under both names.
+    /// For file systems without `RENAME_NOREPLACE` (NFS, some FUSE ones). A crash between leaves the disk under both
+    /// names.
     fn link_and_unlink(&self, from: &str, to: &str) -> Result<()> {
         rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty())
             .map_err(|e| self.fail("rename", to, e))?;
@@ -146,8 +151,8 @@ impl FileDir {
             .map_err(|e| self.fail("rename", from, e))
     }
 
-    /// A listed name; `None` where it is gone. Only where the file system does not list what kind it is of, it is looked at. One that cannot be looked at is there all the
-    /// same: whoever opens it hears why.
+    /// A listed name; `None` where it is gone. Only where the file system does not list what kind it is of, it is
+    /// looked at. One that cannot be looked at is there all the same: whoever opens it hears why.
     fn entry(&self, name: &str, listed_as: FileType) -> Option<DirEntry> {
         let mut kind = listed_as;
         if kind == FileType::Unknown {
@@ -183,8 +188,9 @@ impl FileDir {
         }
     }
 
-    /// What root has just made in the folder of another user is that user's: whoever owns a repository can open what is in it, though root was
-    /// there. Only what was made anew, and as far as this root may: in a container, or over NFS, it may not.
+    /// What root has just made in the folder of another user is that user's: whoever owns a repository can open what is
+    /// in it, though root was there. Only what was made anew, and as far as this root may: in a container, or over NFS,
+    /// it may not.
     fn hand_over(&self, made: &File) {
         if !rustix::process::geteuid().is_root() {
             return;
@@ -198,7 +204,8 @@ impl FileDir {
         }
     }
 
-    /// How a folder within is opened: through a symbolic link only where one was foreseen, and if that is our own. Any other may lead anywhere, and what is there is not ours to remove.
+    /// How a folder within is opened: through a symbolic link only where one was foreseen, and if that is our own. Any
+    /// other may lead anywhere, and what is there is not ours to remove.
     fn follow(&self, name: &str) -> OFlags {
         let is_own = || match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat.st_uid == rustix::process::geteuid().as_raw(),
@@ -210,7 +217,8 @@ impl FileDir {
         }
     }
 
-    /// An error that says so where a folder could not be opened because it is a link: one that is not followed, or that leads to no folder.
+    /// An error that says so where a folder could not be opened because it is a link: one that is not followed, or that
+    /// leads to no folder.
     fn say_if_link(&self, name: &str, is_followed: bool, error: Error) -> Error {
         let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_link =
@@ -366,8 +374,9 @@ impl FileDir {
     }
 }
 
-/// Dropping it frees the lock: said to the kernel, since closing frees it only with the last copy of the descriptor, and a process that
-/// another thread is just starting has a copy until it runs its program. Where that fails, closing still does it.
+/// Dropping it frees the lock: said to the kernel, since closing frees it only with the last copy of the descriptor,
+/// and a process that another thread is just starting has a copy until it runs its program. Where that fails, closing
+/// still does it.
 struct FileLock(File);
 
 impl LockGuard for FileLock {}

@@ -30,15 +30,15 @@ use crate::{
 
 /// Writes of at least this many bytes go past the page cache.
 ///
-/// Measured on a virtual NVMe disk with ext4, 1 GiB as 16 MiB files that are each synced: 830–950 MB/s and 0.1 s of CPU past the cache,
-/// 420–440 MB/s and 0.8 s through it, 250–400 MB/s with early `sync_file_range`. Containers and merged runs are written once, in
-/// large pieces, and synced at once: the cache would only be a detour.
+/// Measured on a virtual NVMe disk with ext4, 1 GiB as 16 MiB files that are each synced: 830–950 MB/s and 0.1 s of CPU
+/// past the cache, 420–440 MB/s and 0.8 s through it, 250–400 MB/s with early `sync_file_range`. Containers and merged
+/// runs are written once, in large pieces, and synced at once: the cache would only be a detour.
 const DIRECT_WRITE_BYTES_MIN: usize = 256 << 10;
 
 /// Reads of at least this many bytes that the page cache does not hold go past it.
 ///
-/// Measured on a virtual disk with ext4: 1.1 to 1.4 GB/s through the cache with 1 s of CPU per GiB, most of it copying out of pages that were just
-/// filled, 1.8 GB/s and a fifth of that past it.
+/// Measured on a virtual disk with ext4: 1.1 to 1.4 GB/s through the cache with 1 s of CPU per GiB, most of it copying
+/// out of pages that were just filled, 1.8 GB/s and a fifth of that past it.
 const DIRECT_READ_BYTES_MIN: usize = 512 << 10;
 
 /// A file or a block device.
@@ -47,7 +47,8 @@ pub struct FileDisk {
     path: String,
     sync_failed: AtomicBool,
     batching: Batching,
-    /// A handle past the page cache, once a large read or write has asked for it; `None` where the file system has none.
+    /// A handle past the page cache, once a large read or write has asked for it; `None` where the file system has
+    /// none.
     direct: OnceLock<Option<File>>,
     turns: Turns,
 }
@@ -63,7 +64,8 @@ impl FileDisk {
         Self::open_path(path, true)
     }
 
-    /// A file that is open already, of anyone's making; `path` is for errors. It may have any access, and is not a folder.
+    /// A file that is open already, of anyone's making; `path` is for errors. It may have any access, and is not a
+    /// folder.
     pub fn from_file(file: File, path: impl Into<String>) -> Result<Self> {
         Self::new(file, path.into())
     }
@@ -112,7 +114,8 @@ impl FileDisk {
         &self.path
     }
 
-    /// Writes whole pages by `direct`, a handle on the same file past the page cache, and the rest through the cache, which the kernel keeps coherent.
+    /// Writes whole pages by `direct`, a handle on the same file past the page cache, and the rest through the cache,
+    /// which the kernel keeps coherent.
     pub(crate) fn write_past_cache(&self, direct: &File, data: &[u8], offset: u64) -> Result<()> {
         let pages = whole_pages(offset, data.len());
         if pages.is_empty() {

@@ -1,7 +1,7 @@
 //! Writes through the page cache and writes past it take turns: many of one kind at once, never both.
 //!
-//! The kernel keeps both coherent, but where they meet in one large folio at the same time, it may report the next sync as failed
-//! (`dio_warn_stale_pagecache`), and a failed sync is one that we never forgive.
+//! The kernel keeps both coherent, but where they meet in one large folio at the same time, it may report the next sync
+//! as failed (`dio_warn_stale_pagecache`), and a failed sync is one that we never forgive.
 
 use parking_lot::{Condvar, Mutex};
 

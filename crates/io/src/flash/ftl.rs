@@ -1,7 +1,7 @@
 //! The translation layer: where each page is, and what an update in place costs behind it.
 //!
-//! Always holds: a page has one place or none; a clean block is there at all times; the pages of a block that is emptied are moved before anything else is
-//! written.
+//! Always holds: a page has one place or none; a clean block is there at all times; the pages of a block that is
+//! emptied are moved before anything else is written.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -42,7 +42,8 @@ impl Flash {
         // what was never written is somewhere, too
         let place = self.places.get(&page).copied();
         let (place, channels) = (place.unwrap_or(page.1 as u32), self.model.channels.max(1));
-        // each stripe of neighbours begins at another channel, so that no stride of a user's writes keeps to one channel
+        // each stripe of neighbours begins at another channel, so that no stride of a user's writes keeps to one
+        // channel
         let stripe = (place / channels).wrapping_mul(0x9e37_79b9) >> 16;
         (place % channels + stripe) % channels
     }

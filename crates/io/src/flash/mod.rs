@@ -1,15 +1,17 @@
 //! A modelled flash: what the papers' structures cost on a device that reads and writes pages and erases blocks.
 //!
-//! Wraps a folder, whose disks keep the bytes; the flash keeps the account. Pages of 4 KiB, erase blocks of 128 KiB, 25 µs a page read, 200 µs a page
-//! write, 1500 µs an erase (Lu's dissertation, §3.2.1 and §4.3), all settable. Underneath works a page-mapped translation layer, as the
-//! dissertation describes it: an update in place goes to a clean page and leaves the old one invalid; when clean blocks run out, the
-//! block with the fewest valid pages is emptied (reads and writes of those that are valid) and erased.
+//! Wraps a folder, whose disks keep the bytes; the flash keeps the account. Pages of 4 KiB, erase blocks of 128 KiB, 25
+//! µs a page read, 200 µs a page write, 1500 µs an erase (Lu's dissertation, §3.2.1 and §4.3), all settable. Underneath
+//! works a page-mapped translation layer, as the dissertation describes it: an update in place goes to a clean page and
+//! leaves the old one invalid; when clean blocks run out, the block with the fewest valid pages is emptied (reads and
+//! writes of those that are valid) and erased.
 //!
-//! Always holds: every page that is read, written or moved, and every erase, is counted once. With one channel `modelled_us` is their sum: the
-//! device does one thing at a time. With more, pages lie across the channels in turn, and the pages of one call (`read_many_at`, or a read or write
-//! of several pages) go to their channels side by side, at most `queue_depth` under way at once; calls follow each other, as a caller that
-//! waits sees it. What the translation layer does by itself, moves and erases, occupies one channel, so the device for its part.
-//! Nothing sleeps. Syncs cost nothing. A write of a part of a page that holds bytes already reads it first.
+//! Always holds: every page that is read, written or moved, and every erase, is counted once. With one channel
+//! `modelled_us` is their sum: the device does one thing at a time. With more, pages lie across the channels in turn,
+//! and the pages of one call (`read_many_at`, or a read or write of several pages) go to their channels side by side,
+//! at most `queue_depth` under way at once; calls follow each other, as a caller that waits sees it. What the
+//! translation layer does by itself, moves and erases, occupies one channel, so the device for its part. Nothing
+//! sleeps. Syncs cost nothing. A write of a part of a page that holds bytes already reads it first.
 
 mod ftl;
 mod model;

@@ -1,8 +1,9 @@
-//! What a simulated device holds: the names and contents that its users see, those that are durable, and the changes between them.
+//! What a simulated device holds: the names and contents that its users see, those that are durable, and the changes
+//! between them.
 //!
-//! Always holds: `durable` plus all pending changes in their order is `live`. Files are known by number, so that a removed one stays
-//! readable through its handles, and a removal that a crash forgets finds its file again. Everything is copied on write: a clone
-//! costs some counters, whatever it holds.
+//! Always holds: `durable` plus all pending changes in their order is `live`. Files are known by number, so that a
+//! removed one stays readable through its handles, and a removal that a crash forgets finds its file again. Everything
+//! is copied on write: a clone costs some counters, whatever it holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! docs/restic.md against the definition of the command line, and against restic itself where it is installed: the page cannot rot.
+//! docs/restic.md against the definition of the command line, and against restic itself where it is installed: the page
+//! cannot rot.
 
 use std::collections::BTreeMap;
 use std::process::Command as Process;

@@ -1,4 +1,5 @@
-//! Where options come from: what is typed beats what the environment says, and a variable that is set to nothing says nothing.
+//! Where options come from: what is typed beats what the environment says, and a variable that is set to nothing says
+//! nothing.
 
 use std::ffi::OsString;
 
@@ -10,7 +11,8 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 use super::Cli;
 use crate::error::{Error, Result};
 
-/// The options that stand on the command line, by their ids. Flattened before what it tells of: reading an option forgets where it came from.
+/// The options that stand on the command line, by their ids. Flattened before what it tells of: reading an option
+/// forgets where it came from.
 #[derive(Clone, Default, Debug)]
 pub struct Typed(Vec<String>);
 
@@ -30,7 +32,8 @@ impl Typed {
         self.0.iter().any(|typed| typed == id)
     }
 
-    /// What the command line says, else what the environment does. `does` is what both of two would do: "give a password".
+    /// What the command line says, else what the environment does. `does` is what both of two would do: "give a
+    /// password".
     ///
     /// # Errors
     /// [`Error::Usage`] where one of them says it in two ways.
@@ -83,7 +86,8 @@ impl Args for Typed {
     }
 }
 
-/// The error as it is where no variable is set: a usage line would call what they give required. One that they are the reason for stays.
+/// The error as it is where no variable is set: a usage line would call what they give required. One that they are the
+/// reason for stays.
 pub fn without_variables(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let command = Cli::command().mut_args(unset).mut_subcommands(verb_unset);
     let is_same = |other: &clap::Error| {
@@ -136,7 +140,8 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     ))
 }
 
-/// An option that takes what begins with a minus as its value, so that its own words say what is wrong with that; and without its variable, where that is set to nothing.
+/// An option that takes what begins with a minus as its value, so that its own words say what is wrong with that; and
+/// without its variable, where that is set to nothing.
 pub fn as_meant(arg: Arg) -> Arg {
     let takes_one =
         arg.get_long().is_some() && arg.get_action().takes_values() && !arg.is_require_equals_set();

@@ -19,8 +19,9 @@ use crate::{paths, repository};
 
 /// Show what differs between two snapshots
 ///
-/// Marks: + added, - removed, M content changed, U only metadata changed, T something else (a file became a folder), ? unknown, as one of the
-/// two backups could not read it, or not list a folder above it, or, with --metadata, not read its attributes.
+/// Marks: + added, - removed, M content changed, U only metadata changed, T something else (a file became a folder), ?
+/// unknown, as one of the two backups could not read it, or not list a folder above it, or, with --metadata, not read
+/// its attributes.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The older one

@@ -19,8 +19,9 @@ use crate::progress::{Doing, Meter};
 
 /// Tell what deduplication would save, without a repository
 ///
-/// Reads the files once and counts their chunks for every chunker and size asked for. Counts are exact while the fingerprints fit into --ram; beyond,
-/// shorter chunks are counted by a sketch, which takes 0.5 MiB for each chunker and size, and the ratio gets an error bar (95 %, about 1 % at most). Nothing is stored and no password is needed.
+/// Reads the files once and counts their chunks for every chunker and size asked for. Counts are exact while the
+/// fingerprints fit into --ram; beyond, shorter chunks are counted by a sketch, which takes 0.5 MiB for each chunker
+/// and size, and the ratio gets an error bar (95 %, about 1 % at most). Nothing is stored and no password is needed.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to read
@@ -48,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE[,SIZE…]", value_delimiter = ',', value_parser = human::parse_bytes, default_value = "4k,8k,16k,64k")]
     pub sizes: Vec<u64>,
 
-    /// Take what begins as an old tar for one, too. A tar is cut at its members, as by `backup`; without this, only what begins as a POSIX or GNU tar is
+    /// Take what begins as an old tar for one, too. A tar is cut at its members, as by `backup`; without this, only
+    /// what begins as a POSIX or GNU tar is
     #[arg(long)]
     pub tar_aware: bool,
 

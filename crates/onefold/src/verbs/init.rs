@@ -26,15 +26,18 @@ pub struct Args {
 /// What is chosen once, when a repository is made, and holds for all of its life.
 #[derive(clap::Args, Debug)]
 pub struct Choices {
-    /// How contents are cut into chunks; sieve-adaptive is sieve with chunks of 1.25 to 3 MiB where large files look random [default: sieve-adaptive]
+    /// How contents are cut into chunks; sieve-adaptive is sieve with chunks of 1.25 to 3 MiB where large files look
+    /// random [default: sieve-adaptive]
     #[arg(long, value_name = "NAME")]
     pub chunker: Option<String>,
 
-    /// Mean size of a chunk, such as 8K or 1M (1K is 1024 bytes), 256 bytes at least; smaller finds more duplicates and needs more index; the longest chunk may be 4 MiB [default: 8K]
+    /// Mean size of a chunk, such as 8K or 1M (1K is 1024 bytes), 256 bytes at least; smaller finds more duplicates and
+    /// needs more index; the longest chunk may be 4 MiB [default: 8K]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub chunk_size: Option<u64>,
 
-    /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore, skimpystash, bufferhash, …); ram keeps nothing on disk [default: strata]
+    /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore,
+    /// skimpystash, bufferhash, …); ram keeps nothing on disk [default: strata]
     #[arg(long, value_name = "NAME")]
     pub index: Option<String>,
 }
@@ -88,7 +91,8 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
     Ok(secret)
 }
 
-/// That a password was given which protects nothing: whoever gives it may think otherwise, and the next command refuses it.
+/// That a password was given which protects nothing: whoever gives it may think otherwise, and the next command refuses
+/// it.
 fn tell_unused(global: &Global, out: &Out) {
     if out.quiet || matches!(global.password.is_given(), Ok(false)) {
         return;

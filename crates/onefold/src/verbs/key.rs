@@ -21,8 +21,8 @@ const NO_KEYS: &str = "the repository is not encrypted: it has no keys";
 
 /// List, add, remove and change passwords
 ///
-/// A repository opens with any of its keys. Changing a password does not encrypt anything anew: whoever had the old password and a copy of the
-/// repository, or of the key's file, can still read it.
+/// A repository opens with any of its keys. Changing a password does not encrypt anything anew: whoever had the old
+/// password and a copy of the repository, or of the key's file, can still read it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -38,8 +38,8 @@ pub enum What {
     Add(New),
     /// Remove a key
     ///
-    /// The password that opens it opens the repository no more, unless somebody kept a copy of the key's file and puts it back into `keys`: all keys lead to one
-    /// master key, which never changes.
+    /// The password that opens it opens the repository no more, unless somebody kept a copy of the key's file and puts
+    /// it back into `keys`: all keys lead to one master key, which never changes.
     Remove {
         /// Beginning of the key's id
         #[arg(value_name = "ID")]

@@ -133,7 +133,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// As restic: without paths everything; with paths the path itself and what lies directly in it, or all below with `--recursive`.
+/// As restic: without paths everything; with paths the path itself and what lies directly in it, or all below with
+/// `--recursive`.
 fn is_wanted(args: &Args, wanted: &[Vec<u8>], path: &[u8]) -> bool {
     let direct = |folder: &[u8]| path == folder || path::split(path).0 == folder;
     wanted.is_empty()

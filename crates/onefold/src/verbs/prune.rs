@@ -15,11 +15,12 @@ use crate::{human, repository};
 
 /// Reclaim space that no snapshot needs
 ///
-/// Runs beside backups and restores; nothing that they may still need is deleted. Interrupted anywhere, it loses nothing, and the next prune
-/// finishes it. What backups that ran at once stored twice is kept once.
+/// Runs beside backups and restores; nothing that they may still need is deleted. Interrupted anywhere, it loses
+/// nothing, and the next prune finishes it. What backups that ran at once stored twice is kept once.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only say what would be freed. Changes nothing, and waits for nobody: while another prune runs, the figures are those of a moment
+    /// Only say what would be freed. Changes nothing, and waits for nobody: while another prune runs, the figures are
+    /// those of a moment
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
@@ -34,7 +35,8 @@ pub struct How {
     #[arg(long, value_name = "PERCENT", value_parser = human::parse_percent, default_value = "70%")]
     pub compact_below: f64,
 
-    /// Instead: rewrite, those with most to gain first, until at most this is unused: a size, a percentage of what is stored, or "unlimited"
+    /// Instead: rewrite, those with most to gain first, until at most this is unused: a size, a percentage of what is
+    /// stored, or "unlimited"
     #[arg(long, value_name = "LIMIT", value_parser = unused, conflicts_with = "compact_below")]
     pub max_unused: Option<Unused>,
 

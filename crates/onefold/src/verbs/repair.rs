@@ -25,9 +25,10 @@ use crate::{paths, repository};
 
 /// Rebuild what can be rebuilt, and list what is lost
 ///
-/// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their other copies (the
-/// configuration from a key slot, if need be), and the index is rebuilt. What stays lost is listed file by file; to get it back, back up the same files again while they are still there.
-/// `repair snapshots`, after that, makes new snapshots without what is lost.
+/// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their
+/// other copies (the configuration from a key slot, if need be), and the index is rebuilt. What stays lost is listed
+/// file by file; to get it back, back up the same files again while they are still there. `repair snapshots`, after
+/// that, makes new snapshots without what is lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]

@@ -187,7 +187,8 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
     show(sizes, figures, &lines, out)
 }
 
-/// What the repository takes on disk is that of all snapshots: what they share belongs to none, and is compressed with its neighbours.
+/// What the repository takes on disk is that of all snapshots: what they share belongs to none, and is compressed with
+/// its neighbours.
 fn raw_data_of_some(sizes: &Sizes, out: &Out) -> Result<()> {
     let figures = json!({
         "total_uncompressed_size": sizes.total_uncompressed_size,

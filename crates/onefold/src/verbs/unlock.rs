@@ -1,4 +1,5 @@
-//! `onefold unlock`: nothing to do, said where restic's scripts ask for it. What a dead process held, the kernel has freed.
+//! `onefold unlock`: nothing to do, said where restic's scripts ask for it. What a dead process held, the kernel has
+//! freed.
 
 use serde_json::json;
 

@@ -8,8 +8,8 @@ use crate::opened::Opened;
 use crate::repository::Repository;
 use crate::{Error, Result};
 
-/// References on their way to the containers that they lead to, so many at a time: RAM stays bounded, at the price of opening a container for each
-/// batch that refers to it.
+/// References on their way to the containers that they lead to, so many at a time: RAM stays bounded, at the price of
+/// opening a container for each batch that refers to it.
 pub struct References<'a> {
     repository: &'a Repository,
     /// Containers that are known not to be readable.
@@ -25,7 +25,8 @@ pub struct References<'a> {
 /// References of one batch: 32 MiB.
 const BATCH_REFERENCES: usize = 2 << 20;
 
-/// What [`References::finish`] gives: beginnings of the fingerprints that lead nowhere, and containers that could not be read.
+/// What [`References::finish`] gives: beginnings of the fingerprints that lead nowhere, and containers that could not
+/// be read.
 type Found = (HashSet<u64>, Vec<(ContainerId, Error)>);
 
 impl<'a> References<'a> {

@@ -1,7 +1,9 @@
-//! A repository whose configuration is lost, in the file and in its copy. Each key slot of an encrypted one seals a third.
+//! A repository whose configuration is lost, in the file and in its copy. Each key slot of an encrypted one seals a
+//! third.
 //!
-//! What always holds: a configuration is taken from a slot only if the password opens that slot and the key in it opens what is stored. Another repository's slot may lie there, with the
-//! same password: with its configuration nothing could be read any more.
+//! What always holds: a configuration is taken from a slot only if the password opens that slot and the key in it opens
+//! what is stored. Another repository's slot may lie there, with the same password: with its configuration nothing
+//! could be read any more.
 
 use zeroize::Zeroizing;
 

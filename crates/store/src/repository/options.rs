@@ -61,7 +61,8 @@ pub struct OpenOptions {
     /// Names and salts.
     pub entropy: Entropy,
     /// Chunks are looked up, compressed and counted, but no container is stored. Costs some 20 bytes of RAM for each
-    /// new chunk, at most 28 MiB; beyond [`DRY_RUN_EXACT_CHUNKS`](crate::DRY_RUN_EXACT_CHUNKS) new ones the counts are approximate.
+    /// new chunk, at most 28 MiB; beyond [`DRY_RUN_EXACT_CHUNKS`](crate::DRY_RUN_EXACT_CHUNKS) new ones the counts are
+    /// approximate.
     pub dry_run: bool,
 }
 

@@ -32,7 +32,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Objects below `folder`, which `init` makes: an error of damage where it is missing, so that nobody takes what was in it for deleted.
+    /// Objects below `folder`, which `init` makes: an error of damage where it is missing, so that nobody takes what
+    /// was in it for deleted.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<String>> {
         self.require_folder(folder)?;
         self.objects.list(folder)
@@ -80,8 +81,9 @@ impl Shared {
         Ok(all)
     }
 
-    /// Asks or tells the index. One whose files turn out to be damaged, or gone, or more than this process may open, is begun anew from the containers, then asked again: damage to it costs
-    /// time only, in the middle of a session too. So `ask` may run several times, but for the first upon an index that knows every stored container.
+    /// Asks or tells the index. One whose files turn out to be damaged, or gone, or more than this process may open, is
+    /// begun anew from the containers, then asked again: damage to it costs time only, in the middle of a session too.
+    /// So `ask` may run several times, but for the first upon an index that knows every stored container.
     pub(crate) fn with_index<T>(
         &self,
         mut ask: impl FnMut(&mut RepositoryIndex) -> Result<T>,
@@ -103,7 +105,8 @@ impl Shared {
         asked
     }
 
-    /// Opens the index for whoever tells it something, as others have left it by now. Gives the containers that it was told of.
+    /// Opens the index for whoever tells it something, as others have left it by now. Gives the containers that it was
+    /// told of.
     ///
     /// # Errors
     /// [`Error::Locked`] where it has one opener, and that is another.
@@ -119,8 +122,9 @@ impl Shared {
         })
     }
 
-    /// Throws the index away and tells a new one of every container that can be read and is not condemned: what such a one held may be elsewhere by now,
-    /// and the index knows one place of a chunk. What others finish meanwhile, they tell it themselves.
+    /// Throws the index away and tells a new one of every container that can be read and is not condemned: what such a
+    /// one held may be elsewhere by now, and the index knows one place of a chunk. What others finish meanwhile, they
+    /// tell it themselves.
     pub(super) fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {
         index.forget(&self.options)?;
         let mut containers = self.containers()?;
@@ -129,8 +133,8 @@ impl Shared {
         self.tell_durably(index, &containers)
     }
 
-    /// Tells the index of containers, makes that durable, and lists those that could be read as told: all anew where others threw the index away meanwhile, for what was durable
-    /// before that is no longer known.
+    /// Tells the index of containers, makes that durable, and lists those that could be read as told: all anew where
+    /// others threw the index away meanwhile, for what was durable before that is no longer known.
     pub(crate) fn tell_durably(
         &self,
         index: &mut RepositoryIndex,
@@ -146,7 +150,8 @@ impl Shared {
         }
     }
 
-    /// Tells the index of containers, and returns those that could be read. All of them are durable then, whoever put them: the index names no others.
+    /// Tells the index of containers, and returns those that could be read. All of them are durable then, whoever put
+    /// them: the index names no others.
     pub(crate) fn tell(
         &self,
         index: &mut RepositoryIndex,

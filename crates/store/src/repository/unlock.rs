@@ -49,7 +49,8 @@ pub(crate) struct Unlocked {
 /// How often slots are listed again where one that was listed is gone: others change their passwords meanwhile.
 const LISTED_AGAIN_MAX: u32 = 16;
 
-/// Tries every slot, the cheapest first: whoever can write to the storage can put one there that takes minutes. The configuration that is sealed in the slot must be the one in the clear.
+/// Tries every slot, the cheapest first: whoever can write to the storage can put one there that takes minutes. The
+/// configuration that is sealed in the slot must be the one in the clear.
 pub(crate) fn unlock(
     objects: &dyn ObjectStore,
     config: &Config,

@@ -75,7 +75,8 @@ impl Finisher<'_> {
         }
     }
 
-    /// Another name of a file that was read before. What stood under the first name may not have been that file any more.
+    /// Another name of a file that was read before. What stood under the first name may not have been that file any
+    /// more.
     fn recall(&mut self, folder: &[u8], planned: &mut Planned) {
         let recall = |names| self.links.recall(names, &mut planned.entry);
         match planned.link.map(recall) {

@@ -6,7 +6,8 @@ use super::Look;
 use crate::meta::Stat;
 
 impl Look<'_> {
-    /// Whether the folder, which is open, or one above it is left out under whatever name. Looked up once for all sources in it.
+    /// Whether the folder, which is open, or one above it is left out under whatever name. Looked up once for all
+    /// sources in it.
     pub(super) fn is_below_left_out(&mut self, dir: &OwnedFd) -> bool {
         if self.options.excludes.folders.is_empty() {
             return false;

@@ -18,7 +18,8 @@ const TASKS_WAITING_MAX: usize = 8 << 10;
 const TASKS_MADE: usize = 16;
 
 impl Look<'_> {
-    /// Lists the folder next: what of it was asked for, or, where it is left out itself, what leads to the sources in it.
+    /// Lists the folder next: what of it was asked for, or, where it is left out itself, what leads to the sources in
+    /// it.
     pub(super) fn descend(
         &mut self,
         dir: &Arc<OwnedFd>,
@@ -91,7 +92,8 @@ impl Look<'_> {
         }
     }
 
-    /// Makes one task of all of them: their turn comes when all names of the folder have been looked at, and of these there may be millions.
+    /// Makes one task of all of them: their turn comes when all names of the folder have been looked at, and of these
+    /// there may be millions.
     pub(super) fn put_off(
         &mut self,
         folder: &Folder,

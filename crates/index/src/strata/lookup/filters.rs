@@ -8,8 +8,8 @@ use super::Asking;
 /// Keys that a filter is asked for together: their lines are fetched while the filter before is asked.
 pub(super) const TOGETHER: usize = u32::BITS as usize;
 
-/// Asks the filters of all runs, for some keys at once, so that memory is waited for once: while the first columns of one run are looked at, those of the next are on
-/// their way, and the others of the one before.
+/// Asks the filters of all runs, for some keys at once, so that memory is waited for once: while the first columns of
+/// one run are looked at, those of the next are on their way, and the others of the one before.
 pub(super) fn ask_filters(view: &View, asking: &mut [Asking<'_>]) {
     let mut questions = [Question::default(); TOGETHER];
     // of the run before, of this one and of the next

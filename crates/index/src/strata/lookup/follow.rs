@@ -1,8 +1,8 @@
 //! A stream that repeats an earlier one for long: it asks the log alone, which has its keys in its order.
 //!
-//! Where such a stream comes to the end of the cached pages, the next of the log are read, and the device is told of those behind them, so that they are there
-//! when their turn comes: a device that is busy with the stream itself takes milliseconds for a page, and the stream waits. Always holds: what is read too
-//! much costs time, never an answer.
+//! Where such a stream comes to the end of the cached pages, the next of the log are read, and the device is told of
+//! those behind them, so that they are there when their turn comes: a device that is busy with the stream itself takes
+//! milliseconds for a page, and the stream waits. Always holds: what is read too much costs time, never an answer.
 
 use super::super::page::PAGE_BYTES;
 use super::super::view::View;
@@ -15,8 +15,8 @@ const AHEAD_PAGES: u32 = 64;
 const TOLD_BYTES_MAX: u64 = 32 << 20;
 
 impl Lookups {
-    /// Follows a stream that has come to the end of the cached pages into those behind them, as long as they know its keys. `behind` is the place behind
-    /// the last key that the cache knew.
+    /// Follows a stream that has come to the end of the cached pages into those behind them, as long as they know its
+    /// keys. `behind` is the place behind the last key that the cache knew.
     pub(super) fn go_on(
         &mut self,
         view: &View,
@@ -26,7 +26,8 @@ impl Lookups {
         stats: &mut IndexStats,
     ) -> Result<()> {
         while asking.last().is_some_and(|asked| asked.place >= behind) {
-            // the page behind may be here, and the stream have left it again, or have no records; what is two pages off is no end
+            // the page behind may be here, and the stream have left it again, or have no records; what is two pages off
+            // is no end
             let near = |page: u32| page.saturating_add(1)..page.saturating_add(3);
             let missing = |page: u32| {
                 let log = view.log_of(page).filter(|_| !self.cache.holds(page));
@@ -50,7 +51,8 @@ impl Lookups {
         Ok(())
     }
 
-    /// Keeps in mind where the last key stands that the cache knows, if so many in a row are known there, and tells the place behind it.
+    /// Keeps in mind where the last key stands that the cache knows, if so many in a row are known there, and tells the
+    /// place behind it.
     pub(super) fn reach(&mut self, asking: &[Asking<'_>], in_a_row: usize) -> Option<usize> {
         let is_known = |asked: &Asking<'_>| asked.cached.is_some();
         let last = asking.iter().rposition(is_known)?;

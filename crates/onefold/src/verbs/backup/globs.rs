@@ -9,7 +9,8 @@ use onefold_backup::exclude::Patterns;
 use crate::error::Result;
 use crate::out::{self, Out};
 
-/// The paths that the lines of `text` stand for, in order. A line that stands for none is told of and left out, as restic does it.
+/// The paths that the lines of `text` stand for, in order. A line that stands for none is told of and left out, as
+/// restic does it.
 pub fn expand_lines(text: &[u8], out: &Out) -> Result<Vec<OsString>> {
     let mut all = Vec::new();
     for line in text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii) {
@@ -26,7 +27,8 @@ pub fn expand_lines(text: &[u8], out: &Out) -> Result<Vec<OsString>> {
     Ok(all)
 }
 
-/// Component by component: one without `*`, `?`, `[`, `\` is taken as it is, others are looked up in the folders found so far.
+/// Component by component: one without `*`, `?`, `[`, `\` is taken as it is, others are looked up in the folders found
+/// so far.
 fn expand(glob: &[u8]) -> Result<Vec<OsString>> {
     let start = if glob[0] == b'/' { "/" } else { "" };
     let mut found = vec![PathBuf::from(start)];

@@ -34,7 +34,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Waits for its end, or until nobody wants that any more; half an output is no backup. It may go on for long after its output has ended.
+    /// Waits for its end, or until nobody wants that any more; half an output is no backup. It may go on for long after
+    /// its output has ended.
     pub fn ended_well(&mut self, progress: &Progress) -> onefold_backup::Result<()> {
         let mut pause = LOOK_AGAIN_MIN;
         let ended = loop {
@@ -56,7 +57,8 @@ impl Feed {
     }
 }
 
-/// Of a stream, at least a byte has come: what dies before it has written anything, in front of a pipe, is no backup of nothing.
+/// Of a stream, at least a byte has come: what dies before it has written anything, in front of a pipe, is no backup of
+/// nothing.
 pub fn has_come(is_stream: bool, progress: &Progress) -> onefold_backup::Result<()> {
     match is_stream && progress.bytes_moved.load(Relaxed) == 0 {
         true => Err(onefold_backup::Error::HalfInput("no data came".into())),
@@ -190,8 +192,8 @@ fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// The repository's folder, which is left out of a backup that would hold it: by device and inode, since the walk may meet it by way of links
-/// and under any name. Says so where that can be told from the paths.
+/// The repository's folder, which is left out of a backup that would hold it: by device and inode, since the walk may
+/// meet it by way of links and under any name. Says so where that can be told from the paths.
 pub fn own_folder(input: &Input, repository: &Path, out: &Out) -> Result<Option<(u64, u64)>> {
     let Input::Paths(sources) = input else {
         return Ok(None);

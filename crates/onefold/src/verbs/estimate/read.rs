@@ -21,7 +21,8 @@ use crate::progress::Meter;
 /// RAM for what is known of files with several names; beyond that it stands in a temporary file.
 const MET_BYTES: usize = 6 << 20;
 
-/// Counts all files below the paths, each once whatever the number of its names, as a backup reads it; gives how many could not be read.
+/// Counts all files below the paths, each once whatever the number of its names, as a backup reads it; gives how many
+/// could not be read.
 pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Result<u64> {
     let sources = args.paths.iter().map(|path| paths::absolute(path));
     let sources = sources.collect::<Result<Vec<_>>>()?;

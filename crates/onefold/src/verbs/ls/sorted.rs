@@ -1,6 +1,7 @@
 //! Lines that come in any order and go in the order of their keys; those with the same key as they came.
 //!
-//! They stand in RAM up to a budget. Beyond, they are sorted and written to a nameless file, as a run, and the runs are merged in the end.
+//! They stand in RAM up to a budget. Beyond, they are sorted and written to a nameless file, as a run, and the runs are
+//! merged in the end.
 //!
 //! A record of a run: `key length: u32 | line length: u32 | key | line`, little-endian.
 
@@ -15,7 +16,8 @@ use crate::error::Result;
 
 /// RAM for lines, or for what is read of their runs, in bytes.
 const RAM_BYTES: usize = 16 << 20;
-/// What is read of a run at once, at least: beyond 4,096 runs, which are 64 GiB of lines, that takes more RAM than the budget.
+/// What is read of a run at once, at least: beyond 4,096 runs, which are 64 GiB of lines, that takes more RAM than the
+/// budget.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// What is written of a run at once.
 const WRITE_BYTES: usize = 256 << 10;

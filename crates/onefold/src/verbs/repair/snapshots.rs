@@ -115,7 +115,8 @@ fn readable(
     Ok(ids)
 }
 
-/// Those that are meant and damaged so that nothing of them can be read. A filter passes over them: what they were is not known.
+/// Those that are meant and damaged so that nothing of them can be read. A filter passes over them: what they were is
+/// not known.
 fn unreadable(repository: &Repository, args: &Args, filter: &Filter) -> Result<Vec<RootId>> {
     let mut ids = match args.snapshots.is_empty() {
         true if !filter.is_empty() => return Ok(Vec::new()),
