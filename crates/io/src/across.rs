@@ -4,7 +4,7 @@ use std::fs::File;
 
 use crate::{
     Disk, ReadAt, Result,
-    batch::{self, Batching, Piece},
+    batch::{self, Batching, IN_FLIGHT_MAX, Piece},
 };
 
 /// The file behind a disk, for [`read_across`]; disks that wrap others have none, and are asked by themselves.
@@ -30,6 +30,12 @@ pub struct ReadFrom<'a> {
 ///
 /// Disks past the page cache take part where offset, length and memory are multiples of 4096; otherwise they are asked by themselves.
 pub fn read_across(reads: &mut [ReadFrom<'_>]) -> Result<()> {
+    read_across_within(reads, IN_FLIGHT_MAX)
+}
+
+/// The same with no more than `in_flight_max` reads at the device at once, nor more than [`IN_FLIGHT_MAX`]. For measurements; disks that are asked by themselves do
+/// as they do anyway.
+pub fn read_across_within(reads: &mut [ReadFrom<'_>], in_flight_max: usize) -> Result<()> {
     let mut pieces = Vec::with_capacity(reads.len());
     let mut how = Batching::default();
     let mut whole = true;
@@ -47,7 +53,7 @@ pub fn read_across(reads: &mut [ReadFrom<'_>]) -> Result<()> {
             buf: &mut *read.buf,
         });
     }
-    let done = batch::read(&mut pieces, how).is_ok();
+    let done = batch::read_within(&mut pieces, how, in_flight_max).is_ok();
     if whole && done {
         return Ok(());
     }

@@ -33,9 +33,9 @@ pub mod spindle;
 mod uring;
 pub mod varint;
 
-pub use across::{BatchFile, ReadFrom, read_across};
+pub use across::{BatchFile, ReadFrom, read_across, read_across_within};
 pub use aligned::DIRECT_ALIGN;
-pub use batch::{BatchWays, Batching, batch_ways};
+pub use batch::{BatchWays, Batching, IN_FLIGHT_MAX, batch_ways};
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};

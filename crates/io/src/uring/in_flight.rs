@@ -1,4 +1,4 @@
-//! A batch of reads on its way through a ring: up to [`DEPTH`] in flight, one system call for many.
+//! A batch of reads on its way through a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
 //!
 //! Always holds:
 //! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what makes lending it borrowed buffers
@@ -13,10 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::batch::Numbered;
-
-/// Reads in flight at most. The gain levels off at about 32 on NVMe and cloud disks alike; twice that hides the submission.
-pub(super) const DEPTH: u32 = 64;
+use crate::batch::{IN_FLIGHT_MAX, Numbered};
 
 /// The most bytes that one read asks for at once.
 const READ_BYTES_MAX: usize = 1 << 30;
@@ -58,10 +55,11 @@ pub(super) struct Batch<'b, 'c> {
     /// Pieces to ask for (again), as places in `pieces`.
     todo: VecDeque<usize>,
     in_flight: usize,
+    in_flight_max: usize,
 }
 
 impl<'b, 'c> Batch<'b, 'c> {
-    pub fn new(pieces: Vec<Numbered<'b, 'c>>) -> Self {
+    pub fn new(pieces: Vec<Numbered<'b, 'c>>, in_flight_max: usize) -> Self {
         let todo = (0..pieces.len())
             .filter(|i| pieces[*i].piece.need > 0)
             .collect();
@@ -70,6 +68,7 @@ impl<'b, 'c> Batch<'b, 'c> {
             pieces,
             todo,
             in_flight: 0,
+            in_flight_max: in_flight_max.clamp(1, IN_FLIGHT_MAX),
         }
     }
 
@@ -90,7 +89,7 @@ impl<'b, 'c> Batch<'b, 'c> {
 
     /// Queues what is to do, as far as the ring has room.
     fn fill(&mut self, ring: &mut impl Ring) {
-        while self.in_flight < DEPTH as usize {
+        while self.in_flight < self.in_flight_max {
             let Some(i) = self.todo.pop_front() else {
                 return;
             };

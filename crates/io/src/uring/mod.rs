@@ -9,11 +9,14 @@ use std::{io, sync::OnceLock};
 use io_uring::{IoUring, Probe, opcode, types::Fd};
 use parking_lot::Mutex;
 
-use crate::batch::Numbered;
-use in_flight::{Batch, DEPTH, Request, Ring};
+use crate::batch::{IN_FLIGHT_MAX, Numbered};
+use in_flight::{Batch, Request, Ring};
 
 /// Rings that no batch uses at present. Setting one up takes some 50 µs and is done about once a thread.
 static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
+
+/// Places of a ring's queue.
+const DEPTH: u32 = IN_FLIGHT_MAX as u32;
 
 /// Idle rings kept.
 const IDLE_MAX: usize = 8;
@@ -40,12 +43,13 @@ pub(crate) fn take_ring() -> Option<IoUring> {
     idle.or_else(|| IoUring::new(DEPTH).ok())
 }
 
-/// Fills pieces, and gives those that could not be filled.
+/// Fills pieces, `in_flight_max` at once at most, and gives those that could not be filled.
 pub(crate) fn read<'b, 'c>(
     mut ring: IoUring,
     pieces: Vec<Numbered<'b, 'c>>,
+    in_flight_max: usize,
 ) -> Vec<Numbered<'b, 'c>> {
-    let mut batch = Batch::new(pieces);
+    let mut batch = Batch::new(pieces, in_flight_max);
     if batch.run(&mut ring) {
         let mut idle = IDLE.lock();
         if idle.len() < IDLE_MAX {

@@ -14,6 +14,7 @@ struct Reads {
     file: std::fs::File,
     bytes: Vec<u8>,
     bufs: Vec<[u8; LEN]>,
+    in_flight_max: usize,
 }
 
 impl Reads {
@@ -22,7 +23,12 @@ impl Reads {
         let bytes: Vec<u8> = (0..1 << 20).map(|i: u32| (i / 7) as u8).collect();
         io::Write::write_all(&mut file, &bytes).unwrap();
         let bufs = vec![[0xEE; LEN]; count];
-        Self { file, bytes, bufs }
+        Self {
+            file,
+            bytes,
+            bufs,
+            in_flight_max: IN_FLIGHT_MAX,
+        }
     }
 
     fn offset(i: usize) -> usize {
@@ -55,7 +61,7 @@ impl Reads {
             .iter_mut()
             .enumerate()
             .map(|(number, piece)| Numbered { number, piece });
-        let mut batch = Batch::new(numbered.collect());
+        let mut batch = Batch::new(numbered.collect(), self.in_flight_max);
         let clean = batch.run(ring);
         let left = batch.left();
         let numbers = left.iter().map(|numbered| numbered.number).collect();
@@ -116,6 +122,17 @@ fn a_thousand_reads_more_than_32_at_once() {
     assert!((0..1000).all(|i| reads.is_filled(i)));
     assert_eq!(ring.in_flight, 0);
     assert!((32..=DEPTH as usize).contains(&ring.most), "{}", ring.most);
+}
+
+#[test]
+fn of_a_batch_no_more_are_in_flight_than_asked_for() {
+    for (asked, most) in [(32, 32), (1, 1), (0, 1), (1000, IN_FLIGHT_MAX)] {
+        let mut ring = MadeUp::new(|_| Answer::Fill);
+        let mut reads = Reads::new(200);
+        reads.in_flight_max = asked;
+        assert_eq!(reads.run(&mut ring), (true, vec![]));
+        assert_eq!(ring.most_taken, most, "{asked}");
+    }
 }
 
 #[test]
@@ -236,7 +253,7 @@ fn a_read_that_fails_in_the_ring_is_asked_for_once_there_and_then_read_otherwise
         });
         let mut reads = Reads::new(300);
         let (clean, left) = reads.run_then(&mut ring, |left| {
-            assert!(by_threads(left).is_ok());
+            assert!(by_threads(left, IN_FLIGHT_MAX).is_ok());
         });
         assert!(clean, "the ring itself works");
         assert_eq!(left, (0..300).step_by(3).collect::<Vec<_>>());
