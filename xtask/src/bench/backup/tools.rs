@@ -87,7 +87,7 @@ pub const HOW_TO_GET_PEERS: &str = "\
 Peers, each from its public registry; whichever is on PATH or in --peers DIR takes part:
   bupstash  cargo install --locked bupstash   (needs libsodium-dev, pkg-config)
   rustic    cargo install rustic-rs
-  restic    go install github.com/restic/restic/cmd/restic@latest, or apt-get install restic (older)
+  restic    go install github.com/restic/restic/cmd/restic@v0.19.1 (some proxies take 0.10.0 for @latest), or apt-get install restic (older)
   kopia     git clone https://github.com/kopia/kopia && go build -tags nohtmlui
   borg      apt-get install borgbackup, or pip install borgbackup (needs libacl1-dev, libssl-dev, liblz4-dev, libzstd-dev, libxxhash-dev)
   tar, zstd apt-get install tar zstd
