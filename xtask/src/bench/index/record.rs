@@ -5,13 +5,9 @@ use std::path::{Path, PathBuf};
 use onefold_chunk::{Fingerprint, by_name};
 use onefold_index::workload::TraceWriter;
 use onefold_io::{Dir, FileDir};
+use onefold_store::InitOptions;
 
 use super::Error;
-
-/// The chunker: the default of a backup.
-const CHUNKER: &str = "sieve";
-/// Its mean chunk, in bytes: 12 KiB, as a backup has.
-const MEAN: usize = 12 << 10;
 
 /// Writes the fingerprints of all regular files below `folders`, in the order of their names, to the new file `trace`.
 pub fn run(trace: &Path, folders: &[PathBuf]) -> Result<(), Error> {
@@ -20,6 +16,7 @@ pub fn run(trace: &Path, folders: &[PathBuf]) -> Result<(), Error> {
     let name = name.ok_or("the trace needs a name")?;
     let dir = FileDir::create(folder.unwrap_or(Path::new(".")))?;
     let mut recorder = Recorder {
+        of_backups: InitOptions::new("", 0),
         writer: TraceWriter::new(dir.create(name)?),
         chunks: 0,
         bytes: 0,
@@ -37,6 +34,8 @@ pub fn run(trace: &Path, folders: &[PathBuf]) -> Result<(), Error> {
 }
 
 struct Recorder {
+    /// What a new repository has if nothing is said: chunker and mean.
+    of_backups: InitOptions,
     writer: TraceWriter,
     chunks: u64,
     bytes: u64,
@@ -55,7 +54,12 @@ impl Recorder {
             return Ok(());
         }
         let file = std::fs::read(path)?;
-        let mut chunker = by_name(CHUNKER, MEAN, None)?;
+        let InitOptions {
+            chunker,
+            chunk_bytes_mean,
+            ..
+        } = &self.of_backups;
+        let mut chunker = by_name(chunker, *chunk_bytes_mean as usize, None)?;
         let (mut at, mut written) = (0, Ok(()));
         chunker.cuts(&file, true, &mut |length| {
             let key = Fingerprint::of(&file[at..at + length]);
