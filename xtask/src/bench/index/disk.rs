@@ -1,65 +1,107 @@
-//! The disk's own random-read rate: the yardstick for lookups. Plain reads of 4 KiB, a thread each, as many at once as the goal says; nothing of the engine is in
-//! their way. They go to all files alike, as lookups do: one file alone is soon in the cache of a host or of a drive.
+//! The disk's own random-read rate: the yardstick for lookups. Reads of 4 KiB in the engine's own batches, with as many at the device at once as the goal says, and as
+//! lookups have, at random places of the very files that lookups go to: the runs, where an index has any. So what the yardstick and the lookups differ in is the index
+//! alone. Other ways to read, or files that lookups leave alone, are a yardstick of something else: a file that was just written may be in the cache of a host.
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onefold_index::workload::{Asked, Order};
+use onefold_io::{Dir, Disk, IN_FLIGHT_MAX, ReadFrom, read_across_within, uring_works};
 
 use super::Error;
 use super::figures::PAGE_BYTES;
 
-/// Reads under way.
-pub const DEPTH: u64 = 32;
+/// Reads at the device at once: what the goal speaks of, and what a batch of lookups has.
+pub const DEPTHS: [usize; 2] = [32, IN_FLIGHT_MAX];
 
-/// Reads a second at random places of the files in `folder`, past the page cache unless `cached`.
-pub fn random_reads(folder: &Path, cached: bool, time: Duration, seed: u64) -> Result<f64, Error> {
-    let files = files(folder, cached)?;
-    let pages: u64 = files.iter().map(|(_, pages)| pages).sum();
-    if pages == 0 {
-        return Err("the index has no file of a page".into());
-    }
-    let start = Instant::now();
-    let read_some = |thread: u64| {
-        let mut places = Asked::new(Order::Random, pages, seed.wrapping_add(thread));
-        let mut buffer = vec![0; 2 * PAGE_BYTES as usize];
-        let aligned = buffer.as_ptr().align_offset(PAGE_BYTES as usize);
-        let page = &mut buffer[aligned..][..PAGE_BYTES as usize];
-        let mut reads = 0;
-        while start.elapsed() < time {
-            let (file, place) = place_of(&files, places.next().unwrap_or(0));
-            file.read_exact_at(page, place * PAGE_BYTES)?;
-            reads += 1;
-        }
-        Ok::<u64, std::io::Error>(reads)
-    };
-    let read_some = &read_some;
-    let reads: std::io::Result<u64> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..DEPTH)
-            .map(|thread| scope.spawn(move || read_some(thread)))
-            .collect();
-        let each = running.into_iter();
-        each.map(|thread| thread.join().expect("a thread that reads does not panic"))
-            .sum()
-    });
-    Ok(reads? as f64 / start.elapsed().as_secs_f64())
+/// Reads a batch: so many that its end, where fewer are under way, counts for little.
+const BATCH: usize = 1024;
+
+/// What begins the names of the files that lookups go to, in an index that has such.
+const RUNS: &str = "run-";
+
+/// Files to read at random.
+pub struct Yardstick {
+    files: Vec<(Arc<dyn Disk>, u64)>,
+    pages: u64,
+    of_runs: bool,
+    buffer: Vec<u8>,
 }
 
-/// All files, and how many whole pages each has.
-fn files(folder: &Path, cached: bool) -> std::io::Result<Vec<(File, u64)>> {
-    let mut options = File::options();
-    options.read(true);
-    if !cached {
-        options.custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed());
+impl Yardstick {
+    /// Of the index in `dir`.
+    pub fn new(dir: &dyn Dir) -> Result<Self, Error> {
+        let mut files = files(dir, RUNS)?;
+        let of_runs = !files.is_empty();
+        if !of_runs {
+            files = self::files(dir, "")?;
+        }
+        let pages = files.iter().map(|(_, pages)| pages).sum();
+        if pages == 0 {
+            return Err("the index has no file of a page".into());
+        }
+        Ok(Self {
+            files,
+            pages,
+            of_runs,
+            buffer: vec![0; (BATCH + 1) * PAGE_BYTES as usize],
+        })
     }
+
+    /// What is read, and how, in words.
+    pub fn words(&self, depth: usize) -> String {
+        let way = match uring_works() {
+            true => "io_uring",
+            false => "threads",
+        };
+        let files = match self.of_runs {
+            true => "run-* alone",
+            false => "all files",
+        };
+        format!(
+            "the engine's batches of 4 KiB reads at random, {depth} in flight by {way}, in {files}"
+        )
+    }
+
+    /// Reads a second, with `depth` of them under way.
+    pub fn rate(&mut self, depth: usize, time: Duration, seed: u64) -> Result<f64, Error> {
+        let mut places = Asked::new(Order::Random, self.pages, seed);
+        let start = Instant::now();
+        let mut reads = 0u64;
+        while start.elapsed() < time {
+            let batch: Vec<u64> = places.by_ref().take(BATCH).collect();
+            self.read(&batch, depth)?;
+            reads += batch.len() as u64;
+        }
+        Ok(reads as f64 / start.elapsed().as_secs_f64())
+    }
+
+    fn read(&mut self, places: &[u64], depth: usize) -> Result<(), Error> {
+        let aligned = self.buffer.as_ptr().align_offset(PAGE_BYTES as usize);
+        let pages = self.buffer[aligned..].chunks_exact_mut(PAGE_BYTES as usize);
+        let read = |(place, buf)| {
+            let (disk, page) = place_of(&self.files, place);
+            ReadFrom {
+                disk: &**disk,
+                offset: page * PAGE_BYTES,
+                buf,
+            }
+        };
+        let mut reads: Vec<_> = places.iter().copied().zip(pages).map(read).collect();
+        Ok(read_across_within(&mut reads, depth)?)
+    }
+}
+
+/// The files whose names begin so, and how many whole pages each has.
+fn files(dir: &dyn Dir, begin: &str) -> onefold_io::Result<Vec<(Arc<dyn Disk>, u64)>> {
+    let entries = dir.list()?.into_iter();
+    let names = entries.filter(|entry| !entry.is_dir && entry.name.starts_with(begin));
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        if metadata.is_file() && metadata.len() >= PAGE_BYTES {
-            files.push((options.open(entry.path())?, metadata.len() / PAGE_BYTES));
+    for entry in names {
+        let disk = dir.open(&entry.name)?;
+        match disk.len()? / PAGE_BYTES {
+            0 => {}
+            pages => files.push((disk, pages)),
         }
     }
     Ok(files)
@@ -78,7 +120,29 @@ fn place_of<T>(files: &[(T, u64)], mut page: u64) -> (&T, u64) {
 
 #[cfg(test)]
 mod tests {
+    use onefold_io::MemDir;
+
     use super::*;
+
+    /// Of a log, which lookups at random leave alone, nothing is read, but of an index that has no runs everything.
+    #[test]
+    fn the_files_that_lookups_go_to_are_read() {
+        let dir = MemDir::new();
+        let make = |name, pages: u64| {
+            let disk = dir.create(name).unwrap();
+            let page = vec![1; PAGE_BYTES as usize];
+            (0..pages).for_each(|page_no| disk.write_at(&page, page_no * PAGE_BYTES).unwrap());
+        };
+        make("log-1", 5);
+        let all = Yardstick::new(&dir).unwrap();
+        assert_eq!((all.pages, all.of_runs), (5, false));
+        make("run-1", 2);
+        make("run-2", 1);
+        let mut runs = Yardstick::new(&dir).unwrap();
+        assert_eq!((runs.pages, runs.of_runs), (3, true));
+        assert!(runs.rate(32, Duration::from_millis(1), 1).unwrap() > 0.0);
+        assert!(runs.buffer.contains(&1), "nothing was read");
+    }
 
     #[test]
     fn every_page_of_every_file_has_a_number() {

@@ -1,5 +1,7 @@
 //! One of our indexes on a real disk: built as a first backup does, then asked.
 
+mod beside_the_disk;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +11,10 @@ use onefold_index::workload::{Asked, Order, container_of, seeded_key};
 use onefold_index::{ChunkIndex, IndexName, IndexStats, Location, Strata, StrataOptions};
 use onefold_io::{Dir, FileDir};
 
-use super::disk;
 use super::figures::{Figure, Measured, PAGE_BYTES, RECORD_BYTES};
 use super::peak::{self, Peak};
 use super::{BATCH, Error, IndexArgs, name_of};
 use crate::bench::disk_io::DiskIo;
-
-/// In how many turns lookups at random and the disk's own reads are measured, beside each other.
-const TURNS: u32 = 10;
 
 /// Builds and asks `index` in a new folder `path`, which is removed.
 pub fn run(
@@ -55,7 +53,7 @@ pub fn run(
     drop(peak);
     bench.lookups("absent", "≥ 2,000,000", Order::Absent)?;
     bench.lookups("stream", "≥ 1,000,000", Order::Stream)?;
-    bench.random_beside_the_disk(path)?;
+    bench.random_beside_the_disk(&*dir)?;
     let held = bench.index.as_dyn().ram_bytes() as u64;
     let counted = peak::held().saturating_sub(before) as u64;
     let peak_kib = status("VmHWM")?;
@@ -216,39 +214,6 @@ impl Bench<'_> {
         let mut asking = Asking::new(order, self.keys);
         self.ask_for(&mut asking, Duration::from_secs(self.args.seconds))?;
         self.enter_lookups(name, &asking, goal);
-        Ok(())
-    }
-
-    /// Lookups at random and plain reads take turns: a disk that others use, too, changes its rate from second to second.
-    fn random_beside_the_disk(&mut self, path: &Path) -> Result<(), Error> {
-        let mut asking = Asking::new(Order::Random, self.keys);
-        let turn = Duration::from_secs(self.args.seconds) / TURNS;
-        let (mut ratios, mut reads) = (Vec::new(), 0.0);
-        for number in 0..TURNS {
-            let rate =
-                disk::random_reads(path, self.args.cached, turn, (1 + u64::from(number)) << 32)?;
-            let (count, took) = (asking.count, asking.took);
-            self.ask_for(&mut asking, turn)?;
-            let asked = (asking.count - count) as f64 / (asking.took - took).as_secs_f64();
-            ratios.push(asked / rate);
-            reads += rate / f64::from(TURNS);
-        }
-        println!(
-            "{:<34}{reads:>14.0}{:>38}plain reads of 4 KiB at random, {} at once{}",
-            "the disk itself",
-            "",
-            disk::DEPTH,
-            if self.args.cached { ", page cache" } else { "" }
-        );
-        self.enter_lookups("random", &asking, "≥ 0.8 × the disk, in turns with it");
-        ratios.sort_by(f64::total_cmp);
-        println!(
-            "present at random / disk: {:.2}, in turns of {:.2} s {:.2} to {:.2}",
-            ratios[ratios.len() / 2],
-            turn.as_secs_f64(),
-            ratios[0],
-            ratios[ratios.len() - 1]
-        );
         Ok(())
     }
 
