@@ -29,7 +29,7 @@ pub enum Bench {
     Index(index::IndexArgs),
     /// The papers' indexes under the papers' workloads, on a modelled flash.
     Papers(papers::PapersArgs),
-    /// The whole program on a repository of very many chunks: the peak RSS of every verb.
+    /// The whole program on a repository of very many chunks: the peak RSS of every verb that opens one.
     Ram(ram::RamArgs),
     /// What a sampled ChunkStash loses on backups of versions of real data.
     Sampling(sampling::SamplingArgs),

@@ -1,12 +1,14 @@
-//! `cargo xtask bench ram`: the peak RSS of every verb on a repository of very many chunks, or of very many files.
+//! `cargo xtask bench ram`: the peak RSS of every verb that opens a repository, on one of very many chunks, or of very many files.
 //!
 //! A stream whose chunks are all different, but hold little, is backed up from a pipe: what the machine must store of it is small, what the engine must
 //! know of it is not. Of the files, most are empty for the same reason. Then each verb runs on that repository, and the peak of its whole process is held
-//! against the limit.
+//! against the limit. What is restored is a part that needs no room, and all of it as a dry run; `--restore` writes all of it.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use super::backup::measure::disk_usage;
 use super::child::{Child, Taken};
@@ -30,7 +32,7 @@ pub struct RamArgs {
     /// Folder for the repository and the files, which is removed at the end.
     #[arg(long, default_value = "target/bench-ram")]
     dir: PathBuf,
-    /// Restore too: that takes chunks × chunk size of disk.
+    /// Restore all of it, too: that takes chunks × chunk size of disk.
     #[arg(long)]
     restore: bool,
     /// The program to measure. Default: this workspace's, built for release.
@@ -89,6 +91,12 @@ fn make_files(root: &Path, files: u64) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What is said of a verb with these words, without those that say nothing to a reader.
+fn shown(words: &[&str], without: &[&str]) -> String {
+    let words = words.iter().filter(|word| !without.contains(word));
+    words.copied().collect::<Vec<_>>().join(" ")
+}
+
 struct Bench<'a> {
     args: &'a RamArgs,
     program: PathBuf,
@@ -132,21 +140,23 @@ impl<'a> Bench<'a> {
             chunks: self.args.chunks,
             chunk_size,
         };
-        let half = Stream {
-            chunks: self.args.chunks / 2,
+        let of_all = |part: u64| Stream {
+            chunks: self.args.chunks / part,
             ..all
         };
+        let (half, part) = (of_all(2), of_all(1000));
         let chunk_size = chunk_size.to_string();
         let init = ["init", "--chunker", "fixed", "--chunk-size", &chunk_size];
-        self.run(&init, None)?;
+        self.measure("init", &init, None)?;
         let backup = |tag| ["backup", "--stdin", "--tag", tag];
+        let backup_part = [&backup("part")[..], &["--stdin-filename", "part"]].concat();
         self.measure("backup, all new", &backup("first"), Some(all))?;
         self.measure("backup, nothing new", &backup("again"), Some(all))?;
+        self.measure("backup, a thousandth", &backup_part, Some(part))?;
         self.measure("backup, half of it", &backup("half"), Some(half))?;
-        self.readers()?;
-        self.measure("dump", &["dump", "latest", "stdin"], None)?;
-        self.measure("repair index", &["repair", "index"], None)?;
-        self.measure("prune, nothing to do", &["prune"], None)?;
+        self.readers("stdin", &["--tag", "part", "--include", "/part"])?;
+        self.measure("dump, half of it", &["dump", "latest", "stdin"], None)?;
+        self.writers()?;
         let forget = |tag| ["forget", "--tag", tag, "--unsafe-allow-remove-all"];
         self.measure("forget", &forget("first"), None)?;
         self.measure("forget", &forget("again"), None)?;
@@ -155,34 +165,83 @@ impl<'a> Bench<'a> {
     }
 
     fn life_of_files(&mut self, files: u64) -> Result<(), String> {
-        let tree = self.args.dir.join("tree");
+        let tree = std::path::absolute(self.args.dir.join("tree"));
+        let tree = tree.map_err(|error| error.to_string())?;
         make_files(&tree, files).map_err(|error| error.to_string())?;
         let tree = tree.to_string_lossy();
-        self.run(&["init"], None)?;
+        self.measure("init", &["init"], None)?;
         self.measure("backup, all new", &["backup", &tree], None)?;
         self.measure("backup, nothing new", &["backup", &tree], None)?;
         let forced = ["backup", "--force", "--tag", "forced", &tree];
         self.measure("backup --force", &forced, None)?;
-        self.readers()?;
-        self.measure("find", &["find", "file-77"], None)?;
+        self.readers("file-77", &["--include", &format!("{tree}/000/000000")])?;
+        self.writers()?;
         let forget = ["forget", "--keep-last", "1", "--prune"];
         self.measure("forget --prune", &forget, None)
     }
 
-    /// The verbs that read, on either.
-    fn readers(&mut self) -> Result<(), String> {
-        self.measure("snapshots", &["snapshots"], None)?;
-        self.measure("ls", &["ls", "latest"], None)?;
-        self.measure("stats", &["stats", "--mode", "raw-data"], None)?;
-        self.measure("check", &["check"], None)?;
-        self.measure("check --read-data", &["check", "--read-data"], None)?;
-        if self.args.restore {
-            let target = self.restored.to_string_lossy().into_owned();
-            let restore = ["restore", "latest", "--target", &target];
-            self.measure("restore", &restore, None)?;
-            std::fs::remove_dir_all(&self.restored).map_err(|error| error.to_string())?;
+    /// The verbs that read, on either: `name` is to be found, and what the flags `part` choose of the latest snapshot to be restored.
+    fn readers(&mut self, name: &str, part: &[&str]) -> Result<(), String> {
+        let [first, last] = self.first_and_last()?;
+        for words in [
+            &["snapshots"][..],
+            &["ls", "latest"],
+            &["find", name],
+            &["diff", &first, &last],
+            &["list", "snapshots"],
+            &["list", "containers"],
+            &["list", "chunks"],
+            &["key", "list"],
+            &["cat", "config"],
+            &["cat", "snapshot", "latest"],
+            &["unlock"],
+            &["stats", "--mode", "raw-data"],
+            &["check"],
+            &["check", "--read-data"],
+        ] {
+            self.measure(&shown(words, &[&first, &last, name]), words, None)?;
         }
-        Ok(())
+        let target = self.restored.to_string_lossy().into_owned();
+        let dry = ["restore", &first, "--target", &target, "--dry-run"];
+        self.measure("restore --dry-run", &dry, None)?;
+        let of_part = [&["restore", "latest", "--target", &target][..], part].concat();
+        self.restore("restore, a part", &of_part)?;
+        match self.args.restore {
+            true => self.restore("restore", &["restore", &first, "--target", &target]),
+            false => Ok(()),
+        }
+    }
+
+    fn restore(&mut self, name: &str, words: &[&str]) -> Result<(), String> {
+        self.measure(name, words, None)?;
+        std::fs::remove_dir_all(&self.restored).map_err(|error| error.to_string())
+    }
+
+    /// The verbs that change the repository, on either, but for those that take snapshots away.
+    fn writers(&mut self) -> Result<(), String> {
+        for words in [
+            &["tag", "latest", "--add", "seen"][..],
+            &["repair", "snapshots", "--dry-run"],
+            &["repair", "index"],
+            &["repair"],
+        ] {
+            self.measure(&shown(words, &[]), words, None)?;
+        }
+        self.measure("prune, nothing to do", &["prune"], None)
+    }
+
+    /// The ids of the oldest snapshot and of the newest.
+    fn first_and_last(&self) -> Result<[String; 2], String> {
+        let output = self.command(&["snapshots", "--json"]).output();
+        let output = output.map_err(|error| format!("snapshots: {error}"))?;
+        let listed: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("snapshots: {error}"))?;
+        let all = listed.as_array().map_or(&[][..], Vec::as_slice);
+        let id = |snapshot: Option<&Value>| {
+            let id = snapshot.and_then(|snapshot| snapshot["id"].as_str());
+            id.map(str::to_string).ok_or("there is no snapshot")
+        };
+        Ok([id(all.first())?, id(all.last())?])
     }
 
     fn report(&self) -> Result<(), String> {
@@ -226,15 +285,17 @@ impl<'a> Bench<'a> {
         ]
     }
 
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words).arg("--repo").arg(&self.repository);
+        command.env("ONEFOLD_PASSWORD", "bench");
+        command
+    }
+
     /// Runs the program to its end, fed with `stream`.
     fn run(&self, words: &[&str], stream: Option<Stream>) -> Result<Taken, String> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(words)
-            .arg("--quiet")
-            .arg("--repo")
-            .arg(&self.repository);
-        command.env("ONEFOLD_PASSWORD", "bench");
+        let mut command = self.command(words);
+        command.arg("--quiet");
         let shown = words.join(" ");
         let failed = |error: std::io::Error| format!("{shown}: {error}");
         let (child, mut helper) = Child::new(&command).map_err(failed)?;
