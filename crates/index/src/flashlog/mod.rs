@@ -34,6 +34,9 @@ use crate::strata::log::Said;
 use crate::strata::page::PAGE_BYTES;
 use crate::{ContainerId, Error, Result};
 
+/// No store comes to give a record a higher number: a reader may count on from any that is not.
+const SEQ_MAX: u64 = 1 << 62;
+
 /// A log of record pages on flash, and the journal of what is still in write buffers.
 pub struct FlashLog {
     dir: Arc<dyn Dir>,
@@ -88,6 +91,13 @@ impl FlashLog {
     fn recover_end(&mut self, committed: u32) -> Result<()> {
         let path = self.path();
         let there = pages_of(&*self.disk)?;
+        if self.head > committed {
+            let what = format!(
+                "pages before {} were collected, of {committed} that were durable",
+                self.head
+            );
+            return Err(Error::damaged(&path, 0, what));
+        }
         if there < committed {
             let what = format!("{there} pages, of which {committed} were durable");
             return Err(Error::damaged(
@@ -107,6 +117,10 @@ impl FlashLog {
                 Err(Error::Damaged { .. }) => break,
                 Err(error) => return Err(error),
             }
+        }
+        if self.seq > SEQ_MAX {
+            let what = format!("record {}, the last can be {SEQ_MAX}", self.seq);
+            return Err(Error::damaged(&path, 0, what));
         }
         self.journaled = self.seq;
         if self.pages < there {

@@ -9,7 +9,7 @@ use onefold_index::{
     ChunkStash, ChunkStashOptions, ContainerId, Error, IndexName, Location, Result, Search,
     SkimpyStash, SkimpyStashOptions, Sparse, SparseOptions, Strata, Tablets, TabletsOptions,
 };
-use onefold_io::frame::{FrameKind, encode_frame};
+use onefold_io::frame::{FrameKind, crc64, encode_frame};
 use onefold_io::{Dir, MemDir, SimDir};
 
 use crate::conformance::{conforms, options};
@@ -324,6 +324,37 @@ fn a_forged_shape_is_damage_and_takes_no_memory() {
             matches!(&refused, Some(Error::Damaged { path, .. }) if path == file),
             "{refused:?}"
         );
+    }
+}
+
+/// Found by the fuzz targets of journals whose pages are sealed again: both overflowed.
+#[test]
+fn a_sealed_journal_that_says_what_cannot_be_is_damage() {
+    for (index, file) in [
+        (IndexName::BloomStore, "bloom-journal"),
+        (IndexName::SkimpyStash, "skimpy-journal"),
+        (IndexName::BufferHash, "bufferhash-journal"),
+    ] {
+        // the head, behind what was ever durable; the highest number of a record
+        for (at, forged) in [(16, &7u32.to_le_bytes()[..]), (28, &[0xff; 8])] {
+            let dir = Arc::new(MemDir::new());
+            let mut made = index.open(dir.clone(), 64 << 10, 1).expect("a new one");
+            let container = ContainerId(1);
+            let entries = [(key(1), Location { container })];
+            made.insert(&entries).expect("RAM");
+            made.checkpoint().expect("RAM");
+            drop(made);
+            let disk = dir.open_write(file).expect("it was made");
+            let mut page = vec![0; 4096];
+            disk.read_at(&mut page, 0).expect("a page");
+            page[at..at + forged.len()].copy_from_slice(forged);
+            let check = crc64(&page[8..]) ^ 0x9e37_79b9_7f4a_7c15;
+            page[..8].copy_from_slice(&check.to_le_bytes());
+            disk.write_at(&page, 0).expect("RAM");
+            let refused = index.open(dir, 64 << 10, 2).err();
+            let is_damage = matches!(refused, Some(Error::Damaged { .. }));
+            assert!(is_damage, "{file} at {at}: {refused:?}");
+        }
     }
 }
 
