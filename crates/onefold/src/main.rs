@@ -31,6 +31,7 @@ mod progress;
 mod repository;
 mod select;
 mod signal;
+mod spec;
 mod sweeping;
 mod traces;
 mod verbs;

@@ -1,8 +1,7 @@
-//! Which snapshots a verb means: filters, `latest`, beginnings of ids, and `snapshot:path`.
+//! Which snapshots a verb means: filters, `latest`, beginnings of ids.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::Args;
 use onefold_backup::snapshot::Snapshot;
@@ -13,6 +12,8 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::{human, json, paths};
+
+pub use crate::spec::{Spec, tag_list};
 
 /// Digits of an id that are shown.
 pub const SHORT_ID: usize = 8;
@@ -60,15 +61,6 @@ impl FilterArgs {
     }
 }
 
-/// `a,b` as a list; nothing but commas is the empty list.
-pub fn tag_list(text: &str) -> Vec<String> {
-    text.split(',')
-        .map(str::trim)
-        .filter(|tag| !tag.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
 /// The first digits of an id.
 pub fn short(id: &RootId) -> String {
     let mut hex = id.to_string();
@@ -76,42 +68,12 @@ pub fn short(id: &RootId) -> String {
     hex
 }
 
-/// `snapshot[:path]` as the user gives it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Spec {
-    /// An id's beginning, or `latest`.
-    pub snapshot: String,
-    /// The folder in it that is meant; empty for all.
-    pub path: Vec<u8>,
-    /// That folder as it was typed.
-    pub words: OsString,
-}
-
 impl Spec {
-    /// Splits at the first colon.
+    /// As [`Spec::read`], for a command line.
     pub fn parse(text: &OsString) -> Result<Self> {
-        let bytes = text.as_bytes();
-        let (name, words) = match bytes.iter().position(|b| *b == b':') {
-            Some(at) => (&bytes[..at], &bytes[at + 1..]),
-            None => (bytes, &b""[..]),
-        };
-        let words = OsString::from_vec(words.to_vec());
-        let name = std::str::from_utf8(name).ok().filter(|name| is_name(name));
-        match name {
-            Some(name) => Ok(Self {
-                snapshot: name.to_owned(),
-                path: paths::inside(&words),
-                words,
-            }),
-            None => Err(Error::Usage(format!(
-                "{:?} names no snapshot: give \"latest\" or the first digits of an id (see `onefold snapshots`)",
-                text.to_string_lossy()
-            ))),
-        }
+        Self::read(text).map_err(Error::Usage)
     }
-}
 
-impl Spec {
     /// The error, and if it is that the path is not in the snapshot and was a relative one, which may have been meant.
     pub fn explain(&self, error: onefold_backup::Error) -> Error {
         match (error, paths::meant(&self.words)) {
@@ -121,15 +83,6 @@ impl Spec {
             (error, _) => error.into(),
         }
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let is_id = !name.is_empty()
-        && name.len() <= 64
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
-    name == "latest" || is_id
 }
 
 /// The one snapshot that is meant.
@@ -250,31 +203,5 @@ impl Unread {
             unread if unread.iter().any(is_damage) => Err(Error::Damaged(what())),
             _ => Err(Error::Failed(what())),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn specs_are_split_at_the_first_colon() {
-        let spec = |text: &str| Spec::parse(&text.into());
-        let parsed = spec("latest:/a/../b:c/").expect("valid");
-        assert_eq!(
-            (parsed.snapshot.as_str(), &parsed.path[..]),
-            ("latest", &b"/b:c"[..])
-        );
-        assert_eq!(spec("0abc").expect("valid").path, b"");
-        assert_eq!(spec("0abc:etc").expect("valid").path, b"/etc");
-        for wrong in ["", ":", "LATEST", "xyz", "last est", "../a"] {
-            assert!(spec(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn tags_are_separated_by_commas() {
-        assert_eq!(tag_list("a, b,,c"), ["a", "b", "c"]);
-        assert!(tag_list("").is_empty());
     }
 }

@@ -5,8 +5,6 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use onefold_backup::Time;
 
-use crate::error::{Error, Result};
-
 /// What time it is.
 pub fn now() -> Time {
     from_timestamp(Timestamp::now())
@@ -53,8 +51,8 @@ pub fn rfc3339_ns(ns: u64) -> String {
 /// Times that say their offset, as restic reads them.
 const OFFSET_FORMATS: [&str; 2] = ["%Y-%m-%d %H:%M:%S %z", "%d.%m.%Y %H:%M:%S %z"];
 
-/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out, the date be `03.02.2026`, and an offset such as `+0100` follow the seconds), RFC 3339, or `now`.
-pub fn parse(text: &str) -> Result<Time> {
+/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out, the date be `03.02.2026`, and an offset such as `+0100` follow the seconds), RFC 3339, or `now`. Errors: a sentence for the user.
+pub fn parse(text: &str) -> Result<Time, String> {
     if text == "now" {
         return Ok(now());
     }
@@ -77,11 +75,9 @@ pub fn parse(text: &str) -> Result<Time> {
         .or_else(|_| german())
         .or_else(|_| text.parse::<civil::Date>().map(|date| date.at(0, 0, 0, 0)));
     let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::system()));
-    zoned.map(|z| from_timestamp(z.timestamp())).map_err(|_| {
-        Error::Usage(format!(
-            "{text:?} is no time: write it like \"2026-02-03 04:05:06\""
-        ))
-    })
+    zoned
+        .map(|z| from_timestamp(z.timestamp()))
+        .map_err(|_| format!("{text:?} is no time: write it like \"2026-02-03 04:05:06\""))
 }
 
 #[cfg(test)]

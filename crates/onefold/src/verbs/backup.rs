@@ -240,7 +240,12 @@ struct Asked {
 impl Asked {
     fn of(args: &Args) -> Result<Self> {
         Ok(Self {
-            time: args.time.as_deref().map(when::parse).transpose()?,
+            time: args
+                .time
+                .as_deref()
+                .map(when::parse)
+                .transpose()
+                .map_err(Error::Usage)?,
             parent: args.parent.as_ref().map(Spec::parse).transpose()?,
             chunk_rules: args.chunk_rules.as_ref().map(chunk_rules).transpose()?,
         })

@@ -96,7 +96,10 @@ fn wanted(args: &Args) -> Result<Find> {
         }
         builder.add(pattern.as_bytes(), args.ignore_case)?;
     }
-    let time = |text: &Option<String>| text.as_deref().map(when::parse).transpose();
+    let time = |text: &Option<String>| {
+        let read = text.as_deref().map(when::parse).transpose();
+        read.map_err(Error::Usage)
+    };
     Ok(Find {
         patterns: builder.build()?,
         oldest: time(&args.oldest)?,
