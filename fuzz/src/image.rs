@@ -1,4 +1,4 @@
-//! A whole store as files in RAM, of which one is replaced: for the decoders that only an opened store reaches.
+//! A whole store as files in RAM, of which some are replaced: for the decoders that only an opened store reaches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,13 +40,27 @@ impl Image {
             .collect()
     }
 
+    /// The store without this file.
+    pub fn without(&self, path: &str) -> Self {
+        let mut image = self.clone();
+        image.0.remove(path);
+        image
+    }
+
     /// The store with `bytes` under `path`.
     pub fn with(&self, path: &str, bytes: &[u8]) -> Arc<MemDir> {
+        self.with_all(&[(path, bytes)])
+    }
+
+    /// The store with these bytes under these paths, in place of what is there.
+    pub fn with_all(&self, changed: &[(&str, &[u8])]) -> Arc<MemDir> {
         let root = Arc::new(MemDir::new());
-        for (known, content) in &self.0 {
-            let content = if known == path { bytes } else { content };
+        let unchanged = |path: &&String| changed.iter().all(|(other, _)| other != path);
+        let unchanged = self.0.keys().filter(unchanged);
+        let unchanged = unchanged.map(|path| (&path[..], &self.0[path][..]));
+        for (path, content) in unchanged.chain(changed.iter().copied()) {
             let mut dir: Arc<dyn Dir> = root.clone();
-            let mut parts: Vec<&str> = known.split('/').collect();
+            let mut parts: Vec<&str> = path.split('/').collect();
             let name = parts.pop().unwrap_or_default();
             for part in parts {
                 dir = dir.subdir(part).expect("RAM");

@@ -1,7 +1,9 @@
-//! Seeded mutations of bytes that know frames.
+//! Seeded mutations of bytes.
 
 use onefold_io::Random;
-use onefold_io::frame::{HEADER_BYTES, TRAILER_BYTES, crc64};
+
+use crate::mend::PAGE_BYTES;
+use crate::targets::Target;
 
 const INTERESTING: &[u64] = &[
     0,
@@ -26,6 +28,10 @@ const INTERESTING: &[u64] = &[
 
 /// Changes to one input.
 const CHANGES_MAX: u64 = 4;
+/// What tells of the rest stands within so many bytes of an end.
+const ENDS_BYTES: usize = 512;
+/// The same of a page.
+const HEAD_BYTES: usize = 64;
 
 /// Makes one input after the other, the same for the same seed.
 pub struct Mutator(Random);
@@ -35,26 +41,68 @@ impl Mutator {
         Self(Random(seed))
     }
 
-    /// One of `seeds`, changed in some places.
-    pub fn mutate(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
-        let pick = |mutator: &mut Self| match seeds.len() {
-            0 => Vec::new(),
-            len => seeds[mutator.below(len)].clone(),
-        };
-        let mut bytes = pick(self);
-        let whole = self.below(2) == 0;
-        for _ in 0..=self.0.next() % CHANGES_MAX {
-            let other = pick(self);
-            self.change(&mut bytes, &other);
-        }
-        if whole {
-            mend_frames(&mut bytes);
+    /// One of the target's seeds, changed in some places, and half of the time made to look whole again.
+    pub fn mutate(&mut self, target: &Target) -> Vec<u8> {
+        let mut bytes = self.changed(target);
+        let looks_whole = self.below(2) == 0;
+        if let Some(mend) = target.mend.as_ref().filter(|_| looks_whole) {
+            mend(&mut bytes);
         }
         bytes
     }
 
+    /// The same as it comes out of the changes.
+    pub fn changed(&mut self, target: &Target) -> Vec<u8> {
+        let mut bytes = self.pick(&target.seeds);
+        for _ in 0..=self.0.next() % CHANGES_MAX {
+            let other = self.pick(&target.seeds);
+            match target.in_pages {
+                true => self.change_in_page(&mut bytes, &other),
+                false => self.change(&mut bytes, &other),
+            }
+        }
+        bytes
+    }
+
+    fn pick(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
+        match seeds.len() {
+            0 => Vec::new(),
+            len => seeds[self.below(len)].clone(),
+        }
+    }
+
+    /// A change within one page, which leaves all others at their places; seldom a page of `other` in its place, or none any more. What tells of a page's records
+    /// stands at its beginning.
+    fn change_in_page(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
+        let start = self.below(bytes.len().div_ceil(PAGE_BYTES).max(1)) * PAGE_BYTES;
+        let end = (start + PAGE_BYTES).min(bytes.len());
+        match self.below(24) {
+            0 => bytes.truncate(start),
+            1 => {
+                let pages = other.chunks_exact(PAGE_BYTES);
+                let from = self.below(pages.len().max(1));
+                if let Some(page) = pages.into_iter().nth(from)
+                    && end - start == PAGE_BYTES
+                {
+                    bytes[start..end].copy_from_slice(page);
+                }
+            }
+            place => {
+                let end = if place % 2 == 0 {
+                    end.min(start + HEAD_BYTES)
+                } else {
+                    end
+                };
+                let mut part = bytes[start..end].to_vec();
+                self.change(&mut part, other);
+                part.resize(end - start, 0);
+                bytes[start..end].copy_from_slice(&part);
+            }
+        }
+    }
+
     fn change(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
-        let at = self.below(bytes.len() + 1);
+        let at = self.place(bytes.len());
         let len = 1 << self.below(5);
         match self.below(8) {
             0 | 1 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
@@ -70,6 +118,15 @@ impl Mutator {
             }
             7 if self.below(4) == 0 => bytes.truncate(at),
             _ => bytes.push(self.0.next() as u8),
+        }
+    }
+
+    /// Anywhere, but half of the time near an end: headers, tables and footers are short, what they tell of is long.
+    fn place(&mut self, len: usize) -> usize {
+        match self.below(4) {
+            0 => self.below(len.min(ENDS_BYTES) + 1),
+            1 => len - self.below(len.min(ENDS_BYTES) + 1),
+            _ => self.below(len + 1),
         }
     }
 
@@ -89,23 +146,5 @@ impl Mutator {
 
     fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
-    }
-}
-
-/// Makes the length and checksum of each frame, one after the other from the start, true again. What is no frame stays
-/// as it is.
-fn mend_frames(bytes: &mut [u8]) {
-    let mut at = 0;
-    while bytes.len() - at >= HEADER_BYTES + TRAILER_BYTES {
-        let there = bytes.len() - at - HEADER_BYTES - TRAILER_BYTES;
-        let len_at = at + HEADER_BYTES - 8;
-        let mut said = [0; 8];
-        said.copy_from_slice(&bytes[len_at..len_at + 8]);
-        let len = usize::try_from(u64::from_le_bytes(said)).map_or(there, |said| said.min(there));
-        bytes[len_at..len_at + 8].copy_from_slice(&(len as u64).to_le_bytes());
-        let end = at + HEADER_BYTES + len;
-        let crc = crc64(&bytes[at..end]);
-        bytes[end..end + TRAILER_BYTES].copy_from_slice(&crc.to_le_bytes());
-        at = end + TRAILER_BYTES;
     }
 }

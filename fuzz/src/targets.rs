@@ -1,4 +1,4 @@
-//! All targets: a decoder, seeds that it takes, and what it may allocate beyond its input.
+//! All targets: a decoder, seeds that it takes, how checksums are made true again, and what it may allocate beyond its input.
 
 mod backup;
 mod chunk;
@@ -6,10 +6,16 @@ mod index;
 mod io;
 mod lab;
 mod papers;
+mod program;
+mod reach;
+mod repository;
 mod store;
 
-/// What is run on each input.
-pub type Run = Box<dyn Fn(&[u8])>;
+use crate::mend::Mend;
+pub use reach::Reach;
+
+/// What is run on each input: how far it came.
+pub type Run = Box<dyn Fn(&[u8]) -> Reach>;
 
 /// One decoder under test.
 pub struct Target {
@@ -17,23 +23,49 @@ pub struct Target {
     pub name: String,
     /// Whole inputs, to be changed.
     pub seeds: Vec<Vec<u8>>,
+    /// What makes the checksums of a changed input true again, where there are any.
+    pub mend: Option<Mend>,
+    /// The input is pages, which stay at their places.
+    pub in_pages: bool,
     /// Allocations that do not depend on the input.
     pub base_bytes: usize,
     pub run: Run,
 }
 
 impl Target {
-    fn new(name: &str, seeds: Vec<Vec<u8>>, run: impl Fn(&[u8]) + 'static) -> Self {
+    /// Of a decoder without checksums, or with such as [`mended`](Self::mended) tells. What `run` gives is how far the input came: nothing means that there is nothing
+    /// to stop it.
+    fn new<R: Into<Reach>>(
+        name: &str,
+        seeds: Vec<Vec<u8>>,
+        run: impl Fn(&[u8]) -> R + 'static,
+    ) -> Self {
         Self {
             name: name.into(),
             seeds,
+            mend: None,
+            in_pages: false,
             base_bytes: 1 << 20,
-            run: Box::new(run),
+            run: Box::new(move |bytes| run(bytes).into()),
         }
     }
 
     fn allowing(self, base_bytes: usize) -> Self {
         Self { base_bytes, ..self }
+    }
+
+    fn mended(self, mend: impl Fn(&mut [u8]) + 'static) -> Self {
+        Self {
+            mend: Some(Box::new(mend)),
+            ..self
+        }
+    }
+
+    fn in_pages(self) -> Self {
+        Self {
+            in_pages: true,
+            ..self
+        }
     }
 }
 
@@ -46,16 +78,92 @@ pub fn all() -> Vec<Target> {
         papers::targets(),
         lab::targets(),
         store::targets(),
+        repository::targets(),
         backup::targets(),
+        program::targets(),
     ]
     .into_iter()
     .flatten()
     .collect();
-    let bare = all.iter().find(|target| target.seeds.is_empty());
+    let is_bare = |target: &&Target| target.seeds.iter().all(Vec::is_empty);
+    let bare = all.iter().find(is_bare);
     assert!(
         bare.is_none(),
         "{} has no seeds",
         bare.map_or("", |target| &target.name)
     );
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutate::Mutator;
+
+    /// Its checksums are a library's, which nothing here makes true again.
+    const FOREIGN: &str = "btree/btree";
+    /// Changed inputs of each target.
+    const INPUTS: usize = 60;
+    /// Of those that were made to look whole, so many must get past the checksums: one in five.
+    const INSIDE_MIN: usize = INPUTS / 5;
+
+    fn changed(target: &Target, mutator: &mut Mutator) -> Vec<u8> {
+        loop {
+            let bytes = mutator.changed(target);
+            if !target.seeds.contains(&bytes) {
+                return bytes;
+            }
+        }
+    }
+
+    /// So what is computed here is what the engine computes, and covers what that covers.
+    #[test]
+    fn what_is_whole_is_not_mended() {
+        for target in all() {
+            let Some(mend) = &target.mend else { continue };
+            for seed in &target.seeds {
+                let mut bytes = seed.clone();
+                mend(&mut bytes);
+                assert!(bytes == *seed, "{}: its seed is changed", target.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_whole_gets_past_the_checksums() {
+        for target in all() {
+            for seed in &target.seeds {
+                assert_eq!((target.run)(seed), Reach::Inside, "{}", target.name);
+            }
+        }
+    }
+
+    /// Else a target tests its checksum and nothing else, and nobody sees it.
+    #[test]
+    fn of_what_is_changed_and_mended_much_gets_past_the_checksums() {
+        for target in all().iter().filter(|target| target.name != FOREIGN) {
+            let mut mutator = Mutator::new(1);
+            let is_inside = |_: &usize| {
+                let mut bytes = changed(target, &mut mutator);
+                if let Some(mend) = &target.mend {
+                    mend(&mut bytes);
+                }
+                (target.run)(&bytes) == Reach::Inside
+            };
+            let inside = (0..INPUTS).filter(is_inside).count();
+            let name = &target.name;
+            assert!(inside >= INSIDE_MIN, "{name}: {inside} of {INPUTS} inputs");
+        }
+    }
+
+    /// Else the test above could not see a checksum either.
+    #[test]
+    fn of_what_is_changed_alone_some_is_seen_to_be_stopped() {
+        for target in all().iter().filter(|target| target.mend.is_some()) {
+            let mut mutator = Mutator::new(1);
+            let stopped =
+                (0..INPUTS).any(|_| (target.run)(&changed(target, &mut mutator)) == Reach::Door);
+            assert!(stopped, "{}: nothing is stopped", target.name);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Writing a file of a snapshot, or a folder as a tar or zip archive, to a stream.
 
-mod acl;
+pub(crate) mod acl;
 mod tar;
 mod zip;
 

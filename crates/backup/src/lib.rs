@@ -12,6 +12,8 @@ mod entry;
 mod error;
 pub mod exclude;
 pub mod forget;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod leaf;
 mod linked;
 pub mod list;

@@ -8,7 +8,7 @@
 //! What always holds: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked
 //! before it is written; a path that fails is reported and the rest goes on.
 
-mod acl;
+pub(crate) mod acl;
 mod apply;
 mod batch;
 mod delete;

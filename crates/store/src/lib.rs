@@ -17,6 +17,8 @@ mod elsewhere;
 mod entropy;
 mod error;
 pub mod footer;
+#[doc(hidden)]
+pub mod fuzzing;
 mod imagined;
 mod index;
 pub mod ingested;

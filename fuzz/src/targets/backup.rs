@@ -6,12 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use onefold_backup::backup::{self, Input, Parent};
 use onefold_backup::exclude::{Ignore, PatternsBuilder, pattern_lines};
+use onefold_backup::fuzzing;
 use onefold_backup::leaf::{self, recipe};
+use onefold_backup::meta::Owners;
 use onefold_backup::snapshot::{Snapshot, decode_table, encode_table};
 use onefold_backup::tree::{Tree, read_leaf};
 use onefold_backup::{Error, Item, Progress, Silent, Time, forget, snapshots};
 use onefold_io::MemDir;
-use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, SessionKind};
+use onefold_store::{Encryption, Entropy, InitOptions, OpenOptions, Repository, SessionKind};
 
 use super::Target;
 
@@ -65,7 +67,41 @@ pub fn targets() -> Vec<Target> {
             let _ = forget::parse_span(&text);
             let _ = forget::GroupBy::parse(&text);
         }),
+        Target::new("backup/acl", vec![ACL.to_vec()], |bytes| {
+            for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+                fuzzing::acl_record(name.as_bytes(), bytes);
+            }
+            let mode = fuzzing::mode_without_acl(0o4664, bytes);
+            assert_eq!(mode & !0o070, 0o4604, "more than the group's bits");
+        }),
+        Target::new("backup/owners", owners(), |bytes| {
+            let (passwd, group) = bytes.split_at(bytes.len() / 2);
+            for (passwd, group) in [(passwd, group), (bytes, bytes)] {
+                let owners = Owners::of(passwd, group);
+                let owner = owners.get(0, 0);
+                if !owner.user.is_empty() {
+                    let least = owners.uid_of(&owner.user);
+                    assert_eq!(least, Some(0), "a name without its number");
+                }
+                owners.gid_of("users");
+            }
+        }),
     ]
+}
+
+/// As `setfacl -m u:1234:rw,g:7:x` makes it of a file of mode 0640.
+const ACL: &[u8] =
+    b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x06\0\xd2\x04\0\0\x04\0\x04\0\xff\xff\xff\xff\
+    \x08\0\x01\0\x07\0\0\0\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+
+/// Files of users and of groups.
+fn owners() -> Vec<Vec<u8>> {
+    [
+        "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000::/home/ann:/bin/sh\n",
+        "root:x:0:\nusers:x:100:ann,bob\n+::4294967295:\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }
 
 fn patterns() -> Vec<Vec<u8>> {
@@ -79,8 +115,15 @@ impl Scene {
         let dir = Arc::new(MemDir::new());
         let mut init = InitOptions::new("fuzz", 1);
         init.encryption = Encryption::None;
+        init.entropy = Entropy::seeded(1);
         Repository::init(dir.clone(), &init, None)?;
-        let repository = Repository::open(dir.clone(), OpenOptions::default(), None)?;
+        // names of containers are the same each time, so that an input that was kept fits
+        let options = OpenOptions {
+            entropy: Entropy::seeded(2),
+            threads: 1,
+            ..OpenOptions::default()
+        };
+        let repository = Repository::open(dir.clone(), options, None)?;
         let source = tempfile::tempdir().expect("a folder");
         write_files(source.path()).expect("files");
         let options = backup::Options {

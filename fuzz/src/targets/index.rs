@@ -7,37 +7,50 @@ use onefold_index::workload::{TraceReader, TraceWriter};
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
 use onefold_io::{Dir, MemDir};
 
-use super::Target;
+use super::{Reach, Target};
 use crate::image::Image;
+use crate::mend;
 
 const KEYS: u64 = 600;
 const INDEX_BYTES: usize = 4 << 20;
 
 pub fn targets() -> Vec<Target> {
     let image = Image::of(&*made());
-    let kinds = [("manifest", "manifest"), ("log", "log-"), ("run", "run-")];
-    let target = |(name, begin): (&str, &str)| {
-        let (path, bytes) = image.files(begin).pop()?;
-        let image = image.clone();
+    let target = |begin: &str| {
+        let found = image.files(begin).pop();
+        let (path, bytes) = found.expect("strata's files have these names");
+        let (image, name) = (image.clone(), path.clone());
         let run = move |bytes: &[u8]| look(image.with(&path, bytes));
+        let kind = begin.trim_end_matches('-');
         // what an index of the least budget takes while it is asked, filled and merged, whatever its files claim
-        Some(Target::new(&format!("index/{name}"), vec![bytes], run).allowing(INDEX_BYTES))
+        let target = Target::new(&format!("index/{kind}"), vec![bytes.clone()], run);
+        (target.allowing(INDEX_BYTES), name, bytes)
     };
-    let mut found: Vec<_> = kinds.into_iter().filter_map(target).collect();
-    assert_eq!(found.len(), 3, "strata's files have other names now");
-    found.push(Target::new("index/trace", vec![trace()], |bytes| {
-        let disk = MemDir::new().create("trace").expect("a disk");
-        disk.write_at(bytes, 0).expect("a write");
-        let mut reader = TraceReader::new(disk, "trace");
-        let mut keys = 0;
-        while let Ok(some) = reader.read()
-            && !some.is_empty()
-        {
-            keys += some.len();
-        }
-        assert!(keys * 32 <= bytes.len(), "keys from nowhere");
-    }));
-    found
+    let (manifest, ..) = target("manifest");
+    let (log, ..) = target("log-");
+    let (run, run_name, run_bytes) = target("run-");
+    vec![
+        manifest.mended(mend::frame),
+        log.mended(mend::log).in_pages(),
+        run.mended(mend::run(&run_name, &run_bytes)).in_pages(),
+        Target::new("index/trace", vec![trace()], |bytes| {
+            let disk = MemDir::new().create("trace").expect("a disk");
+            disk.write_at(bytes, 0).expect("a write");
+            let mut reader = TraceReader::new(disk, "trace");
+            let mut keys = 0;
+            loop {
+                let read = reader.read();
+                match &read {
+                    Ok(some) if !some.is_empty() => keys += some.len(),
+                    _ => {
+                        assert!(keys * 32 <= bytes.len(), "keys from nowhere");
+                        return Reach::of(&read.map(|_| ()));
+                    }
+                }
+            }
+        })
+        .mended(mend::frames(*b"OFTRACES")),
+    ]
 }
 
 /// Two frames.
@@ -82,19 +95,18 @@ fn made() -> Arc<MemDir> {
     dir
 }
 
-/// Opens, asks for all keys, and writes more.
-fn look(dir: Arc<MemDir>) {
-    let Ok(mut index) = Strata::open(dir as Arc<dyn Dir>, options()) else {
-        return;
+/// Opens, asks for all keys, writes more, and merges.
+fn look(dir: Arc<MemDir>) -> Reach {
+    let mut index = match Strata::open(dir as Arc<dyn Dir>, options()) {
+        Ok(index) => index,
+        Err(error) => return Reach::of_error(&error),
     };
     let keys: Vec<_> = (0..KEYS * 2).map(key).collect();
     let mut found = vec![None; keys.len()];
-    let _ = index.lookup(&keys, &mut found);
-    let _ = index.insert(&[(
-        key(KEYS * 3),
-        Location {
-            container: ContainerId(1),
-        },
-    )]);
+    let asked = index.lookup(&keys, &mut found);
+    let container = ContainerId(1);
+    let _ = index.insert(&[(key(KEYS * 3), Location { container })]);
+    let _ = index.retire(&[ContainerId(2)]);
     let _ = index.checkpoint();
+    Reach::of(&asked).and(Reach::of(&index.merge_all()))
 }

@@ -4,7 +4,8 @@ use onefold_io::frame::{FrameKind, decode_frame, encode_frame, read_frame};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 use onefold_io::{Disk, MemDisk};
 
-use super::Target;
+use super::{Reach, Target};
+use crate::mend;
 
 const KIND: FrameKind = FrameKind {
     magic: *b"ONFuzz\0\0",
@@ -20,15 +21,19 @@ pub fn targets() -> Vec<Target> {
     put_bytes(&mut numbers, b"bytes");
     vec![
         Target::new("io/frame", vec![frame.clone()], |bytes| {
-            if let Ok(frame) = decode_frame(KIND, bytes, "fuzz", 0) {
+            let decoded = decode_frame(KIND, bytes, "fuzz", 0);
+            if let Ok(frame) = decoded {
                 assert!(frame.frame_bytes <= bytes.len());
             }
-        }),
+            Reach::of(&decoded)
+        })
+        .mended(mend::frame),
         Target::new("io/frame-of-disk", vec![frame], |bytes| {
             let disk = MemDisk::new();
             disk.write_at(bytes, 0).expect("RAM");
-            let _ = read_frame(&disk, KIND, 0, u64::MAX, "fuzz");
-        }),
+            Reach::of(&read_frame(&disk, KIND, 0, u64::MAX, "fuzz"))
+        })
+        .mended(mend::frame),
         Target::new("io/varint", vec![numbers], |bytes| {
             let mut reader = ByteReader::new(bytes, "fuzz", 0);
             while reader.varint().is_ok() {}

@@ -3,18 +3,18 @@
 use onefold_chunk::Fingerprint;
 use onefold_lab::{Choice, Estimate, Tally, saved};
 
-use super::Target;
+use super::{Reach, Target};
+use crate::mend;
 
 /// RAM for each tally.
 const TALLY_BYTES: u64 = 64 << 10;
 
 pub fn targets() -> Vec<Target> {
-    vec![Target::new(
-        "lab/saved",
-        vec![tallies(300), tallies(0)],
-        |bytes| {
-            let Ok(mut tallies) = saved::decode(bytes, "saved", TALLY_BYTES) else {
-                return;
+    vec![
+        Target::new("lab/saved", vec![tallies(300), tallies(0)], |bytes| {
+            let mut tallies = match saved::decode(bytes, "saved", TALLY_BYTES) {
+                Ok(tallies) => tallies,
+                Err(error) => return Reach::of_error(&error),
             };
             for (_, tally) in &tallies {
                 let _ = Estimate::of(tally).ratio_meta();
@@ -24,8 +24,10 @@ pub fn targets() -> Vec<Target> {
             }
             let encoded = saved::encode(&tallies);
             assert!(saved::decode(&encoded, "saved", TALLY_BYTES).is_ok());
-        },
-    )]
+            Reach::Inside
+        })
+        .mended(mend::frame),
+    ]
 }
 
 /// Two choices with some chunks.

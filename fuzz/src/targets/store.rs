@@ -1,139 +1,193 @@
-//! The store's objects one by one, and a store in which one object is replaced.
+//! The store's objects one by one, and what is in containers.
 
-use std::sync::Arc;
-
-use onefold_backup::roots::SnapshotRoots;
-use onefold_io::frame::decode_frame;
-use onefold_store::block::BlockHeader;
-use onefold_store::container::{self, Header, Table};
+use onefold_io::frame::{self, FrameKind, decode_frame};
+use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
+use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
-use onefold_store::slots::Slot;
+use onefold_store::ingested::INGESTED;
+use onefold_store::pin::PIN;
+use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
-    CheckDepth, Config, ContainerId, InitOptions, KdfCost, OpenOptions, PinInfo, Repository,
-    Secret, condemned, config, ingested,
+    Config, ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, Secret, condemned,
+    config, fuzzing, ingested,
 };
 
-use super::Target;
 use super::backup::scene;
+use super::{Reach, Target};
 use crate::image::Image;
+use crate::mend;
+
+/// A block's raw bytes, and what decoding holds beside them.
+const BLOCK_BYTES: usize = block::BLOCK_RAW_BYTES_MAX + (2 << 20);
 
 pub fn targets() -> Vec<Target> {
     let image = Image::of(&*scene().dir);
+    let containers = seeds(&image, "containers/");
     let mut targets = objects(&image);
-    for (name, begin) in [
-        ("config", "config"),
-        ("container", "containers/"),
-        ("snapshot", "snapshots/"),
-        ("sketch", "sketch"),
-    ] {
-        let Some((path, bytes)) = image.files(begin).into_iter().next() else {
-            continue;
-        };
-        let image = image.clone();
-        let run = move |bytes: &[u8]| look(image.with(&path, bytes));
-        let target = Target::new(&format!("store/repository-{name}"), vec![bytes], run);
-        targets.push(target.allowing(256 << 20));
-    }
+    targets.extend(ends(&containers));
+    targets.extend(blocks(&containers));
     targets
 }
 
+fn seeds(image: &Image, begin: &str) -> Vec<Vec<u8>> {
+    let files = image.files(begin).into_iter().map(|(_, bytes)| bytes);
+    files.filter(|bytes| !bytes.is_empty()).collect()
+}
+
 fn objects(image: &Image) -> Vec<Target> {
-    let seeds = |begin: &str| -> Vec<Vec<u8>> {
-        let files = image.files(begin).into_iter();
-        files.map(|(_, bytes)| bytes).collect()
-    };
-    let containers = seeds("containers/");
-    let id = containers
-        .first()
-        .map_or(0, |bytes| u64::from_le_bytes(first(&bytes[24..])));
-    let heads = cut(&containers, |bytes| &bytes[..container::HEADER_BYTES]);
-    let feet = cut(&containers, |bytes| &bytes[bytes.len() - FOOTER_BYTES..]);
-    let blocks = cut(&containers, |bytes| &bytes[container::HEADER_BYTES..]);
-    let tables = cut(&containers, |bytes| {
-        let footer = &bytes[bytes.len() - FOOTER_BYTES..];
-        let payload = &footer[24..];
-        let at = u64::from_le_bytes(first(&payload[8..])) as usize;
-        &bytes[at..bytes.len() - FOOTER_BYTES]
-    });
-    let configs = seeds("config");
-    let bare = configs
-        .first()
-        .and_then(|bytes| decode_frame(config::CONFIG, bytes, "fuzz", 0).ok())
-        .map(|frame| frame.payload.to_vec());
+    let configs = seeds(image, "config");
+    let bare = decode_frame(config::CONFIG, &configs[0], "fuzz", 0).expect("a configuration");
+    let bare = bare.payload.to_vec();
     vec![
-        Target::new("store/header", heads, move |bytes| {
-            let _ = Header::decode(ContainerId(id), bytes);
-        }),
-        Target::new("store/footer", feet, move |bytes| {
-            let _ = Footer::decode(ContainerId(id), bytes, 1 << 24);
-        }),
-        Target::new("store/table", tables, |bytes| {
-            let _ = Table::decode(bytes, "fuzz", 0);
-        }),
-        Target::new("store/block", blocks, |bytes| {
-            let _ = BlockHeader::decode(bytes, "fuzz", 0);
-            let _ = onefold_store::block::find_header(bytes);
-        }),
-        Target::new("store/config", bare.into_iter().collect(), |bytes| {
+        Target::new("store/config", vec![bare], |bytes| {
             let _ = Config::decode(bytes);
         }),
         Target::new("store/config-twice", configs, |bytes| {
             let _ = config::decode_twice(config::CONFIG, bytes, "fuzz");
-        }),
+            first_of(config::CONFIG, bytes)
+        })
+        .mended(mend::frames(config::CONFIG.magic)),
         Target::new("store/key", sealed_key(), |bytes| {
             let _ = Slot::decode(bytes, "fuzz");
-        }),
+            first_of(SLOT, bytes)
+        })
+        .mended(mend::frames(SLOT.magic)),
         Target::new(
             "store/session",
-            vec![framed(onefold_store::pin::PIN, b"\x01\x01h\x01a")],
-            |bytes| {
-                let _ = PinInfo::decode(bytes, "fuzz");
-            },
-        ),
+            vec![frame::encode_frame(PIN, b"\x01\x01h\x01a")],
+            |bytes| Reach::of(&PinInfo::decode(bytes, "fuzz")),
+        )
+        .mended(mend::frame),
         Target::new(
             "store/condemned",
-            vec![framed(condemned::CONDEMNED, &[7; 24])],
-            |bytes| {
-                let _ = condemned::decode(bytes);
-            },
-        ),
-        Target::new("store/ingested", seeds("index/ingested"), |bytes| {
+            vec![frame::encode_frame(condemned::CONDEMNED, &[7; 24])],
+            |bytes| Reach::of(&condemned::decode(bytes)),
+        )
+        .mended(mend::frame),
+        Target::new("store/ingested", seeds(image, "index/ingested"), |bytes| {
             let _ = ingested::decode(bytes);
-        }),
+            first_of(INGESTED, bytes)
+        })
+        .mended(mend::frames(INGESTED.magic)),
     ]
+}
+
+/// What stops the first of several frames: the decoder goes on with the next, or without.
+fn first_of(kind: FrameKind, bytes: &[u8]) -> Reach {
+    Reach::of(&decode_frame(kind, bytes, "fuzz", 0))
+}
+
+/// Headers, footers and tables, each of the container that it names itself.
+fn ends(containers: &[Vec<u8>]) -> Vec<Target> {
+    let heads = cut(containers, |bytes| &bytes[..container::HEADER_BYTES]);
+    let feet = cut(containers, |bytes| &bytes[bytes.len() - FOOTER_BYTES..]);
+    let tails = cut(containers, |bytes| &bytes[table_at(bytes)..]);
+    let tables = cut(containers, |bytes| {
+        &bytes[table_at(bytes)..bytes.len() - FOOTER_BYTES]
+    });
+    vec![
+        Target::new("store/header", heads, |bytes| {
+            Reach::of(&Header::decode(named(bytes), bytes))
+        })
+        .mended(mend::frame),
+        Target::new("store/footer", feet, |bytes| Reach::of(&footer(bytes))).mended(mend::frame),
+        Target::new("store/table", tables, |bytes| {
+            let _ = Table::decode(bytes, "fuzz", 0);
+        }),
+        Target::new("store/tail", tails, |bytes| {
+            let (table, last) = bytes.split_at(bytes.len().saturating_sub(FOOTER_BYTES));
+            match footer(last) {
+                Ok(footer) => Reach::of(&fuzzing::open_table(&footer, table.to_vec())),
+                Err(error) => Reach::of_error(&error),
+            }
+        })
+        .mended(mend::tail),
+    ]
+}
+
+fn blocks(containers: &[Vec<u8>]) -> Vec<Target> {
+    let bodies = cut(containers, |bytes| {
+        &bytes[container::HEADER_BYTES..table_at(bytes)]
+    });
+    let first = cut(&bodies, |bytes| {
+        let behind = block::BLOCK_HEADER_BYTES + at(bytes, 16, 4) as usize;
+        &bytes[..behind]
+    });
+    vec![
+        Target::new("store/block", bodies, |bytes| {
+            let _ = BlockHeader::decode(bytes, "fuzz", 0);
+            let _ = block::find_header(bytes);
+        }),
+        Target::new("store/block-decoded", first, |bytes| {
+            let header = Header {
+                id: ContainerId(7),
+                stream: StreamKind::Data,
+                salt: [0; 16],
+            };
+            let number = at(bytes, 4, 4) as u32;
+            let decoded = fuzzing::decode_block(&header, number, bytes);
+            if let Ok(raw) = &decoded {
+                lengths(raw);
+            }
+            Reach::of(&decoded)
+        })
+        .mended(mend::block)
+        .allowing(BLOCK_BYTES),
+        Target::new("store/chunk-lengths", vec![raw_block()], lengths),
+    ]
+}
+
+/// The lengths of a block's chunks are those of what is in front of them.
+fn lengths(raw: &[u8]) {
+    if let Ok(lengths) = block::chunk_lengths(raw, "fuzz", 0) {
+        let sum: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+        assert!(sum < raw.len() as u64, "chunks longer than their block");
+        assert!(!lengths.contains(&0), "a chunk of nothing");
+    }
+}
+
+/// Three chunks.
+fn raw_block() -> Vec<u8> {
+    let mut raw = vec![7; 500];
+    let name = Fingerprint([0; 32]);
+    append_chunk_lengths(&mut raw, &[(name, 100), (name, 399), (name, 1)]);
+    raw
+}
+
+/// A footer of the container that it names, which is as long as it says.
+fn footer(bytes: &[u8]) -> onefold_store::Result<Footer> {
+    let behind = at(bytes, 32, 8).saturating_add(at(bytes, 40, 4));
+    let len = behind.saturating_add(bytes.len() as u64);
+    Footer::decode(named(bytes), bytes, len)
+}
+
+/// The container that a header or footer names.
+fn named(bytes: &[u8]) -> ContainerId {
+    ContainerId(at(bytes, 24, 8))
+}
+
+/// Where a whole container's table begins.
+fn table_at(bytes: &[u8]) -> usize {
+    at(&bytes[bytes.len() - FOOTER_BYTES..], 32, 8) as usize
+}
+
+/// The number of `len` bytes at `from`; zeros where there are none.
+fn at(bytes: &[u8], from: usize, len: usize) -> u64 {
+    let bytes = bytes.iter().skip(from).take(len);
+    bytes
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// A key slot: only a repository with encryption has one.
 fn sealed_key() -> Vec<Vec<u8>> {
-    let dir = Arc::new(onefold_io::MemDir::new());
+    let dir = std::sync::Arc::new(onefold_io::MemDir::new());
     let mut init = InitOptions::new("fuzz", 1);
     init.kdf_cost = KdfCost::LEAST;
     Repository::init(dir.clone(), &init, Some(&Secret::new("fuzz"))).expect("RAM");
-    let files = Image::of(&*dir).files("keys/");
-    files.into_iter().map(|(_, bytes)| bytes).collect()
-}
-
-fn framed(kind: onefold_io::frame::FrameKind, payload: &[u8]) -> Vec<u8> {
-    onefold_io::frame::encode_frame(kind, payload)
+    seeds(&Image::of(&*dir), "keys/")
 }
 
 fn cut(all: &[Vec<u8>], part: impl Fn(&[u8]) -> &[u8]) -> Vec<Vec<u8>> {
     all.iter().map(|bytes| part(bytes).to_vec()).collect()
-}
-
-fn first(bytes: &[u8]) -> [u8; 8] {
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&bytes[..8]);
-    eight
-}
-
-/// Opens, lists, and reads every byte.
-fn look(dir: Arc<onefold_io::MemDir>) {
-    let Ok(repository) = Repository::open(dir, OpenOptions::default(), None) else {
-        return;
-    };
-    let _ = repository.sketch();
-    let _ = onefold_backup::snapshots::list(&repository, &mut |_| true, &mut |_, _| {});
-    let depth = CheckDepth::Data { part: 1, of: 1 };
-    let _ = repository.check(&SnapshotRoots, depth, &mut |_| {}, &mut |_| {});
 }

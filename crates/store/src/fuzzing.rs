@@ -1,0 +1,28 @@
+//! Decoders of what lies in containers, for the fuzz targets: as in a repository without encryption, where checksums alone stand before them.
+
+use crate::block;
+use crate::compression::Decompressor;
+use crate::container::{Header, Table, object_name};
+use crate::footer::Footer;
+use crate::keys::{Keys, SALT_BYTES, Sealer};
+use crate::{Result, opened};
+
+/// The raw bytes of block `number` from its stored ones, its header included.
+pub fn decode_block(header: &Header, number: u32, stored: &[u8]) -> Result<Vec<u8>> {
+    let mut zstd = Decompressor::new()?;
+    let sealer = unsealed(&header.salt);
+    block::decode_block(header, number, stored, 0, &sealer, &mut zstd)
+}
+
+/// The table from its stored bytes, if its blocks lie one behind the other up to where `footer` says that it begins.
+pub fn open_table(footer: &Footer, stored: Vec<u8>) -> Result<Table> {
+    let sealer = unsealed(&footer.header.salt);
+    let table = footer.open_table(stored, &sealer)?;
+    let object = object_name(footer.header.id);
+    opened::check_layout(&table, footer.table_offset, &object)?;
+    Ok(table)
+}
+
+fn unsealed(salt: &[u8; SALT_BYTES]) -> Sealer {
+    Keys::none().container_sealer(salt)
+}
