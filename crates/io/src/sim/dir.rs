@@ -68,7 +68,7 @@ impl SimDir {
     ) -> Result<Ino> {
         let path = join(&self.path, name);
         device.space(op, &path, 0)?;
-        device.change(op, &path, |core| {
+        device.change_folder(op, &path, |core| {
             let ino = core.new_ino();
             let kind = ChangeKind::Add {
                 name: name.to_owned(),
@@ -97,7 +97,7 @@ impl SimDir {
             child,
             kind,
         };
-        device.change(op, &join(&self.path, name), |core| core.change_dir(change))
+        device.change_folder(op, &join(&self.path, name), |core| core.change_dir(change))
     }
 
     fn do_rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
@@ -122,7 +122,7 @@ impl SimDir {
             child,
             kind,
         };
-        device.change("rename", &join(&self.path, from), |core| {
+        device.change_folder("rename", &join(&self.path, from), |core| {
             core.change_dir(change)
         })
     }
@@ -183,8 +183,9 @@ impl Dir for SimDir {
     }
 
     fn list(&self) -> Result<Vec<DirEntry>> {
-        let device = self.device.lock();
+        let mut device = self.device.lock();
         device.alive("list", &self.path)?;
+        device.look_into_folder("list", &self.path)?;
         let row = |(name, child): (&String, &Child)| DirEntry {
             name: name.clone(),
             is_dir: matches!(child, Child::Dir(_)),
@@ -202,6 +203,7 @@ impl Dir for SimDir {
         let mut device = self.device.lock();
         device.alive("sync folder", &self.path)?;
         device.point("sync folder", &self.path)?;
+        device.look_into_folder("sync folder", &self.path)?;
         device.core.sync_dir(self.ino);
         device.collect();
         Ok(())

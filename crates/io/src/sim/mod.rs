@@ -49,10 +49,10 @@ pub struct SimDir {
 impl SimDir {
     /// An empty device. `seed` decides what its faults do in detail.
     pub fn new(seed: u64) -> Self {
-        Self::of(Core::new(), seed)
+        Self::of(Core::new(), Bad::new(), seed)
     }
 
-    fn of(core: Core, seed: u64) -> Self {
+    fn of(core: Core, bad: Bad, seed: u64) -> Self {
         let device = Device {
             core,
             rng: Random::of_stream(seed, 0),
@@ -61,7 +61,7 @@ impl SimDir {
             crashed: false,
             locks: BTreeMap::new(),
             open: BTreeMap::new(),
-            bad: BTreeMap::new(),
+            bad,
             history: None,
             syncs_since_collect: 0,
         };
@@ -94,18 +94,25 @@ impl SimDir {
         self.device.lock().crashed
     }
 
-    /// What a power cut now would leave, as a new device without faults and locks. This one stays as it is.
+    /// What a power cut now would leave, as a new device without locks and faults but for its bad sectors. This one stays as it
+    /// is.
     ///
     /// Seed 0: nothing that wasn't synced survives. Seed 1: everything does, as when the process alone is killed. Any
     /// other seed: some of it does, in the ways that [the module](self) names.
     pub fn crash_image(&self, seed: u64) -> Self {
-        Self::of(crash::image(&self.device.lock().core, seed), seed)
+        let device = self.device.lock();
+        Self::of(crash::image(&device.core, seed), device.bad.clone(), seed)
     }
 
-    /// A copy of the device with everything pending, but without faults, locks and history. Costs next to nothing.
+    /// A copy of the device with everything pending and its bad sectors, but without other faults, locks and history. Costs next
+    /// to nothing.
     pub fn fork(&self) -> Self {
         let device = self.device.lock();
-        Self::of(device.core.clone(), device.rng.clone().next())
+        Self::of(
+            device.core.clone(),
+            device.bad.clone(),
+            device.rng.clone().next(),
+        )
     }
 
     /// From now on remembers the state at each point, for [`crash_image_at`](Self::crash_image_at); counts from 0
@@ -119,14 +126,10 @@ impl SimDir {
     /// As [`crash_image`](Self::crash_image) of a device that had crashed at `point`. `None` where no history was kept
     /// of that point.
     pub fn crash_image_at(&self, point: u64, seed: u64) -> Option<Self> {
-        let core = self
-            .device
-            .lock()
-            .history
-            .as_ref()?
-            .get(usize::try_from(point).ok()?)?
-            .clone();
-        Some(Self::of(crash::image(&core, seed), seed))
+        let device = self.device.lock();
+        let history = device.history.as_ref()?;
+        let core = history.get(usize::try_from(point).ok()?)?;
+        Some(Self::of(crash::image(core, seed), device.bad.clone(), seed))
     }
 
     /// The paths of all disks in this folder and those within, sorted, with `/` between names.
@@ -164,9 +167,8 @@ impl SimDir {
         Ok(())
     }
 
-    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector;
-    /// neither counted nor kept by [`fork`](Self::fork) and crash images. Writing there does not mend it, a disk in its
-    /// place does.
+    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector, on this
+    /// device and on forks and crash images that are made of it. Writing there does not mend it, a disk in its place does.
     pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve(&device, path)?;
@@ -214,6 +216,9 @@ impl SimDir {
     }
 }
 
+/// Bytes that the medium does not give, by disk.
+type Bad = BTreeMap<Ino, Vec<Range<u64>>>;
+
 /// What all handles of a simulated device share.
 struct Device {
     core: Core,
@@ -223,8 +228,7 @@ struct Device {
     crashed: bool,
     locks: BTreeMap<Ino, Arc<LockState>>,
     open: BTreeMap<Ino, usize>,
-    /// Bytes that it does not give.
-    bad: BTreeMap<Ino, Vec<Range<u64>>>,
+    bad: Bad,
     history: Option<Vec<Core>>,
     syncs_since_collect: u32,
 }
@@ -262,6 +266,31 @@ impl Device {
         let out = change(&mut self.core);
         self.point(op, path)?;
         Ok(out)
+    }
+
+    /// The same of a folder, and fails where asked to; whether it happened then, chance says.
+    fn change_folder<T>(
+        &mut self,
+        op: &'static str,
+        path: &str,
+        change: impl FnOnce(&mut Core) -> T,
+    ) -> Result<T> {
+        if let Err(error) = self.look_into_folder(op, path) {
+            if self.rng.one_in(2) {
+                change(&mut self.core);
+            }
+            return Err(error);
+        }
+        self.change(op, path, change)
+    }
+
+    /// Counts an operation on a folder, and fails where asked to.
+    fn look_into_folder(&mut self, op: &'static str, path: &str) -> Result<()> {
+        let number = faults::count(&mut self.counts.folders);
+        match self.faults.folder_error.hits(number) {
+            true => Err(Error::from_io(op, path, Errno::IO)),
+            false => Ok(()),
+        }
     }
 
     /// Counts a point, and crashes there if told to.

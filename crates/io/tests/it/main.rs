@@ -7,5 +7,6 @@ mod frame;
 mod implementations;
 mod scale;
 mod sim;
+mod sim_faults;
 mod untested;
 mod ways;

@@ -1,0 +1,365 @@
+//! Damage to what is not the data itself: the sweep's list, the sketch, the pin of a session, the sweep's working file. Whatever is tried
+//! next, no root loses anything, and a repair mends it.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Dir;
+use onefold_io::sim::SimDir;
+use onefold_store::{
+    ChunkReader, ChunkRef, Encryption, Repository, Result, RootId, Roots, Seen, Session,
+    SessionKind, StreamKind, SweepOptions,
+};
+
+use super::action::{ACTIONS, Action, bytes, damage, swaps};
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, check, chunks, containers, decode_root, encode_root, init,
+    init_as, open, restore, sweep,
+};
+
+/// A repository with all of these objects, and roots that must stay.
+struct Scene {
+    encryption: Encryption,
+    device: SimDir,
+    stranger: SimDir,
+    roots: Vec<(RootId, Vec<Vec<u8>>)>,
+}
+
+impl Scene {
+    fn new(encryption: Encryption) -> Self {
+        let (device, stranger) = (SimDir::new(1), SimDir::new(2));
+        let roots = leave_much_behind(&device, encryption, 1);
+        leave_much_behind(&stranger, encryption, 51);
+        Self {
+            encryption,
+            device,
+            stranger,
+            roots,
+        }
+    }
+}
+
+/// A sweep condemns, copies what lives of a container, meets a reader, and leaves the rest to a later one; another died in its middle.
+fn leave_much_behind(
+    device: &SimDir,
+    encryption: Encryption,
+    seed: u64,
+) -> Vec<(RootId, Vec<Vec<u8>>)> {
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init_as(&dir, encryption, "strata", 6 + seed).unwrap();
+    let repository = open(&dir, 1, seed).unwrap();
+    let (gone, _) = back_up(&repository, &chunks(seed, 60)).unwrap();
+    let every_fourth = chunks(seed, 60).into_iter().step_by(4);
+    let kept: Vec<_> = every_fourth.chain(chunks(seed + 1, 20)).collect();
+    let (root, _) = back_up(&repository, &kept).unwrap();
+    repository.put_sketch(b"learnt").unwrap();
+    repository.remove_root(&gone).unwrap();
+    let reader = open(&dir, 1, seed + 1).unwrap();
+    let session = reader.session(SessionKind::Read).unwrap();
+    let report = sweep(&repository).unwrap();
+    assert!(report.pending_containers > 0, "{report:?}");
+    assert!(report.compacted_containers > 0, "{report:?}");
+    drop(session);
+    leave_marks(&dir, &[[7; 17]; 30].concat());
+    vec![(root, kept)]
+}
+
+/// What a sweep that died left of its marks.
+fn leave_marks(dir: &Arc<dyn Dir>, marks: &[u8]) {
+    let scratch = dir.subdir("scratch").unwrap();
+    let disk = scratch.create("marks").unwrap();
+    let sum = onefold_io::frame::crc64(marks).to_le_bytes();
+    disk.write_at(&[marks, &sum].concat(), 0).unwrap();
+}
+
+/// What is tried next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verb {
+    Check,
+    Restore,
+    Backup,
+    Prune,
+    Repair,
+}
+
+const VERBS: [Verb; 5] = [
+    Verb::Check,
+    Verb::Restore,
+    Verb::Backup,
+    Verb::Prune,
+    Verb::Repair,
+];
+
+/// A session of another process that lives on meanwhile, and has stored something.
+struct Living {
+    _repository: Repository,
+    session: Session,
+    refs: Vec<ChunkRef>,
+    data: Vec<Vec<u8>>,
+}
+
+impl Living {
+    fn begin(dir: &Arc<dyn Dir>) -> Self {
+        let repository = open(dir, 1, 31).unwrap();
+        let session = repository.session(SessionKind::Backup).unwrap();
+        let data = chunks(31, 20);
+        let fingerprinter = repository.fingerprinter();
+        let named = data
+            .iter()
+            .map(|data| (fingerprinter.fingerprint(data), &data[..]));
+        let mut refs = Vec::new();
+        let mut writer = session.writer(StreamKind::Data).unwrap();
+        writer.write(&named.collect::<Vec<_>>(), &mut refs).unwrap();
+        writer.finish().unwrap();
+        Self {
+            _repository: repository,
+            session,
+            refs,
+            data,
+        }
+    }
+
+    /// What it acknowledges is there.
+    fn end(self) -> Result<(RootId, Vec<Vec<u8>>)> {
+        let root = self.session.put_root(&encode_root(&self.refs))?;
+        self.session.finish()?;
+        Ok((root, self.data))
+    }
+}
+
+/// What damage to an object keeps from working until it is repaired, and whether a check names it. Of what is damaged so that it reads well
+/// nobody can tell.
+fn hinders(scene: &Scene, object: &str, action: Action, way: usize) -> (&'static [Verb], bool) {
+    let is_well = match action {
+        Action::Delete => true,
+        Action::Swap => {
+            let (name, _) = &swaps(&scene.device, &scene.stranger, object)[way];
+            let is_its_like = name.ends_with(object);
+            // Nothing but its seal binds a sketch to its repository, and nothing the list.
+            is_its_like && (object == "condemned" || scene.encryption == Encryption::None)
+        }
+        _ => false,
+    };
+    match object {
+        "condemned" => (&[Verb::Backup, Verb::Prune], !is_well),
+        "sketch" => (&[], !is_well),
+        _ => (&[], false),
+    }
+}
+
+fn try_verb(scene: &Scene, object: &str, (action, way): (Action, usize), verb: Verb) {
+    let encryption = scene.encryption;
+    let context = format!("{encryption:?}, {action:?} ({way}) of {object}, {verb:?}");
+    let image = scene.device.fork();
+    let dir: Arc<dyn Dir> = Arc::new(image.clone());
+    let (mut living, mut path) = (None, object.to_owned());
+    if object == "sessions" {
+        living = Some(Living::begin(&dir));
+        let mut pins = image.paths().into_iter();
+        path = pins.find(|path| path.starts_with("sessions/")).unwrap();
+    }
+    let (hindered, is_named) = match living {
+        Some(_) => (&[][..], false),
+        None => hinders(scene, object, action, way),
+    };
+    damage(&image, &scene.stranger, &path, (action, way));
+    let repository = open(&dir, 1, 5).unwrap();
+    let mut roots = scene.roots.clone();
+    let done = run(&repository, verb, &mut roots, object, is_named, &context);
+    match (hindered.contains(&verb) && is_named, done) {
+        (true, Err(error)) => {
+            let names_it = error.is_loss() && error.to_string().contains(object);
+            assert!(names_it, "{context}: {error}");
+        }
+        (false, Ok(())) => {}
+        (hinders, done) => panic!("{context}: it hinders: {hinders}, yet {done:?}"),
+    }
+    if let Some(living) = living {
+        match (living.end(), action) {
+            (Ok(root), action) if action != Action::Delete => roots.push(root),
+            (Err(onefold_store::Error::PinLost { .. }), Action::Delete) => {}
+            (ended, _) => panic!("{context}: the session ended with {ended:?}"),
+        }
+    }
+    assert_mended(&repository, roots, &context);
+}
+
+/// Runs a verb. What it says is what holds.
+fn run(
+    repository: &Repository,
+    verb: Verb,
+    roots: &mut Vec<(RootId, Vec<Vec<u8>>)>,
+    object: &str,
+    is_named: bool,
+    context: &str,
+) -> Result<()> {
+    match verb {
+        Verb::Check => {
+            let damage = check(repository)?.damage;
+            let names_it = damage
+                .iter()
+                .all(|error| error.to_string().contains(object));
+            assert!(names_it, "{context}: {damage:?}");
+            assert_eq!(damage.len(), usize::from(is_named), "{context}");
+        }
+        Verb::Restore => {
+            for (root, data) in roots {
+                assert!(restore(repository, root)? == *data, "{context}");
+            }
+        }
+        Verb::Backup => {
+            let data: Vec<_> = chunks(1, 60).into_iter().chain(chunks(9, 20)).collect();
+            roots.push((back_up(repository, &data)?.0, data));
+        }
+        Verb::Prune => drop(sweep(repository)?),
+        Verb::Repair => {
+            let removed = repository.repair(&Lists, &mut Hasty)?.removed_objects;
+            let expected: &[&str] = if is_named { &[object] } else { &[] };
+            assert_eq!(removed, expected, "{context}");
+        }
+    }
+    Ok(())
+}
+
+/// After a repair all is as if nothing had been: what was condemned is not counted on and goes, what is acknowledged stays.
+fn assert_mended(repository: &Repository, mut roots: Vec<(RootId, Vec<Vec<u8>>)>, context: &str) {
+    repository
+        .repair(&Lists, &mut Hasty)
+        .unwrap_or_else(|error| panic!("{context}: repair: {error}"));
+    assert_sound(repository, &roots, &context);
+    let data = chunks(1, 60);
+    roots.push((back_up(repository, &data).unwrap().0, data));
+    let report = sweep(repository).unwrap();
+    assert_eq!(report.pending_containers, 0, "{context}");
+    assert_sound(repository, &roots, &context);
+    repository.put_sketch(b"again").unwrap();
+    assert!(repository.sketch().unwrap().is_some(), "{context}");
+}
+
+#[test]
+fn damage_to_small_objects_takes_nothing_whatever_is_tried_next() {
+    for encryption in [Encryption::Aes256Gcm, Encryption::None] {
+        let scene = Scene::new(encryption);
+        for object in ["condemned", "sketch", "sessions", "scratch/marks"] {
+            for action in ACTIONS {
+                // Of a pin, that of the stranger's is not there: it has no living session.
+                let ways = match object {
+                    "sessions" if action == Action::Swap => 1,
+                    "sessions" => action.ways(&scene.device, &scene.stranger, "sketch"),
+                    _ => action.ways(&scene.device, &scene.stranger, object),
+                };
+                for way in 0..ways {
+                    for verb in VERBS {
+                        try_verb(&scene, object, (action, way), verb);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Roots that refer to very much besides, so that marks spill; when all that was told, something happens.
+struct Many<'a>(&'a dyn Fn());
+
+/// More than the marks that stand in RAM.
+const MANY: u64 = (1 << 20) + 100_000;
+
+impl Roots for Many<'_> {
+    fn for_each_ref(
+        &self,
+        _id: &RootId,
+        root: &[u8],
+        _reader: &mut ChunkReader,
+        _seen: &mut Seen,
+        visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
+    ) -> Result<()> {
+        let refs = decode_root(root);
+        refs.iter().try_for_each(&mut *visit)?;
+        for i in 0..MANY {
+            let mut fingerprint = [0; 32];
+            let scattered = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            fingerprint[..8].copy_from_slice(&scattered.to_be_bytes());
+            visit(&ChunkRef {
+                fingerprint: Fingerprint(fingerprint),
+                ..refs[0]
+            })?;
+        }
+        (self.0)();
+        Ok(())
+    }
+}
+
+/// The contents of all containers.
+fn stored(device: &SimDir) -> BTreeMap<String, Vec<u8>> {
+    let paths = containers(device).into_iter();
+    paths
+        .map(|path| (path.clone(), bytes(device, &path)))
+        .collect()
+}
+
+#[test]
+fn a_sweep_whose_marks_come_back_otherwise_deletes_nothing() {
+    let device = SimDir::new(1);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    init(&dir, Encryption::None).unwrap();
+    let repository = open(&dir, 1, 1).unwrap();
+    let kept = chunks(1, 60);
+    let (root, _) = back_up(&repository, &kept).unwrap();
+    let (gone, _) = back_up(&repository, &chunks(2, 60)).unwrap();
+    repository.remove_root(&gone).unwrap();
+    drop(repository);
+    let before = stored(&device);
+    for action in ACTIONS {
+        let image = device.fork();
+        let dir: Arc<dyn Dir> = Arc::new(image.clone());
+        let repository = open(&dir, 1, 2).unwrap();
+        let was_damaged = Cell::new(false);
+        let roots = Many(&|| {
+            damage(&image, &device, "scratch/marks", (action, 0));
+            was_damaged.set(true);
+        });
+        let swept = repository.sweep(&roots, &SweepOptions::default(), &mut Hasty);
+        assert!(was_damaged.get(), "{action:?}");
+        match swept {
+            // Who has it open reads it on.
+            Ok(report) => assert!(
+                action == Action::Delete && report.deleted_containers > 0,
+                "{action:?}: {report:?}"
+            ),
+            Err(error) => {
+                let is_told = error.is_loss() && error.to_string().contains("scratch/marks");
+                assert!(is_told && action != Action::Delete, "{action:?}: {error}");
+                assert!(stored(&image) == before, "{action:?}");
+            }
+        }
+        image.heal();
+        assert!(
+            repository
+                .sweep(&Lists, &SweepOptions::default(), &mut Hasty)
+                .is_ok()
+        );
+        assert!(stored(&image).len() < before.len(), "{action:?}");
+        assert_sound(&repository, &[(root, kept.clone())], &"swept");
+    }
+}
+
+#[test]
+fn the_sketch_outlives_a_sweep_and_has_a_longest_length() {
+    for encryption in [Encryption::None, Encryption::Aes256Gcm] {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new(1));
+        init(&dir, encryption).unwrap();
+        let repository = open(&dir, 1, 5).unwrap();
+        let (gone, _) = back_up(&repository, &chunks(1, 60)).unwrap();
+        assert_eq!(repository.sketch().unwrap(), None);
+        repository.put_sketch(b"one").unwrap();
+        repository.put_sketch(b"another").unwrap();
+        repository.remove_root(&gone).unwrap();
+        sweep(&repository).unwrap();
+        let sketch = open(&dir, 1, 6).unwrap().sketch().unwrap();
+        assert_eq!(sketch.as_deref(), Some(&b"another"[..]));
+        let long = vec![0; onefold_store::sketch::SKETCH_BYTES_MAX + 1];
+        assert!(repository.put_sketch(&long).is_err());
+    }
+}
