@@ -62,6 +62,8 @@ impl StorageBackend for DiskBackend {
 pub fn failed(error: impl Into<redb::Error>) -> Error {
     let (kind, what, source) = match error.into() {
         redb::Error::Corrupted(what) => return damaged(what),
+        // They were made before the file had its name.
+        missing @ redb::Error::TableDoesNotExist(_) => return damaged(missing.to_string()),
         redb::Error::Io(io) if io.kind() == io::ErrorKind::InvalidData => {
             return damaged(io.to_string());
         }
