@@ -6,9 +6,10 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
-    CheckDepth, CheckReport, ChunkReader, ChunkRef, Encryption, Entropy, Error, Given, InitOptions,
-    KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId, Roots, Secret,
-    Seen, SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport, WriteStats, Written,
+    CheckDepth, CheckReport, ChunkReader, ChunkRef, Config, Encryption, Entropy, Error, Given,
+    InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId,
+    Roots, Secret, Seen, SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport,
+    WriteStats, Written,
 };
 
 pub fn secret() -> Secret {
@@ -20,17 +21,18 @@ pub fn init(dir: &Arc<dyn Dir>, encryption: Encryption) -> Result<()> {
 }
 
 pub fn init_with(dir: &Arc<dyn Dir>, encryption: Encryption, index: &str) -> Result<()> {
-    Repository::init(
-        Arc::clone(dir),
-        &init_options(encryption, index, 7),
-        Some(&secret()),
-    )
+    init_as(dir, encryption, index, 7)
 }
 
 /// Another repository for each seed, with the same password.
 pub fn init_seeded(dir: &Arc<dyn Dir>, seed: u64) {
-    let init = init_options(Encryption::Aes256Gcm, "strata", seed);
-    Repository::init(Arc::clone(dir), &init, Some(&secret())).unwrap();
+    init_as(dir, Encryption::Aes256Gcm, "strata", seed).unwrap();
+}
+
+/// The same as asked for.
+pub fn init_as(dir: &Arc<dyn Dir>, encryption: Encryption, index: &str, seed: u64) -> Result<()> {
+    let init = init_options(encryption, index, seed);
+    Repository::init(Arc::clone(dir), &init, Some(&secret()))
 }
 
 fn init_options(encryption: Encryption, index: &str, seed: u64) -> InitOptions {
@@ -46,6 +48,18 @@ fn init_options(encryption: Encryption, index: &str, seed: u64) -> InitOptions {
 
 /// Opens with containers of 16 KiB and blocks of 4 KiB. One thread repeats exactly.
 pub fn open(dir: &Arc<dyn Dir>, threads: usize, seed: u64) -> Result<Repository> {
+    let config = Repository::config_at(dir)?;
+    open_as(dir, config, threads, seed, &secret())
+}
+
+/// The same as `config` says, with a password of one's own.
+pub fn open_as(
+    dir: &Arc<dyn Dir>,
+    config: Config,
+    threads: usize,
+    seed: u64,
+    secret: &Secret,
+) -> Result<Repository> {
     let options = OpenOptions {
         threads,
         container_bytes: 16 << 10,
@@ -54,9 +68,8 @@ pub fn open(dir: &Arc<dyn Dir>, threads: usize, seed: u64) -> Result<Repository>
         entropy: Entropy::seeded(seed),
         ..OpenOptions::default()
     };
-    let config = Repository::config_at(dir)?;
-    let secret = (config.encryption != Encryption::None).then(secret);
-    Repository::open_agreed(Arc::clone(dir), config, options, secret.as_ref())
+    let secret = (config.encryption != Encryption::None).then_some(secret);
+    Repository::open_agreed(Arc::clone(dir), config, options, secret)
 }
 
 /// `count` chunks of 300 to 1,500 bytes that depend on `seed`, no two alike; every third compresses.
