@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use onefold_io::Dir;
-use onefold_io::sim::{Faults, SimCounts, SimDir, When};
+use onefold_io::sim::{Faults, SimDir};
+use onefold_io::{Dir, Random};
 use onefold_store::{Encryption, Error, IndexName, Result, RootId};
 
 use crate::fixture::{assert_sound, back_up, check, chunks, init, init_with, open, sweep};
 use crate::guarded::{Failing, Guarded};
 use crate::scale::{apart, scale};
 
-type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
+pub type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
 
 /// What had been acknowledged when the device had passed this many points.
 struct Acknowledged {
@@ -20,9 +20,13 @@ struct Acknowledged {
 
 /// Backups that share chunks, forgetting, and sweeps that delete and compact. Notes what is acknowledged as it goes: a root from when its backup
 /// returns until its removal begins.
-fn work(device: &SimDir, encryption: Encryption, index: &str) -> Result<Vec<Acknowledged>> {
+fn work(
+    device: &SimDir,
+    (encryption, index): (Encryption, &str),
+    (rounds, threads): (u64, usize),
+    told: &mut Vec<Acknowledged>,
+) -> Result<()> {
     let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    let mut told = Vec::new();
     let mut note = |roots: &Roots| {
         told.push(Acknowledged {
             points: device.counts().points,
@@ -32,8 +36,8 @@ fn work(device: &SimDir, encryption: Encryption, index: &str) -> Result<Vec<Ackn
     let mut roots: Roots = Vec::new();
     init_with(&dir, encryption, index)?;
     note(&roots);
-    for round in 0..rounds() {
-        let repository = open(&dir, 1, 100 + round)?;
+    for round in 0..rounds {
+        let repository = open(&dir, threads, 100 + round)?;
         // Half of what the round before stored, and as much that is new, interleaved: containers end up half alive.
         let old = chunks(round, 40);
         let new = chunks(round + 1, 40);
@@ -53,11 +57,11 @@ fn work(device: &SimDir, encryption: Encryption, index: &str) -> Result<Vec<Ackn
             sweep(&repository)?;
         }
     }
-    Ok(told)
+    Ok(())
 }
 
 /// Opens what a crash left, and finds all of it sound: as it is, after one more backup, and after a sweep.
-fn assert_recovers(image: &SimDir, roots: &Roots, context: &str) {
+pub fn assert_recovers(image: &SimDir, roots: &Roots, context: &str) {
     let dir: Arc<dyn Dir> = Arc::new(image.clone());
     let repository = match open(&dir, 1, 999) {
         Ok(repository) => repository,
@@ -84,7 +88,8 @@ fn crash_everywhere(encryption: Encryption, index: &str, step: u64) {
     let step = apart(step);
     let device = SimDir::new(1);
     device.keep_history();
-    let told = work(&device, encryption, index).expect("no fault was asked for");
+    let mut told = Vec::new();
+    work(&device, (encryption, index), (rounds(), 1), &mut told).expect("no fault was asked for");
     let points = device.counts().points;
     assert!(points > 150, "only {points} points");
     for point in (0..points).step_by(step as usize) {
@@ -125,127 +130,43 @@ fn nothing_acknowledged_is_lost_without_encryption() {
     crash_everywhere(Encryption::None, "strata", 1);
 }
 
-/// What was acknowledged by the time the device first said no.
-fn work_until_it_fails(device: &SimDir) -> (Roots, Option<Error>) {
-    let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    let mut roots: Roots = Vec::new();
-    let mut run = || -> Result<()> {
-        for round in 0..3u64 {
-            let repository = open(&dir, 1, 100 + round)?;
-            let data: Vec<_> = chunks(round, 30)
-                .into_iter()
-                .chain(chunks(round + 1, 30))
-                .collect();
-            roots.push((back_up(&repository, &data)?.0, data));
-            if round == 1 {
-                repository.remove_root(&roots.remove(0).0)?;
-                sweep(&repository)?;
-            }
-        }
-        Ok(())
-    };
-    let failed = run().err();
-    (roots, failed)
-}
+/// Rounds of the work with threads: so many that the index merges beside it.
+const ROUNDS_WITH_THREADS: u64 = 10;
+/// Power cuts of it that a quick run tries.
+const CUTS: u64 = 36;
 
-/// The same faults at the nth operation of those that they can hit, which `of` counts, for every nth; afterwards the device is well again.
-fn fail_everywhere(
-    of: fn(SimCounts) -> u64,
-    fault: impl Fn(When) -> Faults,
-    is_expected: impl Fn(&Error) -> bool,
-) {
-    let hits = count_failures(of, fault, is_expected);
-    // A sweep goes on past most of what it cannot read.
-    assert!(hits > 3, "only {hits} operations could fail");
-}
-
-/// The same; how often that ended a verb.
-fn count_failures(
-    of: fn(SimCounts) -> u64,
-    fault: impl Fn(When) -> Faults,
-    is_expected: impl Fn(&Error) -> bool,
-) -> u64 {
-    let mut hits = 0;
-    for n in 0.. {
-        let device = SimDir::new(n);
-        init(
-            &(Arc::new(device.clone()) as Arc<dyn Dir>),
-            Encryption::Aes256Gcm,
-        )
-        .unwrap();
-        device.inject(fault(When::Once(n)));
-        let (roots, failed) = work_until_it_fails(&device);
-        let operations = of(device.counts());
-        device.inject(Faults::default());
-        assert_recovers(
-            &device,
-            &roots,
-            &format!("fault at operation {n} ({failed:?})"),
-        );
-        match failed {
-            Some(error) => {
-                assert!(is_expected(&error), "operation {n}: {error:?}");
-                hits += 1;
-            }
-            // Past the end of the work nothing can fail any more.
-            None if n >= operations => break,
-            None => {}
+/// Threads that seal, one that stores and one that merges meet the power cut: each run goes otherwise, so each has its own.
+#[test]
+fn nothing_acknowledged_is_lost_by_a_power_cut_among_threads() {
+    let what = (Encryption::Aes256Gcm, "strata");
+    let how = (ROUNDS_WITH_THREADS, 3);
+    let rehearsal = SimDir::new(1);
+    work(&rehearsal, what, how, &mut Vec::new()).expect("no fault was asked for");
+    let points = rehearsal.counts().points;
+    let is_run = |path: &&String| path.starts_with("index/run");
+    let runs = rehearsal.paths().iter().filter(is_run).count() as u64;
+    assert!(runs < ROUNDS_WITH_THREADS, "{runs} runs: none were merged");
+    let mut crashed = 0;
+    for seed in 0..CUTS * scale().max(1) {
+        let device = SimDir::new(seed);
+        let point = Random(seed).below(points);
+        device.inject(Faults {
+            crash_at: Some(point),
+            ..Faults::default()
+        });
+        let mut told = Vec::new();
+        let ended = work(&device, what, how, &mut told);
+        let context = format!("seed {seed}, point {point} of {points}, 3 threads ({ended:?})");
+        // Some runs have fewer points than the first one had.
+        assert!(ended.is_ok() || device.crashed(), "{context}");
+        crashed += u64::from(device.crashed());
+        let roots = told.pop().map_or(Roots::new(), |told| told.roots);
+        for image in [0, 1, seed + 2] {
+            let context = format!("{context}, image {image}");
+            assert_recovers(&device.crash_image(image), &roots, &context);
         }
-        assert!(n < 3000, "the work never ends");
     }
-    hits
-}
-
-#[test]
-fn a_full_device_fails_cleanly_at_every_write_and_loses_nothing() {
-    fail_everywhere(
-        |counts| counts.space,
-        |when| Faults {
-            no_space: when,
-            ..Faults::default()
-        },
-        Error::is_no_space,
-    );
-}
-
-#[test]
-fn a_failed_read_is_told_and_loses_nothing() {
-    fail_everywhere(
-        |counts| counts.reads,
-        |when| Faults {
-            read_error: when,
-            ..Faults::default()
-        },
-        |error| !error.is_damage(),
-    );
-}
-
-/// Once, it is read again, and no verb fails for it. At every read from some on, it is told as damage, and what was stored is what was to be stored.
-#[test]
-fn a_bit_that_flips_in_a_read_is_told_or_costs_nothing() {
-    let flips = |flip_read| Faults {
-        flip_read,
-        ..Faults::default()
-    };
-    let told = count_failures(|counts| counts.reads, flips, Error::is_damage);
-    assert_eq!(told, 0, "a single flip ended a verb");
-    let from = |when| match when {
-        When::Once(n) => flips(When::From(n)),
-        when => flips(when),
-    };
-    fail_everywhere(|counts| counts.reads, from, Error::is_damage);
-}
-
-#[test]
-fn a_failed_sync_is_never_acknowledged() {
-    fail_everywhere(
-        |counts| counts.syncs,
-        |when| Faults {
-            sync_error: when,
-            ..Faults::default()
-        },
-        |error| !error.is_damage(),
-    );
+    assert!(crashed > CUTS / 2, "only {crashed} power cuts");
 }
 
 /// A backup is killed at every point, another one stores the same, then the power fails: what the first put under its name need not have been durable.

@@ -66,7 +66,11 @@ fn count_failures(
         let (roots, failed) = work_until_it_fails(&device);
         let operations = of(device.counts());
         device.inject(Faults::default());
-        assert_recovers(&device, &roots, &format!("{faults:?} ({failed:?})"));
+        // A sync that failed shows in a power cut alone.
+        for (left, how) in [(device.crash_image(0), "power cut"), (device, "going on")] {
+            let context = format!("{faults:?} ({failed:?}), {how}");
+            assert_recovers(&left, &roots, &context);
+        }
         match failed {
             Some(error) => {
                 assert!(is_expected(&error), "operation {n}: {error:?}");

@@ -4,6 +4,7 @@ mod check_beside;
 mod config;
 mod crash;
 mod damage;
+mod faults;
 mod fixture;
 mod flipped;
 mod forged;
