@@ -1,17 +1,20 @@
 //! The sweep beside sessions: each race of the protocol, step by step.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, MemDir};
 use onefold_store::{
-    ChunkRef, Encryption, Error, PinInfo, Progress, Repository, SessionKind, StreamKind,
+    ChunkRef, Encryption, Error, PinInfo, Progress, Repository, RootId, SessionKind, StreamKind,
     SweepObserver, SweepOptions,
 };
+use parking_lot::Mutex;
 
 use crate::fixture::{
-    Hasty, Lists, assert_sound, back_up, chunks, encode_root, init, open, restore, sweep,
+    Hasty, Lists, assert_sound, back_up, chunks, decode_root, encode_root, init, open, restore,
+    sweep,
 };
 
 fn repository() -> (Arc<dyn Dir>, Repository) {
@@ -199,29 +202,59 @@ impl Drop for Raised<'_> {
     }
 }
 
+/// Rounds of each writer; and so many at most where nothing was deleted by then.
+const ROUNDS: u64 = 12;
+const ROUNDS_MAX: u64 = 2000;
+
+/// What writer number `writer` stores in a round: much that the other stores, too, and some that goes with its root.
+fn data_of(writer: u64, round: u64) -> Vec<Vec<u8>> {
+    let shared = chunks(round % 3, 40).into_iter();
+    let own = chunks(10 + writer, 10).into_iter();
+    let passing = chunks(100 + 2 * round + writer, 10);
+    shared.chain(own).chain(passing).collect()
+}
+
+/// A root's chunks. What a root refers to that is there when the session is stays until that ends, whoever removes the root.
+fn read_if_there(repository: &Repository, root: &RootId) -> Option<Vec<Vec<u8>>> {
+    let session = repository.session(SessionKind::Read).unwrap();
+    let bytes = repository.root(root).ok()?;
+    let mut reader = session.reader().unwrap();
+    let refs = decode_root(&bytes);
+    let read = refs
+        .iter()
+        .map(|chunk| reader.read(chunk).unwrap().to_vec());
+    Some(read.collect())
+}
+
 #[test]
 fn writers_readers_and_sweeps_at_once() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     init(&dir, Encryption::Aes256Gcm).unwrap();
     let done = &AtomicBool::new(false);
+    let (deleted, read) = (&AtomicU64::new(0), &AtomicU64::new(0));
+    let written: &Mutex<HashMap<RootId, Vec<Vec<u8>>>> = &Mutex::default();
+    let is_enough = &|round: u64| {
+        assert!(round < ROUNDS_MAX, "nothing is deleted, or nothing read");
+        let both = deleted
+            .load(Ordering::Relaxed)
+            .min(read.load(Ordering::Relaxed));
+        round >= ROUNDS && both > 0
+    };
     std::thread::scope(|scope| {
         let raised = Raised(done);
         let writers: Vec<_> = (0..2u64)
             .map(|writer| {
                 let dir = Arc::clone(&dir);
                 scope.spawn(move || {
-                    for round in 0..12u64 {
-                        let repository = open(&dir, 2, 1000 * (writer + 1) + round).unwrap();
-                        // Both write much that the other writes, too.
-                        let data: Vec<_> = chunks(round % 3, 40)
-                            .into_iter()
-                            .chain(chunks(10 + writer, 10))
-                            .collect();
+                    for round in (0..).take_while(|round| !is_enough(*round)) {
+                        let repository = open(&dir, 2, 10_000 * (writer + 1) + round).unwrap();
+                        let data = data_of(writer, round);
                         let (root, _) = back_up(&repository, &data).unwrap();
                         assert!(
                             restore(&repository, &root).unwrap() == data,
                             "writer {writer}, round {round}"
                         );
+                        written.lock().insert(root, data);
                         if round % 2 == 0 {
                             repository.remove_root(&root).unwrap();
                         }
@@ -229,30 +262,45 @@ fn writers_readers_and_sweeps_at_once() {
                 })
             })
             .collect();
-        let sweeper = scope.spawn(|| {
-            for sweeps in 0.. {
-                let repository = open(&dir, 1, 5000 + sweeps).unwrap();
-                let mut patient = Meanwhile(|_: &[PinInfo]| {
-                    std::thread::yield_now();
-                    true
-                });
-                repository
-                    .sweep(&Lists, &SweepOptions::default(), &mut patient)
-                    .unwrap();
-                if done.load(Ordering::Relaxed) {
-                    return;
+        let others = [
+            scope.spawn(|| {
+                for sweeps in (0..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    let repository = open(&dir, 1, 5000 + sweeps).unwrap();
+                    let mut patient = Meanwhile(|_: &[PinInfo]| {
+                        std::thread::yield_now();
+                        true
+                    });
+                    let options = SweepOptions::default();
+                    let report = repository.sweep(&Lists, &options, &mut patient).unwrap();
+                    deleted.fetch_add(report.deleted_containers, Ordering::Relaxed);
                 }
-            }
-        });
-        writers
-            .into_iter()
-            .for_each(|writer| writer.join().unwrap());
+            }),
+            scope.spawn(|| {
+                for number in (0..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    let repository = open(&dir, 1, 7000 + number).unwrap();
+                    for root in repository.roots().unwrap() {
+                        if let Some(expected) = written.lock().get(&root).cloned()
+                            && let Some(found) = read_if_there(&repository, &root)
+                        {
+                            assert!(found == expected, "{root}");
+                            read.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }),
+        ];
+        // Whoever fails ends the others: they would go on for ever.
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         drop(raised);
-        sweeper.join().unwrap();
+        let ended = ended.into_iter().chain(others.map(|other| other.join()));
+        ended.for_each(|ended| ended.unwrap());
     });
     let repository = open(&dir, 1, 9).unwrap();
-    assert_sound(&repository, &[], &"in the end");
-    assert!(repository.roots().unwrap().len() >= 3);
+    let written = written.lock();
+    let left = repository.roots().unwrap().into_iter();
+    let left: Vec<_> = left.map(|root| (root, written[&root].clone())).collect();
+    assert!(left.len() as u64 >= ROUNDS, "{} roots", left.len());
+    assert_sound(&repository, &left, &"in the end");
 }
 
 /// A person may have put them there.
