@@ -9,8 +9,8 @@ use onefold_backup::backup::{self, Input};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::Retag;
 use onefold_backup::{Progress, snapshots};
-use onefold_io::Dir;
-use onefold_io::sim::SimDir;
+use onefold_io::sim::{Faults, SimDir};
+use onefold_io::{Dir, Random};
 use onefold_store::{
     CheckDepth, Entropy, InitOptions, KdfCost, OpenOptions, PinInfo, Repository, RootId, Secret,
     SweepObserver, SweepOptions,
@@ -28,8 +28,12 @@ fn secret() -> Secret {
 }
 
 pub fn open(device: &SimDir, seed: u64) -> onefold_store::Result<Repository> {
+    open_with(device, 1, seed)
+}
+
+fn open_with(device: &SimDir, threads: usize, seed: u64) -> onefold_store::Result<Repository> {
     let options = OpenOptions {
-        threads: 1,
+        threads,
         container_bytes: 16 << 10,
         block_bytes: Some(4 << 10),
         index_ram_bytes: 1 << 20,
@@ -44,6 +48,10 @@ pub fn open(device: &SimDir, seed: u64) -> onefold_store::Result<Repository> {
 }
 
 pub fn init(device: &SimDir) {
+    try_init(device).expect("init");
+}
+
+fn try_init(device: &SimDir) -> onefold_store::Result<()> {
     let mut init = InitOptions::new("test", 1);
     init.kdf_cost = KdfCost::LEAST;
     init.entropy = Entropy::seeded(7);
@@ -52,7 +60,6 @@ pub fn init(device: &SimDir) {
         &init,
         Some(&secret()),
     )
-    .expect("init");
 }
 
 pub struct NoWait;
@@ -76,20 +83,22 @@ pub fn back_up(
         hashers: 1,
         ..options(secs)
     };
+    back_up_with(repository, source, &one).expect("backup")
+}
+
+fn back_up_with(
+    repository: &Repository,
+    source: &Path,
+    options: &backup::Options,
+) -> onefold_backup::Result<(RootId, backup::Outcome, Arc<Looks>)> {
     let outcome = backup::run(
         repository,
         Input::Paths(vec![bytes(source)]),
-        &one,
+        options,
         &Progress::default(),
         &Log::default(),
-    )
-    .expect("backup");
-    (outcome.id.expect("id"), outcome, Arc::new(look(source)))
-}
-
-/// Rounds of changes; `ONEFOLD_TEST_SCALE` multiplies them.
-fn rounds() -> u64 {
-    4 * scale().max(1)
+    )?;
+    Ok((outcome.id.expect("id"), outcome, Arc::new(look(source))))
 }
 
 /// Every second small file, and of the others some that stay for the next rounds: of the containers that this fills a part outlives its snapshot.
@@ -102,6 +111,7 @@ fn change(source: &Path, round: u64) {
 }
 
 /// What a run of verbs acknowledged, with the points that the device had passed.
+#[derive(Default)]
 pub struct Run {
     told: Vec<(u64, Kept)>,
     /// What is there in the end.
@@ -109,53 +119,85 @@ pub struct Run {
     compacted_containers: u64,
 }
 
+/// How much a run of verbs does, and with how many threads.
+#[derive(Clone, Copy)]
+struct How {
+    rounds: u64,
+    threads: usize,
+}
+
+/// As CI does it; `ONEFOLD_TEST_SCALE` multiplies the rounds of changes. One thread repeats exactly.
+fn in_order() -> How {
+    How {
+        rounds: 4 * scale().max(1),
+        threads: 1,
+    }
+}
+
 /// In each round a backup of a tree that changes; in every second one the oldest snapshot gets a tag, and the others but the newest are forgotten and swept: containers are deleted and
 /// compacted.
 pub fn work(device: &SimDir, source: &Path) -> Run {
-    fs::create_dir_all(source.join("sub")).expect("dirs");
-    fs::write(source.join("stays"), noise(99, 30_000)).expect("write");
-    let mut run = Run {
-        told: Vec::new(),
-        kept: Kept::new(),
-        compacted_containers: 0,
-    };
-    init(device);
-    for round in 0..rounds() {
-        change(source, round);
-        let repository = open(device, 100 + round).expect("open");
-        run.kept
-            .push(back_up(&repository, source, 1 + round as i64));
-        run.note(device);
-        if round % 2 == 0 {
-            continue;
-        }
-        let add = Retag {
-            add: vec![format!("round {round}")],
-            ..Retag::default()
-        };
-        let (tagged, ..) = &mut run.kept[0];
-        let new = snapshots::retag(&repository, *tagged, &add).expect("tag");
-        *tagged = new.expect("it had no such tag");
-        run.note(device);
-        let newest = run.kept.len() - 1;
-        let gone: Vec<_> = run.kept.drain(1..newest).collect();
-        let gone = match gone.is_empty() {
-            true => vec![run.kept.remove(0)],
-            false => gone,
-        };
-        run.note(device);
-        let lock = repository.lock_roots().expect("free");
-        for (id, ..) in &gone {
-            repository.remove_root(id).expect("forget");
-        }
-        drop(lock);
-        let swept = repository.sweep(&SnapshotRoots, &SweepOptions::default(), &mut NoWait);
-        run.compacted_containers += swept.expect("sweep").compacted_containers;
-    }
+    let mut run = Run::default();
+    run.work(device, source, in_order())
+        .expect("no fault was asked for");
     run
 }
 
 impl Run {
+    fn work(&mut self, device: &SimDir, source: &Path, how: How) -> onefold_backup::Result<()> {
+        fs::create_dir_all(source.join("sub")).expect("dirs");
+        fs::write(source.join("stays"), noise(99, 30_000)).expect("write");
+        try_init(device)?;
+        for round in 0..how.rounds {
+            change(source, round);
+            let repository = open_with(device, how.threads, 100 + round)?;
+            let options = backup::Options {
+                walkers: how.threads,
+                readers: how.threads,
+                hashers: how.threads,
+                ..options(1 + round as i64)
+            };
+            self.kept.push(back_up_with(&repository, source, &options)?);
+            self.note(device);
+            if round % 2 == 1 {
+                self.forget(device, &repository, round)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the oldest snapshot a tag, forgets all but that and the newest, and sweeps.
+    fn forget(
+        &mut self,
+        device: &SimDir,
+        repository: &Repository,
+        round: u64,
+    ) -> onefold_backup::Result<()> {
+        let add = Retag {
+            add: vec![format!("round {round}")],
+            ..Retag::default()
+        };
+        let (tagged, ..) = &mut self.kept[0];
+        let new = snapshots::retag(repository, *tagged, &add)?;
+        *tagged = new.expect("it had no such tag");
+        self.note(device);
+        let newest = self.kept.len() - 1;
+        let gone: Vec<_> = self.kept.drain(1..newest).collect();
+        let gone = match gone.is_empty() {
+            true => vec![self.kept.remove(0)],
+            false => gone,
+        };
+        self.note(device);
+        let lock = repository.lock_roots()?;
+        for (id, ..) in &gone {
+            repository.remove_root(id)?;
+        }
+        drop(lock);
+        let swept = repository.sweep(&SnapshotRoots, &SweepOptions::default(), &mut NoWait)?;
+        self.compacted_containers += swept.compacted_containers;
+        Ok(())
+    }
+
     fn note(&mut self, device: &SimDir) {
         self.told.push((device.counts().points, self.kept.clone()));
     }
@@ -194,6 +236,48 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash() {
             &format!("point {point} of {points}"),
         );
     }
+}
+
+/// Power cuts among threads that a quick run tries.
+const CUTS: u64 = 30;
+
+/// Threads that walk, read, cut, seal, store and merge meet the power cut: each run goes otherwise, so each has its own.
+#[test]
+fn every_acknowledged_snapshot_restores_whatever_the_crash_among_threads() {
+    let how = How {
+        rounds: 6,
+        threads: 3,
+    };
+    let cut = |seed, crash_at| {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let source = dir.path().join("source");
+        let (device, mut run) = (SimDir::new(seed), Run::default());
+        device.inject(Faults {
+            crash_at,
+            ..Faults::default()
+        });
+        let ended = run.work(&device, &source, how).err();
+        (dir, source, device, run, ended)
+    };
+    let (_, _, rehearsal, _, ended) = cut(1, None);
+    let points = rehearsal.counts().points;
+    assert!(ended.is_none(), "{ended:?}");
+    let mut crashed = 0;
+    for seed in 0..CUTS * scale().max(1) {
+        let point = Random(seed).below(points);
+        let (dir, source, device, run, ended) = cut(seed, Some(point));
+        let context = format!("seed {seed}, point {point} of {points}, 3 threads ({ended:?})");
+        // Some runs have fewer points than the first one had.
+        assert!(ended.is_none() || device.crashed(), "{context}");
+        // Before that there may be no repository.
+        let Some((_, kept)) = run.told.last() else {
+            continue;
+        };
+        crashed += u64::from(device.crashed());
+        let image = device.crash_image(seed + 2);
+        recovers(&image, kept, &source, dir.path(), &context);
+    }
+    assert!(crashed > CUTS / 3, "only {crashed} power cuts");
 }
 
 /// What was acknowledged restores, under the name that it was given since, perhaps; a backup, a prune and a check find nothing wrong.

@@ -113,7 +113,12 @@ fn fail_everywhere(
                 assert!(is_expected(&error), "{context}: {error:?} {cause:?}");
                 failures += 1;
             }
-            recovers(&device, &kept, &source, scene.dir.path(), &context);
+            // A sync that failed shows in a power cut alone.
+            let left = match when {
+                When::Once(_) => device.crash_image(0),
+                _ => device,
+            };
+            recovers(&left, &kept, &source, scene.dir.path(), &context);
         }
     }
     assert!(failures > 5, "only {failures} of them were told");
@@ -169,6 +174,18 @@ fn a_failed_write_costs_nothing_acknowledged() {
             ..Faults::default()
         },
         |counts| counts.writes,
+        is_no_damage,
+    );
+}
+
+#[test]
+fn a_failed_operation_on_a_folder_costs_nothing_acknowledged() {
+    fail_everywhere(
+        |folder_error| Faults {
+            folder_error,
+            ..Faults::default()
+        },
+        |counts| counts.folders,
         is_no_damage,
     );
 }
