@@ -14,14 +14,12 @@ use crate::scene::{self, Log, Raised, bytes, noise, options, restore_folder};
 const ATTEMPTS: u32 = 100;
 
 /// Changes its bytes, its length and so its times, again and again.
-fn write_on(file: &File, len: u64, ends: &AtomicBool) {
-    for round in 0u64.. {
-        if ends.load(Relaxed) {
-            return;
-        }
+fn write_on(file: &File, len: u64, (begun, ends): (&AtomicBool, &AtomicBool)) {
+    for round in (0u64..).take_while(|_| !ends.load(Relaxed)) {
         file.set_len(len - round % 1009).expect("cut short");
         file.write_all_at(&round.to_le_bytes(), round % 4096)
             .expect("write");
+        begun.store(true, Relaxed);
     }
 }
 
@@ -33,11 +31,14 @@ fn back_up_beside_a_writer(
 ) -> (Vec<(String, String)>, bool) {
     let len = fs::metadata(path).expect("stat").len();
     let file = File::options().write(true).open(path).expect("open");
-    let ends = AtomicBool::new(false);
+    let (begun, ends) = (AtomicBool::new(false), AtomicBool::new(false));
     let log = Log::default();
     let outcome = std::thread::scope(|scope| {
         let _raised = Raised(&ends);
-        scope.spawn(|| write_on(&file, len, &ends));
+        scope.spawn(|| write_on(&file, len, (&begun, &ends)));
+        while !begun.load(Relaxed) {
+            std::thread::yield_now();
+        }
         let input = Input::Paths(vec![bytes(source)]);
         backup::run(
             repository,
@@ -59,7 +60,7 @@ fn back_up_beside_a_writer(
 fn a_file_that_changes_while_it_is_read_is_told_and_marked_and_read_again() {
     let dir = tempfile::tempdir().expect("tempdir");
     // One that is read at once, and one that is read in segments.
-    for (name, len) in [("small", 100_000), ("large", 6_000_000)] {
+    for (name, len) in [("small", 400_000), ("large", 6_000_000)] {
         let source = dir.path().join(name);
         fs::create_dir(&source).expect("mkdir");
         let path = source.join(name);

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use onefold_backup::backup::Outcome;
 use onefold_backup::restore::{Options, Overwrite, Summary};
-use onefold_backup::{Item, Progress, path, restore, snapshots};
+use onefold_backup::tree::{Tree, read_leaf};
+use onefold_backup::{Item, Kind, Progress, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
 use onefold_store::{Repository, SessionKind};
 
@@ -26,15 +27,30 @@ fn containers(dir: &MemDir) -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn lost_leaves_and_recipes_cost_their_files_and_no_others() {
+fn lost_leaves_cost_their_files_and_no_others() {
     // What the folder is called decides the cuts: now and then no leaf of the first snapshot is in the second.
-    let restored = (0..6)
-        .map(|_| restored_without_new_leaves())
-        .find(|files| *files > 0);
-    assert!(restored.is_some_and(|files| files < 11_000), "{restored:?}");
+    let is_of_use = |left: &u64| (1..11_000).contains(left);
+    let left = (0..6).map(|_| restored_without_new_leaves());
+    assert!(left.into_iter().any(|left| is_of_use(&left)));
 }
 
-/// How many files come back.
+/// How many files are in leaves that are not in this container.
+fn files_elsewhere(repository: &Repository, outcome: &Outcome, lost: &str) -> u64 {
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let named = snapshots::load(repository, outcome.id.expect("id")).expect("load");
+    let tree = Tree::open(&named.snapshot, &mut reader).expect("tree");
+    let mut files = 0;
+    for leaf in tree.leaves() {
+        let entries = read_leaf(leaf, &mut reader).expect("leaf");
+        let is_lost = leaf.chunk.container.to_string() == lost;
+        let of_files = entries.iter().filter(|(_, entry)| entry.kind == Kind::File);
+        files += of_files.filter(|_| !is_lost).count() as u64;
+    }
+    files
+}
+
+/// Restores a snapshot of whose leaves some are lost; gives how many files are left, all of which come back.
 fn restored_without_new_leaves() -> u64 {
     let source = tempfile::tempdir().expect("tempdir");
     let dir = MemDir::default();
@@ -57,6 +73,7 @@ fn restored_without_new_leaves() -> u64 {
     // Empty files have no data: all that is new is metadata.
     let mut lost = added.difference(&before);
     let (folder, name) = lost.next().expect("new leaves are in a container");
+    let left = files_elsewhere(&repository, &outcome, name);
     let all = dir.open_subdir("containers").expect("containers");
     let folder = all.open_subdir(folder).expect("open");
     folder.remove(name).expect("remove");
@@ -77,7 +94,11 @@ fn restored_without_new_leaves() -> u64 {
     .expect("the rest is restored");
     assert!(summary.errors > 0, "{summary:?}");
     assert_eq!(log.errors.lock().len() as u64, summary.errors);
-    summary.files
+    assert_eq!(summary.files, left, "{summary:?}");
+    let there = scene::look(target.path());
+    let is_file = |path: &&Vec<u8>| path.windows(8).any(|part| part == b"/a file ");
+    assert_eq!(there.keys().filter(is_file).count() as u64, left);
+    left
 }
 
 /// Loses the container of the first item of a file's content.
