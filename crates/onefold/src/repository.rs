@@ -172,20 +172,33 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
     })
 }
 
-/// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, a key slot's copy of it does.
+/// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, or what is read is not what the key slots
+/// seal, a key slot's copy of it does.
 pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     let place = place(global)?;
     let dir = open_folder(&place)?;
-    let is_lost = matches!(Repository::config_at(&dir), Err(error) if error.is_loss());
-    if !is_lost || !Repository::has_slots(&dir)? {
+    let in_the_clear = Repository::config_at(&dir);
+    let is_there = in_the_clear
+        .as_ref()
+        .map_or_else(StoreError::is_loss, |_| true);
+    if !is_there || !Repository::has_slots(&dir)? {
         return open_at(global, &place, activity, false);
     }
     // What has key slots was made with encryption.
     agree(global, &place, Encryption::Aes256Gcm)?;
+    let in_the_clear = in_the_clear.ok();
+    let in_the_clear = in_the_clear.filter(|config| config.encryption == Encryption::Aes256Gcm);
     with_password(global, &place, |secret| {
-        let config = Repository::config_in_slots(&dir, secret)?;
-        let (dir, options) = (Arc::clone(&dir), options(global, activity));
-        Repository::open_agreed(dir, config, options, Some(secret))
+        let open = |config| {
+            let options = options(global, activity);
+            Repository::open_agreed(Arc::clone(&dir), config, options, Some(secret))
+        };
+        let sealed = || Repository::config_in_slots(&dir, secret).and_then(open);
+        match in_the_clear.clone().map(open) {
+            Some(Err(damage)) if damage.is_damage() => sealed().or(Err(damage)),
+            Some(opened) => opened,
+            None => sealed(),
+        }
     })
 }
 

@@ -289,3 +289,25 @@ fn without_encryption_the_configuration_of_a_new_repository_does() {
     rig.run(["repair"]).ends(0);
     assert_eq!(rig.restored("latest", "s").len(), 1);
 }
+
+/// Whoever mixes up two repositories while copying: the password opens the key slot, and that says which it is.
+#[test]
+fn a_configuration_that_is_another_repositorys_is_put_right_by_a_repair() {
+    let (rig, other, open) = (Rig::new(), Rig::new(), Rig::open());
+    rig.write("s/f", b"what is kept");
+    rig.backup("s");
+    let was = CONFIGS.map(|name| fs::read(rig.path(name)).expect("a copy"));
+    for theirs in [&other, &open] {
+        for mixed_up in [&CONFIGS[..1], &CONFIGS] {
+            for name in mixed_up {
+                fs::copy(theirs.path(name), rig.path(name)).expect("copied");
+            }
+            assert_ne!(rig.run(["snapshots"]).code, Some(0));
+            rig.run(["repair"]).ends(0);
+            let is = CONFIGS.map(|name| fs::read(rig.path(name)).expect("a copy"));
+            assert_eq!(is, was);
+            assert_eq!(rig.restored("latest", "s").len(), 1);
+            rig.run(["check"]).ends(0);
+        }
+    }
+}
