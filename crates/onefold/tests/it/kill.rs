@@ -11,10 +11,19 @@ use crate::scale::scale;
 /// What `forget` keeps.
 const KEPT: usize = 3;
 
+/// Half of the rounds are with encryption, where opening takes most of the time.
 #[test]
 fn killed_at_random_moments_nothing_acknowledged_is_lost() {
+    kill_at_random_moments(&Rig::open(), 5 * scale());
+}
+
+#[test]
+fn killed_at_random_moments_nothing_acknowledged_is_lost_with_encryption() {
+    kill_at_random_moments(&Rig::new(), 5 * scale());
+}
+
+fn kill_at_random_moments(rig: &Rig, rounds: u64) {
     let mut random = seeded("kill");
-    let rig = Rig::open();
     let source = rig.path("s");
     change(&source, &mut random);
     let mut acknowledged: HashMap<String, Files> = HashMap::new();
@@ -22,9 +31,9 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
     acknowledged.insert(rig.backup("s"), files(&source));
     // Kills fall between the start and somewhat after the usual end.
     let mut usual = started.elapsed();
-    let mut killed = 0;
-    let rounds = 10 * scale();
-    for round in 0..rounds {
+    let (mut killed, mut round) = (0, 0);
+    while round < rounds || killed == 0 {
+        assert!(round < 20 * rounds, "all are faster than their killer");
         change(&source, &mut random);
         let args: &[&str] = match round % 3 {
             0 | 1 => &["backup", "s", "--json"],
@@ -40,7 +49,7 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
         let before = rig.snapshots();
         let after = usual.mul_f64(random.below(1100) as f64 / 1000.0);
         let began = Instant::now();
-        let ran = killed_after(&rig, args, after);
+        let ran = killed_after(rig, args, after);
         match ran.code {
             None => killed += 1,
             Some(code) => {
@@ -56,10 +65,10 @@ fn killed_at_random_moments_nothing_acknowledged_is_lost() {
         } else {
             before.len()
         };
-        verify(&rig, &acknowledged, &before[before.len() - kept..]);
+        verify(rig, &acknowledged, &before[before.len() - kept..]);
+        round += 1;
     }
-    println!("{killed} of {rounds} were killed before they ended");
-    assert!(killed > 0, "all were faster than their killer");
+    println!("{killed} of {round} were killed before they ended");
     rig.run(["prune"]).ends(0);
     rig.run(["check", "--read-data"]).ends(0);
     let left: Vec<_> = files(&rig.repo()).into_keys().collect();
