@@ -12,8 +12,18 @@ const RUN_MAGIC: &[u8] = b"OFSTRRUN";
 /// A partition's line of a run's footer.
 const PARTITION_BYTES: usize = 37;
 
-/// A log file: its footers, each spread over pages, then all pages.
-pub fn log(bytes: &mut [u8]) {
+/// A log file of this name: its footers, each spread over pages, then all pages.
+pub fn log(name: &str) -> Mend {
+    let mark = mark_of(name);
+    Box::new(move |bytes| {
+        footer_of_log(bytes);
+        for (number, page) in bytes.chunks_exact_mut(PAGE_BYTES).enumerate() {
+            seal(page, number, mark);
+        }
+    })
+}
+
+fn footer_of_log(bytes: &mut [u8]) {
     let begins = |page: &[u8]| page[LOG_PAGE_HEAD_BYTES..].starts_with(LOG_MAGIC);
     let pages = bytes.chunks_exact(PAGE_BYTES);
     if let Some(first) = pages.into_iter().position(begins) {
@@ -29,7 +39,6 @@ pub fn log(bytes: &mut [u8]) {
             page[LOG_PAGE_HEAD_BYTES..].copy_from_slice(part);
         }
     }
-    super::pages(bytes);
 }
 
 /// A run of this name, `seed` before it was changed: what was a page with records in the seed is one still; then its filters' checksums, then the footer. What stands behind a
@@ -82,10 +91,10 @@ fn filters(before: &[u8], footer: &mut [u8]) {
     }
 }
 
-/// Of `run-<unique>-<number>`.
+/// Of `log-<unique>-<number>` or `run-<unique>-<number>`.
 fn mark_of(name: &str) -> u64 {
     let mut parts = name.rsplit('-').map(|part| u64::from_str_radix(part, 16));
-    let mut next = || parts.next().and_then(Result::ok).expect("a run's name");
+    let mut next = || parts.next().and_then(Result::ok).expect("a file's name");
     let number = next();
     next() ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }

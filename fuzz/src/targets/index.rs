@@ -27,11 +27,11 @@ pub fn targets() -> Vec<Target> {
         (target.allowing(INDEX_BYTES), name, bytes)
     };
     let (manifest, ..) = target("manifest");
-    let (log, ..) = target("log-");
+    let (log, log_name, _) = target("log-");
     let (run, run_name, run_bytes) = target("run-");
     vec![
         manifest.mended(mend::frame),
-        log.mended(mend::log).in_pages(),
+        log.mended(mend::log(&log_name)).in_pages(),
         run.mended(mend::run(&run_name, &run_bytes)).in_pages(),
         Target::new("index/trace", vec![trace()], |bytes| {
             let disk = MemDir::new().create("trace").expect("a disk");
