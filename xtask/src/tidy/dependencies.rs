@@ -93,9 +93,18 @@ fn is_named(package: &Path, name: &str, for_tests: bool) -> bool {
     let sources = folders
         .iter()
         .flat_map(|folder| files_below(&package.join(folder), "rs"));
-    sources
-        .map(|path| read(&path))
-        .any(|text| names(&text, &name))
+    sources.into_iter().any(|path| {
+        let text = read(&path);
+        let beside = path.parent().unwrap_or(package);
+        let mut elsewhere = modules_elsewhere(&text).map(|module| read(&beside.join(module)));
+        names(&text, &name) || elsewhere.any(|text| names(&text, &name))
+    })
+}
+
+/// Files of other crates that are modules of this one, too.
+fn modules_elsewhere(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim_start);
+    lines.filter_map(|line| line.strip_prefix("#[path = \"")?.strip_suffix("\"]"))
 }
 
 /// Whether code, not a comment, says the name as a path's first part.
@@ -115,7 +124,7 @@ fn names(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dependency, dependencies, names, says_why};
+    use super::{Dependency, dependencies, modules_elsewhere, names, says_why};
 
     #[test]
     fn what_a_manifest_lists_is_found_under_its_headings() {
@@ -135,6 +144,15 @@ mod tests {
         assert!(!names("// zstd::bulk", "zstd"));
         assert!(!names("let zstd = 1;", "zstd"));
         assert!(!names("not_zstd::bulk()", "zstd"));
+    }
+
+    #[test]
+    fn a_file_of_another_crate_that_is_a_module_here_is_looked_at() {
+        let text = "mod a;\n#[path = \"../../b/src/c.rs\"]\nmod c;\n";
+        assert_eq!(
+            modules_elsewhere(text).collect::<Vec<_>>(),
+            ["../../b/src/c.rs"]
+        );
     }
 
     #[test]
