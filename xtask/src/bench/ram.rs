@@ -214,7 +214,16 @@ impl<'a> Bench<'a> {
 
     fn restore(&mut self, name: &str, words: &[&str]) -> Result<(), String> {
         self.measure(name, words, None)?;
-        std::fs::remove_dir_all(&self.restored).map_err(|error| error.to_string())
+        let failed = |error: std::io::Error| format!("{name}: {error}");
+        let is_empty = std::fs::read_dir(&self.restored)
+            .map_err(failed)?
+            .next()
+            .is_none();
+        std::fs::remove_dir_all(&self.restored).map_err(failed)?;
+        match is_empty {
+            true => Err(format!("{name}: there is nothing in the target")),
+            false => Ok(()),
+        }
     }
 
     /// The verbs that change the repository, on either, but for those that take snapshots away.
