@@ -25,7 +25,7 @@ use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
 use crate::writer::ChunkWriter;
-use crate::{Result, condemned};
+use crate::{Error, Result, condemned};
 
 use choose::Candidate;
 use judge::{is_proved, search_unresolved};
@@ -279,6 +279,7 @@ impl<'a> Sweep<'a> {
         list.sort_unstable();
         session.confirm_not_overtaken()?;
         condemned::write(&*shared.objects, &list)?;
+        let condemned = list.clone();
         // A sweep that takes this session for dead removes its pin, then reads the list: with the pin still there, it
         // will follow what is on it to the copies.
         session.confirm_not_overtaken()?;
@@ -288,6 +289,11 @@ impl<'a> Sweep<'a> {
             return Ok(());
         }
         self.acquit(&mut list)?;
+        // Without it who begins counts on what is on it.
+        if condemned::read(&*shared.objects)? != condemned {
+            let object = condemned::CONDEMNED_OBJECT.into();
+            return Err(Error::Overtaken { object });
+        }
         // A root that was removed must not come back, in a power cut, when what it refers to is gone: whoever removed
         // it may have died before that was durable.
         shared.keep_roots()?;

@@ -7,6 +7,7 @@
 mod action;
 mod index;
 mod small_objects;
+mod under_a_sweep;
 
 use std::sync::Arc;
 

@@ -1,22 +1,18 @@
 //! Damage to what is not the data itself: the sweep's list, the sketch, the pin of a session, the sweep's working file. Whatever is tried
 //! next, no root loses anything, and a repair mends it.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
-    ChunkReader, ChunkRef, Encryption, Repository, Result, RootId, Roots, Seen, Session,
-    SessionKind, StreamKind, SweepOptions,
+    ChunkRef, Encryption, Error, Repository, Result, RootId, Session, SessionKind, StreamKind,
 };
 
-use super::action::{ACTIONS, Action, bytes, damage, swaps};
+use super::action::{ACTIONS, Action, damage, swaps};
 use crate::fixture::{
-    Hasty, Lists, assert_sound, back_up, check, chunks, containers, decode_root, encode_root, init,
-    init_as, open, restore, sweep,
+    Hasty, Lists, assert_sound, back_up, check, chunks, encode_root, init, init_as, open, restore,
+    sweep,
 };
 
 /// A repository with all of these objects, and roots that must stay.
@@ -93,7 +89,7 @@ const VERBS: [Verb; 5] = [
 ];
 
 /// A session of another process that lives on meanwhile, and has stored something.
-struct Living {
+pub struct Living {
     _repository: Repository,
     session: Session,
     refs: Vec<ChunkRef>,
@@ -101,10 +97,9 @@ struct Living {
 }
 
 impl Living {
-    fn begin(dir: &Arc<dyn Dir>) -> Self {
+    pub fn begin(dir: &Arc<dyn Dir>, data: Vec<Vec<u8>>) -> Self {
         let repository = open(dir, 1, 31).unwrap();
         let session = repository.session(SessionKind::Backup).unwrap();
-        let data = chunks(31, 20);
         let fingerprinter = repository.fingerprinter();
         let named = data
             .iter()
@@ -122,7 +117,7 @@ impl Living {
     }
 
     /// What it acknowledges is there.
-    fn end(self) -> Result<(RootId, Vec<Vec<u8>>)> {
+    pub fn end(self) -> Result<(RootId, Vec<Vec<u8>>)> {
         let root = self.session.put_root(&encode_root(&self.refs))?;
         self.session.finish()?;
         Ok((root, self.data))
@@ -156,7 +151,7 @@ fn try_verb(scene: &Scene, object: &str, (action, way): (Action, usize), verb: V
     let dir: Arc<dyn Dir> = Arc::new(image.clone());
     let (mut living, mut path) = (None, object.to_owned());
     if object == "sessions" {
-        living = Some(Living::begin(&dir));
+        living = Some(Living::begin(&dir, chunks(31, 20)));
         let mut pins = image.paths().into_iter();
         path = pins.find(|path| path.starts_with("sessions/")).unwrap();
     }
@@ -179,7 +174,7 @@ fn try_verb(scene: &Scene, object: &str, (action, way): (Action, usize), verb: V
     if let Some(living) = living {
         match (living.end(), action) {
             (Ok(root), action) if action != Action::Delete => roots.push(root),
-            (Err(onefold_store::Error::PinLost { .. }), Action::Delete) => {}
+            (Err(Error::PinLost { .. }), Action::Delete) => {}
             (ended, _) => panic!("{context}: the session ended with {ended:?}"),
         }
     }
@@ -257,91 +252,6 @@ fn damage_to_small_objects_takes_nothing_whatever_is_tried_next() {
                 }
             }
         }
-    }
-}
-
-/// Roots that refer to very much besides, so that marks spill; when all that was told, something happens.
-struct Many<'a>(&'a dyn Fn());
-
-/// More than the marks that stand in RAM.
-const MANY: u64 = (1 << 20) + 100_000;
-
-impl Roots for Many<'_> {
-    fn for_each_ref(
-        &self,
-        _id: &RootId,
-        root: &[u8],
-        _reader: &mut ChunkReader,
-        _seen: &mut Seen,
-        visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
-    ) -> Result<()> {
-        let refs = decode_root(root);
-        refs.iter().try_for_each(&mut *visit)?;
-        for i in 0..MANY {
-            let mut fingerprint = [0; 32];
-            let scattered = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            fingerprint[..8].copy_from_slice(&scattered.to_be_bytes());
-            visit(&ChunkRef {
-                fingerprint: Fingerprint(fingerprint),
-                ..refs[0]
-            })?;
-        }
-        (self.0)();
-        Ok(())
-    }
-}
-
-/// The contents of all containers.
-fn stored(device: &SimDir) -> BTreeMap<String, Vec<u8>> {
-    let paths = containers(device).into_iter();
-    paths
-        .map(|path| (path.clone(), bytes(device, &path)))
-        .collect()
-}
-
-#[test]
-fn a_sweep_whose_marks_come_back_otherwise_deletes_nothing() {
-    let device = SimDir::new(1);
-    let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    init(&dir, Encryption::None).unwrap();
-    let repository = open(&dir, 1, 1).unwrap();
-    let kept = chunks(1, 60);
-    let (root, _) = back_up(&repository, &kept).unwrap();
-    let (gone, _) = back_up(&repository, &chunks(2, 60)).unwrap();
-    repository.remove_root(&gone).unwrap();
-    drop(repository);
-    let before = stored(&device);
-    for action in ACTIONS {
-        let image = device.fork();
-        let dir: Arc<dyn Dir> = Arc::new(image.clone());
-        let repository = open(&dir, 1, 2).unwrap();
-        let was_damaged = Cell::new(false);
-        let roots = Many(&|| {
-            damage(&image, &device, "scratch/marks", (action, 0));
-            was_damaged.set(true);
-        });
-        let swept = repository.sweep(&roots, &SweepOptions::default(), &mut Hasty);
-        assert!(was_damaged.get(), "{action:?}");
-        match swept {
-            // Who has it open reads it on.
-            Ok(report) => assert!(
-                action == Action::Delete && report.deleted_containers > 0,
-                "{action:?}: {report:?}"
-            ),
-            Err(error) => {
-                let is_told = error.is_loss() && error.to_string().contains("scratch/marks");
-                assert!(is_told && action != Action::Delete, "{action:?}: {error}");
-                assert!(stored(&image) == before, "{action:?}");
-            }
-        }
-        image.heal();
-        assert!(
-            repository
-                .sweep(&Lists, &SweepOptions::default(), &mut Hasty)
-                .is_ok()
-        );
-        assert!(stored(&image).len() < before.len(), "{action:?}");
-        assert_sound(&repository, &[(root, kept.clone())], &"swept");
     }
 }
 
