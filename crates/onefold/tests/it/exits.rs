@@ -66,7 +66,7 @@ fn a_source_that_cannot_be_had_is_1_and_makes_no_repository() {
     };
     assert!(init("nowhere").contains("nowhere does not exist"));
     rig.write("shut/in/file", b"x");
-    fs::set_permissions(rig.path("shut"), fs::Permissions::from_mode(0)).expect("chmod");
+    fs::set_permissions(rig.path("shut"), fs::Permissions::from_mode(0o0)).expect("chmod");
     let told = init("shut/in/file");
     fs::set_permissions(rig.path("shut"), fs::Permissions::from_mode(0o700)).expect("chmod");
     assert!(told.contains("shut/in/file: Permission denied"), "{told}");

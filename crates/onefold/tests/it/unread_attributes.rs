@@ -192,7 +192,7 @@ fn attributes_are_kept_or_told_as_missing_where_proc_is_not_mounted() {
     rig.run(["restore", &from, "--target", "t"]).ends(3);
     let has_it = |name: &str| {
         let mut value = [0; 9];
-        rustix::fs::lgetxattr(&rig.path(name), "trusted.x", &mut value[..]).is_ok()
+        rustix::fs::lgetxattr(rig.path(name), "trusted.x", &mut value[..]).is_ok()
     };
     let kept = ["t/folder", "t/folder/file", "t/folder/link"].map(has_it);
     assert_eq!(kept, [true, true, false]);
