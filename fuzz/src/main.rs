@@ -18,7 +18,7 @@ use clap::Parser;
 use mutate::Mutator;
 use onefold_io::{mapped_bytes, mapped_peak, reset_mapped_peak};
 use peak_alloc::PeakAlloc;
-use targets::Target;
+use targets::{Reach, Target};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -63,7 +63,8 @@ fn main() {
         let done = match &args.input {
             Some(path) => std::fs::read(path)
                 .map_err(|error| error.to_string())
-                .and_then(|input| try_one(&target, &input)),
+                .and_then(|input| try_one(&target, &input))
+                .map(drop),
             None => fuzz(&target, &args),
         };
         if let Err(error) = done {
@@ -80,10 +81,10 @@ fn fuzz(target: &Target, args: &Args) -> Result<(), String> {
     for seed in &target.seeds {
         try_one(target, seed).map_err(|error| format!("an unchanged seed: {error}"))?;
     }
-    let mut inputs = 0u64;
+    let (mut inputs, mut inside) = (0u64, 0u64);
     while start.elapsed().as_secs_f64() < args.seconds {
         let input = mutator.mutate(target);
-        try_one(target, &input).map_err(|error| {
+        let reach = try_one(target, &input).map_err(|error| {
             let path = std::env::temp_dir().join(format!("fuzz-{}", target.name.replace('/', "-")));
             let kept = std::fs::write(&path, &input);
             format!(
@@ -95,17 +96,19 @@ fn fuzz(target: &Target, args: &Args) -> Result<(), String> {
             )
         })?;
         inputs += 1;
+        inside += u64::from(reach == Reach::Inside);
     }
     println!(
-        "{:<28}{:>4} seeds {inputs:>9} inputs",
+        "{:<38}{:>4} seeds {inputs:>9} inputs, {:>3} % past checksums",
         target.name,
-        target.seeds.len()
+        target.seeds.len(),
+        inside * 100 / inputs.max(1)
     );
     Ok(())
 }
 
-/// Runs the target on one input: what went wrong, if anything did. `Err` of the decoder is what it is for, not a failure.
-fn try_one(target: &Target, input: &[u8]) -> Result<(), String> {
+/// Runs the target on one input: how far it came, or what went wrong. `Err` of the decoder is what it is for, not a failure.
+fn try_one(target: &Target, input: &[u8]) -> Result<Reach, String> {
     let start = Instant::now();
     ALLOCATOR.reset_peak_usage();
     reset_mapped_peak();
@@ -114,11 +117,11 @@ fn try_one(target: &Target, input: &[u8]) -> Result<(), String> {
     let heap = ALLOCATOR.peak_usage().saturating_sub(heap);
     let allocated = heap + mapped_peak().saturating_sub(mapped);
     let allowed = target.base_bytes + input.len() * 512;
-    if let Err(panic) = ended {
+    let reach = ended.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
-        return Err(format!("panics: {}", text.unwrap_or_default()));
-    }
+        format!("panics: {}", text.unwrap_or_default())
+    })?;
     if allocated > allowed {
         return Err(format!(
             "allocates {allocated} bytes for an input of {}",
@@ -127,6 +130,6 @@ fn try_one(target: &Target, input: &[u8]) -> Result<(), String> {
     }
     match start.elapsed() > INPUT_MAX {
         true => Err(format!("takes {:?}", start.elapsed())),
-        false => Ok(()),
+        false => Ok(reach),
     }
 }
