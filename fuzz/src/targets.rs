@@ -104,8 +104,8 @@ mod tests {
     const FOREIGN: &str = "btree/btree";
     /// Changed inputs of each target.
     const INPUTS: usize = 60;
-    /// Of those that were made to look whole, so many must get past the checksums: one in five.
-    const INSIDE_MIN: usize = INPUTS / 5;
+    /// Of those that were made to look whole, so many must get past the checksums, and of the others be stopped: one in five.
+    const SHARE_MIN: usize = INPUTS / 5;
 
     fn changed(target: &Target, mutator: &mut Mutator) -> Vec<u8> {
         loop {
@@ -152,18 +152,20 @@ mod tests {
             };
             let inside = (0..INPUTS).filter(is_inside).count();
             let name = &target.name;
-            assert!(inside >= INSIDE_MIN, "{name}: {inside} of {INPUTS} inputs");
+            assert!(inside >= SHARE_MIN, "{name}: {inside} of {INPUTS} inputs");
         }
     }
 
     /// Else the test above could not see a checksum either.
     #[test]
-    fn of_what_is_changed_alone_some_is_seen_to_be_stopped() {
+    fn of_what_is_changed_alone_much_is_seen_to_be_stopped() {
         for target in all().iter().filter(|target| target.mend.is_some()) {
             let mut mutator = Mutator::new(1);
-            let stopped =
-                (0..INPUTS).any(|_| (target.run)(&changed(target, &mut mutator)) == Reach::Door);
-            assert!(stopped, "{}: nothing is stopped", target.name);
+            let is_stopped =
+                |_: &usize| (target.run)(&changed(target, &mut mutator)) == Reach::Door;
+            let stopped = (0..INPUTS).filter(is_stopped).count();
+            let name = &target.name;
+            assert!(stopped >= SHARE_MIN, "{name}: {stopped} of {INPUTS} inputs");
         }
     }
 }

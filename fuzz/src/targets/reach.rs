@@ -12,12 +12,15 @@ pub enum Reach {
 }
 
 /// What is said of bytes that a checksum does not hold for, or that are no frame, page or object of the kind at all.
-const AT_THE_DOOR: [&str; 6] = [
+const AT_THE_DOOR: [&str; 9] = [
     "checksum",
     "magic \"",
     "expected a payload of at most",
     "expected a frame header",
     "its bytes hash to",
+    "bytes stored, the header says",
+    "a damaged page before page",
+    "no frame before page",
     "the disk ends too early",
 ];
 
