@@ -172,8 +172,8 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
     })
 }
 
-/// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, or what is read is not what the key slots
-/// seal, a key slot's copy of it does.
+/// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, or what is read is
+/// not what the key slots seal, a key slot's copy of it does.
 pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     let place = place(global)?;
     let dir = open_folder(&place)?;

@@ -1,4 +1,5 @@
-//! Files that somebody writes while they are read: the user is told, the snapshot says so, and the next backup reads them again.
+//! Files that somebody writes while they are read: the user is told, the snapshot says so, and the next backup reads
+//! them again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -32,7 +33,8 @@ impl Written {
         Self { paths, len }
     }
 
-    /// Changes their bytes, their lengths and so their times, again and again; in the end they are as long as they were.
+    /// Changes their bytes, their lengths and so their times, again and again; in the end they are as long as they
+    /// were.
     fn write_on(&self, begun: &AtomicBool, ends: &AtomicBool) {
         let open = |path| File::options().write(true).open(path).expect("open");
         let files: Vec<_> = self.paths.iter().map(open).collect();

@@ -241,7 +241,8 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash() {
 /// Power cuts among threads that a quick run tries.
 const CUTS: u64 = 30;
 
-/// Threads that walk, read, cut, seal, store and merge meet the power cut: each run goes otherwise, so each has its own.
+/// Threads that walk, read, cut, seal, store and merge meet the power cut: each run goes otherwise, so each has its
+/// own.
 #[test]
 fn every_acknowledged_snapshot_restores_whatever_the_crash_among_threads() {
     let how = How {

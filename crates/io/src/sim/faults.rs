@@ -38,8 +38,8 @@ pub struct Faults {
     pub write_error: When,
     /// I/O error at these syncs of disks. As on Linux, what was not durable then is not made durable by a later sync.
     pub sync_error: When,
-    /// I/O error at these operations on folders: create, create folder, rename, remove, list, sync. What changes one may have
-    /// happened all the same. What a failed sync did not make durable, a later one does.
+    /// I/O error at these operations on folders: create, create folder, rename, remove, list, sync. What changes one
+    /// may have happened all the same. What a failed sync did not make durable, a later one does.
     pub folder_error: When,
     /// One random bit flipped in what these reads return.
     pub flip_read: When,

@@ -94,8 +94,8 @@ impl SimDir {
         self.device.lock().crashed
     }
 
-    /// What a power cut now would leave, as a new device without locks and faults but for its bad sectors. This one stays as it
-    /// is.
+    /// What a power cut now would leave, as a new device without locks and faults but for its bad sectors. This one
+    /// stays as it is.
     ///
     /// Seed 0: nothing that wasn't synced survives. Seed 1: everything does, as when the process alone is killed. Any
     /// other seed: some of it does, in the ways that [the module](self) names.
@@ -104,8 +104,8 @@ impl SimDir {
         Self::of(crash::image(&device.core, seed), device.bad.clone(), seed)
     }
 
-    /// A copy of the device with everything pending and its bad sectors, but without other faults, locks and history. Costs next
-    /// to nothing.
+    /// A copy of the device with everything pending and its bad sectors, but without other faults, locks and history.
+    /// Costs next to nothing.
     pub fn fork(&self) -> Self {
         let device = self.device.lock();
         Self::of(
@@ -167,8 +167,9 @@ impl SimDir {
         Ok(())
     }
 
-    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector, on this
-    /// device and on forks and crash images that are made of it. Writing there does not mend it, a disk in its place does.
+    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector,
+    /// on this device and on forks and crash images that are made of it. Writing there does not mend it, a disk in
+    /// its place does.
     pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve(&device, path)?;

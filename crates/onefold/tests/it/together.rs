@@ -1,4 +1,5 @@
-//! Two writers, a reader and a sweep at once on one repository, for some seconds, or minutes; now and then a writer is killed.
+//! Two writers, a reader and a sweep at once on one repository, for some seconds, or minutes; now and then a writer
+//! is killed.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -78,7 +79,8 @@ fn all_at_once(rig: &Rig) {
                             .add(id, source, files(&rig.path(source))),
                         None => drop(killed.fetch_add(1, SeqCst)),
                     }
-                    // Two that died behind their commit would push the newest that was acknowledged out of what is kept.
+                    // Two that died behind their commit would push the newest that was acknowledged out of what is
+                    // kept.
                     may_be_killed = number == 0 && kill.is_none();
                 }
             });

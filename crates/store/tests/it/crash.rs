@@ -135,7 +135,8 @@ const ROUNDS_WITH_THREADS: u64 = 10;
 /// Power cuts of it that a quick run tries.
 const CUTS: u64 = 36;
 
-/// Threads that seal, one that stores and one that merges meet the power cut: each run goes otherwise, so each has its own.
+/// Threads that seal, one that stores and one that merges meet the power cut: each run goes otherwise, so each has
+/// its own.
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut_among_threads() {
     let what = (Encryption::Aes256Gcm, "strata");

@@ -1,8 +1,8 @@
 //! The damage matrix: what is done to an object × which object × what is tried next.
 //!
-//! Wherever damage lies: nothing panics, a check names the object, a restore gives the right bytes or an error, a backup and a sweep
-//! take nothing that could be had before, and a repair leaves a repository that is sound but for what the damage took, of which it
-//! says exactly what.
+//! Wherever damage lies: nothing panics, a check names the object, a restore gives the right bytes or an error, a
+//! backup and a sweep take nothing that could be had before, and a repair leaves a repository that is sound but for
+//! what the damage took, of which it says exactly what.
 
 mod action;
 mod index;
@@ -47,7 +47,8 @@ fn stored(encryption: Encryption, index: &str) -> Stored {
     }
 }
 
-/// A new repository. Each backup opens it anew, so that of every kind the index has several files where it keeps several.
+/// A new repository. Each backup opens it anew, so that of every kind the index has several files where it keeps
+/// several.
 fn fill(
     device: &SimDir,
     encryption: Encryption,
@@ -73,7 +74,8 @@ fn fill(
     roots
 }
 
-/// Opened by whatever means there are: the one password, the other, and of an encrypted one the configuration of a key slot.
+/// Opened by whatever means there are: the one password, the other, and of an encrypted one the configuration of a
+/// key slot.
 fn open_somehow(dir: &Arc<dyn Dir>, seed: u64) -> Result<Repository> {
     let secrets = [secret(), another_secret()];
     let opened = Repository::config_at(dir).and_then(|config| {
@@ -156,8 +158,8 @@ fn assert_is_told(
     );
 }
 
-/// A backup before any repair ends with an error only where a container is damaged, or with a root that gives its chunks or an error; chunks
-/// that were never stored come back.
+/// A backup before any repair ends with an error only where a container is damaged, or with a root that gives its
+/// chunks or an error; chunks that were never stored come back.
 fn assert_backs_up_beside(image: &SimDir, stored: &Stored, path: &str, context: &str) {
     let dir: Arc<dyn Dir> = Arc::new(image.crash_image(1));
     let new = chunks(7, 10);
@@ -178,8 +180,8 @@ fn assert_backs_up_beside(image: &SimDir, stored: &Stored, path: &str, context: 
     }
 }
 
-/// A sweep before any repair, with one root forgotten, ends with an error only where a container or a root is damaged. It takes nothing of the
-/// other root, nor what the device will give again.
+/// A sweep before any repair, with one root forgotten, ends with an error only where a container or a root is
+/// damaged. It takes nothing of the other root, nor what the device will give again.
 fn assert_sweeps_beside(
     image: &SimDir,
     stored: &Stored,
@@ -221,7 +223,8 @@ fn assert_hurt_is_exact(repository: &Repository, stored: &Stored, hurt: &Hurt, c
     }
 }
 
-/// After a repair the same data can be backed up again, which heals, and swept; damaged roots must be forgotten first, and a damaged key removed.
+/// After a repair the same data can be backed up again, which heals, and swept; damaged roots must be forgotten
+/// first, and a damaged key removed.
 fn assert_works_on(repository: &Repository, stored: &Stored, path: &str, context: &str) {
     for (root, data) in &stored.roots {
         let (again, _) =

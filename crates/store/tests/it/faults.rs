@@ -1,5 +1,5 @@
-//! A device that fails at each of its operations in turn, once or from then on, while backups, forgetting and a sweep run: it is told, and
-//! once the device is well again nothing that was acknowledged is lost.
+//! A device that fails at each of its operations in turn, once or from then on, while backups, forgetting and a sweep
+//! run: it is told, and once the device is well again nothing that was acknowledged is lost.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ fn work_until_it_fails(device: &SimDir) -> (Roots, Option<Error>) {
     (roots, failed)
 }
 
-/// The same faults at the nth operation of those that they can hit, which `of` counts, alone and with all after it, for every nth; afterwards
-/// the device is well again.
+/// The same faults at the nth operation of those that they can hit, which `of` counts, alone and with all after it,
+/// for every nth; afterwards the device is well again.
 fn fail_everywhere(
     of: fn(SimCounts) -> u64,
     fault: impl Fn(When) -> Faults,
@@ -109,7 +109,8 @@ fn a_failed_read_is_told_and_loses_nothing() {
     );
 }
 
-/// Once, it is read again, and no verb fails for it. At every read from some on, it is told as damage, and what was stored is what was to be stored.
+/// Once, it is read again, and no verb fails for it. At every read from some on, it is told as damage, and what was
+/// stored is what was to be stored.
 #[test]
 fn a_bit_that_flips_in_a_read_is_told_or_costs_nothing() {
     let flips = |flip_read| Faults {

@@ -214,7 +214,8 @@ fn data_of(writer: u64, round: u64) -> Vec<Vec<u8>> {
     shared.chain(own).chain(passing).collect()
 }
 
-/// A root's chunks. What a root refers to that is there when the session is stays until that ends, whoever removes the root.
+/// A root's chunks. What a root refers to that is there when the session is stays until that ends, whoever removes
+/// the root.
 fn read_if_there(repository: &Repository, root: &RootId) -> Option<Vec<Vec<u8>>> {
     let session = repository.session(SessionKind::Read).unwrap();
     let bytes = repository.root(root).ok()?;

@@ -1,5 +1,5 @@
-//! Damage to what is not the data itself: the sweep's list, the sketch, the pin of a session, the sweep's working file. Whatever is tried
-//! next, no root loses anything, and a repair mends it.
+//! Damage to what is not the data itself: the sweep's list, the sketch, the pin of a session, the sweep's working
+//! file. Whatever is tried next, no root loses anything, and a repair mends it.
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ impl Scene {
     }
 }
 
-/// A sweep condemns, copies what lives of a container, meets a reader, and leaves the rest to a later one; another died in its middle.
+/// A sweep condemns, copies what lives of a container, meets a reader, and leaves the rest to a later one; another
+/// died in its middle.
 fn leave_much_behind(
     device: &SimDir,
     encryption: Encryption,
@@ -124,8 +125,8 @@ impl Living {
     }
 }
 
-/// What damage to an object keeps from working until it is repaired, and whether a check names it. Of what is damaged so that it reads well
-/// nobody can tell.
+/// What damage to an object keeps from working until it is repaired, and whether a check names it. Of what is damaged
+/// so that it reads well nobody can tell.
 fn hinders(scene: &Scene, object: &str, action: Action, way: usize) -> (&'static [Verb], bool) {
     let is_well = match action {
         Action::Delete => true,
@@ -218,7 +219,8 @@ fn run(
     Ok(())
 }
 
-/// After a repair all is as if nothing had been: what was condemned is not counted on and goes, what is acknowledged stays.
+/// After a repair all is as if nothing had been: what was condemned is not counted on and goes, what is acknowledged
+/// stays.
 fn assert_mended(repository: &Repository, mut roots: Vec<(RootId, Vec<Vec<u8>>)>, context: &str) {
     repository
         .repair(&Lists, &mut Hasty)
