@@ -272,47 +272,42 @@ pub fn run(
         )?;
     }
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
-    let (times, shown_owners) = (TimeSteps::default(), ShownOwners::default());
-    let failed_firsts = FailedFirsts::default();
-    let tells_kept = AtomicBool::new(false);
     let leading = Leading::new(&snapshot.paths, &options.path);
     let real = target.as_ref().filter(|_| !options.dry_run);
+    let writer = real.map(|target| Writer {
+        target,
+        session,
+        options,
+        times: TimeSteps::default(),
+        shown_owners: ShownOwners::default(),
+        failed_firsts: FailedFirsts::default(),
+        leading: &leading,
+        applier: Applier {
+            owners: options.owners,
+            names: names.as_ref(),
+            xattrs: &options.xattrs,
+        },
+        progress,
+        events,
+        tally: Tally::default(),
+        tells_kept: AtomicBool::new(false),
+    });
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
-        let Some(target) = real else {
+        let Some(writer) = &writer else {
             dry::look(window, target.as_ref(), options, &leading, events, summary);
             return Ok(());
         };
-        let writer = Writer {
-            target,
-            session,
-            options,
-            times: &times,
-            shown_owners: &shown_owners,
-            failed_firsts: &failed_firsts,
-            leading: &leading,
-            applier: Applier {
-                owners: options.owners,
-                names: names.as_ref(),
-                xattrs: &options.xattrs,
-            },
-            progress,
-            events,
-            tally: Tally::default(),
-            tells_kept: &tells_kept,
-        };
-        let done = writer.carry_out(window);
-        let verified = done.and_then(|()| match options.verify {
-            true => writer.verify(window, continues),
-            false => Ok(0),
-        });
-        writer.tally.add_to(summary);
-        summary.verified += verified?;
+        writer.carry_out(window)?;
+        if options.verify {
+            summary.verified += writer.verify(window, continues)?;
+        }
         Ok(())
     };
     each_window(&mut planner, &mut reader, &mut summary, real, carry_out)?;
-    if let Some(target) = real {
+    if let Some(writer) = &writer {
+        writer.tally.add_to(&mut summary);
         progress.is_settling.store(true, Relaxed);
-        settle(target, named, &mut summary, progress, events);
+        settle(writer.target, named, &mut summary, progress, events);
     }
     Ok(summary)
 }

@@ -42,19 +42,19 @@ pub struct Writer<'a> {
     pub target: &'a Target,
     pub session: &'a Session,
     pub options: &'a Options,
-    pub times: &'a TimeSteps,
-    pub shown_owners: &'a ShownOwners,
-    pub failed_firsts: &'a FailedFirsts,
+    pub times: TimeSteps,
+    pub shown_owners: ShownOwners,
+    pub failed_firsts: FailedFirsts,
     pub leading: &'a Leading<'a>,
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub tally: Tally,
     /// It was said that the target has the repository in it.
-    pub tells_kept: &'a AtomicBool,
+    pub tells_kept: AtomicBool,
 }
 
-/// What came of a window's paths.
+/// What came of the paths.
 #[derive(Default)]
 pub struct Tally {
     pub skipped: AtomicU64,

@@ -113,7 +113,7 @@ impl Run<'_> {
     /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to, wherever that is.
     fn is_owners(&self, entry: &Entry, first: &First<'_>) -> bool {
         let expected = self.all.applier.uid_of(&entry.owner);
-        let owners = self.all.shown_owners;
+        let owners = &self.all.shown_owners;
         expected.is_none_or(|expected| owners.are_of(first.dir.as_fd(), &first.stat, expected))
     }
 
