@@ -194,7 +194,7 @@ impl Error {
                     "run `onefold check --read-data` to see what is hurt, and `onefold repair` to rebuild what can be rebuilt"
                 }
                 Exit::NoSpace => {
-                    "everything acknowledged before is intact; free space (`onefold forget --prune` helps once some is there), then run it again: it goes on from what is stored"
+                    "everything acknowledged before is intact; make room, then run it again (of the repository, `onefold prune` frees what no snapshot needs, and works on a full disk)"
                 }
                 _ => return None,
             },

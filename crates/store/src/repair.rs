@@ -222,6 +222,7 @@ impl Repository {
         let session = self.session(SessionKind::Backup)?;
         let reader = session.reader()?;
         let total = damaged.len() as u64;
+        let mut closed = 0;
         for (hit, done) in damaged.into_iter().zip(0..) {
             observer.progress(Progress {
                 stage: "saving chunks",
@@ -236,6 +237,7 @@ impl Repository {
                 }
                 other => other?,
             };
+            closed += u64::from(report.saved_chunks == before);
             // One of which nothing came may be sealed with a key that was not tried.
             let is_given = report.saved_chunks > before
                 && matches!(&saved, Some(unreadable) if unreadable.is_empty());
@@ -250,6 +252,12 @@ impl Repository {
             }
             report.found.extend(unreadable);
         }
+        if closed == total && self.key_opens_nothing(closed)? {
+            session.finish()?;
+            let what = "the key opens neither a container nor a snapshot: `keys` and `config` may be those of another \
+                 repository, and no container was touched";
+            return Err(Error::damaged("keys", None, what));
+        }
         session.confirm_not_overtaken()?;
         let mut sweep = Sweep::begin(self, roots, reader)?;
         sweep.delete_damaged(report.replaced_containers.clone(), session, observer)?;
@@ -257,6 +265,14 @@ impl Repository {
             .set_aside
             .iter()
             .try_for_each(|id| self.set_aside(*id))
+    }
+
+    /// Whether the `closed` containers, of which nothing came, are all that there are, and there are roots, of which it opens none either.
+    fn key_opens_nothing(&self, closed: u64) -> Result<bool> {
+        let roots = self.roots()?;
+        let is_closed = |id| matches!(self.root(id), Err(error) if error.is_damage());
+        let all = self.shared.containers()?.len() as u64;
+        Ok(closed == all && !roots.is_empty() && roots.iter().all(is_closed))
     }
 
     /// Writes the good chunks of a container into a new one. Gives what the device does not give of it, or what was not

@@ -8,7 +8,9 @@ use onefold_store::config::{decode_twice, encode_twice};
 use onefold_store::slots::SLOT;
 use onefold_store::{Encryption, Error, KdfCost, KeyInfo, Secret};
 
-use crate::fixture::{Hasty, Lists, check, init, init_seeded, open, secret};
+use crate::fixture::{
+    Hasty, Lists, check, containers, init, init_seeded, open, restore, secret, stored_with,
+};
 
 #[test]
 fn a_damaged_key_hides_no_others_and_the_last_good_one_stays() {
@@ -183,4 +185,52 @@ fn a_key_that_asks_for_less_than_the_algorithm_takes_is_damage_and_named() {
         assert!(told.is_damage(), "{told:?}");
         assert!(told.to_string().contains(&slot), "{told}");
     }
+}
+
+/// As after a copy to the wrong place, or half of one. With the right files back, all is there.
+#[test]
+fn a_repair_with_the_key_of_another_repository_touches_no_container() {
+    let (device, root, data) = stored_with(Encryption::Aes256Gcm);
+    let other = SimDir::new(2);
+    init_seeded(&(Arc::new(other.clone()) as Arc<dyn Dir>), 99);
+    let files = |device: &SimDir| -> Vec<(String, Vec<u8>)> {
+        let is_of_key = |path: &String| path.starts_with("config") || path.starts_with("keys/");
+        let read = |path: String| {
+            let mut bytes = Vec::new();
+            device.damage(&path, |all| bytes.clone_from(all)).unwrap();
+            (path, bytes)
+        };
+        device
+            .paths()
+            .into_iter()
+            .filter(is_of_key)
+            .map(read)
+            .collect()
+    };
+    let put = |files: &[(String, Vec<u8>)]| {
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        let keys = dir.open_subdir("keys").unwrap();
+        for entry in keys.list().unwrap() {
+            keys.remove(&entry.name).unwrap();
+        }
+        for (path, bytes) in files {
+            let (dir, name) = match path.split_once('/') {
+                Some((_, name)) => (&keys, name),
+                None => (&dir, &path[..]),
+            };
+            let _ = dir.remove(name);
+            dir.create(name).unwrap().write_at(bytes, 0).unwrap();
+        }
+    };
+    let own = files(&device);
+    put(&files(&other));
+    let before = containers(&device);
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let told = open(&dir, 1, 7)
+        .and_then(|repository| repository.repair(&Lists, &mut Hasty))
+        .unwrap_err();
+    assert!(told.to_string().contains("those of another"), "{told}");
+    assert_eq!(containers(&device), before);
+    put(&own);
+    assert!(restore(&open(&dir, 1, 8).unwrap(), &root).unwrap() == data);
 }
