@@ -319,11 +319,10 @@ fn what_is_always_so_may_be_asked_for() {
     let levels: [&[&str]; 4] = [&[], &["-v"], &["-vv"], &["--verbose=2"]];
     let lines = levels.map(|level| {
         let args = ["backup", "s", "--force"];
-        rig.run(args.iter().chain(level))
-            .ends(0)
-            .out
-            .lines()
-            .count()
+        let ran = rig.run(args.iter().chain(level)).ends(0);
+        // Where others change a folder above, something is new, and nothing is said of what is known.
+        let lines = ran.out.lines();
+        lines.filter(|line| !line.starts_with("dedup ")).count()
     });
     assert!(lines[0] < lines[1], "{lines:?}");
     assert_eq!(lines[1..], [lines[1]; 3]);
