@@ -170,7 +170,7 @@ impl Error {
                 "a key is what nothing can make again: put the folder `keys` back from a copy of the repository, or give the password of another key"
             }
             error if error.is_of_config() => {
-                "with encryption, each key slot has a copy: `onefold repair` writes the file anew where neither `config` nor `config.copy` can be read. Without, put it back from a copy of the \
+                "with encryption, each key slot has a copy: `onefold repair` writes the file anew where `config` and `config.copy` cannot be read or are not this repository's. Without, put it back from a copy of the \
                  repository, or from a new one that was made with the same choices (`onefold init --encryption none`, --chunker, --chunk-size, --index)"
             }
             error if error.cannot_write() => {

@@ -59,7 +59,7 @@ pub(super) fn from_slots(objects: &dyn ObjectStore, secret: &Secret) -> Result<C
     }
     match (opened.pop(), failed) {
         (Some(config), _) if opened.is_empty() => {
-            tracing::warn!("{CONFIG_OBJECT} can be read in no copy: that of a key slot is used");
+            tracing::warn!("{CONFIG_OBJECT} is in no copy what the key slots say: theirs is used");
             Ok(config)
         }
         (Some(_), _) => {
