@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::Kind;
 use crate::meta::Stat;
+use crate::path::within;
 
 /// What is told where a link stays.
 const LINK_STAYS: &str = "a symbolic link to a folder stands there, and stays, for the backup led through it: restore \
@@ -42,13 +43,9 @@ impl<'a> Leading<'a> {
     /// Whether a folder of the target led to a source, and lies in none.
     fn led(&self, path: &[u8]) -> bool {
         let path = [self.base, path].concat();
-        let is_in = |outer: &[u8], inner: &[u8]| {
-            let rest = inner.strip_prefix(outer);
-            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
         let mut sources = self.sources.iter();
-        self.sources.iter().any(|source| is_in(&path, source))
-            && !sources.any(|source| is_in(source, &path))
+        self.sources.iter().any(|source| within(source, &path))
+            && !sources.any(|source| within(&path, source))
     }
 
     /// What is told of a folder that could not be made: `EXIST` is of a link that stays where `path` led to a source.
