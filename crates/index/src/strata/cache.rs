@@ -3,8 +3,9 @@
 //! A hit brings 64 KiB of the log, in which the stream's next two thousand fingerprints stand when it repeats an
 //! earlier one (DDFS's locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was
 //! compared with the full fingerprint in the page. It may be superseded: the caller asks the runs that are newer than
-//! the page. Replacement is CLOCK by page. The table drops an old word where a bucket is full, and a word whose page
-//! has left finds itself out by the comparison: forgetting costs a read, never an answer.
+//! the page. Replacement is CLOCK by page. A word that finds its bucket full goes to the neighbour; where that is full,
+//! too, the oldest word is dropped. One whose page has left finds itself out by the comparison: forgetting costs a read,
+//! never an answer.
 
 use std::collections::HashMap;
 
@@ -17,8 +18,9 @@ use super::page::PAGE_BYTES;
 
 /// Words a bucket: one cache line.
 const BUCKET: usize = 8;
-/// Words for a page's records, with room so that buckets seldom fill.
-const WORDS_A_PAGE: usize = PAGE_RECORDS_MAX * 3 / 2;
+/// Words for a page's records, with so much room that a bucket and its neighbour together seldom fill: of a full cache
+/// one word in a thousand is forgotten.
+const WORDS_A_PAGE: usize = PAGE_RECORDS_MAX * 2;
 /// Pages by which it grows until it is full.
 const GROW_PAGES: usize = 64;
 /// RAM a page: itself, its words, its number, its file and its line in the map.
@@ -48,11 +50,19 @@ struct Bucket {
     places: [u32; BUCKET],
 }
 
+impl Bucket {
+    /// Whether all its words were written. The very first word of a cache may look like none.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.tags[BUCKET - 1] | self.places[BUCKET - 1] != 0
+    }
+}
+
 impl PageCache {
     /// A cache within `bytes` of RAM.
     pub fn new(bytes: usize) -> PageCache {
         let capacity = (bytes / CACHE_PAGE_BYTES).max(2);
-        let buckets = (capacity * WORDS_A_PAGE).div_ceil(BUCKET);
+        let buckets = (capacity * WORDS_A_PAGE).div_ceil(2 * BUCKET) * 2;
         PageCache {
             capacity,
             bytes: Vec::new(),
@@ -68,7 +78,17 @@ impl PageCache {
     /// The record of `key` with the hash `hash` in a page that is here: the page's number and what it says.
     #[inline]
     pub fn get(&mut self, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
-        let bucket = &self.buckets[self.bucket_of(hash)];
+        let at = self.bucket_of(hash);
+        let found = self.get_in(at, key, hash);
+        match found {
+            None if self.buckets[at].is_full() => self.get_in(at ^ 1, key, hash),
+            found => found,
+        }
+    }
+
+    #[inline]
+    fn get_in(&mut self, bucket: usize, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
+        let bucket = &self.buckets[bucket];
         let tag = tag_of(hash);
         let same = bucket.tags.map(|other| u32::from(other == tag));
         let mut same = (0..).zip(same).map(|(at, same)| same << at).sum::<u32>();
@@ -124,8 +144,9 @@ impl PageCache {
         (0..page.len()).for_each(|record| self.prefetch(hash(record)));
         for record in 0..page.len() {
             let hash = hash(record);
-            let at = self.bucket_of(hash);
-            let bucket = &mut self.buckets[at];
+            let own = self.bucket_of(hash);
+            let full = self.buckets[own].is_full() && !self.buckets[own ^ 1].is_full();
+            let bucket = &mut self.buckets[own ^ usize::from(full)];
             bucket.tags.copy_within(..BUCKET - 1, 1);
             bucket.places.copy_within(..BUCKET - 1, 1);
             bucket.tags[0] = tag_of(hash);

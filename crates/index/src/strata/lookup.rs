@@ -17,6 +17,7 @@
 mod filters;
 mod follow;
 mod reads;
+mod whole;
 
 use onefold_chunk::Fingerprint;
 
@@ -26,6 +27,7 @@ use follow::tell_all;
 use super::cache::PageCache;
 use super::log::Said;
 use super::manifest::FileId;
+use super::options::Plan;
 use super::run::hash_of;
 use super::view::View;
 use crate::{ContainerId, IndexStats, Result};
@@ -43,6 +45,11 @@ const TELLING_KEYS: usize = 16;
 pub struct Lookups {
     /// The prefetch cache.
     pub cache: PageCache,
+    /// RAM that it may take.
+    cache_bytes: usize,
+    /// Log pages that were read into it, and whether all were.
+    pages_read: u64,
+    whole: bool,
     locality: f32,
     /// The log page that a stream has come to, if one was seen in the cache.
     reached: Option<u32>,
@@ -90,10 +97,13 @@ struct Reference {
 }
 
 impl Lookups {
-    /// With a cache of `cache_bytes`, reading at most `pages_max` pages of runs at once.
+    /// With a cache of `cache_bytes` until an index is followed, reading at most `pages_max` pages of runs at once.
     pub fn new(cache_bytes: usize, pages_max: usize) -> Lookups {
         Lookups {
             cache: PageCache::new(cache_bytes),
+            cache_bytes,
+            pages_read: 0,
+            whole: false,
             locality: 1.0,
             reached: None,
             told: false,
@@ -110,13 +120,24 @@ impl Lookups {
     }
 
     /// Forgets pages of files that `view` has not: they were dropped, joined or compacted. Forgets all where it is of
-    /// another index than before: somebody deleted that.
-    pub fn follow(&mut self, view: &View) {
+    /// another index than before: somebody deleted that. The cache begins anew where the filters leave more or less to
+    /// it than they did.
+    pub fn follow(&mut self, view: &View, plan: &Plan) {
         let manifest = &view.manifest;
-        if self.born != manifest.born || self.generation > manifest.generation {
+        if (self.born, self.generation) == (manifest.born, manifest.generation) {
+            return;
+        }
+        let cache_bytes = view.cache_bytes(plan);
+        if self.cache_bytes != cache_bytes {
+            // the old one goes before there is a new one
+            self.cache = PageCache::new(0);
+            self.cache = PageCache::new(cache_bytes);
+            (self.cache_bytes, self.reached) = (cache_bytes, None);
+            (self.pages_read, self.whole) = (0, false);
+        } else if self.born != manifest.born || self.generation > manifest.generation {
             self.cache.clear();
             self.reached = None;
-        } else if self.generation != manifest.generation {
+        } else {
             let is_of =
                 |page: u32, file: FileId| view.log_of(page).is_some_and(|log| log.entry.id == file);
             self.cache.retain(is_of);
@@ -156,6 +177,7 @@ impl Lookups {
         if !std::mem::replace(&mut self.told, true) {
             tell_all(view);
         }
+        self.take_in(view, &mut asking, found, stats)?;
         if self.locality >= LOCALITY_MIN {
             self.wave(view, &mut asking, SCOUT_STRIDE, WINDOW_PAGES, found, stats)?;
             if asking.len() > SHORT_STRIDE {

@@ -296,7 +296,7 @@ impl Strata {
             }
         }
         let mut answers = vec![None; keys.len()];
-        self.lookups.follow(view);
+        self.lookups.follow(view, &self.shared.plan);
         self.lookups
             .resolve(view, &wanted, &mut answers, &mut self.stats)?;
         for (slot, answer) in found.iter_mut().zip(answers) {
@@ -419,7 +419,7 @@ impl ChunkIndex for Strata {
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let view = self.shared.view();
-        self.lookups.follow(&view);
+        self.lookups.follow(&view, &self.shared.plan);
         for (key, said) in self.tail.records() {
             if let Some(container) = said.filter(|container| !self.retired.contains(container)) {
                 visit(*key, Location { container })?;

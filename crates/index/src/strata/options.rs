@@ -59,7 +59,8 @@ impl StrataOptions {
 pub struct Plan {
     /// Records in the tail: 6 %, at most 8 MiB, and while it is sealed two fifths of that once more.
     pub tail_records: usize,
-    /// The prefetch cache: 4 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log.
+    /// The prefetch cache: 4 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log. Beside few
+    /// filters it has more: [`Plan::cache_beside`].
     pub cache_bytes: usize,
     /// All filters: the rest.
     pub filter_bytes: usize,
@@ -106,6 +107,18 @@ impl Plan {
             batch_pages: batch / PAGE_BYTES,
             merge_pages: merge / PAGE_BYTES,
         })
+    }
+
+    /// The prefetch cache beside filters of `filter_bytes`, in bytes, where the log has `log_pages`. An index that is
+    /// small for its budget leaves most of it to filters that are not there yet: half of what is left when a merge has
+    /// them twice is the cache's, as far as there are log pages to fill it. Whole shares, so that it seldom changes.
+    pub fn cache_beside(&self, filter_bytes: usize, log_pages: u64) -> usize {
+        let twice = filter_bytes.saturating_mul(2);
+        let lent = self.filter_bytes.saturating_sub(twice) / 2 / self.cache_bytes;
+        let whole = log_pages.saturating_mul(CACHE_PAGE_BYTES as u64);
+        let wanted = whole.div_ceil(self.cache_bytes as u64).next_power_of_two();
+        let shares = wanted.min(1 + lent as u64);
+        self.cache_bytes * shares as usize
     }
 
     /// Bits a slot that the filters of a new run of `own` records are written with, where the index has `records` in

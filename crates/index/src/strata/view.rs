@@ -243,6 +243,18 @@ impl View {
         (self.runs.iter().map(|run| run.ram_bytes()).sum(), missing)
     }
 
+    /// RAM that the prefetch cache may take beside the filters, those that are missing yet among them, in bytes.
+    pub fn cache_bytes(&self, plan: &Plan) -> usize {
+        let (held, missing) = self.filter_bytes(plan);
+        plan.cache_beside(held + missing, self.log_pages())
+    }
+
+    /// Pages of all log files.
+    pub fn log_pages(&self) -> u64 {
+        let pages = self.logs.iter().map(|log| u64::from(log.entry.pages));
+        pages.sum()
+    }
+
     /// The log file that holds `page`; none where it was dropped, or is known to have been when others were joined over it.
     pub fn log_of(&self, page: u32) -> Option<&Arc<OpenLog>> {
         let behind = self

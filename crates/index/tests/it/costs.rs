@@ -27,22 +27,68 @@ fn reads(index: &mut Strata, counters: &Counters, numbers: impl Iterator<Item = 
     (counters.counts().reads - before) as f64 / numbers.len() as f64
 }
 
+/// An index of [`KEYS`] keys, 1000 a container.
+fn filled(counters: &Arc<Counters>, budget: usize) -> Strata {
+    let dir = CountedDir::new(Arc::new(MemDir::new()), Arc::clone(counters));
+    let mut index = Strata::open(Arc::new(dir), options(1, budget)).expect("open");
+    for number in 0..KEYS {
+        let container = ContainerId(number / 1000);
+        let entry = (key(number), Location { container });
+        index.insert(&[entry]).expect("insert");
+    }
+    index.checkpoint().expect("checkpoint");
+    index
+}
+
+/// Files that are read side by side, and stored side by side: some hundred keys of each in turn.
+fn woven(files: u64, every: u64) -> impl Iterator<Item = u64> {
+    let each = KEYS / files;
+    let turns = (0..each).step_by(every as usize);
+    turns.flat_map(move |turn| {
+        (0..files).flat_map(move |file| {
+            let keys = turn..each.min(turn + every);
+            keys.map(move |at| file * each + at)
+        })
+    })
+}
+
+#[test]
+fn an_index_that_is_small_for_its_budget_is_read_once() {
+    let counters = Counters::new();
+    let mut index = filled(&counters, 24 << 20);
+    let before = counters.counts().read_bytes;
+    for _ in 0..5 {
+        let each = reads(&mut index, &counters, woven(40, 90));
+        assert!(each < 0.005, "{each} reads a key of files side by side");
+    }
+    let read = counters.counts().read_bytes - before;
+    let disk = index.stats().disk_bytes;
+    assert!(read < disk * 5 / 4, "{read} bytes of {disk}");
+    assert!(index.ram_bytes() <= 24 << 20, "{}", index.ram_bytes());
+}
+
+#[test]
+fn the_cache_gives_back_what_filters_need() {
+    let counters = Counters::new();
+    let mut index = filled(&counters, 3 << 20);
+    for many in 1..6 {
+        reads(&mut index, &counters, woven(40, 90));
+        for number in many * KEYS..(many + 1) * KEYS {
+            let container = ContainerId(number / 1000);
+            let entry = (key(number), Location { container });
+            index.insert(&[entry]).expect("insert");
+            if number % 5000 == 0 {
+                index.lookup(&[key(number)], &mut [None]).expect("lookup");
+                assert!(index.ram_bytes() <= 3 << 20, "{}", index.ram_bytes());
+            }
+        }
+    }
+}
+
 #[test]
 fn lookups_cost_the_reads_that_the_design_promises() {
     let counters = Counters::new();
-    let dir = CountedDir::new(Arc::new(MemDir::new()), Arc::clone(&counters));
-    let mut index = Strata::open(Arc::new(dir), options(1, 2 << 20)).expect("open");
-    for number in 0..KEYS {
-        index
-            .insert(&[(
-                key(number),
-                Location {
-                    container: ContainerId(number / 1000),
-                },
-            )])
-            .expect("insert");
-    }
-    index.checkpoint().expect("checkpoint");
+    let mut index = filled(&counters, 2 << 20);
     let mut random = Random(1);
     let at_random = reads(
         &mut index,

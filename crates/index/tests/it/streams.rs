@@ -26,9 +26,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(seed: u64) -> Scene {
+    fn new(seed: u64, budget: usize) -> Scene {
         let dir = MemDir::new();
-        let open = |unique| Strata::open(Arc::new(dir.clone()), options(unique, 1 << 20));
+        let open = |unique| Strata::open(Arc::new(dir.clone()), options(unique, budget));
         Scene {
             openers: (1..=2).map(|unique| open(unique).expect("open")).collect(),
             dir,
@@ -144,8 +144,15 @@ impl Scene {
 
 #[test]
 fn long_streams_that_come_again_are_answered_as_they_were_told() {
-    for seed in 1..4 {
-        let mut scene = Scene::new(seed);
+    // in the larger budget the cache takes the whole log in
+    for (seed, budget) in [
+        (1, 1 << 20),
+        (2, 1 << 20),
+        (3, 1 << 20),
+        (4, 12 << 20),
+        (5, 12 << 20),
+    ] {
+        let mut scene = Scene::new(seed, budget);
         for stream in 0..STREAMS {
             let by = scene.any_opener();
             scene.store(by, stream * STREAM..(stream + 1) * STREAM);

@@ -193,6 +193,7 @@ impl Lookups {
             (&*log.disk, first, (end - from) as usize)
         });
         let pages = read_pages(wanted, &mut self.buf)?;
+        self.pages_read += (pages.len() / PAGE_BYTES) as u64;
         let numbers = spans
             .iter()
             .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
