@@ -7,9 +7,11 @@ use std::{
     fs::File,
     io::{self, IoSliceMut},
     os::unix::fs::FileExt,
+    sync::LazyLock,
 };
 
 use parking_lot::Mutex;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::io::ReadWriteFlags;
 
 use crate::{read_fully::read_fully, uring};
@@ -154,35 +156,53 @@ fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
     }
 }
 
-/// By threads that live for this batch, `in_flight_max` at most.
+/// By this thread and those of the pool, `in_flight_max` at most.
 pub(crate) fn by_threads(
     pieces: Vec<Numbered<'_, '_>>,
     in_flight_max: usize,
 ) -> Result<(), BatchError> {
     count(|ways| ways.threads += pieces.len() as u64);
-    let threads = pieces.len().min(THREADS).min(in_flight_max);
+    let helpers = pieces
+        .len()
+        .min(THREADS)
+        .min(in_flight_max)
+        .saturating_sub(1);
     let left = Mutex::new(pieces.into_iter());
+    let failed = Mutex::new(None);
     let work = || {
         loop {
             let next = left.lock().next();
-            match next {
-                Some(Numbered { number, piece }) => read_one(number, piece)?,
-                None => return Ok(()),
+            let Some(Numbered { number, piece }) = next else {
+                return;
+            };
+            if let Err(error) = read_one(number, piece) {
+                failed.lock().get_or_insert(error);
+                return;
             }
         }
     };
-    std::thread::scope(|scope| {
-        // Where the system has no more threads, those that are there do the work.
-        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-        let spawned: Vec<_> = (1..threads).map_while(spawn).collect();
-        let mine = work();
-        let theirs = spawned.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        theirs.fold(mine, Result::and)
-    })
+    match POOL.as_ref().filter(|_| helpers > 0) {
+        Some(pool) => pool.in_place_scope(|scope| {
+            (0..helpers).for_each(|_| scope.spawn(|_| work()));
+            work();
+        }),
+        None => work(),
+    }
+    failed.into_inner().map_or(Ok(()), Err)
 }
+
+/// The threads that read batches where io_uring does not, from the first such batch on: they wait for the device, so
+/// they are many more than there are cores. Where the system has not so many left, they are fewer, or none.
+static POOL: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
+    let of = |threads: &usize| {
+        ThreadPoolBuilder::new()
+            .num_threads(*threads)
+            .thread_name(|number| format!("read-{number}"))
+            .build()
+            .ok()
+    };
+    [THREADS - 1, THREADS / 4, 1].iter().find_map(of)
+});
 
 /// Whether it could be read without waiting for the device.
 fn read_cached(piece: &mut Piece<'_>) -> bool {
