@@ -26,6 +26,7 @@ pub mod read;
 mod segment;
 mod sizeless;
 mod source;
+mod sources;
 mod stream;
 mod unchanged;
 mod windows;
@@ -35,18 +36,18 @@ use std::sync::Arc;
 pub use onefold_chunk::context::Rules;
 pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, SessionKind};
-use rustix::io::Errno;
 
-use crate::meta::Stat;
 use crate::snapshot::{Snapshot, Summary, Table};
 use crate::snapshots::{self, Named};
-use crate::{Error, Events, Progress, Result, path};
+use crate::{Error, Events, Progress, Result};
 
 use cutting::Cutting;
 pub(crate) use metadata::MetadataStream;
 pub use names::Met;
 pub use options::{Input, Options, Parent};
 use pipeline::Pipeline;
+use sources::Sources;
+pub use sources::confirm_sources;
 use unchanged::nanos;
 
 /// What a backup made.
@@ -63,7 +64,7 @@ pub struct Outcome {
 /// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A repository opened for
 /// a dry run stays as it is.
 ///
-/// Errors: the repository failed, no source exists, or `progress` was cancelled.
+/// Errors: the repository failed, no source is there, or none that is not of the repository itself, or `progress` was cancelled.
 pub fn run(
     repository: &Repository,
     input: Input,
@@ -87,16 +88,13 @@ pub fn run_if(
     events: &dyn Events,
     is_whole: impl FnOnce() -> Result<()>,
 ) -> Result<Outcome> {
-    // A source that is missing is walked, so that it is told, but is none of the snapshot's paths: with the name corrected, the next backup is one of the
-    // same paths as those before the mistake.
-    let (sources, paths) = match &input {
-        Input::Paths(paths) => sources(paths)?,
-        Input::Stream(_, path) => (vec![path::clean(path)], vec![path::clean(path)]),
+    let sources = match &input {
+        Input::Paths(paths) => Sources::find(paths, &options.excludes)?,
+        Input::Stream(_, path) => Sources::of_stream(path),
     };
-    let missing_sources = (sources.len() - paths.len()) as u64;
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
-    let parent = find_parent(repository, &paths, options, events)?;
+    let parent = find_parent(repository, &sources.sound, options, events)?;
     let cutting = Cutting::begin(repository, options, events)?;
     let started = (options.clock)();
     let pipeline = Pipeline {
@@ -107,7 +105,7 @@ pub fn run_if(
         progress,
         events,
     };
-    let written = pipeline.write(input, &sources, parent.as_ref());
+    let written = pipeline.write(input, &sources.all, parent.as_ref());
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {
@@ -122,7 +120,7 @@ pub fn run_if(
         .filter(|parent| parent.snapshot.table == table)
         .map(|parent| parent.id);
     let mut snapshot = new_snapshot(
-        paths,
+        sources.sound,
         parent.map(|parent| parent.id),
         summary,
         table,
@@ -140,45 +138,8 @@ pub fn run_if(
     Ok(Outcome {
         id,
         snapshot,
-        missing_sources,
+        missing_sources: sources.missing,
     })
-}
-
-type Paths = Vec<Vec<u8>>;
-
-/// Errors: none of these sources is there, as far as anybody can see. For who wants to know it before anything is done.
-pub fn confirm_sources(paths: &[Vec<u8>]) -> Result<()> {
-    sources(paths).map(drop)
-}
-
-/// The sources, sorted, and those of them that are there.
-fn sources(paths: &[Vec<u8>]) -> Result<(Paths, Paths)> {
-    let look = |path: &[u8]| {
-        let path: &[u8] = if path.is_empty() { b"/" } else { path };
-        match Stat::at(rustix::fs::CWD, path, false) {
-            // Such a path has to be walked, name by name.
-            Ok(_) | Err(Errno::NAMETOOLONG) => Ok(()),
-            Err(e) => Err(e),
-        }
-    };
-    let mut clean: Vec<Vec<u8>> = paths.iter().map(|path| path::clean(path)).collect();
-    clean.sort();
-    clean.dedup();
-    let seen: Vec<_> = clean.iter().map(|path| look(path)).collect();
-    let there = clean.iter().zip(&seen).filter(|(_, seen)| seen.is_ok());
-    let there: Paths = there.map(|(path, _)| path.clone()).collect();
-    if !there.is_empty() {
-        return Ok((clean, there));
-    }
-    let is_missing = |seen: &Result<(), Errno>| matches!(seen, Err(Errno::NOENT | Errno::NOTDIR));
-    let what = match clean.iter().zip(&seen).find(|(_, seen)| !is_missing(seen)) {
-        Some((path, Err(e))) => format!("{}: {e}", path::show(path)),
-        _ => match &clean[..] {
-            [one] => format!("{} does not exist", path::show(one)),
-            many => format!("none of the {} sources exists", many.len()),
-        },
-    };
-    Err(Error::NoSource(what))
 }
 
 fn new_snapshot(

@@ -51,7 +51,7 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
-    /// Nothing that was to be backed up exists.
+    /// Nothing that was to be backed up exists, or it is the repository alone.
     #[error("{0}")]
     NoSource(String),
     /// The snapshot does not have this path.

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use globs::Globs;
 
-use crate::{Error, Result, path};
+use crate::meta::Stat;
+use crate::{Error, Kind, Result, path};
 
 /// The signature of a CACHEDIR.TAG file (bford.info/cachedir).
 pub const CACHEDIR_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
@@ -47,6 +48,11 @@ impl Excludes {
             && self.ignore_files.is_empty()
             && self.larger_than.is_none()
             && self.folders.is_empty()
+    }
+
+    /// Whether it is one of the folders that are left out under whatever name.
+    pub(crate) fn is_left_out(&self, stat: &Stat) -> bool {
+        stat.kind == Kind::Dir && self.folders.contains(&(stat.device, stat.inode))
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::exclude::Excludes;
 use crate::meta::Stat;
 use crate::{Error, Flags, Result, path};
+pub(crate) use folder::above::is_below_left_out;
 use schedule::Schedule;
 
 /// How to walk.

@@ -1,6 +1,6 @@
 //! Looking at one folder: list its names, then stat them, many names in several tasks.
 
-mod above;
+pub(crate) mod above;
 mod descend;
 mod ignore;
 
@@ -337,7 +337,7 @@ impl Look<'_> {
             }
         };
         let is_source = named.is_some_and(|named| named.whole);
-        if is_source && (self.is_left_out(&stat) || self.is_below_left_out(dir)) {
+        if is_source && (self.options.excludes.is_left_out(&stat) || self.is_below_left_out(dir)) {
             self.piece.errors.push((path, Error::IntoItself));
             return;
         }
@@ -366,12 +366,6 @@ impl Look<'_> {
         self.piece.found.push(Found { name, stat, flags });
     }
 
-    /// Whether it is one of the folders that are left out under whatever name.
-    fn is_left_out(&self, stat: &Stat) -> bool {
-        let folders = &self.options.excludes.folders;
-        stat.kind == Kind::Dir && folders.contains(&(stat.device, stat.inode))
-    }
-
     fn is_excluded(&self, path: &[u8], stat: Option<&Stat>) -> bool {
         if !self.select.whole {
             return false;
@@ -381,7 +375,7 @@ impl Look<'_> {
         let too_large = |stat: &Stat| {
             stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max)
         };
-        stat.is_some_and(|stat| self.is_left_out(stat))
+        stat.is_some_and(|stat| excludes.is_left_out(stat))
             || excludes.patterns.decide(path, is_dir) == Some(true)
             || self
                 .ignore

@@ -153,14 +153,17 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let (input, mut command) = sources::input(args, out)?;
     let (mut excludes, words) = args.leave_out.excludes()?;
     let asked = Asked::of(args)?;
-    // A mistyped source makes no repository either.
+    // A mistyped source makes no repository either, nor does the repository's own folder.
     if let Input::Paths(paths) = &input {
-        backup::confirm_sources(paths)?;
+        excludes.folders = sources::own_folder(&place).into_iter().collect();
+        backup::confirm_sources(paths, &excludes)?;
     }
     let repository = open(args, global, &place, out)?;
-    excludes
-        .folders
-        .extend(sources::own_folder(&input, &place, out)?);
+    if let Input::Paths(paths) = &input {
+        // It may have been made just now.
+        excludes.folders = sources::own_folder(&place).into_iter().collect();
+        sources::say_left_out(paths, &place, out)?;
+    }
     let options = options(args, asked, global, &repository, (excludes, words))?;
     let meter = Meter::new(Doing::Backup, out);
     let is_stream = matches!(input, Input::Stream(..));

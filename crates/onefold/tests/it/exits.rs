@@ -149,6 +149,40 @@ fn some_sources_unreadable_is_3() {
     assert!(!ran.err.contains("`ls` shows"), "{}", ran.err);
 }
 
+/// A snapshot of nothing would be the latest, and what the next backup is compared with.
+#[test]
+fn the_repository_alone_is_no_source_and_1() {
+    let rig = Rig::open();
+    rig.write("s/good", b"x");
+    std::os::unix::fs::symlink("repo", rig.path("link")).expect("link");
+    for args in [
+        &["repo"][..],
+        &["link/"],
+        &["repo/containers", "repo/config", "nowhere"],
+        &["repo", "--dry-run"],
+    ] {
+        let ran = rig.run([&["backup"], args].concat()).ends(1);
+        let told = "a repository is not backed up into itself";
+        assert!(ran.err.contains(told), "{args:?}: {}", ran.err);
+    }
+    assert_eq!(rig.snapshots(), [""; 0]);
+    // A folder that shall become one, neither.
+    fs::create_dir(rig.path("new")).expect("make");
+    rig.run(["backup", "-r", "new", "--init", "new"]).ends(1);
+    assert!(!rig.path("new/config").exists());
+    // What is refused is none of the snapshot's paths: it stays of the same series.
+    rig.backup("s");
+    rig.run(["backup", "s", "repo"]).ends(3);
+    let list = rig.run(["snapshots", "--json"]).ends(0).last();
+    assert_eq!(list[0]["paths"], list[1]["paths"]);
+    assert_eq!(list[0]["id"], list[1]["parent"]);
+    // Nothing is in these, but they are there.
+    fs::create_dir(rig.path("empty")).expect("make");
+    rig.run(["backup", "empty"]).ends(0);
+    rig.run(["backup", "s", "--exclude", "*"]).ends(0);
+    assert_eq!(rig.snapshots().len(), 4);
+}
+
 #[test]
 fn a_missing_source_inside_another_is_3_too() {
     let rig = Rig::open();

@@ -1,32 +1,35 @@
 //! What lies above a folder: a source in a folder that is left out is none either, whatever path or link leads there.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::Look;
+use crate::exclude::Excludes;
 use crate::meta::Stat;
 
 impl Look<'_> {
     /// Whether the folder, which is open, or one above it is left out under whatever name. Looked up once for all
     /// sources in it.
     pub(super) fn is_below_left_out(&mut self, dir: &OwnedFd) -> bool {
-        if self.options.excludes.folders.is_empty() {
-            return false;
-        }
         if let Some(known) = self.is_below_left_out {
             return known;
         }
-        let is_below = above(dir).any(|folder| self.is_left_out(&folder));
+        let is_below = is_below_left_out(dir, &self.options.excludes);
         self.is_below_left_out = Some(is_below);
         is_below
     }
 }
 
+/// Whether the folder, which is open, or one above it is left out under whatever name.
+pub(crate) fn is_below_left_out(dir: impl AsFd, excludes: &Excludes) -> bool {
+    !excludes.folders.is_empty() && above(dir).any(|folder| excludes.is_left_out(&folder))
+}
+
 /// The folder and those above it, up to the root or to the first that cannot be looked at.
-fn above(dir: &OwnedFd) -> impl Iterator<Item = Stat> {
+fn above(dir: impl AsFd) -> impl Iterator<Item = Stat> {
     let mut name = b".".to_vec();
     let mut last = None;
     std::iter::from_fn(move || {
-        let stat = Stat::at(dir, &name, false).ok()?;
+        let stat = Stat::at(&dir, &name, false).ok()?;
         name.extend_from_slice(b"/..");
         // The root is above itself.
         let id = (stat.device, stat.inode);

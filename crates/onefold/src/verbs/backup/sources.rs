@@ -192,28 +192,30 @@ fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// The repository's folder, which is left out of a backup that would hold it: by device and inode, since the walk may
-/// meet it by way of links and under any name. Says so where that can be told from the paths.
-pub fn own_folder(input: &Input, repository: &Path, out: &Out) -> Result<Option<(u64, u64)>> {
-    let Input::Paths(sources) = input else {
-        return Ok(None);
-    };
+/// The repository's folder, if it is there. It is left out of a backup that would hold it: by device and inode, since
+/// the walk may meet it by way of links and under any name.
+pub fn own_folder(repository: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::metadata(repository).ok()?;
+    Some((about.dev(), about.ino()))
+}
+
+/// Says that the repository is left out, where that can be told from the sources.
+pub fn say_left_out(sources: &[Vec<u8>], repository: &Path, out: &Out) -> Result<()> {
     let Ok(real) = std::fs::canonicalize(repository) else {
-        return Ok(None);
+        return Ok(());
     };
     let own = real.as_os_str().as_bytes();
     let holds = |source: &Vec<u8>| {
         let source = where_it_is(source);
         path::within(own, &source) && own != source
     };
-    if sources.iter().any(holds) {
-        out.say(format_args!(
+    match sources.iter().any(holds) {
+        true => out.say(format_args!(
             "the repository itself is left out: {}",
             paths::shown(own)
-        ))?;
+        )),
+        false => Ok(()),
     }
-    let about = std::fs::metadata(&real).ok();
-    Ok(about.map(|about| (about.dev(), about.ino())))
 }
 
 /// A source without links on the way to it; it may be one itself, which is not followed.

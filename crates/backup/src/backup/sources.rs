@@ -1,0 +1,125 @@
+//! Which of the sources can be backed up: told before anything is walked, since of none no snapshot is made.
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::exclude::Excludes;
+use crate::meta::Stat;
+use crate::walk::is_below_left_out;
+use crate::{Error, Result, path};
+
+/// What to back up.
+pub(super) struct Sources {
+    /// All, sorted: each is walked, so that one that cannot be backed up is told.
+    pub all: Vec<Vec<u8>>,
+    /// Those that can be. The snapshot names no others: with a name corrected, the next backup is one of the same paths
+    /// as those before the mistake.
+    pub sound: Vec<Vec<u8>>,
+    /// How many are not there, or cannot be looked at.
+    pub missing: u64,
+}
+
+/// What is wrong with a source.
+enum Fault {
+    Missing(Errno),
+    OfItself,
+}
+
+/// Errors: none of these sources is there, as far as anybody can see, or none that is not left out as a folder. For who
+/// wants to know it before anything is done.
+pub fn confirm_sources(paths: &[Vec<u8>], excludes: &Excludes) -> Result<()> {
+    Sources::find(paths, excludes).map(drop)
+}
+
+impl Sources {
+    /// Of a stream, which has the one path.
+    pub fn of_stream(path: &[u8]) -> Self {
+        let path = vec![path::clean(path)];
+        Self {
+            all: path.clone(),
+            sound: path,
+            missing: 0,
+        }
+    }
+
+    /// Looks at the paths. Errors: nothing of them can be backed up.
+    pub fn find(paths: &[Vec<u8>], excludes: &Excludes) -> Result<Self> {
+        let mut all: Vec<Vec<u8>> = paths.iter().map(|path| path::clean(path)).collect();
+        all.sort();
+        all.dedup();
+        let (mut sound, mut faults) = (Vec::new(), Vec::new());
+        let mut eye = Eye {
+            excludes,
+            last: None,
+        };
+        for path in &all {
+            match eye.look(path) {
+                None => sound.push(path.clone()),
+                Some(fault) => faults.push((&path[..], fault)),
+            }
+        }
+        if sound.is_empty() {
+            return Err(Error::NoSource(why_none(&faults)));
+        }
+        let is_missing = |(_, fault): &&(&[u8], Fault)| matches!(fault, Fault::Missing(_));
+        let missing = faults.iter().filter(is_missing).count() as u64;
+        Ok(Self {
+            missing,
+            sound,
+            all,
+        })
+    }
+}
+
+/// Looks at sources, one after the other.
+struct Eye<'a> {
+    excludes: &'a Excludes,
+    /// The folder that was asked of last, and whether it is left out: there may be many sources, of few folders.
+    last: Option<(&'a [u8], bool)>,
+}
+
+impl<'a> Eye<'a> {
+    fn look(&mut self, path: &'a [u8]) -> Option<Fault> {
+        let stat = match Stat::at(CWD, or_root(path), false) {
+            Ok(stat) => stat,
+            // Such a path has to be walked, name by name.
+            Err(Errno::NAMETOOLONG) => return None,
+            Err(e) => return Some(Fault::Missing(e)),
+        };
+        let is_of_itself =
+            self.excludes.is_left_out(&stat) || self.is_left_out(path::split(path).0);
+        is_of_itself.then_some(Fault::OfItself)
+    }
+
+    /// Whether the folder, or one above it, is left out under whatever name.
+    fn is_left_out(&mut self, folder: &'a [u8]) -> bool {
+        if let Some((last, is_out)) = self.last
+            && last == folder
+        {
+            return is_out;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // One that cannot be opened is met again by the walk.
+        let is_out = rustix::fs::openat(CWD, or_root(folder), flags, Mode::empty())
+            .is_ok_and(|folder| is_below_left_out(folder, self.excludes));
+        self.last = Some((folder, is_out));
+        is_out
+    }
+}
+
+fn or_root(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"/" } else { path }
+}
+
+/// Why there is nothing to back up; of several sources, what is worse than a typing error is told.
+fn why_none(faults: &[(&[u8], Fault)]) -> String {
+    let is_typo = |fault: &Fault| matches!(fault, Fault::Missing(Errno::NOENT | Errno::NOTDIR));
+    match faults.iter().find(|(_, fault)| !is_typo(fault)) {
+        Some((path, Fault::OfItself)) => format!("{}: {}", path::show(path), Error::IntoItself),
+        Some((path, Fault::Missing(e))) => format!("{}: {e}", path::show(path)),
+        None => match faults {
+            [(one, _)] => format!("{} does not exist", path::show(one)),
+            many => format!("none of the {} sources exists", many.len()),
+        },
+    }
+}
