@@ -254,12 +254,25 @@ fn stands_for_byte(c: char) -> bool {
     u32::from(c) >= FIRST_STAND_IN
 }
 
-/// The patterns in a file of them, one a line: without blanks around them, empty lines, comments (`#`), and the mark of
-/// its encoding with which some editors begin a file.
-pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Whether a pattern matches nothing, since a `..` in it leads above where it begins: no path has one.
+pub fn leads_out(pattern: &[u8]) -> bool {
+    let pattern = text(pattern);
+    let body = pattern.strip_prefix('!').unwrap_or(&pattern);
+    cleaned(body).split('/').any(|component| component == "..")
+}
+
+/// Whether a text begins with the mark of UTF-16: none of its lines is a pattern that matches anything.
+pub fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")
+}
+
+/// The patterns in a file of them, one a line, with the lines' numbers from 1 on: without blanks around them, empty
+/// lines, comments (`#`), and the mark of its encoding with which some editors begin a file.
+pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.filter(|line| !line.is_empty() && line[0] != b'#')
+    let numbered = (1..).zip(lines);
+    numbered.filter(|(_, line)| !line.is_empty() && line[0] != b'#')
 }
 
 /// The lines of a [`text`] that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.

@@ -54,7 +54,7 @@ pub struct Piece {
     pub found: Vec<Found>,
     /// What could not be looked at: path and reason.
     pub errors: Vec<(Vec<u8>, Error)>,
-    /// Lines of ignore files that are no patterns: the file and why.
+    /// What of ignore files is passed over: the file and why.
     pub warnings: Vec<(Vec<u8>, Error)>,
     /// The folder could not be listed to its end, and its own entry, which came before, does not say so.
     pub is_cut_off: bool,

@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use onefold_backup::exclude::{Excludes, PatternsBuilder, pattern_lines};
+use onefold_backup::exclude::{Excludes, PatternsBuilder};
 
 use crate::error::{Error, Result};
-use crate::human;
 use crate::named_file::{self, LIST_BYTES_MAX};
+use crate::out::Out;
+use crate::{human, patterns};
 
 /// The options.
 #[derive(clap::Args, Debug)]
@@ -54,11 +55,11 @@ pub struct LeaveOut {
 
 impl LeaveOut {
     /// What the walk needs, and the patterns in the user's words.
-    pub fn excludes(&self) -> Result<(Excludes, Vec<Vec<u8>>)> {
+    pub fn excludes(&self, out: &Out) -> Result<(Excludes, Vec<Vec<u8>>)> {
         let mut builder = PatternsBuilder::default();
         let given = [&self.exclude[..], &self.iexclude];
         let files = [&self.exclude_file[..], &self.iexclude_file];
-        let words = add_patterns(&mut builder, given, files)?;
+        let words = patterns::add_all(&mut builder, given, files, out)?;
         let if_present = self.exclude_if_present.iter();
         let ignore_files = self.ignore_file.iter();
         let excludes = Excludes {
@@ -73,31 +74,6 @@ impl LeaveOut {
         };
         Ok((excludes, words))
     }
-}
-
-/// Adds the patterns of the command line, then those of files; of either, first those for which case matters. Returns
-/// them in the user's words. The last pattern that matches decides, so their order counts.
-pub fn add_patterns(
-    builder: &mut PatternsBuilder,
-    given: [&[OsString]; 2],
-    files: [&[OsString]; 2],
-) -> Result<Vec<Vec<u8>>> {
-    let mut words = Vec::new();
-    for (list, ignore_case) in given.into_iter().zip([false, true]) {
-        for pattern in list.iter().map(|pattern| pattern.as_bytes()) {
-            builder.add(pattern, ignore_case)?;
-            words.push(pattern.to_vec());
-        }
-    }
-    for (list, ignore_case) in files.into_iter().zip([false, true]) {
-        for file in list {
-            for pattern in pattern_lines(&read(file)?) {
-                builder.add(pattern, ignore_case)?;
-                words.push(pattern.to_vec());
-            }
-        }
-    }
-    Ok(words)
 }
 
 /// A file that an option names; `-` is standard input.

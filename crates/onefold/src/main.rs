@@ -27,6 +27,7 @@ mod out;
 mod password;
 mod paths;
 mod patience;
+mod patterns;
 mod progress;
 mod repository;
 mod select;

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use onefold_backup::exclude::is_utf16;
+
 use crate::human;
 
 /// Of a list of paths or patterns: some five million paths.
@@ -40,4 +42,17 @@ pub fn read_text(file: &Path, max: u64) -> io::Result<String> {
         let what = "it is not text in UTF-8";
         io::Error::new(ErrorKind::InvalidData, what)
     })
+}
+
+/// Looks whether lines of names or patterns can be what was written.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`]: it is in UTF-16, or no text at all.
+pub fn confirm_text(bytes: &[u8]) -> io::Result<()> {
+    let what = match bytes {
+        _ if is_utf16(bytes) => "it is in UTF-16: save it as UTF-8",
+        _ if bytes.contains(&0) => "it has zero bytes, which no name has: save it as text in UTF-8",
+        _ => return Ok(()),
+    };
+    Err(io::Error::new(ErrorKind::InvalidData, what))
 }

@@ -107,6 +107,14 @@ impl Out {
         }
     }
 
+    /// The same, of what may not be as it was meant.
+    pub fn warn(&self, line: impl Display) {
+        match self.json {
+            true => self.note(line),
+            false => self.tell(format_args!("warning: {line}")),
+        }
+    }
+
     /// A JSON value as a line on stderr.
     pub fn note_json(&self, value: &impl Serialize) {
         self.tell(json::line(value));

@@ -51,7 +51,7 @@ pub fn targets() -> Vec<Target> {
         }),
         Target::new("backup/patterns", patterns(), |bytes| {
             let mut builder = PatternsBuilder::default();
-            if pattern_lines(bytes).all(|line| builder.add(line, true).is_ok())
+            if pattern_lines(bytes).all(|(_, line)| builder.add(line, true).is_ok())
                 && let Ok(patterns) = builder.build()
             {
                 let _ = patterns.decide(b"/home/me/a file.o", false);

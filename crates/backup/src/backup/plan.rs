@@ -171,8 +171,7 @@ impl Planner<'_> {
 
     fn piece(&mut self, piece: Piece, cursor: &mut Option<Cursor<'_>>) -> Result<Result<(), Gone>> {
         for (file, why) in &piece.warnings {
-            self.events
-                .warning(file, &format!("a line is passed over: {why}"));
+            self.events.warning(file, &why.to_string());
         }
         for (path, error) in piece.errors {
             if self.steps.send(Step::Failed(path, error)).is_err() {

@@ -81,7 +81,7 @@ fn bytes_of_any_encoding_match_themselves_and_nothing_else() {
 fn files_of_patterns_may_begin_with_a_mark_of_their_encoding_and_indent_comments() {
     let text = "\u{feff}*.o\r\n  # *.c\n\n  *.a  \n \n#*.d".as_bytes();
     let lines: Vec<_> = pattern_lines(text).collect();
-    assert_eq!(lines, [b"*.o", b"*.a"]);
+    assert_eq!(lines, [(1, &b"*.o"[..]), (4, b"*.a")]);
 }
 
 /// The rest of the file counts, and the backup has no errors: nothing of it could not be read.

@@ -151,7 +151,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     onefold_io::map_large_allocations();
     let place = repository::place(global)?;
     let (input, mut command) = sources::input(args, out)?;
-    let (mut excludes, words) = args.leave_out.excludes()?;
+    let (mut excludes, words) = args.leave_out.excludes(out)?;
     let asked = Asked::of(args)?;
     // A mistyped source makes no repository either, nor does the repository's own folder.
     if let Input::Paths(paths) = &input {

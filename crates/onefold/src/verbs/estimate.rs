@@ -113,7 +113,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         meter.run(|| read::stdin(args, global, &tallies, &meter))?;
         counted = tallies.into_inner();
     } else if !args.paths.is_empty() {
-        failed = meter.run(|| read::all(args, global, &tallies, &meter))?;
+        failed = meter.run(|| read::all(args, global, &tallies, &meter, out))?;
         counted = tallies.into_inner();
     }
     let ram = global.ram / choices.len().max(1) as u64;

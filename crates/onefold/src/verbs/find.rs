@@ -20,7 +20,7 @@ use crate::json::{Array, NodeJson};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Unread, short};
 use crate::verbs::ls;
-use crate::{paths, repository, when};
+use crate::{paths, patterns, repository, when};
 
 /// Find files in snapshots
 ///
@@ -79,7 +79,7 @@ pub struct Args {
     pub newest: Option<String>,
 }
 
-fn wanted(args: &Args) -> Result<Find> {
+fn wanted(args: &Args, out: &Out) -> Result<Find> {
     if args.blob || args.tree || args.pack {
         return Ok(Find::default());
     }
@@ -95,6 +95,7 @@ fn wanted(args: &Args) -> Result<Find> {
             )));
         }
         builder.add(pattern.as_bytes(), args.ignore_case)?;
+        patterns::tell_doubt(pattern.as_bytes(), out);
     }
     let time = |text: &Option<String>| {
         let read = text.as_deref().map(when::parse).transpose();
@@ -109,7 +110,7 @@ fn wanted(args: &Args) -> Result<Find> {
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
-    let wanted = wanted(args)?;
+    let wanted = wanted(args, out)?;
     let repository = repository::open(global, "a search")?;
     let objects = Objects::wanted(args, &repository)?;
     let session = repository.session(SessionKind::Read)?;

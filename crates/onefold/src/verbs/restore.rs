@@ -16,8 +16,8 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human::{self, bytes, many, unread_attributes};
-use crate::leave_out;
 use crate::out::Out;
+use crate::patterns;
 use crate::progress::{Doing, Meter};
 use crate::repository;
 use crate::select::{self, FilterArgs, Spec, short};
@@ -156,7 +156,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let target =
         std::path::absolute(&args.target).map_err(|e| Error::io("find the current folder", e))?;
     own::refuse_inside(&target, &place)?;
-    let mut options = options(args, &spec)?;
+    let mut options = options(args, &spec, out)?;
     let repository = repository::open(global, "a restore")?;
     options.kept = own::folders(&place)?;
     // What the snapshot refers to stays from here on.
@@ -214,12 +214,13 @@ fn lost(summary: &Summary) -> String {
     format!("the repository has no good copy of {parts} of the snapshot's listing{also}: {rest}")
 }
 
-fn options(args: &Args, spec: &Spec) -> Result<Options> {
+fn options(args: &Args, spec: &Spec, out: &Out) -> Result<Options> {
     let defaults = Options::default();
-    let include = patterns(
+    let include = patterns_of(
         &spec.path,
         [&args.include, &args.iinclude],
         [&args.include_file, &args.iinclude_file],
+        out,
     )?;
     let has_include_file = !(args.include_file.is_empty() && args.iinclude_file.is_empty());
     if has_include_file && include.is_empty() {
@@ -227,10 +228,11 @@ fn options(args: &Args, spec: &Spec) -> Result<Options> {
             "the files of patterns hold none, so nothing would be restored".into(),
         ));
     }
-    let exclude = patterns(
+    let exclude = patterns_of(
         &spec.path,
         [&args.exclude, &args.iexclude],
         [&args.exclude_file, &args.iexclude_file],
+        out,
     )?;
     Ok(Options {
         path: spec.path.clone(),
@@ -255,9 +257,14 @@ fn attributes(args: &Args) -> Result<Attributes> {
     })
 }
 
-fn patterns(below: &[u8], given: [&[OsString]; 2], files: [&[OsString]; 2]) -> Result<Patterns> {
+fn patterns_of(
+    below: &[u8],
+    given: [&[OsString]; 2],
+    files: [&[OsString]; 2],
+    out: &Out,
+) -> Result<Patterns> {
     let mut builder = PatternsBuilder::below(below);
-    leave_out::add_patterns(&mut builder, given, files)?;
+    patterns::add_all(&mut builder, given, files, out)?;
     Ok(builder.build()?)
 }
 

@@ -27,6 +27,7 @@ mod missing_folders;
 mod mount;
 mod others_repositories;
 mod owners;
+mod patterns;
 mod promises;
 mod restic_fields;
 mod restic_flags;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use parking_lot::Mutex;
 
 use super::{Look, read_start};
-use crate::exclude::Ignore;
+use crate::exclude::{Ignore, is_utf16};
 use crate::{Error, path};
 
 /// An ignore file is read to this length.
@@ -29,6 +29,11 @@ impl Look<'_> {
                 continue;
             };
             let file = path::join(&self.piece.folder, name);
+            if is_utf16(&text) {
+                let what = "it is passed over: it is in UTF-16, in which no pattern matches";
+                self.piece.warnings.push((file, Error::Usage(what.into())));
+                continue;
+            }
             if text.len() > bytes_max {
                 // half a line would be another pattern, and mostly a wider one
                 let lines = text[..bytes_max].iter().rposition(|byte| *byte == b'\n');
@@ -44,7 +49,8 @@ impl Look<'_> {
                 Ok((ignore, passed_over)) => {
                     self.piece.ignore_bytes += ignore.heap_bytes();
                     self.ignore = Some(ignore);
-                    let warnings = passed_over.into_iter().map(|why| (file.clone(), why));
+                    let told = |why| Error::Usage(format!("a line is passed over: {why}"));
+                    let warnings = passed_over.into_iter().map(|why| (file.clone(), told(why)));
                     self.piece.warnings.extend(warnings);
                 }
                 Err(e) => self.piece.errors.push((file, e)),

@@ -20,7 +20,7 @@ pub fn expand_lines(text: &[u8], out: &Out) -> Result<Vec<OsString>> {
         let found = expand(line)?;
         if found.is_empty() {
             let shown = out::safe(&String::from_utf8_lossy(line));
-            out.note(format_args!("warning: {shown} matches nothing: left out"));
+            out.warn(format_args!("{shown} matches nothing: left out"));
         }
         all.extend(found);
     }

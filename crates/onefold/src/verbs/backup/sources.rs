@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use onefold_backup::backup::Input;
+use onefold_backup::exclude::is_utf16;
 use onefold_backup::{Progress, path};
 
 use super::{Args, globs};
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::leave_out::read;
 use crate::out::Out;
 use crate::password::PASSWORD_ENV;
-use crate::paths;
+use crate::{named_file, paths};
 
 /// How soon a command that has closed its output is looked at again, at first and later on.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
@@ -96,7 +97,7 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     }
     let mut all = args.paths.clone();
     for file in &args.files_from {
-        all.extend(globs::expand_lines(without_mark(&read(file)?), out)?);
+        all.extend(globs::expand_lines(without_mark(&read_lines(file)?), out)?);
     }
     for (files, separator) in [
         (&args.files_from_verbatim, b'\n'),
@@ -131,8 +132,8 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     let given = path.as_bytes();
     if !given.ends_with(b"/") && !given.ends_with(b"/.") {
         let shown = paths::shown(&absolute);
-        out.note(format_args!(
-            "warning: {shown} is a symbolic link: the link is stored, not what it leads to; {shown}/ stands for that"
+        out.warn(format_args!(
+            "{shown} is a symbolic link: the link is stored, not what it leads to; {shown}/ stands for that"
         ));
         return Ok(absolute);
     }
@@ -164,7 +165,10 @@ fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
 
 /// The paths of a list, each behind the other. One of zero bytes ends with one, or its end is missing.
 fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
-    let bytes = read(file)?;
+    let bytes = match separator {
+        0 => read(file)?,
+        _ => read_lines(file)?,
+    };
     let bytes = match separator {
         0 => &bytes[..],
         _ => without_mark(&bytes),
@@ -185,6 +189,19 @@ fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
     Ok(names
         .map(|name| OsString::from_vec(name.to_vec()))
         .collect())
+}
+
+/// A list of one path a line.
+fn read_lines(file: &OsStr) -> Result<Vec<u8>> {
+    let bytes = read(file)?;
+    let name = file.to_string_lossy();
+    match named_file::confirm_text(&bytes) {
+        Err(_) if !is_utf16(&bytes) => Err(Error::Usage(format!(
+            "{name} has zero bytes: a list with one behind each path is for --files-from-raw"
+        ))),
+        Err(e) => Err(Error::io(format!("read paths from {name}"), e)),
+        Ok(()) => Ok(bytes),
+    }
 }
 
 /// Some editors begin a file with a mark of its encoding.

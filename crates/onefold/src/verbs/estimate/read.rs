@@ -15,6 +15,7 @@ use onefold_lab::{Helpers, Reading, Tallies};
 use super::Args;
 use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::out::Out;
 use crate::paths;
 use crate::progress::Meter;
 
@@ -23,7 +24,13 @@ const MET_BYTES: usize = 6 << 20;
 
 /// Counts all files below the paths, each once whatever the number of its names, as a backup reads it; gives how many
 /// could not be read.
-pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Result<u64> {
+pub fn all(
+    args: &Args,
+    global: &Global,
+    tallies: &Tallies,
+    meter: &Meter,
+    out: &Out,
+) -> Result<u64> {
     let sources = args.paths.iter().map(|path| paths::absolute(path));
     let sources = sources.collect::<Result<Vec<_>>>()?;
     for source in &sources {
@@ -32,7 +39,7 @@ pub fn all(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> Re
     }
     let options = walk::Options {
         threads: 1,
-        excludes: args.leave_out.excludes()?.0.into(),
+        excludes: args.leave_out.excludes(out)?.0.into(),
         one_file_system: args.leave_out.one_file_system,
         failing: walk::SOUND,
     };
@@ -191,6 +198,9 @@ impl<'a, 'b> Files<'a, 'b> {
             for (path, error) in &piece.errors {
                 self.meter.progress.errors.fetch_add(1, Relaxed);
                 self.meter.error(path, error);
+            }
+            for (file, why) in &piece.warnings {
+                self.meter.warning(file, &why.to_string());
             }
             self.place = None;
             if let Some(dir) = piece.dir {

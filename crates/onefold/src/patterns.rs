@@ -1,0 +1,58 @@
+//! Patterns as the user gives them, on the command line and in files. One that cannot match what it seems to mean is told:
+//! what it was to leave out would be backed up without a word.
+
+mod doubt;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use doubt::{Given, doubt};
+use onefold_backup::exclude::{PatternsBuilder, pattern_lines};
+
+use crate::error::{Error, Result};
+use crate::leave_out::read;
+use crate::named_file;
+use crate::out::{self, Out};
+
+/// Adds the patterns of the command line, then those of files; of either, first those for which case matters. Returns
+/// them in the user's words. The last pattern that matches decides, so their order counts.
+pub fn add_all(
+    builder: &mut PatternsBuilder,
+    given: [&[OsString]; 2],
+    files: [&[OsString]; 2],
+    out: &Out,
+) -> Result<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    for (list, ignore_case) in given.into_iter().zip([false, true]) {
+        for pattern in list.iter().map(|pattern| pattern.as_bytes()) {
+            builder.add(pattern, ignore_case)?;
+            tell_doubt(pattern, out);
+            words.push(pattern.to_vec());
+        }
+    }
+    for (list, ignore_case) in files.into_iter().zip([false, true]) {
+        for file in list {
+            let name = out::safe(&file.to_string_lossy());
+            let bytes = read(file)?;
+            named_file::confirm_text(&bytes)
+                .map_err(|e| Error::io(format!("read patterns from {name}"), e))?;
+            for (number, pattern) in pattern_lines(&bytes) {
+                let place = format!("{name}, line {number}");
+                let added = builder.add(pattern, ignore_case);
+                added.map_err(|e| Error::Usage(format!("{place}: {e}")))?;
+                if let Some(what) = doubt(pattern, Given::InFile) {
+                    out.warn(format_args!("{place}: {what}"));
+                }
+                words.push(pattern.to_vec());
+            }
+        }
+    }
+    Ok(words)
+}
+
+/// Tells what may be wrong with a pattern that was typed.
+pub fn tell_doubt(pattern: &[u8], out: &Out) {
+    if let Some(what) = doubt(pattern, Given::Typed) {
+        out.warn(what);
+    }
+}
