@@ -2,6 +2,7 @@
 //! restic spells them wherever they mean the same. Each verb's own flags stand in its file.
 
 pub mod flags;
+pub mod names;
 pub mod typed;
 
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ pub struct Global {
         value_name = "NAME",
         env = "ONEFOLD_ENCRYPTION",
         hide_env_values = true,
+        value_parser = names::encryptions(),
+        hide_possible_values = true,
         global = true
     )]
     pub encryption: Option<String>,

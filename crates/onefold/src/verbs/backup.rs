@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use clap::Arg;
 use clap::builder::BoolishValueParser;
 use onefold_backup::Time;
 use onefold_backup::backup::{self, Input, Options, Outcome, Parent, Rules, Tars};
@@ -34,6 +35,7 @@ use crate::{group, machine, repository, when};
 /// Makes a snapshot of the paths. Files that have not changed since the last snapshot of the same host and paths are
 /// not read again; of those that are read, only bytes that the repository does not hold yet are stored.
 #[derive(clap::Args, Debug)]
+#[command(mut_args(listed_by_init))]
 pub struct Args {
     /// What to back up
     #[arg(value_name = "PATH")]
@@ -145,6 +147,14 @@ pub struct Args {
 
     #[command(flatten)]
     pub leave_out: LeaveOut,
+}
+
+/// Without the names that may be chosen for a new repository: they are a page.
+fn listed_by_init(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "chunker" | "index" => arg.hide_possible_values(true),
+        _ => arg,
+    }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

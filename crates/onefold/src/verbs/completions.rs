@@ -1,6 +1,7 @@
 //! `onefold completions`: what a shell needs to complete the command line.
 
-use clap::{ArgGroup, Command, CommandFactory, Id};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgGroup, Command, CommandFactory, Id, ValueHint};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -42,7 +43,7 @@ fn options_behind_paths(script: &str) -> String {
 /// The definition without what is hidden: options that change nothing are taken, and not proposed.
 fn shown(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|one| !one.is_hide_set());
-    let arguments: Vec<_> = arguments.cloned().collect();
+    let arguments: Vec<_> = arguments.cloned().map(proposing).collect();
     let is_shown = |id: &Id| arguments.iter().any(|one| one.get_id() == id);
     // What excludes what speaks of groups, too.
     let groups = command.get_groups().map(|group| {
@@ -59,3 +60,28 @@ fn shown(command: &Command) -> Command {
         .groups(groups)
         .subcommands(verbs.map(shown))
 }
+
+/// The argument with what a shell is to propose for it, which the name of its value says in the help: files, folders,
+/// or nothing where files would mislead.
+fn proposing(arg: Arg) -> Arg {
+    let takes_value = arg.get_action().takes_values();
+    let Some(name) = arg
+        .get_value_names()
+        .and_then(|names| names.first())
+        .filter(|_| takes_value)
+    else {
+        return arg;
+    };
+    let hint = match name.as_str() {
+        "FILE" => ValueHint::FilePath,
+        "FOLDER" => ValueHint::DirPath,
+        "PATH" | "PATTERN" => ValueHint::AnyPath,
+        "COMMAND" => ValueHint::CommandString,
+        "WORDS" => return arg.value_parser(PossibleValuesParser::new(GROUPS)),
+        _ => ValueHint::Other,
+    };
+    arg.value_hint(hint)
+}
+
+/// Of what `--group-by` takes, what makes sense.
+const GROUPS: [&str; 5] = ["host", "paths", "tags", "host,paths", "host,paths,tags"];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use onefold_backup::backup::Tars;
 use onefold_lab::{Choice, Estimate, Tallies, Tally, columns, plot, saved};
 
-use crate::cli::Global;
+use crate::cli::{Global, names};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -36,11 +36,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     pub stdin_filename: OsString,
 
-    /// Chunkers, by name
+    /// Chunkers, by name: `onefold init --help` lists them
     #[arg(
         long,
         value_name = "NAME[,NAME…]",
         value_delimiter = ',',
+        value_parser = names::chunkers(),
+        hide_possible_values = true,
         default_value = "sieve"
     )]
     pub chunkers: Vec<String>,

@@ -9,7 +9,7 @@ use onefold_store::config::CHUNK_BYTES_MEAN_DEFAULT;
 use onefold_store::{Encryption, InitOptions, Repository, Secret};
 use serde_json::json;
 
-use crate::cli::Global;
+use crate::cli::{Global, names};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -26,9 +26,8 @@ pub struct Args {
 /// What is chosen once, when a repository is made, and holds for all of its life.
 #[derive(clap::Args, Debug)]
 pub struct Choices {
-    /// How contents are cut into chunks; sieve-adaptive is sieve with chunks of 1.25 to 3 MiB where large files look
-    /// random [default: sieve-adaptive]
-    #[arg(long, value_name = "NAME")]
+    /// How contents are cut into chunks [default: sieve-adaptive]
+    #[arg(long, value_name = "NAME", value_parser = names::chunkers())]
     pub chunker: Option<String>,
 
     /// Mean size of a chunk, such as 8K or 1M (1K is 1024 bytes), 256 bytes at least; smaller finds more duplicates and
@@ -36,9 +35,9 @@ pub struct Choices {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub chunk_size: Option<u64>,
 
-    /// The index that knows which chunks are stored: strata, or one of the papers' (chunkstash, bloomstore,
-    /// skimpystash, bufferhash, …); ram keeps nothing on disk [default: strata]
-    #[arg(long, value_name = "NAME")]
+    /// The index that knows which chunks are stored; with any but strata and ram, one program at a time backs up or
+    /// prunes [default: strata]
+    #[arg(long, value_name = "NAME", value_parser = names::indexes())]
     pub index: Option<String>,
 }
 

@@ -6,6 +6,7 @@
 
 mod archives;
 mod below;
+mod completions;
 mod context;
 mod damage;
 mod environment;

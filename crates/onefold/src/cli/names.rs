@@ -1,0 +1,154 @@
+//! Values that are one of a set of names, each with a line of help, which `init --help` and completions show: chunkers,
+//! indexes, encryptions.
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
+const CHUNKERS: [(&str, &str); 15] = [
+    (
+        "sieve-adaptive",
+        "sieve, with long chunks where large files look random (the default)",
+    ),
+    (
+        "sieve",
+        "By content, short chunks everywhere: for encrypted disks that change",
+    ),
+    (
+        "sieve-threshold",
+        "As sieve, often faster, with a wider spread of lengths",
+    ),
+    (
+        "fixed",
+        "All of one length; what is inserted makes all behind it new",
+    ),
+    (
+        "whole-file",
+        "A chunk for each file: finds copies of whole files only",
+    ),
+    (
+        "context",
+        "By type of file, as --chunk-rules of a backup says (PRUNE, 2010)",
+    ),
+    ("fastcdc", "Xia et al., 2020: gear, with more even lengths"),
+    ("gear", "Ddelta, 2014: a rolling hash of few instructions"),
+    ("rabin", "LBFS, 2001: Rabin's fingerprints; slow"),
+    ("inc-k", "PRUNE, 2010: another rolling hash; slow"),
+    ("tttd", "Eshghi and Tang, 2005: two thresholds; slow"),
+    (
+        "ae",
+        "Zhang et al., 2015: by maxima; a change costs more chunks",
+    ),
+    (
+        "ram",
+        "Widodo et al., 2017: by maxima, the fastest; finds less",
+    ),
+    (
+        "seqcdc",
+        "Udayashankar et al., 2024: by runs that rise; far off the mean on text",
+    ),
+    (
+        "fbc",
+        "Lu, 2012: by how often pieces come again; the slowest",
+    ),
+];
+
+const INDEXES: [(&str, &str); 9] = [
+    (
+        "strata",
+        "Bounded RAM, several programs at once (the default)",
+    ),
+    (
+        "chunkstash",
+        "Debnath et al., 2010: all keys in RAM, 9 bytes each; fast",
+    ),
+    (
+        "bloomstore",
+        "Lu, 2012: Bloom filters on flash; 1 to 2 bytes of RAM a key",
+    ),
+    (
+        "skimpystash",
+        "Debnath et al., 2011: chains on flash; 1 to 2 bytes of RAM a key",
+    ),
+    (
+        "bufferhash",
+        "Anand et al., 2010: tables of hashes; 10 bytes of RAM a key",
+    ),
+    (
+        "btree",
+        "Zhu et al., 2008: a B-tree with a filter; slow to fill",
+    ),
+    ("tablets", "PRUNE, 2010: tables by time, for hard disks"),
+    (
+        "sparse",
+        "Lillibridge et al., 2009: of some keys; stores some duplicates again",
+    ),
+    (
+        "ram",
+        "Nothing on disk: told of all containers at each start",
+    ),
+];
+
+const ENCRYPTIONS: [(&str, &str); 2] = [
+    (
+        "aes256gcm",
+        "AES-256-GCM, keyed BLAKE3, Argon2id (the default)",
+    ),
+    ("none", "For disks that are encrypted already"),
+];
+
+/// `--chunker`.
+pub fn chunkers() -> PossibleValuesParser {
+    parser(&CHUNKERS)
+}
+
+/// `--index`.
+pub fn indexes() -> PossibleValuesParser {
+    parser(&INDEXES)
+}
+
+/// `--encryption`.
+pub fn encryptions() -> PossibleValuesParser {
+    parser(&ENCRYPTIONS)
+}
+
+fn parser(names: &[(&'static str, &'static str)]) -> PossibleValuesParser {
+    let values = names.iter();
+    PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(*name).help(*help)))
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_store::{Encryption, IndexName};
+
+    use super::*;
+
+    fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn the_names_are_those_that_the_engine_knows() {
+        let shown = |names: &[(&'static str, &'static str)]| sorted(names.iter().map(|one| one.0));
+        assert_eq!(
+            shown(&CHUNKERS),
+            sorted(onefold_chunk::names().iter().copied())
+        );
+        let indexes = IndexName::ALL.iter().map(|(name, _)| *name);
+        assert_eq!(shown(&INDEXES), sorted(indexes.chain(["ram"])));
+        for (name, _) in ENCRYPTIONS {
+            assert_eq!(Encryption::by_name(name).expect("one").name(), name);
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_said_to_be_those() {
+        let defaults = onefold_store::InitOptions::new(String::new(), 0);
+        let is_first = |names: &[(&str, &str)], name: &str| {
+            names[0].0 == name && names[0].1.ends_with("(the default)")
+        };
+        assert!(is_first(&CHUNKERS, &defaults.chunker));
+        assert!(is_first(&INDEXES, &defaults.index));
+        assert!(is_first(&ENCRYPTIONS, defaults.encryption.name()));
+    }
+}
