@@ -3,6 +3,7 @@
 
 pub mod flags;
 pub mod names;
+pub mod tips;
 pub mod typed;
 
 use std::path::PathBuf;

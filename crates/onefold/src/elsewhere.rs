@@ -25,11 +25,96 @@ const VERBS: [(&str, &str); 13] = [
     ("rebuild-index", "repair index"),
 ];
 
+/// What restic lists and prints of a repository, and Onefold does not: by verb and word, what there is instead.
+const OBJECTS: [(&str, &str, &str); 8] = [
+    (
+        "list",
+        "index",
+        "`onefold stats --mode raw-data` says what the index takes, `onefold list chunks` names what it knows",
+    ),
+    (
+        "cat",
+        "index",
+        "`onefold stats --mode raw-data` says what the index takes, `onefold list chunks` names what it knows",
+    ),
+    (
+        "cat",
+        "masterkey",
+        "it is printed nowhere; `onefold key list` names the keys that lead to it",
+    ),
+    (
+        "cat",
+        "key",
+        "`onefold key list` shows what each key says of itself",
+    ),
+    ("cat", "lock", "`onefold list sessions` says who is at work"),
+    (
+        "cat",
+        "pack",
+        "`onefold list chunks` names what containers hold, `onefold find --pack ID` the files that are in one",
+    ),
+    (
+        "cat",
+        "blob",
+        "`onefold find --blob ID` names the files that have it, and `onefold dump` prints them",
+    ),
+    (
+        "cat",
+        "tree",
+        "`onefold ls SNAPSHOT:PATH --json` prints what is in a folder",
+    ),
+];
+
+/// Flags of borg, rsync and others, of a verb or (with none) of any, where clap would guess another one.
+const FLAGS: [(&str, &str, &str); 12] = [
+    (
+        "",
+        "--progress",
+        "progress is shown on a terminal as it is, and elsewhere if ONEFOLD_PROGRESS_FPS says how often",
+    ),
+    (
+        "",
+        "--stats",
+        "what was done is printed at the end as it is",
+    ),
+    ("", "--list", "`-v` names every path"),
+    ("", "--exclude-from", "it is `--exclude-file` here"),
+    ("", "--repository", "it is `--repo` here"),
+    (
+        "",
+        "--password",
+        "who looks at running programs would see it; give it with --password-file, --password-command or ONEFOLD_PASSWORD, or be asked",
+    ),
+    (
+        "ls",
+        "-R",
+        "`--recursive` lists all that is below the paths given; without paths, all is listed as it is",
+    ),
+    (
+        "ls",
+        "-a",
+        "names that begin with a dot are listed as they are",
+    ),
+    (
+        "ls",
+        "--all",
+        "names that begin with a dot are listed as they are",
+    ),
+    (
+        "forget",
+        "--keep",
+        "`--keep-last N` keeps the last N snapshots",
+    ),
+    ("restore", "--output", "it is `--target` here"),
+    ("restore", "--destination", "it is `--target` here"),
+];
+
 /// What to say instead of clap's message, if the word that it does not know is another program's.
 pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let word = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidValue => ContextKind::InvalidValue,
         _ => return None,
     };
     let Some(ContextValue::String(word)) = error.get(word) else {
@@ -37,9 +122,21 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     };
     let word = word.split('=').next()?;
     match error.kind() {
-        ErrorKind::InvalidSubcommand => verb(word, arguments),
+        ErrorKind::InvalidSubcommand => object(word, arguments).or_else(|| verb(word, arguments)),
+        ErrorKind::InvalidValue => object(word, arguments),
         _ => flag(word, arguments),
     }
+}
+
+fn object(word: &str, arguments: &[String]) -> Option<String> {
+    let is_meant = |(verb, name, _): &&(&str, &str, &str)| {
+        let mut words = arguments.iter();
+        *name == word && words.any(|a| a == verb) && words.any(|a| a == word)
+    };
+    let (verb, _, instead) = OBJECTS.iter().find(is_meant)?;
+    Some(format!(
+        "there is no `{verb} {word}`, which restic has: {instead}"
+    ))
 }
 
 fn verb(word: &str, arguments: &[String]) -> Option<String> {
@@ -54,6 +151,12 @@ fn verb(word: &str, arguments: &[String]) -> Option<String> {
 }
 
 fn flag(word: &str, arguments: &[String]) -> Option<String> {
+    let is_meant = |(verb, flag, _): &&(&str, &str, &str)| {
+        *flag == word && (verb.is_empty() || arguments.iter().any(|a| a == verb))
+    };
+    if let Some((_, _, instead)) = FLAGS.iter().find(is_meant) {
+        return Some(format!("there is no `{word}`: {instead}"));
+    }
     let headings = arguments.iter().map(String::as_str);
     let mut headings = headings.chain(["Flags of all verbs"]);
     let why = headings.find_map(|heading| reason(heading, word))?;
@@ -106,6 +209,15 @@ mod tests {
             ("onefold --limit-upload 5 backup x", "not yet"),
             ("onefold check --host x", "all snapshots are checked"),
             ("onefold init --from-repo x", "--chunker"),
+            ("onefold list index", "stats --mode raw-data"),
+            ("onefold cat masterkey", "onefold key list"),
+            ("onefold -r x cat tree latest", "onefold ls SNAPSHOT"),
+            ("onefold cat blob 00", "onefold find --blob"),
+            ("onefold ls -R", "`--recursive`"),
+            ("onefold ls latest -Rl", "`--recursive`"),
+            ("onefold backup --progress x", "on a terminal"),
+            ("onefold forget --keep=3", "`--keep-last N`"),
+            ("onefold snapshots --password x", "--password-file"),
         ] {
             let text = said(line).unwrap_or_else(|| panic!("{line}"));
             assert!(text.contains(part), "{line}: {text}");
@@ -115,6 +227,8 @@ mod tests {
             "onefold key delete",
             "onefold ls --hots x",
             "onefold cat create",
+            "onefold list cat",
+            "onefold find -a",
         ] {
             assert_eq!(said(line), None, "{line}");
         }
@@ -133,6 +247,16 @@ mod tests {
             let here = here.split([' ', '`']).next().expect("a word");
             assert!(all.find_subcommand(name).is_none(), "{name}");
             assert!(all.find_subcommand(here).is_some(), "{here}");
+        }
+        for (verb, flag, _) in FLAGS {
+            let verbs = all.get_subcommands();
+            for command in verbs.filter(|one| verb.is_empty() || one.get_name() == verb) {
+                let mut arguments = command.get_arguments();
+                let is_there = arguments.any(|argument| {
+                    argument.get_long() == flag.strip_prefix("--") && argument.get_long().is_some()
+                });
+                assert!(!is_there, "{verb} {flag}");
+            }
         }
     }
 }

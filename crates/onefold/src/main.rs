@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = cli::typed::without_variables(error, &arguments);
-            return misused(&error, &arguments);
+            return misused(&cli::tips::without_guesses(error), &arguments);
         }
     };
     interrupted::begin(&cli.verb, cli.global.json);
@@ -90,8 +90,9 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         .iter()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let other =
-        elsewhere::explain(error, &arguments).or_else(|| cli::typed::explain(error, &arguments));
+    let other = elsewhere::explain(error, &arguments)
+        .or_else(|| cli::tips::explain(error, &arguments))
+        .or_else(|| cli::typed::explain(error, &arguments));
     let is_json = error.use_stderr() && arguments.iter().any(|argument| argument == "--json");
     match &other {
         Some(text) if !is_json => {

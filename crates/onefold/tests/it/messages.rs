@@ -227,6 +227,16 @@ fn words_of_other_programs_and_an_unreplaced_tilde_are_explained() {
         ),
         (&["extract", "x"], "`onefold restore`"),
         (&["--repo=~/x", "init"], "$HOME/x"),
+        (
+            &["backup", "--stdin-from-command", "tar", "-c"],
+            "--stdin-from-command -- COMMAND -c",
+        ),
+        (&["ls", "-R"], "`--recursive` lists"),
+        (&["list", "index"], "`onefold stats --mode raw-data`"),
+        (&["cat", "masterkey"], "`onefold key list`"),
+        (&["init", "repo"], "named by --repo"),
+        (&["restore", "latest", "t"], "named by --target"),
+        (&["backup", "--progress", "s"], "shown on a terminal"),
     ] {
         says(&rig, args, 2, &[word]);
     }

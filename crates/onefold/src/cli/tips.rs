@@ -1,0 +1,176 @@
+//! What to say of a command line that is not understood where clap's guess would lead astray: it does not know which
+//! words are a command's, which options are hidden, and that the repository and the target are named by options.
+
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
+
+use super::Cli;
+
+/// The error without guesses that mislead.
+pub fn without_guesses(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    // To pass a flag as a path is what nobody means who has no such file.
+    let is_path = unknown(&error).is_some_and(|word| Path::new(word).symlink_metadata().is_ok());
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| is_path || !tip.to_string().starts_with("to pass "));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    let is_hidden = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(flag)) => is_hidden(flag),
+        _ => false,
+    };
+    if is_hidden {
+        error.remove(ContextKind::SuggestedArg);
+        // It shows how to use what was guessed.
+        error.remove(ContextKind::Usage);
+    }
+    error
+}
+
+/// What to say instead of clap's message.
+pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    let all = Cli::command();
+    let mut verbs = arguments.iter();
+    let verb = verbs.find_map(|argument| all.find_subcommand(argument));
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => no_verb(error, verb.unwrap_or(&all)),
+        ErrorKind::UnknownArgument => needless(unknown(error)?, verb?, arguments),
+        _ => None,
+    }
+}
+
+/// Which verbs there are, where none is like what was typed.
+fn no_verb(error: &clap::Error, above: &Command) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let is_like_one = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(like)) => !like.is_empty(),
+        Some(_) => true,
+        None => false,
+    };
+    let verbs = above.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let names: Vec<_> = verbs.map(Command::get_name).collect();
+    let is_told = !is_like_one && !names.is_empty();
+    is_told.then(|| format!("there is no `{word}`; there are {}", names.join(", ")))
+}
+
+/// What to do about an option or a word that the verb does not take.
+fn needless(word: &str, verb: &Command, arguments: &[String]) -> Option<String> {
+    let name = verb.get_name();
+    if word.starts_with('-') {
+        let mut words = arguments.iter();
+        let is_of_command = name == "backup"
+            && words.any(|argument| argument == "--stdin-from-command")
+            && words.any(|argument| argument.starts_with(word));
+        return is_of_command.then(|| {
+            format!("`{word}` is no option of `onefold backup`. If it is one of the command, write -- in front of that: onefold backup --stdin-from-command -- COMMAND {word} …")
+        });
+    }
+    match name {
+        "restore" => Some(format!(
+            "`{word}` is one word too many: the folder to restore into is named by --target, and what to restore of the snapshot by SNAPSHOT:PATH or --include"
+        )),
+        _ if takes_no_words(verb) => Some(format!(
+            "`{word}` is one word too many: `onefold {name}` takes options alone, and the repository is named by --repo FOLDER"
+        )),
+        _ => None,
+    }
+}
+
+/// The word that is not understood.
+fn unknown(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => Some(word),
+        _ => None,
+    }
+}
+
+fn takes_no_words(verb: &Command) -> bool {
+    verb.get_positionals().next().is_none() && !verb.has_subcommands()
+}
+
+fn is_hidden(flag: &str) -> bool {
+    let all = Cli::command();
+    let mut commands = std::iter::once(&all).chain(all.get_subcommands());
+    commands.any(|command| {
+        let mut hidden = command.get_arguments().filter(|arg| arg.is_hide_set());
+        hidden.any(|arg| arg.get_long() == flag.strip_prefix("--"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn error(line: &str) -> (clap::Error, Vec<String>) {
+        let arguments: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        let error = Cli::try_parse_from(&arguments).expect_err("not understood");
+        (error, arguments)
+    }
+
+    #[test]
+    fn what_clap_cannot_know_is_explained() {
+        for (line, part) in [
+            (
+                "onefold backup --stdin-from-command tar -c",
+                "-- COMMAND -c",
+            ),
+            (
+                "onefold backup --stdin-from-command pg_dump --clean db",
+                "-- COMMAND --clean",
+            ),
+            (
+                "onefold backup --stdin-from-command tar -cf - x",
+                "-- COMMAND -c",
+            ),
+            ("onefold init /srv/repo", "--repo FOLDER"),
+            ("onefold check repo", "--repo FOLDER"),
+            ("onefold prune repo", "--repo FOLDER"),
+            ("onefold restore latest out", "--target"),
+            ("onefold cat foo", "there are config, snapshot"),
+            ("onefold frobnicate", "there are init, backup, "),
+        ] {
+            let (error, arguments) = error(line);
+            let text = explain(&error, &arguments).unwrap_or_else(|| panic!("{line}"));
+            assert!(text.contains(part), "{line}: {text}");
+        }
+        for line in [
+            "onefold backup --nonsense --stdin-from-command tar",
+            "onefold backup --nonsense x",
+            "onefold key list x",
+            "onefold snapshot",
+        ] {
+            let (error, arguments) = error(line);
+            assert_eq!(explain(&error, &arguments), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn guesses_that_mislead_are_left_out() {
+        for (line, guess) in [
+            ("onefold stats -x", "-- -x"),
+            ("onefold backup --clean db", "--cleanup-cache"),
+            ("onefold snapshots --cach", "--no-cache"),
+        ] {
+            let (error, _) = error(line);
+            assert!(error.to_string().contains(guess), "{error}");
+            let text = without_guesses(error).to_string();
+            assert!(!text.contains(guess) && !text.contains("tip:"), "{text}");
+        }
+        let (error, _) = error("onefold snapshots --hots x");
+        let text = without_guesses(error).to_string();
+        assert!(
+            text.contains("'--host'") && text.contains("Usage:"),
+            "{text}"
+        );
+    }
+}
