@@ -88,13 +88,14 @@ pub fn run_if(
     events: &dyn Events,
     is_whole: impl FnOnce() -> Result<()>,
 ) -> Result<Outcome> {
-    let sources = match &input {
-        Input::Paths(paths) => Sources::find(paths, &options.excludes)?,
-        Input::Stream(_, path) => Sources::of_stream(path),
+    let (stream, sources) = match input {
+        Input::Paths(paths) => (None, Sources::find(paths, &options.excludes)?),
+        Input::Stream(stream, path) => (Some(stream), Sources::of_stream(&path)),
     };
+    let missing_sources = sources.missing;
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
-    let parent = find_parent(repository, &sources.sound, options, events)?;
+    let parent = find_parent(repository, sources.sound(), options, events)?;
     let cutting = Cutting::begin(repository, options, events)?;
     let started = (options.clock)();
     let pipeline = Pipeline {
@@ -105,7 +106,7 @@ pub fn run_if(
         progress,
         events,
     };
-    let written = pipeline.write(input, &sources.all, parent.as_ref());
+    let written = pipeline.write(stream, sources.all(), parent.as_ref());
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {
@@ -120,7 +121,7 @@ pub fn run_if(
         .filter(|parent| parent.snapshot.table == table)
         .map(|parent| parent.id);
     let mut snapshot = new_snapshot(
-        sources.sound,
+        sources.into_sound(),
         parent.map(|parent| parent.id),
         summary,
         table,
@@ -138,7 +139,7 @@ pub fn run_if(
     Ok(Outcome {
         id,
         snapshot,
-        missing_sources: sources.missing,
+        missing_sources,
     })
 }
 
@@ -201,7 +202,12 @@ fn find_parent(
                 return Ok(None);
             };
             // It was read a moment ago; forgotten or lost since, all files are read.
-            Ok(snapshots::load(repository, id).ok())
+            let mut parent = snapshots::load(repository, id).ok();
+            // There may be hundreds of thousands, known already.
+            parent
+                .iter_mut()
+                .for_each(|parent| parent.snapshot.paths = Vec::new());
+            Ok(parent)
         }
     }
 }

@@ -4,6 +4,7 @@
 //! subfolders. [`order`] is that of folders: component by component, which is byte order with `/` below every other
 //! byte.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Compares two folders by their place in the walk: a parent before its children, siblings by name bytes.
@@ -65,6 +66,14 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
         clean.extend_from_slice(part);
     }
     clean
+}
+
+/// As [`clean`] gives it, without a copy where it is clean.
+pub fn cleaned(path: &[u8]) -> Cow<'_, [u8]> {
+    match folder_is_safe(path) {
+        true => Cow::Borrowed(path),
+        false => Cow::Owned(clean(path)),
+    }
 }
 
 /// Whether a name from a snapshot may be used in a folder: not empty, `.` or `..`, without `/` and NUL.

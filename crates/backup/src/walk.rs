@@ -13,16 +13,18 @@ mod key;
 pub(crate) mod names;
 mod put_off;
 mod schedule;
+mod select;
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::exclude::Excludes;
 use crate::meta::Stat;
-use crate::{Error, Flags, Result, path};
+use crate::{Error, Flags, Result};
 pub(crate) use folder::above::is_below_left_out;
 use schedule::Schedule;
+use select::Select;
+pub(crate) use select::check_depths;
 
 /// How to walk.
 #[derive(Clone, Debug)]
@@ -75,48 +77,6 @@ pub struct Found {
     pub flags: Flags,
 }
 
-/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything, and
-/// other sources below it in any case.
-#[derive(Debug, Default)]
-pub(crate) struct Select {
-    children: BTreeMap<Vec<u8>, Arc<Select>>,
-    whole: bool,
-}
-
-impl Select {
-    fn new(sources: &[Vec<u8>]) -> Self {
-        let mut grouped: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-        for source in sources.iter().filter(|source| !source.is_empty()) {
-            let rest = &source[1..];
-            let end = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
-            grouped
-                .entry(rest[..end].to_vec())
-                .or_default()
-                .push(rest[end..].to_vec());
-        }
-        Self {
-            whole: sources.iter().any(|source| source.is_empty()),
-            children: grouped
-                .into_iter()
-                .map(|(name, below)| (name, Arc::new(Self::new(&below))))
-                .collect(),
-        }
-    }
-
-    /// Everything of a folder, of which the sources below say nothing.
-    fn everything() -> Self {
-        Self::and_everything(&Self::default())
-    }
-
-    /// What `on_the_way` leads to, and everything else.
-    fn and_everything(on_the_way: &Self) -> Self {
-        Self {
-            whole: true,
-            children: on_the_way.children.clone(),
-        }
-    }
-}
-
 /// A walk under way: an iterator over pieces in order. Dropping it ends its threads.
 pub struct Walk {
     schedule: Arc<Schedule>,
@@ -130,10 +90,8 @@ impl Walk {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));
         }
-        let sources: Vec<_> = sources.iter().map(|source| path::clean(source)).collect();
-        let schedule = Arc::new(Schedule::new(folder::Task::root(Arc::new(Select::new(
-            &sources,
-        )))));
+        let select = Arc::new(Select::new(sources)?);
+        let schedule = Arc::new(Schedule::new(folder::Task::root(select)));
         let worker = || {
             let (schedule, options) = (schedule.clone(), options.clone());
             std::thread::Builder::new()

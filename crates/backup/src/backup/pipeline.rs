@@ -1,5 +1,6 @@
 //! The stages of a backup, put together: threads, channels and budgets.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::Scope;
 
@@ -20,7 +21,7 @@ use super::plan::{Planner, Step};
 use super::segment::{Cutter, Queues, Task, Turns, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
-use super::{Input, Options, stream};
+use super::{Options, stream};
 use crate::linked::Linked;
 use crate::meta::Owners;
 use crate::snapshot::{Summary, Table};
@@ -73,10 +74,10 @@ impl Drop for Closing<'_> {
 
 impl<'a> Pipeline<'a> {
     /// Stores the input; gives the table of its leaves and what was counted. `paths` are the sources that are to be
-    /// walked, or the stream's.
+    /// walked, or that of the stream.
     pub fn write(
         &self,
-        input: Input,
+        stream: Option<OwnedFd>,
         paths: &[Vec<u8>],
         parent: Option<&Named>,
     ) -> Result<(Table, Summary)> {
@@ -105,17 +106,17 @@ impl<'a> Pipeline<'a> {
             self.start_workers(scope, &between, (cold_tasks, cached_tasks));
             self.start_readers(scope, &between, queues, &jobs)?;
             drop(jobs);
-            match input {
-                Input::Paths(_) => {
+            match stream {
+                None => {
                     let walk = self.walk(paths)?;
                     let tree = tree.as_ref();
                     scope.spawn(move || planner.run(walk, tree));
                 }
                 // The planner is dropped in the end, which says that no step follows.
-                Input::Stream(..) if paths[0].is_empty() => {
+                Some(_) if paths[0].is_empty() => {
                     return Err(Error::Usage("a stream needs a file name".into()));
                 }
-                Input::Stream(fd, _) => {
+                Some(fd) => {
                     scope.spawn(move || stream::steps(fd, &paths[0], planner));
                 }
             }

@@ -1,20 +1,20 @@
 //! Which of the sources can be backed up: told before anything is walked, since of none no snapshot is made.
 
+use std::borrow::Cow;
+
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::exclude::Excludes;
 use crate::meta::Stat;
-use crate::walk::is_below_left_out;
+use crate::walk::{check_depths, is_below_left_out};
 use crate::{Error, Result, path};
 
-/// What to back up.
+/// What to back up. There may be hundreds of thousands of paths: where all are sound, each is here once.
 pub(super) struct Sources {
-    /// All, sorted: each is walked, so that one that cannot be backed up is told.
-    pub all: Vec<Vec<u8>>,
-    /// Those that can be. The snapshot names no others: with a name corrected, the next backup is one of the same paths
-    /// as those before the mistake.
-    pub sound: Vec<Vec<u8>>,
+    all: Vec<Vec<u8>>,
+    /// Those that can be backed up, where not all can be.
+    sound: Option<Vec<Vec<u8>>>,
     /// How many are not there, or cannot be looked at.
     pub missing: u64,
 }
@@ -25,49 +25,83 @@ enum Fault {
     OfItself,
 }
 
-/// Errors: none of these sources is there, as far as anybody can see, or none that is not left out as a folder. For who
-/// wants to know it before anything is done.
+/// For who wants to know it before anything is done.
+///
+/// # Errors
+/// Those of [`Sources::find`].
 pub fn confirm_sources(paths: &[Vec<u8>], excludes: &Excludes) -> Result<()> {
-    Sources::find(paths, excludes).map(drop)
+    check_depths(paths)?;
+    let mut eye = Eye::new(excludes);
+    match paths
+        .iter()
+        .any(|path| eye.look(&path::cleaned(path)).is_none())
+    {
+        true => Ok(()),
+        false => Sources::find(paths.to_vec(), excludes).map(drop),
+    }
 }
 
 impl Sources {
     /// Of a stream, which has the one path.
     pub fn of_stream(path: &[u8]) -> Self {
-        let path = vec![path::clean(path)];
         Self {
-            all: path.clone(),
-            sound: path,
+            all: vec![path::clean(path)],
+            sound: None,
             missing: 0,
         }
     }
 
-    /// Looks at the paths. Errors: nothing of them can be backed up.
-    pub fn find(paths: &[Vec<u8>], excludes: &Excludes) -> Result<Self> {
-        let mut all: Vec<Vec<u8>> = paths.iter().map(|path| path::clean(path)).collect();
-        all.sort();
-        all.dedup();
-        let (mut sound, mut faults) = (Vec::new(), Vec::new());
-        let mut eye = Eye {
-            excludes,
-            last: None,
-        };
-        for path in &all {
-            match eye.look(path) {
-                None => sound.push(path.clone()),
-                Some(fault) => faults.push((&path[..], fault)),
+    /// Looks at the paths.
+    ///
+    /// # Errors
+    /// [`Error::NoSource`]: none of them is there, as far as anybody can see, or none that is not left out as a folder.
+    /// [`Error::Usage`]: one has too many folders above it.
+    pub fn find(mut all: Vec<Vec<u8>>, excludes: &Excludes) -> Result<Self> {
+        for path in &mut all {
+            if let Cow::Owned(clean) = path::cleaned(path) {
+                *path = clean;
             }
         }
-        if sound.is_empty() {
+        check_depths(&all)?;
+        all.sort_unstable();
+        all.dedup();
+        let mut eye = Eye::new(excludes);
+        let all_paths = all.iter().map(|path| &path[..]);
+        let faults: Vec<(&[u8], Fault)> = all_paths
+            .filter_map(|path| Some((path, eye.look(path)?)))
+            .collect();
+        if faults.len() == all.len() {
             return Err(Error::NoSource(why_none(&faults)));
         }
         let is_missing = |(_, fault): &&(&[u8], Fault)| matches!(fault, Fault::Missing(_));
         let missing = faults.iter().filter(is_missing).count() as u64;
+        let is_sound = |path: &&Vec<u8>| {
+            faults
+                .binary_search_by_key(&&path[..], |(faulty, _)| faulty)
+                .is_err()
+        };
+        let sound = (!faults.is_empty()).then(|| all.iter().filter(is_sound).cloned().collect());
         Ok(Self {
             missing,
             sound,
             all,
         })
+    }
+
+    /// All, sorted: each is walked, so that one that cannot be backed up is told.
+    pub fn all(&self) -> &[Vec<u8>] {
+        &self.all
+    }
+
+    /// Those that can be backed up. The snapshot names no others: with a name corrected, the next backup is one of the
+    /// same paths as those before the mistake.
+    pub fn sound(&self) -> &[Vec<u8>] {
+        self.sound.as_ref().unwrap_or(&self.all)
+    }
+
+    /// As [`Sources::sound`].
+    pub fn into_sound(self) -> Vec<Vec<u8>> {
+        self.sound.unwrap_or(self.all)
     }
 }
 
@@ -75,11 +109,18 @@ impl Sources {
 struct Eye<'a> {
     excludes: &'a Excludes,
     /// The folder that was asked of last, and whether it is left out: there may be many sources, of few folders.
-    last: Option<(&'a [u8], bool)>,
+    last: Option<(Vec<u8>, bool)>,
 }
 
 impl<'a> Eye<'a> {
-    fn look(&mut self, path: &'a [u8]) -> Option<Fault> {
+    fn new(excludes: &'a Excludes) -> Self {
+        Self {
+            excludes,
+            last: None,
+        }
+    }
+
+    fn look(&mut self, path: &[u8]) -> Option<Fault> {
         let stat = match Stat::at(CWD, or_root(path), false) {
             Ok(stat) => stat,
             // Such a path has to be walked, name by name.
@@ -92,17 +133,17 @@ impl<'a> Eye<'a> {
     }
 
     /// Whether the folder, or one above it, is left out under whatever name.
-    fn is_left_out(&mut self, folder: &'a [u8]) -> bool {
-        if let Some((last, is_out)) = self.last
+    fn is_left_out(&mut self, folder: &[u8]) -> bool {
+        if let Some((last, is_out)) = &self.last
             && last == folder
         {
-            return is_out;
+            return *is_out;
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // One that cannot be opened is met again by the walk.
         let is_out = rustix::fs::openat(CWD, or_root(folder), flags, Mode::empty())
             .is_ok_and(|folder| is_below_left_out(folder, self.excludes));
-        self.last = Some((folder, is_out));
+        self.last = Some((folder.to_vec(), is_out));
         is_out
     }
 }

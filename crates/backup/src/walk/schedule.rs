@@ -203,7 +203,9 @@ mod tests {
             folder.push("000");
         }
         let below = dir.path().as_os_str().as_encoded_bytes();
-        let schedule = Schedule::new(Task::root(Arc::new(Select::new(&[below.to_vec()]))));
+        let schedule = Schedule::new(Task::root(Arc::new(
+            Select::new(&[below.to_vec()]).expect("not deep"),
+        )));
         let options = Options {
             threads: 1,
             excludes: Default::default(),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use crate::rig::{Ran, Rig};
 
@@ -297,18 +298,69 @@ fn a_stream_of_nothing_is_no_backup() {
     assert_eq!(rig.snapshots().len(), 0);
 }
 
-/// A snapshot that names them all could not be read.
+/// A snapshot names them all, and is read whole.
 #[test]
-fn more_paths_than_a_snapshot_can_name_are_refused() {
+fn more_paths_than_ram_is_meant_for_are_refused() {
     let rig = Rig::open();
     rig.write("s/a", b"x");
-    let name = [&b"/"[..], &[b'n'; 4000], b"\n"].concat();
-    rig.write("list", &name.repeat((32 << 20) / 4001 + 1));
-    let ran = rig
-        .run(["backup", "s", "--files-from-verbatim", "list"])
-        .ends(2);
-    assert!(ran.err.contains("--files-from"), "{}", ran.err);
+    let long = [&b"/"[..], &[b'n'; 4000], b"\n"].concat();
+    for list in [long.repeat(11_000), b"/n\n".repeat(1_300_000)] {
+        rig.write("list", &list);
+        let ran = rig
+            .run(["backup", "s", "--files-from-verbatim", "list"])
+            .ends(2);
+        assert!(ran.err.contains("--files-from"), "{}", ran.err);
+    }
     assert_eq!(rig.snapshots().len(), 0);
+}
+
+#[test]
+fn long_lists_of_paths_take_little_ram() {
+    const FILES: usize = 100_000;
+    let rig = Rig::open();
+    let mut list = Vec::new();
+    for number in 0..FILES {
+        let name = format!("s/{}/file-with-a-name-{number:06}", number / 1000);
+        rig.write(&name, b"");
+        list.extend_from_slice(format!("{name}\n").as_bytes());
+    }
+    rig.write("list", &list);
+    let peak_kib = |args: &[&str]| {
+        let mut child = rig.command(args).spawn().expect("starts");
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak: usize = 0;
+        while child.try_wait().expect("waits").is_none() {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+            peak = peak.max(kib.unwrap_or(0));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        peak
+    };
+    let folder = peak_kib(&["backup", "-q", "s"]);
+    let listed = peak_kib(&["backup", "-q", "--files-from-verbatim", "list"]);
+    let each = listed.saturating_sub(folder) * 1024 / FILES;
+    assert!(each < 400, "{each} bytes a path: {listed} and {folder} KiB");
+    assert_eq!(rig.snapshots().len(), 2);
+}
+
+#[test]
+fn a_source_that_lies_too_deep_is_refused() {
+    let rig = Rig::open();
+    rig.write("s/a", b"x");
+    let deep = "/a".repeat(1_000_000);
+    rig.write("list", format!("{deep}\n{deep}/b\n").as_bytes());
+    let said = rig
+        .run(["backup", "s", "--files-from-verbatim", "list"])
+        .ends(2)
+        .err;
+    assert!(said.contains("4096 folders"), "{said}");
+    assert!(said.len() < 400, "{said}");
+    let just = "/a".repeat(4096);
+    rig.write("list", format!("{just}\n{just}b\n").as_bytes());
+    rig.run(["backup", "s", "--files-from-verbatim", "list"])
+        .ends(3);
 }
 
 #[test]

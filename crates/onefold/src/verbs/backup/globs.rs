@@ -9,10 +9,16 @@ use onefold_backup::exclude::Patterns;
 use crate::error::Result;
 use crate::out::{self, Out};
 
-/// The paths that the lines of `text` stand for, in order. A line that stands for none is told of and left out, as
-/// restic does it.
-pub fn expand_lines(text: &[u8], out: &Out) -> Result<Vec<OsString>> {
-    let mut all = Vec::new();
+/// Hands `take` the paths that the lines of `text` stand for, in order. A line that stands for none is told of and left
+/// out, as restic does it.
+///
+/// # Errors
+/// A line is no pattern, or `take` fails.
+pub fn expand_lines(
+    text: &[u8],
+    out: &Out,
+    take: &mut dyn FnMut(&OsStr) -> Result<()>,
+) -> Result<()> {
     for line in text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii) {
         if line.is_empty() || line[0] == b'#' {
             continue;
@@ -22,14 +28,14 @@ pub fn expand_lines(text: &[u8], out: &Out) -> Result<Vec<OsString>> {
             let shown = out::safe(&String::from_utf8_lossy(line));
             out.warn(format_args!("{shown} matches nothing: left out"));
         }
-        all.extend(found);
+        found.iter().try_for_each(|path| take(path.as_os_str()))?;
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Component by component: one without `*`, `?`, `[`, `\` is taken as it is, others are looked up in the folders found
 /// so far.
-fn expand(glob: &[u8]) -> Result<Vec<OsString>> {
+fn expand(glob: &[u8]) -> Result<Vec<PathBuf>> {
     let start = if glob[0] == b'/' { "/" } else { "" };
     let mut found = vec![PathBuf::from(start)];
     for component in glob.split(|b| *b == b'/').filter(|c| !c.is_empty()) {
@@ -45,7 +51,7 @@ fn expand(glob: &[u8]) -> Result<Vec<OsString>> {
             .collect();
     }
     found.retain(|path| path.symlink_metadata().is_ok());
-    Ok(found.into_iter().map(PathBuf::into_os_string).collect())
+    Ok(found)
 }
 
 fn matching(folder: &Path, patterns: &Patterns) -> Vec<PathBuf> {

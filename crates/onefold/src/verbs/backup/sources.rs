@@ -25,8 +25,14 @@ use crate::{named_file, paths};
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(100);
 
-/// Paths to back up, in bytes: a snapshot names them all, and is read whole.
-const PATHS_BYTES_MAX: usize = 32 << 20;
+/// RAM that paths to back up may take, in bytes: a snapshot names them all, and is read whole. So a backup of as many
+/// takes 200 MiB.
+const PATHS_BYTES_MAX: usize = 80 << 20;
+
+/// What a path takes: it is there once, in a snapshot's bytes, and by its names, which the walk goes by.
+fn ram_bytes(path: &[u8]) -> usize {
+    2 * path.len() + 64
+}
 
 /// A command whose output is backed up. It ends with the backup.
 pub struct Feed {
@@ -95,31 +101,55 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
             .map_err(|e| Error::io("open standard input", e))?;
         return Ok((Input::Stream(stdin, name()), None));
     }
-    let mut all = args.paths.clone();
+    let mut listed = Listed::new(out);
+    let mut take = |path: &OsStr| listed.take(path);
+    args.paths.iter().try_for_each(|path| take(path))?;
     for file in &args.files_from {
-        all.extend(globs::expand_lines(without_mark(&read_lines(file)?), out)?);
+        globs::expand_lines(without_mark(&read_lines(file)?), out, &mut take)?;
     }
     for (files, separator) in [
         (&args.files_from_verbatim, b'\n'),
         (&args.files_from_raw, 0),
     ] {
         for file in files {
-            all.extend(list(file, separator)?);
+            list(file, separator, &mut take)?;
         }
     }
-    if all.is_empty() {
+    if listed.sources.is_empty() {
         return Err(Error::Usage("nothing to back up: give a path".into()));
     }
-    let bytes: usize = all.iter().map(|path| path.len()).sum();
-    if bytes > PATHS_BYTES_MAX {
-        let mib = PATHS_BYTES_MAX >> 20;
-        let what = format!(
-            "the paths to back up, with those of --files-from, are {bytes} bytes, and a snapshot names {mib} MiB of them at most: give folders above them"
-        );
-        return Err(Error::Usage(what));
+    Ok((Input::Paths(listed.sources), None))
+}
+
+/// The sources that were given.
+struct Listed<'a> {
+    sources: Vec<Vec<u8>>,
+    /// What more of them may take.
+    room_bytes: usize,
+    out: &'a Out,
+}
+
+impl<'a> Listed<'a> {
+    fn new(out: &'a Out) -> Self {
+        Self {
+            sources: Vec::new(),
+            room_bytes: PATHS_BYTES_MAX,
+            out,
+        }
     }
-    let sources = all.iter().map(|path| source(path, out));
-    Ok((Input::Paths(sources.collect::<Result<_>>()?), None))
+
+    fn take(&mut self, path: &OsStr) -> Result<()> {
+        let source = source(path, self.out)?;
+        let Some(room_bytes) = self.room_bytes.checked_sub(ram_bytes(&source)) else {
+            return Err(Error::Usage(format!(
+                "more than {} paths to back up, with those of --files-from, and a snapshot names no more of their length: give folders above them",
+                self.sources.len()
+            )));
+        };
+        self.room_bytes = room_bytes;
+        self.sources.push(source);
+        Ok(())
+    }
 }
 
 /// A source as snapshots call it. A link with a slash behind it stands for the folder that it leads to, as everywhere.
@@ -164,31 +194,30 @@ fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
 }
 
 /// The paths of a list, each behind the other. One of zero bytes ends with one, or its end is missing.
-fn list(file: &OsStr, separator: u8) -> Result<Vec<OsString>> {
+fn list(file: &OsStr, separator: u8, take: &mut dyn FnMut(&OsStr) -> Result<()>) -> Result<()> {
     let bytes = match separator {
         0 => read(file)?,
         _ => read_lines(file)?,
     };
-    let bytes = match separator {
-        0 => &bytes[..],
-        _ => without_mark(&bytes),
-    };
-    let mut names: Vec<&[u8]> = bytes.split(|b| *b == separator).collect();
-    if separator == 0 {
-        let wrong = |what: &str| Error::Usage(format!("{}: {what}", file.to_string_lossy()));
-        if names.pop().is_some_and(|rest| !rest.is_empty()) {
-            return Err(wrong(
-                "no zero byte ends the last path: a part of the list may be missing",
-            ));
-        }
-        if names.iter().any(|name| name.is_empty()) {
-            return Err(wrong("a path is empty"));
-        }
+    if separator != 0 {
+        let lines = without_mark(&bytes).split(|b| *b == separator);
+        let mut lines = lines.filter(|line| !line.is_empty());
+        return lines.try_for_each(|line| take(OsStr::from_bytes(line)));
     }
-    let names = names.into_iter().filter(|name| !name.is_empty());
-    Ok(names
-        .map(|name| OsString::from_vec(name.to_vec()))
-        .collect())
+    let wrong = |what: &str| Error::Usage(format!("{}: {what}", file.to_string_lossy()));
+    let Some(names) = bytes.strip_suffix(&[0]) else {
+        return match bytes.is_empty() {
+            true => Ok(()),
+            false => Err(wrong(
+                "no zero byte ends the last path: a part of the list may be missing",
+            )),
+        };
+    };
+    let mut names = names.split(|b| *b == separator);
+    names.try_for_each(|name| match name {
+        [] => Err(wrong("a path is empty")),
+        name => take(OsStr::from_bytes(name)),
+    })
 }
 
 /// A list of one path a line.
