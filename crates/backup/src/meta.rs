@@ -3,15 +3,15 @@
 //! Everything is relative to an open folder, so that no path is too long and no rename on the way leads elsewhere.
 //! ACLs are the attributes `system.posix_acl_access` and `system.posix_acl_default`: they need no code of their own.
 
-use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Arc;
+mod owners;
 
-use parking_lot::Mutex;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+pub use owners::Owners;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Entry, Error, Kind, Owner, Time, Xattrs};
+use crate::{Entry, Error, Kind, Time, Xattrs};
 
 /// Extended attributes that one entry keeps, names and values, in bytes: some entries with so many are on their way at once. Most file systems have room for a
 /// few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a thousand.
@@ -164,87 +164,6 @@ fn kind(file_type: FileType) -> Kind {
     }
 }
 
-/// Names of users and groups, from `/etc/passwd` and `/etc/group` (name services beyond these files are not asked: ids are kept anyway).
-pub struct Owners {
-    users: HashMap<u32, Box<str>>,
-    groups: HashMap<u32, Box<str>>,
-    uids: HashMap<Box<str>, u32>,
-    gids: HashMap<Box<str>, u32>,
-    known: Mutex<HashMap<(u32, u32), Arc<Owner>>>,
-}
-
-impl Owners {
-    /// This machine's.
-    pub fn load() -> Self {
-        let text = |file| std::fs::read(file).unwrap_or_default();
-        Self::of(&text("/etc/passwd"), &text("/etc/group"))
-    }
-
-    /// Those of the texts of such files.
-    pub fn of(passwd: &[u8], group: &[u8]) -> Self {
-        let (users, groups) = (names(passwd), names(group));
-        Self {
-            uids: ids(&users),
-            gids: ids(&groups),
-            users,
-            groups,
-            known: Mutex::default(),
-        }
-    }
-
-    /// The owner with these numbers; one value shared by all its entries.
-    pub fn get(&self, uid: u32, gid: u32) -> Arc<Owner> {
-        let name = |names: &HashMap<u32, Box<str>>, id| names.get(&id).cloned().unwrap_or_default();
-        let new = || {
-            Arc::new(Owner {
-                uid,
-                gid,
-                user: name(&self.users, uid),
-                group: name(&self.groups, gid),
-            })
-        };
-        self.known
-            .lock()
-            .entry((uid, gid))
-            .or_insert_with(new)
-            .clone()
-    }
-
-    /// The number of the user called `name` here.
-    pub fn uid_of(&self, name: &str) -> Option<u32> {
-        self.uids.get(name).copied()
-    }
-
-    /// The number of the group called `name` here.
-    pub fn gid_of(&self, name: &str) -> Option<u32> {
-        self.gids.get(name).copied()
-    }
-}
-
-/// Of a name with several numbers the lowest.
-fn ids(names: &HashMap<u32, Box<str>>) -> HashMap<Box<str>, u32> {
-    let mut ids = HashMap::new();
-    for (id, name) in names {
-        let known = ids.entry(name.clone()).or_insert(*id);
-        *known = (*known).min(*id);
-    }
-    ids
-}
-
-fn names(text: &[u8]) -> HashMap<u32, Box<str>> {
-    let text = String::from_utf8_lossy(text);
-    let mut names = HashMap::new();
-    for line in text.lines() {
-        let mut fields = line.split(':');
-        if let (Some(name), Some(Ok(id))) = (fields.next(), fields.nth(1).map(str::parse))
-            && !name.is_empty()
-        {
-            names.entry(id).or_insert_with(|| name.into());
-        }
-    }
-    names
-}
-
 /// The target of a symbolic link.
 pub fn link_target(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
@@ -353,22 +272,5 @@ fn grown(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Er
             Err(Errno::RANGE) if size < 1 << 20 => size *= 4,
             Err(e) => return Err(e),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_numbers_lead_to_each_other() {
-        let passwd = b"root:x:0:0:root:/root:/bin/sh\nnonsense\n:::\n:x:9:9::/:\nann:x:1002:7::/:\nann:x:1001:7::/:\nbob:x:1001:8::/:\n";
-        let owners = Owners::of(passwd, b"root:x:0:\nstaff:x:50:ann,bob\n");
-        let ids = |user, group| (owners.uid_of(user), owners.gid_of(group));
-        assert_eq!(ids("ann", "staff"), (Some(1001), Some(50)));
-        assert_eq!(ids("carol", "ann"), (None, None));
-        assert_eq!(ids("", ""), (None, None));
-        let owner = owners.get(1001, 51);
-        assert_eq!((&*owner.user, &*owner.group), ("ann", ""));
     }
 }

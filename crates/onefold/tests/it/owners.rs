@@ -51,3 +51,49 @@ fn owners_come_back_by_name_or_by_number() {
         fs::remove_dir_all(rig.path("t")).expect("remove");
     }
 }
+
+/// Runs the program where systemd, and not `/etc/passwd`, knows carl and crew by these numbers, as a directory of a company would; `None` where that cannot be
+/// arranged.
+fn with_directory(rig: &Rig, (uid, gid): (u32, u32), args: &[&str]) -> Option<Ran> {
+    let carl = format!(r#"{{"userName":"carl","uid":{uid},"gid":{gid},"disposition":"regular"}}"#);
+    let crew = format!(r#"{{"groupName":"crew","gid":{gid},"disposition":"regular"}}"#);
+    rig.write("userdb/carl.user", carl.as_bytes());
+    rig.write(&format!("userdb/{uid}.user"), carl.as_bytes());
+    rig.write("userdb/crew.group", crew.as_bytes());
+    rig.write(&format!("userdb/{gid}.group"), crew.as_bytes());
+    let script = "mount -t tmpfs none /run && cp -r userdb /run/ || exit 99
+        getent passwd carl && getent group crew || exit 99; exec \"$@\"";
+    let ran = rig.run_where(script, args)?;
+    fs::remove_dir_all(rig.path("userdb")).expect("remove");
+    Some(ran.ends(0))
+}
+
+#[test]
+fn owners_that_a_directory_knows_have_names_too() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    if !is_root() || !has("unshare") || !has("mount") || !has("getent") {
+        return;
+    }
+    if chown(rig.path("s/f"), Some(71_234), Some(75_678)).is_err() {
+        return not_tested("no file can be given away here");
+    }
+    if with_directory(&rig, (71_234, 75_678), &["backup", "s"]).is_none() {
+        return not_tested("libnss-systemd is not asked here, or has no names of its own");
+    }
+    let source = rig.path("s/f").display().to_string();
+    let listed = rig.run(["ls", "latest", &source, "--json"]).ends(0).last();
+    assert_eq!(
+        (&listed["user"], &listed["group"]),
+        (&"carl".into(), &"crew".into())
+    );
+    let restore = ["restore", "latest", "--target", "t"];
+    with_directory(&rig, (2_222, 3_333), &restore).expect("as before");
+    let restored = rig.path("t").join(source.trim_start_matches('/'));
+    let stat = fs::metadata(&restored).expect("restored");
+    assert_eq!((stat.uid(), stat.gid()), (2_222, 3_333));
+    // Where nobody knows them, numbers are left.
+    rig.run(restore).ends(0);
+    let stat = fs::metadata(&restored).expect("restored");
+    assert_eq!((stat.uid(), stat.gid()), (71_234, 75_678));
+}
