@@ -3,6 +3,7 @@
 
 pub mod flags;
 pub mod names;
+pub mod tilde;
 pub mod tips;
 pub mod typed;
 
@@ -37,11 +38,11 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository, 11 locked,
-12 wrong password, 13 damaged, 14 no space, 130 interrupted
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository, \
+11 locked, 12 wrong password, 13 damaged, 14 no space, 130 interrupted
 
-Environment: ONEFOLD_REPOSITORY, ONEFOLD_REPOSITORY_FILE, ONEFOLD_PASSWORD, ONEFOLD_PASSWORD_FILE,
-ONEFOLD_PASSWORD_COMMAND, ONEFOLD_ENCRYPTION, ONEFOLD_COMPRESSION, ONEFOLD_HOST, ONEFOLD_READ_CONCURRENCY,
+Environment: ONEFOLD_REPOSITORY, ONEFOLD_REPOSITORY_FILE, ONEFOLD_PASSWORD, ONEFOLD_PASSWORD_FILE, \
+ONEFOLD_PASSWORD_COMMAND, ONEFOLD_ENCRYPTION, ONEFOLD_COMPRESSION, ONEFOLD_HOST, ONEFOLD_READ_CONCURRENCY, \
 ONEFOLD_IGNORE_CTIME, ONEFOLD_IGNORE_INODE, ONEFOLD_PROGRESS_FPS, ONEFOLD_LOG, TMPDIR, TZ
 
 SIGUSR1 prints how far a backup or restore is";

@@ -188,7 +188,7 @@ impl Error {
                 }
                 Exit::Locked => "it ends with the process that holds it; try again then",
                 Exit::WrongPassword => {
-                    "`onefold key list` shows, with a password that opens, which keys there are"
+                    "it came from --password-file, --password-command, a variable ONEFOLD_PASSWORD… or the prompt; `onefold key list` shows, with one that opens, which keys there are"
                 }
                 Exit::Damaged => {
                     "run `onefold check --read-data` to see what is hurt, and `onefold repair` to rebuild what can be rebuilt"

@@ -70,7 +70,9 @@ fn main() -> ExitCode {
         cli.global.verbosity(),
         cli.global.no_progress,
     );
-    let done = verbs::run(&cli, &out).and_then(|exit| out.flush().map(|()| exit));
+    let done = cli::tilde::refuse_unreplaced(&arguments)
+        .and_then(|()| verbs::run(&cli, &out))
+        .and_then(|exit| out.flush().map(|()| exit));
     let exit = match done {
         Ok(exit) => {
             tell(exit, &out);

@@ -94,6 +94,14 @@ pub fn exists(place: &Path) -> Result<bool> {
     }
 }
 
+/// The repository that the place lies in, by whatever path or link.
+pub fn around(place: &Path) -> Option<PathBuf> {
+    let place = std::path::absolute(place).ok()?;
+    let there = place.ancestors().find_map(|it| it.canonicalize().ok())?;
+    let outer = there.ancestors().find(|it| matches!(exists(it), Ok(true)));
+    outer.map(Path::to_path_buf)
+}
+
 fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
     match FileDir::open(place) {
         Ok(dir) => match of_another_program(place) {

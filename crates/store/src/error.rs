@@ -25,7 +25,7 @@ pub enum Error {
         what: String,
     },
     /// No key slot opens with this password.
-    #[error("wrong password: none of {slots} key slots opens with it")]
+    #[error("wrong password: {}", none_opens(*.slots))]
     WrongPassword {
         /// How many slots were tried.
         slots: usize,
@@ -95,6 +95,13 @@ pub enum Error {
     /// The user of the store failed inside a callback.
     #[error(transparent)]
     Caller(Box<dyn std::error::Error + Send + Sync>),
+}
+
+fn none_opens(slots: usize) -> String {
+    match slots {
+        1 => "the only key slot does not open with it".into(),
+        many => format!("none of {many} key slots opens with it"),
+    }
 }
 
 impl Error {

@@ -2,6 +2,7 @@
 //! through no symbolic link, whatever the snapshot says and whoever changes the folder meanwhile.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -57,7 +58,13 @@ impl Target {
             )?;
             Ok(Self::new(root, target))
         };
-        make().map_err(|e: std::io::Error| Error::io("create the target", target, e))
+        make().map_err(|e: std::io::Error| {
+            let source = match e.kind() {
+                ErrorKind::AlreadyExists => std::io::Error::other("it is there, and is no folder"),
+                _ => e,
+            };
+            Error::io("create the target", target, source)
+        })
     }
 
     /// The folder if it is there: for looking only.

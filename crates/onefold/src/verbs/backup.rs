@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["files_from", "files_from_verbatim", "files_from_raw"])]
     pub stdin: bool,
 
-    /// Back up what the command prints as one file; the arguments are the command
+    /// Back up what the command prints as one file; the arguments, behind --, are the command
     #[arg(long, conflicts_with_all = ["stdin", "files_from", "files_from_verbatim", "files_from_raw"])]
     pub stdin_from_command: bool,
 
@@ -102,7 +102,7 @@ pub struct Args {
     #[arg(long, value_name = "SNAPSHOT")]
     pub parent: Option<OsString>,
 
-    /// What makes snapshots one series
+    /// What makes snapshots one series: a list of host, paths, tags
     #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
     pub group_by: GroupBy,
 
@@ -151,10 +151,13 @@ pub struct Args {
 
 /// Without the names that may be chosen for a new repository: they are a page.
 fn listed_by_init(arg: Arg) -> Arg {
-    match arg.get_id().as_str() {
-        "chunker" | "index" => arg.hide_possible_values(true),
-        _ => arg,
-    }
+    let what = match arg.get_id().as_str() {
+        "chunker" => "Of a new repository: how contents are cut",
+        "index" => "Of a new repository: the index that knows which chunks are stored",
+        _ => return arg,
+    };
+    arg.help(format!("{what} (`onefold init --help` lists the names)"))
+        .hide_possible_values(true)
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

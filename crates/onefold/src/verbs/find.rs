@@ -16,6 +16,7 @@ use onefold_store::{ChunkReader, SessionKind};
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::human::many;
 use crate::json::{Array, NodeJson};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Unread, short};
@@ -54,7 +55,7 @@ pub struct Args {
     #[arg(short = 'R', long)]
     pub reverse: bool,
 
-    /// Only files changed at or after this time
+    /// Only files changed at or after this time, such as 2026-02-03 or "2026-02-03 04:05"
     #[arg(short = 'O', long, value_name = "TIME", conflicts_with = "object")]
     pub oldest: Option<String>,
 
@@ -121,6 +122,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let mut reader = session.reader()?;
     let mut all = Array::new(out);
+    let mut is_found = objects.is_some();
     for named in &found {
         let named = match onefold_backup::snapshots::load_if_there(&repository, named.id) {
             Ok(Some(named)) => named,
@@ -142,6 +144,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         let (mut hits, mut is_first) = (Array::new(out), true);
         let mut hit = |path: &[u8], entry: &Entry| {
             let is_first = std::mem::take(&mut is_first);
+            is_found = true;
             if out.json {
                 if is_first {
                     all.next("{\"matches\":")?;
@@ -164,6 +167,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if out.json {
         all.end()?;
         out.bytes(b"\n")?;
+    } else if !is_found && !out.quiet {
+        let looked_into = many(found.len() as u64, "snapshot");
+        out.note(format_args!("nothing is found in {looked_into}"));
     }
     session.finish()?;
     unread.end()

@@ -36,7 +36,7 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// What makes snapshots one series, to which the rules apply
+    /// What makes snapshots one series, to which the rules apply: a list of host, paths, tags
     #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
     pub group_by: GroupBy,
 
@@ -68,7 +68,7 @@ pub struct Args {
 #[command(next_help_heading = "Rules")]
 #[group(id = "keep", multiple = true)]
 pub struct Keep {
-    /// The last N
+    /// The last N; here and below, N may be "unlimited"
     #[arg(short = 'l', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_last: Option<Count>,
     /// The last of each of the last N hours that have one

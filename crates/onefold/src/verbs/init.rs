@@ -56,6 +56,12 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
             place.display()
         )));
     }
+    if let Some(outer) = repository::around(place) {
+        let (place, outer) = (place.display(), outer.display());
+        return Err(Error::Failed(format!(
+            "{place} is inside of the repository {outer}: no backup reads what is in there"
+        )));
+    }
     let secret = match options.encryption {
         Encryption::None => None,
         Encryption::Aes256Gcm => {

@@ -13,6 +13,7 @@ mod environment;
 mod estimate;
 mod everything;
 mod exits;
+mod first_steps;
 mod full;
 mod hurt;
 mod indexes;

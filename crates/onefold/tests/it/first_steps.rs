@@ -1,0 +1,102 @@
+//! What goes wrong in somebody's first hour: each mistake is told before it makes what has to be found and removed later.
+
+use std::fs;
+
+use crate::rig::{Ran, Rig};
+
+#[test]
+fn no_repository_is_made_inside_of_another() {
+    let rig = Rig::open();
+    std::os::unix::fs::symlink("repo/containers", rig.path("link")).expect("link");
+    rig.write("s/f", b"x");
+    for place in ["repo/second", "repo/a/b", "link/second", "./repo/../repo/x"] {
+        for verb in [&["init"][..], &["backup", "s", "--init"]] {
+            let args = [verb, &["-r", place, "--encryption", "none"]].concat();
+            let ran = rig.run(&args).ends(1);
+            assert!(
+                ran.err.contains("is inside of the repository"),
+                "{}",
+                ran.err
+            );
+        }
+    }
+    assert!(!rig.path("repo/second").exists() && !rig.path("repo/a").exists());
+    // Beside it there is room.
+    rig.run(["init", "-r", "second/a", "--encryption", "none"])
+        .ends(0);
+}
+
+#[test]
+fn a_tilde_behind_an_option_makes_no_folder_of_that_name() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    rig.backup("s");
+    for args in [
+        &["restore", "latest", "--target=~/back"][..],
+        &["restore", "latest", "-t", "~"],
+        &["dump", "latest", "--target=~/back.tar"],
+        &["estimate", "s", "--sizes", "4k", "--csv=~/figures"],
+        &["backup", "s", "--exclude-file=~/ex"],
+        &["snapshots", "--password-file=~/pw"],
+        &["key", "add", "--new-password-file=~/pw"],
+    ] {
+        let ran = rig.run(args).ends(2);
+        assert!(ran.err.contains("$HOME"), "{args:?}: {}", ran.err);
+        assert!(
+            ran.err.contains("is not in your home folder"),
+            "{args:?}: {}",
+            ran.err
+        );
+    }
+    assert!(!rig.path("~").exists());
+    rig.run(["restore", "latest", "--target=./~/back"]).ends(0);
+    assert!(rig.path("~/back").exists());
+}
+
+#[test]
+fn what_is_found_nowhere_is_said_to_be_so() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    rig.backup("s");
+    rig.backup("s");
+    let ran = rig.run(["find", "nope"]).ends(0);
+    assert_eq!(
+        (&*ran.out, &*ran.err),
+        ("", "nothing is found in 2 snapshots\n")
+    );
+    let ran = rig.run(["find", "nope", "--json"]).ends(0);
+    assert_eq!((ran.out.trim(), &*ran.err), ("[]", ""));
+    for args in [&["find", "nope", "-q"][..], &["find", "f"]] {
+        assert_eq!(rig.run(args).ends(0).err, "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_target_that_is_a_file_is_said_to_be_one() {
+    let rig = Rig::open();
+    rig.write("s/f", b"x");
+    rig.backup("s");
+    let ran = rig.run(["restore", "latest", "--target", "s/f"]).ends(1);
+    let told = "s/f: it is there, and is no folder";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert_eq!(fs::read(rig.path("s/f")).expect("there"), b"x");
+}
+
+#[test]
+fn a_wrong_password_is_told_with_where_it_may_come_from() {
+    let rig = Rig::new();
+    let mut command = rig.command(["snapshots"]);
+    let ran: Ran = command
+        .env("ONEFOLD_PASSWORD", "wrong")
+        .output()
+        .expect("runs")
+        .into();
+    let ran = ran.ends(12);
+    for told in [
+        "the only key slot does not open",
+        "ONEFOLD_PASSWORD",
+        "--password-file",
+    ] {
+        assert!(ran.err.contains(told), "{}", ran.err);
+    }
+}
