@@ -180,7 +180,9 @@ impl Error {
             Self::Backup(BackupError::NotRead { .. }) => {
                 "give the id of a snapshot in place of \"latest\": `onefold snapshots` lists those that can be read; `onefold forget` drops by its id one that cannot"
             }
-            Self::Backup(BackupError::NotInSnapshot(_)) => "`onefold ls` lists what is in it",
+            Self::Backup(BackupError::NotInSnapshot(_)) => {
+                "`onefold ls` lists what is in it; \"latest\" is the newest of whatever paths and host, unless --path or --host say which"
+            }
             _ => match self.exit() {
                 Exit::Interrupted => return crate::interrupted::aftermath(),
                 Exit::NoRepository => {

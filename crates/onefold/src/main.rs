@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = cli::typed::without_variables(error, &arguments);
-            return misused(&cli::tips::without_guesses(error), &arguments);
+            return misused(&cli::tips::without_guesses(error, &arguments), &arguments);
         }
     };
     interrupted::begin(&cli.verb, cli.global.json);

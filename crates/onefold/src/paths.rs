@@ -32,6 +32,20 @@ pub fn meant(path: &OsStr) -> String {
     }
 }
 
+/// Of a path that begins with what a shell would have replaced by the home folder: what to write instead.
+pub fn home_meant(path: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(path);
+    let begins = ["~", "$HOME", "${HOME}"].into_iter();
+    let (home, rest) = begins
+        .filter_map(|home| Some((home, text.strip_prefix(home)?)))
+        .find(|(_, rest)| rest.starts_with('/') || rest.is_empty())?;
+    let real = std::env::var("HOME").ok().filter(|real| !real.is_empty());
+    let real = real.unwrap_or_else(|| "/home/…".into());
+    Some(format!(
+        "nothing puts your home folder in place of the {home}: write {real}{rest}"
+    ))
+}
+
 /// For text: escaped so that a name cannot move the cursor.
 pub fn shown(path: &[u8]) -> String {
     onefold_backup::path::show(path)

@@ -238,7 +238,11 @@ fn agree(global: &Global, place: &Path, is: Encryption) -> Result<()> {
         return match Encryption::by_name(asked)? == is {
             true => Ok(()),
             false => Err(Error::Usage(format!(
-                "--encryption {asked} is asked for, and the repository at {place} was made with {}: that holds for all of its life",
+                "{} is asked for, and the repository at {place} was made with {}: that holds for all of its life",
+                match global.typed.has("encryption") {
+                    true => format!("--encryption {asked}"),
+                    false => format!("ONEFOLD_ENCRYPTION={asked}"),
+                },
                 is.name()
             ))),
         };

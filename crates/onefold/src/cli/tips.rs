@@ -1,6 +1,7 @@
 //! What to say of a command line that is not understood where clap's guess would lead astray: it does not know which
 //! words are a command's, which options are hidden, and that the repository and the target are named by options.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -9,9 +10,11 @@ use clap::{Command, CommandFactory};
 use super::Cli;
 
 /// The error without guesses that mislead.
-pub fn without_guesses(mut error: clap::Error) -> clap::Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
+pub fn without_guesses(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    match error.kind() {
+        ErrorKind::UnknownArgument => {}
+        ErrorKind::ArgumentConflict => return between_typed(error, arguments),
+        _ => return error,
     }
     // To pass a flag as a path is what nobody means who has no such file.
     let is_path = unknown(&error).is_some_and(|word| Path::new(word).symlink_metadata().is_ok());
@@ -31,6 +34,41 @@ pub fn without_guesses(mut error: clap::Error) -> clap::Error {
         error.remove(ContextKind::Usage);
     }
     error
+}
+
+/// The conflict as one of what is typed: of a group of options, clap names all.
+fn between_typed(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let Some(ContextValue::Strings(mut others)) = error.get(ContextKind::PriorArg).cloned() else {
+        return error;
+    };
+    let all = Cli::command();
+    others.retain(|other| {
+        let flag = other.split_whitespace().next().unwrap_or_default();
+        arguments.iter().any(|typed| is_flag(&all, typed, flag))
+    });
+    let others = match &mut others[..] {
+        [] => return error,
+        [one] => ContextValue::String(std::mem::take(one)),
+        _ => ContextValue::Strings(others),
+    };
+    error.insert(ContextKind::PriorArg, others);
+    error
+}
+
+/// Whether what is typed is the option `--flag`, or some verb's short name of it.
+fn is_flag(all: &Command, typed: &OsString, flag: &str) -> bool {
+    let typed = typed.to_string_lossy();
+    let mut commands = std::iter::once(all).chain(all.get_subcommands());
+    let is_short =
+        |short: char| !typed.starts_with("--") && typed.starts_with(&format!("-{short}"));
+    typed.split('=').next() == Some(flag)
+        || commands.any(|command| {
+            let mut arguments = command.get_arguments();
+            arguments.any(|arg| {
+                let is_it = arg.get_long().is_some() && arg.get_long() == flag.strip_prefix("--");
+                is_it && arg.get_short().is_some_and(is_short)
+            })
+        })
 }
 
 /// What to say instead of clap's message.
@@ -161,16 +199,42 @@ mod tests {
             ("onefold backup --clean db", "--cleanup-cache"),
             ("onefold snapshots --cach", "--no-cache"),
         ] {
-            let (error, _) = error(line);
+            let (error, arguments) = typed(line);
             assert!(error.to_string().contains(guess), "{error}");
-            let text = without_guesses(error).to_string();
+            let text = without_guesses(error, &arguments).to_string();
             assert!(!text.contains(guess) && !text.contains("tip:"), "{text}");
         }
-        let (error, _) = error("onefold snapshots --hots x");
-        let text = without_guesses(error).to_string();
+        let (error, arguments) = typed("onefold snapshots --hots x");
+        let text = without_guesses(error, &arguments).to_string();
         assert!(
             text.contains("'--host'") && text.contains("Usage:"),
             "{text}"
         );
+    }
+
+    fn typed(line: &str) -> (clap::Error, Vec<OsString>) {
+        let (error, arguments) = error(line);
+        (error, arguments.into_iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_conflict_is_between_what_is_typed() {
+        for (line, told, untold) in [
+            (
+                "onefold forget latest --keep-last 3",
+                "--keep-last",
+                "--keep-daily",
+            ),
+            (
+                "onefold forget latest -d 3 --keep-tag=x",
+                "--keep-daily",
+                "--keep-last",
+            ),
+            ("onefold find x --oldest now --blob", "--blob", "--pack"),
+        ] {
+            let (error, arguments) = typed(line);
+            let text = without_guesses(error, &arguments).to_string();
+            assert!(text.contains(told) && !text.contains(untold), "{text}");
+        }
     }
 }

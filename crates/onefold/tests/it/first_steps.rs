@@ -100,3 +100,60 @@ fn a_wrong_password_is_told_with_where_it_may_come_from() {
         assert!(ran.err.contains(told), "{}", ran.err);
     }
 }
+
+#[test]
+fn a_source_at_home_that_no_shell_has_written_out_is_told() {
+    let rig = Rig::open();
+    rig.write("list", b"~/docs\n$HOME/docs\n");
+    rig.write("s/f", b"x");
+    rig.write("~/real/f", b"x");
+    let run = |args: &[&str], code| {
+        let mut command = rig.command(args);
+        let ran = command.env("HOME", "/h/ann").output().expect("runs");
+        Ran::from(ran).ends(code).err
+    };
+    for (args, code) in [
+        (&["backup", "~/docs"][..], 1),
+        (&["backup", "s", "--files-from", "list"], 0),
+        (&["backup", "s", "--files-from-verbatim", "list"], 3),
+    ] {
+        let said = run(args, code);
+        let told = "in place of the ~: write /h/ann/docs";
+        assert!(said.contains(told), "{args:?}: {said}");
+        let is_list = args.len() > 2;
+        assert_eq!(
+            said.contains("the $HOME: write /h/ann/docs"),
+            is_list,
+            "{said}"
+        );
+    }
+    assert_eq!(run(&["backup", "~/real"], 0), "");
+}
+
+#[test]
+fn what_a_variable_asks_for_is_not_said_to_be_an_option() {
+    let rig = Rig::new();
+    let mut command = rig.command(["snapshots"]);
+    command.env("ONEFOLD_ENCRYPTION", "none");
+    let ran: Ran = command.output().expect("runs").into();
+    let said = ran.ends(2).err;
+    assert!(
+        said.contains("ONEFOLD_ENCRYPTION=none is asked for"),
+        "{said}"
+    );
+    let said = rig.run(["snapshots", "--encryption", "none"]).ends(2).err;
+    assert!(said.contains("--encryption none is asked for"), "{said}");
+}
+
+#[test]
+fn a_conflict_names_what_is_typed() {
+    let rig = Rig::open();
+    let said = rig
+        .run(["forget", "latest", "--keep-last", "3"])
+        .ends(2)
+        .err;
+    assert!(
+        said.contains("--keep-last") && !said.contains("--keep-daily"),
+        "{said}"
+    );
+}

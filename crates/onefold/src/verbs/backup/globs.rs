@@ -8,6 +8,7 @@ use onefold_backup::exclude::Patterns;
 
 use crate::error::Result;
 use crate::out::{self, Out};
+use crate::paths;
 
 /// Hands `take` the paths that the lines of `text` stand for, in order. A line that stands for none is told of and left
 /// out, as restic does it.
@@ -26,7 +27,9 @@ pub fn expand_lines(
         let found = expand(line)?;
         if found.is_empty() {
             let shown = out::safe(&String::from_utf8_lossy(line));
-            out.warn(format_args!("{shown} matches nothing: left out"));
+            let meant = paths::home_meant(line).map(|meant| format!(" ({meant})"));
+            let meant = out::safe(&meant.unwrap_or_default());
+            out.warn(format_args!("{shown} matches nothing: left out{meant}"));
         }
         found.iter().try_for_each(|path| take(path.as_os_str()))?;
     }

@@ -17,7 +17,7 @@ use onefold_backup::{Progress, path};
 use super::{Args, globs};
 use crate::error::{Error, Result};
 use crate::leave_out::read;
-use crate::out::Out;
+use crate::out::{self, Out};
 use crate::password::PASSWORD_ENV;
 use crate::{named_file, paths};
 
@@ -157,6 +157,15 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     let absolute = paths::absolute(path)?;
     let link = Path::new(OsStr::from_bytes(&absolute));
     if !link.is_symlink() {
+        if let Some(meant) = paths::home_meant(path.as_bytes())
+            && !link.exists()
+        {
+            out.warn(format_args!(
+                "{}: {}",
+                out::safe(&path.to_string_lossy()),
+                out::safe(&meant)
+            ));
+        }
         return Ok(absolute);
     }
     let given = path.as_bytes();
