@@ -1,19 +1,22 @@
 //! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as
 //! restic spells them wherever they mean the same. Each verb's own flags stand in its file.
 
+pub mod feed;
 pub mod flags;
 pub mod names;
 pub mod tilde;
 pub mod tips;
 pub mod typed;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold_store::Compression;
 use typed::Typed;
 
+use crate::error::Result;
 use crate::human;
 use crate::password::PasswordOptions;
 use crate::verbs;
@@ -258,13 +261,28 @@ pub enum Verb {
     Man(verbs::man::Args),
 }
 
+/// What clap takes and nobody means.
+///
+/// # Errors
+/// [`Error::Usage`](crate::error::Error::Usage).
+pub fn confirm_meant(arguments: &[OsString]) -> Result<()> {
+    let mut command = Cli::command();
+    // That they make sense is known.
+    let Ok(matches) = command.try_get_matches_from_mut(arguments) else {
+        return Ok(());
+    };
+    if let Some(("backup", backup)) = matches.subcommand() {
+        feed::refuse_doubtful(backup, arguments)?;
+    }
+    tilde::refuse_unreplaced(&command, &matches)
+}
+
 #[cfg(test)]
 mod restic;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         cli.global.verbosity(),
         cli.global.no_progress,
     );
-    let done = cli::tilde::refuse_unreplaced(&arguments)
+    let done = cli::confirm_meant(&arguments)
         .and_then(|()| verbs::run(&cli, &out))
         .and_then(|exit| out.flush().map(|()| exit));
     let exit = match done {
@@ -88,14 +88,17 @@ fn main() -> ExitCode {
 
 /// Prints what is wrong with the command line, or the help or version that it asks for.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let of_command = cli::feed::explain(error, arguments);
     let arguments: Vec<_> = arguments
         .iter()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let other = elsewhere::explain(error, &arguments)
+    let other = of_command
+        .or_else(|| elsewhere::explain(error, &arguments))
         .or_else(|| cli::tips::explain(error, &arguments))
         .or_else(|| cli::typed::explain(error, &arguments));
-    let is_json = error.use_stderr() && arguments.iter().any(|argument| argument == "--json");
+    let is_wrong = error.use_stderr() || other.is_some();
+    let is_json = is_wrong && arguments.iter().any(|argument| argument == "--json");
     match &other {
         Some(text) if !is_json => {
             complain(&format!(

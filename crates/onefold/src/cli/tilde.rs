@@ -1,26 +1,15 @@
 //! A `~` that no shell has replaced, as in `--target=~/back`: of a file or folder that an option names, nobody means a
 //! folder called so, and a restore would make one.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory};
+use clap::{ArgMatches, Command};
 
-use super::Cli;
 use crate::error::{Error, Result};
 
-/// Errors: [`Error::Usage`] where the value of an option that is typed begins so.
-pub fn refuse_unreplaced(arguments: &[OsString]) -> Result<()> {
-    let mut command = Cli::command();
-    // That they make sense is known.
-    let Ok(matches) = command.try_get_matches_from_mut(arguments) else {
-        return Ok(());
-    };
-    refuse_in(&command, &matches)
-}
-
-fn refuse_in(command: &Command, matches: &ArgMatches) -> Result<()> {
+/// Errors: [`Error::Usage`] where the value of an option of the command, or of its verb, begins so and is typed.
+pub fn refuse_unreplaced(command: &Command, matches: &ArgMatches) -> Result<()> {
     for arg in command.get_arguments() {
         let id = arg.get_id().as_str();
         let names = arg.get_value_names().unwrap_or_default();
@@ -43,7 +32,7 @@ fn refuse_in(command: &Command, matches: &ArgMatches) -> Result<()> {
     }
     match matches.subcommand() {
         Some((name, below)) => match command.find_subcommand(name) {
-            Some(verb) => refuse_in(verb, below),
+            Some(verb) => refuse_unreplaced(verb, below),
             None => Ok(()),
         },
         None => Ok(()),

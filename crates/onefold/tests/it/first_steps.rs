@@ -157,3 +157,32 @@ fn a_conflict_names_what_is_typed() {
         "{said}"
     );
 }
+
+/// Taken for ours, they would print our help, make a dry run, or name a file of passwords.
+#[test]
+fn options_of_a_command_are_not_taken_for_options_of_the_backup() {
+    let rig = Rig::open();
+    for option in ["-h", "--version", "-n", "-v", "--host=x", "-px"] {
+        for json in [&[][..], &["--json"]] {
+            let args = ["backup", "--stdin-from-command", "echo", option, "db"];
+            let ran = rig.run([json, &args].concat()).ends(2);
+            let told = format!("--stdin-from-command -- COMMAND {option} …");
+            assert!(ran.err.contains(&told), "{option}: {}", ran.err);
+            assert_eq!(ran.out, "", "{option}");
+        }
+    }
+    assert_eq!(rig.snapshots(), [""; 0]);
+    for args in [
+        &["--", "echo", "-n", "db"][..],
+        &["--tag", "x", "--", "echo", "--tag", "x"],
+        &["--stdin-filename", "db", "echo", "db"],
+        &["cat", "/etc/hostname"],
+    ] {
+        let begin = ["-v", "--ram", "64M", "backup", "--stdin-from-command"];
+        rig.run([&begin[..], args].concat()).ends(0);
+    }
+    let help = rig
+        .run(["backup", "--stdin-from-command", "--help"])
+        .ends(0);
+    assert!(help.out.contains("Usage: onefold backup"), "{}", help.out);
+}
