@@ -66,18 +66,18 @@ const OBJECTS: [(&str, &str, &str); 8] = [
 ];
 
 /// Flags of borg, rsync and others, of a verb or (with none) of any, where clap would guess another one.
-const FLAGS: [(&str, &str, &str); 12] = [
+const FLAGS: [(&str, &str, &str); 13] = [
     (
         "",
         "--progress",
         "progress is shown on a terminal as it is, and elsewhere if ONEFOLD_PROGRESS_FPS says how often",
     ),
     (
-        "",
+        "backup",
         "--stats",
         "what was done is printed at the end as it is",
     ),
-    ("", "--list", "`-v` names every path"),
+    ("backup", "--list", "`-v` names every path"),
     ("", "--exclude-from", "it is `--exclude-file` here"),
     ("", "--repository", "it is `--repo` here"),
     (
@@ -104,6 +104,11 @@ const FLAGS: [(&str, &str, &str); 12] = [
         "forget",
         "--keep",
         "`--keep-last N` keeps the last N snapshots",
+    ),
+    (
+        "restore",
+        "--strip-components",
+        "what is below PATH of SNAPSHOT:PATH goes right into the target",
     ),
     ("restore", "--output", "it is `--target` here"),
     ("restore", "--destination", "it is `--target` here"),
@@ -216,6 +221,11 @@ mod tests {
             ("onefold ls -R", "`--recursive`"),
             ("onefold ls latest -Rl", "`--recursive`"),
             ("onefold backup --progress x", "on a terminal"),
+            (
+                "onefold restore latest --strip-components 1",
+                "SNAPSHOT:PATH",
+            ),
+            ("onefold backup x --use-fs-snapshot", "of Windows"),
             ("onefold forget --keep=3", "`--keep-last N`"),
             ("onefold snapshots --password x", "--password-file"),
         ] {
