@@ -32,7 +32,10 @@ pub fn add_all(
     }
     for (list, ignore_case) in files.into_iter().zip([false, true]) {
         for file in list {
-            let name = out::safe(&file.to_string_lossy());
+            let name = match file.as_bytes() {
+                b"-" => "standard input".into(),
+                _ => out::safe(&file.to_string_lossy()),
+            };
             let bytes = read(file)?;
             named_file::confirm_text(&bytes)
                 .map_err(|e| Error::io(format!("read patterns from {name}"), e))?;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use clap::builder::Resettable;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
@@ -92,7 +92,11 @@ pub fn without_variables(error: clap::Error, arguments: &[OsString]) -> clap::Er
     let command = Cli::command().mut_args(unset).mut_subcommands(verb_unset);
     let is_same = |other: &clap::Error| {
         let argument = |error: &clap::Error| error.get(ContextKind::InvalidArg).cloned();
-        other.kind() == error.kind() && argument(other) == argument(&error)
+        let is_about_the_same = other.kind() == error.kind() && argument(other) == argument(&error);
+        // Who types the program's name alone wants to know what there is.
+        is_about_the_same
+            || other.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                && error.kind() == ErrorKind::MissingSubcommand
     };
     match command.try_get_matches_from(arguments) {
         Err(other) if is_same(&other) => other,

@@ -186,3 +186,13 @@ fn options_of_a_command_are_not_taken_for_options_of_the_backup() {
         .ends(0);
     assert!(help.out.contains("Usage: onefold backup"), "{}", help.out);
 }
+
+#[test]
+fn the_programs_name_alone_prints_what_there_is() {
+    let rig = Rig::open();
+    for args in [&[][..], &["key"], &["cat"]] {
+        // Whatever variables say.
+        let ran = rig.run(args).ends(2);
+        assert!(ran.err.contains("Commands:"), "{args:?}: {}", ran.err);
+    }
+}

@@ -32,6 +32,14 @@ fn a_pattern_that_waits_for_a_shell_is_told_with_its_place() {
         "{message}"
     );
 
+    let mut command = rig.command(["backup", "s", "--exclude-file", "-"]);
+    command.stdin(fs::File::open(rig.path("ex")).expect("there"));
+    let said = crate::rig::Ran::from(command.output().expect("runs")).err;
+    assert!(
+        said.contains("warning: standard input, line 3: the pattern ~/x"),
+        "{said}"
+    );
+
     let whole = rig.path("up").display().to_string();
     let restored = [
         "restore",
