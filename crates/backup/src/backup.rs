@@ -64,7 +64,8 @@ pub struct Outcome {
 /// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A repository opened for
 /// a dry run stays as it is.
 ///
-/// Errors: the repository failed, no source is there, or none that is not of the repository itself, or `progress` was cancelled.
+/// Errors: the repository failed, no source is there, or none but those of the repository itself, or `progress` was
+/// cancelled.
 pub fn run(
     repository: &Repository,
     input: Input,

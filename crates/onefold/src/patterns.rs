@@ -1,5 +1,5 @@
-//! Patterns as the user gives them, on the command line and in files. One that cannot match what it seems to mean is told:
-//! what it was to leave out would be backed up without a word.
+//! Patterns as the user gives them, on the command line and in files. One that cannot match what it seems to mean is
+//! told: what it was to leave out would be backed up without a word.
 
 mod doubt;
 

@@ -2,8 +2,8 @@
 //! beyond (LDAP, SSSD, systemd-homed, as `/etc/nsswitch.conf` says).
 //!
 //! The files come first: they have all that most machines know, and do not change while this lives. What they lack is
-//! asked of the C library, each name and number once. Where that fails, which a directory that cannot be reached may take
-//! half a minute for, nothing is asked any more: numbers are kept anyway.
+//! asked of the C library, each name and number once. Where that fails, which a directory that cannot be reached may
+//! take half a minute for, nothing is asked any more: numbers are kept anyway.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -10,19 +10,13 @@ use crate::error::{Error, Result};
 
 const FEED: &str = "--stdin-from-command";
 
-/// Errors: [`Error::Usage`] where an option stands behind the command's first word, and no `--` in front of that.
+/// Errors: [`Error::Usage`] where an option stands behind the command's first word.
 pub fn refuse_doubtful(backup: &ArgMatches, arguments: &[OsString]) -> Result<()> {
     let mut command = backup.get_raw("paths").into_iter().flatten();
-    let Some(first) = command
-        .next()
-        .filter(|_| backup.get_flag("stdin_from_command"))
-    else {
+    let Some(first) = command.next() else {
         return Ok(());
     };
-    let mut words = arguments.iter().take_while(|word| *word != "--");
-    if !words.any(|word| word == first) {
-        return Ok(());
-    }
+    let mut words = words_behind(arguments).skip_while(|word| *word != first);
     match words.find(|word| is_option(word)) {
         Some(option) => Err(Error::Usage(told(&option.to_string_lossy()))),
         None => Ok(()),
@@ -37,11 +31,18 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     ) {
         return None;
     }
-    let words = arguments.iter().skip_while(|word| *word != FEED).skip(1);
-    let mut words = words.take_while(|word| *word != "--");
+    let mut words = words_behind(arguments);
     words.next().filter(|word| !is_option(word))?;
-    let mut options = words.filter(|word| is_option(word));
-    options.next().map(|option| told(&option.to_string_lossy()))
+    let option = words.find(|word| is_option(word))?;
+    Some(told(&option.to_string_lossy()))
+}
+
+/// What stands behind the flag; nothing where a `--` does, which says what is whose.
+fn words_behind(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
+    let at = arguments.iter().position(|word| word == FEED);
+    let words = at.map_or(&[][..], |at| &arguments[at + 1..]);
+    let is_clear = words.iter().any(|word| word == "--");
+    words.iter().filter(move |_| !is_clear)
 }
 
 fn is_option(word: &OsString) -> bool {

@@ -1,6 +1,6 @@
 //! Patterns that cannot match what they seem to mean: those that wait for a shell to put something in, and those that
-//! begin at a current folder, which patterns do not have. Names may have a `~` or a `$` (`*~`, `.~lock*`, `$RECYCLE.BIN`):
-//! nothing is said of these.
+//! begin at a current folder, which patterns do not have. Names may have a `~` or a `$` (`*~`, `.~lock*`,
+//! `$RECYCLE.BIN`): nothing is said of these.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

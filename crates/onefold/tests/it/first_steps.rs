@@ -177,6 +177,8 @@ fn options_of_a_command_are_not_taken_for_options_of_the_backup() {
         &["--tag", "x", "--", "echo", "--tag", "x"],
         &["--stdin-filename", "db", "echo", "db"],
         &["cat", "/etc/hostname"],
+        // A word that stands in front, too.
+        &["--tag", "echo", "--", "echo", "-v", "backup"],
     ] {
         let begin = ["-v", "--ram", "64M", "backup", "--stdin-from-command"];
         rig.run([&begin[..], args].concat()).ends(0);
