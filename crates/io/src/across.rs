@@ -26,15 +26,22 @@ pub struct ReadFrom<'a> {
     pub buf: &'a mut [u8],
 }
 
-/// All `reads`, as much at once as the device likes. Fails as [`Disk::read_at`] would for one of the failed reads.
+/// All `reads`, as much at once as the device likes.
 ///
-/// Disks past the page cache take part where offset, length and memory are multiples of 4096; otherwise they are asked by themselves.
+/// Disks past the page cache take part where offset, length and memory are multiples of 4096; otherwise they are asked
+/// by themselves.
+///
+/// # Errors
+/// As [`Disk::read_at`] would for one of the failed reads; what any `buf` holds then means nothing.
 pub fn read_across(reads: &mut [ReadFrom<'_>]) -> Result<()> {
     read_across_within(reads, IN_FLIGHT_MAX)
 }
 
-/// The same with no more than `in_flight_max` reads at the device at once, nor more than [`IN_FLIGHT_MAX`]. For measurements; disks that are asked by themselves do
-/// as they do anyway.
+/// The same with no more than `in_flight_max` reads at the device at once, nor more than [`IN_FLIGHT_MAX`]. For
+/// measurements; disks that are asked by themselves do as they do anyway.
+///
+/// # Errors
+/// Those of [`read_across`].
 pub fn read_across_within(reads: &mut [ReadFrom<'_>], in_flight_max: usize) -> Result<()> {
     let mut pieces = Vec::with_capacity(reads.len());
     let mut how = Batching::default();

@@ -26,7 +26,10 @@ pub struct DirectDisk {
 }
 
 impl DirectDisk {
-    /// `disk` past the page cache, or `disk` as it is where the file system refuses that.
+    /// `disk` past the page cache.
+    ///
+    /// # Errors
+    /// `disk` as it is, where the file system refuses that or no more files may be open: to be used instead.
     pub fn over(disk: FileDisk) -> std::result::Result<Self, FileDisk> {
         match disk.reopen(OFlags::DIRECT) {
             Ok(direct) => Ok(Self {

@@ -15,19 +15,30 @@ pub struct ReadAt<'a> {
 /// An array of bytes: a file, a device, memory. Shared between threads; each call is independent of the others.
 pub trait Disk: Send + Sync {
     /// The length in bytes.
+    ///
+    /// # Errors
+    /// The device does not say it: as [`ErrorKind::of`](crate::ErrorKind::of) takes the system's answer.
     fn len(&self) -> Result<u64>;
 
     /// Whether it holds no byte.
+    ///
+    /// # Errors
+    /// Those of [`len`](Disk::len).
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buf` from `offset`, or fails with [`ErrorKind::Short`](crate::ErrorKind::Short) where the disk ends
-    /// before.
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// [`Short`](crate::ErrorKind::Short): the disk ends before. [`Medium`](crate::ErrorKind::Medium): these bytes
+    /// cannot be had, others may. All name the offset; what `buf` holds then means nothing.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
-    /// All `reads`, in any order and as much at once as the device likes. Fails as `read_at` would for one of the
-    /// failed reads.
+    /// All `reads`, in any order and as much at once as the device likes.
+    ///
+    /// # Errors
+    /// As [`read_at`](Disk::read_at) would for one of the failed reads; what any `buf` holds then means nothing.
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
         reads
             .iter_mut()
@@ -48,15 +59,33 @@ pub trait Disk: Send + Sync {
     }
 
     /// Writes all of `data` at `offset`; the disk grows where needed. Durable only after `sync`.
+    ///
+    /// # Errors
+    /// [`NoSpace`](crate::ErrorKind::NoSpace), also where the file would be too large;
+    /// [`Denied`](crate::ErrorKind::Denied) where the disk was opened for reading;
+    /// [`Medium`](crate::ErrorKind::Medium). Part of `data` may be written then.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
 
     /// Returns once everything written before is durable (content and length).
+    ///
+    /// # Errors
+    /// [`Medium`](crate::ErrorKind::Medium) or [`Device`](crate::ErrorKind::Device): what was written since the last
+    /// `sync` may be lost, and no later one says that it is not.
     fn sync(&self) -> Result<()>;
 
     /// Cuts or extends (with zeros) to `len` bytes.
+    ///
+    /// # Errors
+    /// [`NoSpace`](crate::ErrorKind::NoSpace) for a length that the device cannot hold;
+    /// [`Denied`](crate::ErrorKind::Denied) or [`Device`](crate::ErrorKind::Device) where the disk was opened for
+    /// reading, or is a block device.
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// Says that these bytes are no longer needed; they read as zeros or as before.
+    /// Says that these bytes are no longer needed; they read as zeros or as before. A device that cannot make use of
+    /// that does nothing.
+    ///
+    /// # Errors
+    /// [`Denied`](crate::ErrorKind::Denied) where the disk was opened for reading; what the device says.
     fn discard(&self, offset: u64, len: u64) -> Result<()>;
 }
 
@@ -90,44 +119,97 @@ pub trait LockGuard: Send + Sync {}
 /// `create`, `rename` and `remove` are atomic, and durable only after `sync` of the folder.
 pub trait Dir: Send + Sync {
     /// An existing disk, for reading only.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`Denied`](crate::ErrorKind::Denied);
+    /// [`TooManyOpen`](crate::ErrorKind::TooManyOpen); [`Device`](crate::ErrorKind::Device) where the name is a
+    /// folder's or a symbolic link's.
     fn open(&self, name: &str) -> Result<Arc<dyn Disk>>;
 
     /// An existing disk, for reading and writing.
+    ///
+    /// # Errors
+    /// Those of [`open`](Dir::open); [`Denied`](crate::ErrorKind::Denied) also for a disk that may only be read.
     fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>>;
 
-    /// A new, empty disk; [`ErrorKind::Exists`](crate::ErrorKind::Exists) where the name is taken.
+    /// A new, empty disk, for reading and writing.
+    ///
+    /// # Errors
+    /// [`Exists`](crate::ErrorKind::Exists) where the name is taken; [`NoSpace`](crate::ErrorKind::NoSpace);
+    /// [`Denied`](crate::ErrorKind::Denied); [`TooManyOpen`](crate::ErrorKind::TooManyOpen).
     fn create(&self, name: &str) -> Result<Arc<dyn Disk>>;
 
     /// Renames, replacing what stood under `to`.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) where there is no `from`; [`Device`](crate::ErrorKind::Device) where a
+    /// folder stands under `to`; [`Denied`](crate::ErrorKind::Denied). A device that fails may have renamed all the
+    /// same.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Renames; [`ErrorKind::Exists`](crate::ErrorKind::Exists) where `to` is taken.
+    /// Renames to a name that is free.
+    ///
+    /// # Errors
+    /// [`Exists`](crate::ErrorKind::Exists) where `to` is taken, by a disk or a folder; otherwise those of
+    /// [`rename`](Dir::rename).
     fn rename_new(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a disk. One that is open stays readable through its handles.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`Device`](crate::ErrorKind::Device) for a folder;
+    /// [`Denied`](crate::ErrorKind::Denied). A device that fails may have removed it all the same.
     fn remove(&self, name: &str) -> Result<()>;
 
     /// Everything in the folder, sorted by name. Asks for none by itself: a folder may hold very many.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or ([`NotFound`](crate::ErrorKind::NotFound)) was removed.
     fn list(&self) -> Result<Vec<DirEntry>>;
 
-    /// The bytes of a disk that is not opened for that; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where there
-    /// is none. Of a folder it means nothing.
+    /// The bytes of a disk that is not opened for that. Of a folder it means nothing.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) where there is none; what the device says.
     fn len_of(&self, name: &str) -> Result<u64>;
 
     /// Returns once all creations, renames and removals before are durable.
+    ///
+    /// # Errors
+    /// [`Medium`](crate::ErrorKind::Medium) or [`Device`](crate::ErrorKind::Device): none of them is known to be
+    /// durable.
     fn sync(&self) -> Result<()>;
 
     /// A folder within, made where it is missing (durable after `sync` of this folder).
+    ///
+    /// # Errors
+    /// [`NoSpace`](crate::ErrorKind::NoSpace) or [`Denied`](crate::ErrorKind::Denied) where it cannot be made;
+    /// [`Device`](crate::ErrorKind::Device) where the name is a disk's; [`TooManyOpen`](crate::ErrorKind::TooManyOpen).
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>>;
 
-    /// A folder within, or [`ErrorKind::NotFound`](crate::ErrorKind::NotFound).
+    /// A folder within.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`Device`](crate::ErrorKind::Device) where the name is a disk's, or a
+    /// symbolic link's that is not followed; [`Denied`](crate::ErrorKind::Denied);
+    /// [`TooManyOpen`](crate::ErrorKind::TooManyOpen).
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>>;
 
     /// Removes an empty folder within.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`Device`](crate::ErrorKind::Device) where it is not empty, or a disk;
+    /// [`Denied`](crate::ErrorKind::Denied).
     fn remove_subdir(&self, name: &str) -> Result<()>;
 
     /// An advisory lock named by the file `name`, which is made where it is missing and never removed by the lock.
     /// `None` where another handle, in this process or another, holds a conflicting one. Freed when the guard drops or
     /// the process dies.
+    ///
+    /// # Errors
+    /// The file can neither be made nor opened: [`Denied`](crate::ErrorKind::Denied),
+    /// [`NoSpace`](crate::ErrorKind::NoSpace), [`TooManyOpen`](crate::ErrorKind::TooManyOpen);
+    /// [`Device`](crate::ErrorKind::Device) where the name is a folder's, or the file system has no locks. A lock that
+    /// another holds is none.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>>;
 }

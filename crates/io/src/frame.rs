@@ -61,6 +61,9 @@ pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
 }
 
 /// Writes a frame at `offset` with one write and returns its whole length in bytes. Durable after the disk's `sync`.
+///
+/// # Errors
+/// Those of [`Disk::write_at`].
 pub fn write_frame(disk: &dyn Disk, kind: FrameKind, offset: u64, payload: &[u8]) -> Result<u64> {
     let frame = encode_frame(kind, payload);
     disk.write_at(&frame, offset)?;
@@ -69,6 +72,10 @@ pub fn write_frame(disk: &dyn Disk, kind: FrameKind, offset: u64, payload: &[u8]
 
 /// The frame at the start of `data`, which was read from `path` at `offset` (named in errors only). What follows it is
 /// not looked at.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`]: `data` ends early, or magic, length, checksum or reserved bytes are wrong.
+/// [`ErrorKind::OtherVersion`]: a whole frame of a version or with flags that are not `kind`'s.
 pub fn decode_frame<'a>(
     kind: FrameKind,
     data: &'a [u8],
@@ -89,7 +96,10 @@ pub fn decode_frame<'a>(
     })
 }
 
-/// The payload of the frame that is all of `data`: a byte behind it is damage. Otherwise as [`decode_frame`].
+/// The payload of the frame that is all of `data`.
+///
+/// # Errors
+/// Those of [`decode_frame`]; [`ErrorKind::Damaged`] too where a byte follows the frame.
 pub fn decode_whole<'a>(
     kind: FrameKind,
     data: &'a [u8],
@@ -111,6 +121,11 @@ pub fn decode_whole<'a>(
 
 /// Reads the payload of the frame at `offset` of `disk`. `payload_max` bounds what is allocated, as does the disk's
 /// length. `path` is for errors only.
+///
+/// # Errors
+/// Those of [`Disk::len`] and [`Disk::read_at`]; [`ErrorKind::Damaged`] where the disk ends early, the payload exceeds
+/// `payload_max`, or magic, length, checksum or reserved bytes are wrong; [`ErrorKind::OtherVersion`] as of
+/// [`decode_frame`].
 pub fn read_frame(
     disk: &dyn Disk,
     kind: FrameKind,

@@ -3,6 +3,9 @@
 use crate::{Dir, ErrorKind, Result};
 
 /// What was found; `None` where an error of kind [`ErrorKind::NotFound`] says that it is not there.
+///
+/// # Errors
+/// `found`'s, if of any other kind.
 pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -12,6 +15,9 @@ pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
 }
 
 /// Removes a disk; one that is not there is no error. Durable after `sync` of the folder.
+///
+/// # Errors
+/// Those of [`Dir::remove`] but [`ErrorKind::NotFound`].
 pub fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
     if_there(dir.remove(name)).map(drop)
 }

@@ -32,6 +32,9 @@ pub fn rename_over<E: From<Error>>(
 }
 
 /// An empty disk, in place of one that somebody who died may have left there.
+///
+/// # Errors
+/// Those of [`Dir::remove`] and [`Dir::create`]: a folder under the name, say, is not put away.
 pub fn create_anew(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
     remove_if_there(dir, name)?;
     dir.create(name)

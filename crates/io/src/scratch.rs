@@ -22,7 +22,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new one, empty. Errors: no folder for temporary files can be written to.
+    /// A new one, empty.
+    ///
+    /// # Errors
+    /// No folder for temporary files can be written to: what the system said of the last one that was tried, `/tmp`.
     pub fn create() -> Result<Self> {
         let own = std::env::var_os("TMPDIR").map(PathBuf::from);
         let folders = own.into_iter().chain(["/var/tmp".into(), "/tmp".into()]);
@@ -44,6 +47,9 @@ impl Scratch {
     }
 
     /// Fills `buf` from `offset` on; what was never written is zeros.
+    ///
+    /// # Errors
+    /// What the device says ([`ErrorKind::of`](crate::ErrorKind::of)), with the offset; never that the file ends.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let raw = |buf: &mut [u8], at| self.file.read_at(buf, at);
         let mut done = 0;
@@ -63,6 +69,9 @@ impl Scratch {
     }
 
     /// Writes `bytes` at `offset`; the file grows as it must.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace), or what the device says, with the offset.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = self.file.write_all_at(bytes, offset);
         written.map_err(|e| self.failed("write", offset, e))

@@ -74,7 +74,10 @@ impl<'a> ByteReader<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Fails unless all was read.
+    /// Says that all was read.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where bytes are left.
     pub fn end(&self) -> Result<()> {
         if self.is_at_end() {
             Ok(())
@@ -87,6 +90,9 @@ impl<'a> ByteReader<'a> {
     }
 
     /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         match self.rest().get(..len) {
@@ -99,6 +105,9 @@ impl<'a> ByteReader<'a> {
     }
 
     /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.rest().first_chunk::<N>() {
@@ -111,30 +120,46 @@ impl<'a> ByteReader<'a> {
     }
 
     /// One byte.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) at the end.
     #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
     /// Two little-endian bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
     #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
     /// Four little-endian bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
     #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// Eight little-endian bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
     #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A varint; one that isn't in its shortest form or exceeds 64 bits is damage.
+    /// A varint.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) for one that isn't in its shortest form, exceeds 64 bits, or goes on
+    /// behind the end.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         match self.rest().first() {
@@ -170,7 +195,10 @@ impl<'a> ByteReader<'a> {
         Err(self.damaged(what.into()))
     }
 
-    /// A varint that must not exceed `max`.
+    /// A varint of at most `max`.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) for a larger one; those of [`varint`](Self::varint).
     pub fn varint_max(&mut self, max: u64) -> Result<u64> {
         let before = self.at;
         let value = self.varint()?;
@@ -181,8 +209,11 @@ impl<'a> ByteReader<'a> {
         Ok(value)
     }
 
-    /// A varint that counts items of at least `item_bytes_min` bytes which follow: more than could be there is damage.
-    /// So a decoder may allocate for them.
+    /// A varint that counts items of at least `item_bytes_min` bytes which follow. No more than can be there, so a
+    /// decoder may allocate for them.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) for more than could be there; those of [`varint`](Self::varint).
     pub fn count(&mut self, item_bytes_min: usize) -> Result<usize> {
         let before = self.at;
         let count = self.varint()?;
@@ -197,6 +228,9 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A varint length and that many bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left; those of [`varint`](Self::varint).
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let before = self.at;

@@ -36,6 +36,10 @@ struct Access {
 
 impl FileDir {
     /// An existing folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Denied`]; [`ErrorKind::TooManyOpen`]; [`ErrorKind::Device`] for what is no
+    /// folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::open_at(
@@ -49,6 +53,10 @@ impl FileDir {
 
     /// A folder that is made where it is missing, with its missing parents; the names of those that were made are
     /// durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] or [`ErrorKind::NoSpace`] where one cannot be made; [`ErrorKind::Exists`] where a file has
+    /// the name, [`ErrorKind::Device`] where a parent is a file; those of a sync, and of [`open`](Self::open).
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         make_durably(path)

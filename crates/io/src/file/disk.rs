@@ -55,17 +55,25 @@ pub struct FileDisk {
 
 impl FileDisk {
     /// An existing file or block device anywhere, for reading only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Denied`]; [`ErrorKind::TooManyOpen`]; [`ErrorKind::Device`] for a folder.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_path(path, false)
     }
 
     /// An existing file or block device anywhere, for reading and writing.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open); [`ErrorKind::Denied`] also for what may only be read.
     pub fn open_write(path: &Path) -> Result<Self> {
         Self::open_path(path, true)
     }
 
-    /// A file that is open already, of anyone's making; `path` is for errors. It may have any access, and is not a
-    /// folder.
+    /// A file that is open already, of anyone's making, with any access; `path` is for errors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] for a folder, or where the system does not say what the file is.
     pub fn from_file(file: File, path: impl Into<String>) -> Result<Self> {
         Self::new(file, path.into())
     }

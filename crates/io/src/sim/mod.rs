@@ -150,6 +150,9 @@ impl SimDir {
     }
 
     /// Damages the disk at `path` within this folder behind everyone's back: durably, and not counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where `path` leads to no disk.
     pub fn damage(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve(&device, path)?;
@@ -170,6 +173,9 @@ impl SimDir {
     /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector,
     /// on this device and on forks and crash images that are made of it. Writing there does not mend it, a disk in
     /// its place does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where `path` leads to no disk.
     pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve(&device, path)?;
@@ -183,6 +189,9 @@ impl SimDir {
     }
 
     /// Loses the disk at `path` within this folder behind everyone's back: durably, and not counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where `path` leads to no disk.
     pub fn lose(&self, path: &str) -> Result<()> {
         let mut device = self.device.lock();
         let (dir, ino) = self.resolve(&device, path)?;
