@@ -152,6 +152,11 @@ fn shape_of(dir: &dyn Dir, options: &BufferHashOptions) -> Result<[u32; 2]> {
 
 impl BufferHash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
+    ///
+    /// # Errors
+    /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a shape that is damaged or of more than eight
+    /// times the RAM, or a page that was durable and is not whole; [`Error::Budget`] where its tables take more than
+    /// the budget; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
         let log = FlashLog::open(Arc::clone(&dir), "bufferhash")?;
         let [partitions, table_pages] = shape_of(&*dir, &options)?;

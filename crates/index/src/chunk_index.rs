@@ -45,12 +45,23 @@ pub struct IndexStats {
 pub trait ChunkIndex: Send {
     /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a batch of a
     /// stream, some hundreds.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) where a page cannot be read, [`Error::Damaged`](crate::Error::Damaged) where it
+    /// is not what was written. What `found` says then means nothing.
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
     /// The newest word on one key: its container, or `None` where it is to be forgotten. Durable after `checkpoint`.
+    ///
+    /// # Errors
+    /// A buffer was full and could not be written, [`Error::Io`](crate::Error::Io), or be merged with what is there,
+    /// [`Error::Damaged`](crate::Error::Damaged).
     fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()>;
 
     /// Adds or replaces; the newest location of a fingerprint wins. Durable after `checkpoint`.
+    ///
+    /// # Errors
+    /// Those of [`say`](ChunkIndex::say), of the first entry that fails; those before it are in.
     fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
         entries
             .iter()
@@ -58,6 +69,9 @@ pub trait ChunkIndex: Send {
     }
 
     /// Forgets these fingerprints. Durable after `checkpoint`.
+    ///
+    /// # Errors
+    /// Those of [`say`](ChunkIndex::say), of the first key that fails; those before it are forgotten.
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
         keys.iter().try_for_each(|key| self.say(key, None))
     }
@@ -65,13 +79,25 @@ pub trait ChunkIndex: Send {
     /// Forgets every entry that points into one of `containers` (they were deleted), until one is inserted that does.
     /// Durable after `checkpoint`. Where a fingerprint had been given an older location, in a container that is not
     /// retired, that one may be found again, even if `remove` came in between.
+    ///
+    /// # Errors
+    /// Those of [`say`](ChunkIndex::say), of an index that writes or compacts to note it.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
     /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): nothing since the last checkpoint is known to be durable.
+    /// [`Error::Damaged`](crate::Error::Damaged) where what is there had to be read for it. Also what a merge in the
+    /// background failed with.
     fn checkpoint(&mut self) -> Result<()>;
 
     /// Sees what other processes made durable since it was opened or made durable or refreshed itself. Nothing to do
     /// where there is one opener.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Damaged`](crate::Error::Damaged): what others wrote cannot be read;
+    /// what was seen before still is.
     fn refresh(&mut self) -> Result<()> {
         Ok(())
     }
@@ -82,7 +108,10 @@ pub trait ChunkIndex: Send {
         0
     }
 
-    /// Every live entry, in no order; an error of `visit` ends it.
+    /// Every live entry, in no order.
+    ///
+    /// # Errors
+    /// The first of `visit`, which ends it; those of [`lookup`](ChunkIndex::lookup).
     fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>)
     -> Result<()>;
 
@@ -96,9 +125,18 @@ pub trait ChunkIndex: Send {
 /// A set that may err to one side: `false` is a promise, `true` is not.
 pub trait Filter: Send {
     /// Sets `present[i]` where `keys[i]` may be in the set, clears it where it surely is not.
+    ///
+    /// # Errors
+    /// Of a filter on flash, a page that cannot be read: [`Error::Io`](crate::Error::Io), or
+    /// [`Error::Damaged`](crate::Error::Damaged) where the disk ends before it. `present` then promises nothing.
     fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()>;
 
     /// Adds all `keys`.
+    ///
+    /// # Errors
+    /// Of a filter on flash, pages cannot be read or written: [`Error::Io`](crate::Error::Io), or
+    /// [`Error::Damaged`](crate::Error::Damaged) where the disk ends before them. Of one that grows in RAM, it is as
+    /// large as it may be: [`Error::Budget`](crate::Error::Budget). Some of `keys` may be in then.
     fn insert(&mut self, keys: &[Fingerprint]) -> Result<()>;
 
     /// RAM held now, in bytes.

@@ -20,8 +20,11 @@ pub(crate) fn alone(dir: &dyn Dir, name: &str) -> Result<Box<dyn LockGuard>> {
     guard.ok_or(Error::Held { lock })
 }
 
-/// The lock `name` in `dir`, which logs call `shown`, once its holder lets it go, or dies. [`Error::Held`] where the
-/// waiter, who is told for how many milliseconds it has waited, gives up.
+/// The lock `name` in `dir`, which logs call `shown`, once its holder lets it go, or dies.
+///
+/// # Errors
+/// [`Error::Held`] where the waiter, who is told for how many milliseconds it has waited, gives up; [`Error::Io`] where
+/// the lock's file cannot be made or locked.
 pub fn lock_waiting(
     dir: &dyn Dir,
     name: &str,

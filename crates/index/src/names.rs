@@ -52,6 +52,10 @@ impl IndexName {
     /// The others are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash,
     /// 10 in BufferHash. More keys than that make them slower, and in BufferHash, ChunkStash and Sparse may be
     /// forgotten; Tablets take 2.3 bytes a key, whatever the budget. All keep the shape that they were made with.
+    ///
+    /// # Errors
+    /// Those of the index's own `open`: [`Error::Held`](crate::Error::Held), [`Error::Damaged`](crate::Error::Damaged),
+    /// [`Error::Budget`](crate::Error::Budget) or [`Error::Io`](crate::Error::Io).
     pub fn open(
         self,
         dir: Arc<dyn Dir>,
@@ -109,6 +113,10 @@ impl IndexName {
 impl IndexName {
     /// Deletes the index in `dir`, damaged or not, by the names that it makes and by no others: its folder may be one
     /// of the user's. Only `strata` may be open meanwhile ([`Strata::delete`]).
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) where the folder cannot be listed, or a file be removed; also where somebody
+    /// keeps something in a folder that has one of the names, which stays.
     pub fn delete(self, dir: &dyn Dir) -> Result<()> {
         if self == IndexName::Strata {
             return Strata::delete(dir);

@@ -47,6 +47,10 @@ pub struct SkimpyStash {
 
 impl SkimpyStash {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
+    ///
+    /// # Errors
+    /// [`Error::Held`](crate::Error::Held) where another has it open; [`Error::Damaged`](crate::Error::Damaged) for a
+    /// page that was durable and is not whole; [`Error::Io`](crate::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<SkimpyStash> {
         let log = FlashLog::open(dir, "skimpy")?;
         let filter_bytes = options.bucket_keys.max(1) as usize;

@@ -28,6 +28,10 @@ impl BloomStore {
     }
 
     /// Collects all pages that are there now; durable after the next checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), or [`Error::Damaged`](crate::Error::Damaged) for a page that is not what was
+    /// written: it and those behind it are not collected.
     pub fn collect_all(&mut self) -> Result<()> {
         let end = self.log.range().end;
         while self.log.range().start < end {

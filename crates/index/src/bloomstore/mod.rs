@@ -134,12 +134,21 @@ struct Search {
 
 impl BloomStore {
     /// Opens the store in `dir`, or begins one.
+    ///
+    /// # Errors
+    /// [`Error::Held`](crate::Error::Held) where another has it open; [`Error::Damaged`](crate::Error::Damaged) for a
+    /// shape that is damaged or of more than eight times the RAM, or a page that was durable and is not whole;
+    /// [`Error::Budget`](crate::Error::Budget) for a chain that fits no page, or a pre-filter of more than 8 GiB;
+    /// [`Error::Io`](crate::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<BloomStore> {
         recover::open(dir, options)
     }
 
     /// Tells the time: makes everything durable if something waits for longer than `flush_interval_ms` (§4.4.1).
     /// Returns whether it did.
+    ///
+    /// # Errors
+    /// Those of [`checkpoint`](ChunkIndex::checkpoint).
     pub fn tick(&mut self, now_ms: u64) -> Result<bool> {
         let Some(interval) = self.options.flush_interval_ms.filter(|_| self.is_dirty) else {
             return Ok(false);

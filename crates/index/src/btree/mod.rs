@@ -114,6 +114,11 @@ type Moves = BTreeMap<(ContainerId, bool), Vec<u8>>;
 impl BTree {
     /// Opens the index in `dir`, or begins an empty one. The whole file is read once: its pages are checked, as the
     /// library expects it of a file that may be damaged.
+    ///
+    /// # Errors
+    /// [`Error::Held`](crate::Error::Held) where another has it open; [`Error::Damaged`](crate::Error::Damaged) for a
+    /// page that is not what was written; [`Error::Budget`](crate::Error::Budget) for a filter of more than 8 GiB;
+    /// [`Error::Io`](crate::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<BTree> {
         let alone = alone(&*dir, "btree")?;
         let disk = match if_there(dir.open_write(FILE))? {

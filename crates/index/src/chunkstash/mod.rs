@@ -76,6 +76,10 @@ pub struct ChunkStash {
 
 impl ChunkStash {
     /// Opens the index in `dir`, or begins an empty one; reads the whole log once.
+    ///
+    /// # Errors
+    /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a page that is not whole before one that is,
+    /// or a file of retired containers that is not; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<ChunkStash> {
         let alone = alone(&*dir, "stash")?;
         let disk = open_or_create(&*dir, LOG)?;

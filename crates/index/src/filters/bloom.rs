@@ -23,12 +23,18 @@ pub struct Bloom {
 
 impl Bloom {
     /// For `keys` keys at the false-positive rate `rate`: M = −N·ln f/(ln 2)² bits, k = M/N·ln 2.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for more than 8 GiB.
     pub fn new(keys: u64, rate: f64) -> Result<Bloom> {
         let ln2 = std::f64::consts::LN_2;
         Bloom::with_bits(-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2), keys)
     }
 
     /// Of `bytes` bytes, with as many hashes as are best for `keys` keys.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for more than 8 GiB.
     pub fn with_bytes(bytes: usize, keys: u64) -> Result<Bloom> {
         Bloom::with_bits(bytes as f64 * 8.0, keys)
     }
@@ -44,6 +50,9 @@ impl Bloom {
     }
 
     /// Writes it as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; under the name is what was, or all of this.
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         let mut body = Vec::new();
         put_varint(&mut body, self.hashes.into());
@@ -52,6 +61,9 @@ impl Bloom {
     }
 
     /// The one that was saved as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the file is not whole or holds another filter; [`Error::Io`], also where there is none.
     pub fn load(dir: &dyn Dir, name: &str) -> Result<Bloom> {
         saved::load(dir, name, Saved::Bloom, |reader| {
             let hashes = number(reader, 1, 64)? as u32;
@@ -105,6 +117,9 @@ pub struct BlockedBloom {
 impl BlockedBloom {
     /// For `keys` keys at about the rate `rate`, with 10 % more bits than the classic one, for the unequal filling of
     /// blocks.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for more than 8 GiB.
     pub fn new(keys: u64, rate: f64) -> Result<BlockedBloom> {
         let ln2 = std::f64::consts::LN_2;
         let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2) * 1.1).max(512.0);
@@ -117,6 +132,9 @@ impl BlockedBloom {
     }
 
     /// Of `bytes` bytes, with as many hashes as are best for `keys` keys.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for more than 8 GiB.
     pub fn with_bytes(bytes: usize, keys: u64) -> Result<BlockedBloom> {
         let bits = (bytes as f64 * 8.0).max(512.0);
         let hashes = (bits / keys.max(1) as f64 * std::f64::consts::LN_2).round();
@@ -127,6 +145,9 @@ impl BlockedBloom {
     }
 
     /// Writes it as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; under the name is what was, or all of this.
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         let mut body = Vec::new();
         put_varint(&mut body, self.hashes.into());
@@ -135,6 +156,9 @@ impl BlockedBloom {
     }
 
     /// The one that was saved as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the file is not whole or holds another filter; [`Error::Io`], also where there is none.
     pub fn load(dir: &dyn Dir, name: &str) -> Result<BlockedBloom> {
         saved::load(dir, name, Saved::Blocked, |reader| {
             let hashes = number(reader, 1, 64)? as u32;

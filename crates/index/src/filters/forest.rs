@@ -92,6 +92,9 @@ impl Asked {
 
 impl Forest {
     /// An empty forest on an empty disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): a first layer on flash finds no room.
     pub fn new(disk: Arc<dyn Disk>, options: ForestOptions) -> Result<Forest> {
         let mut forest = Forest {
             disk,
@@ -117,6 +120,10 @@ impl Forest {
     }
 
     /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), or [`Error::Damaged`](crate::Error::Damaged) where pages that were written are
+    /// not there; under the name is what was, or all of this.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         if let Some(lowest) = self.layers.last_mut() {
             lowest.flush()?;
@@ -147,6 +154,10 @@ impl Forest {
 
     /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shapes, its branching
     /// and the pages of its layer 0; `options` say how much RAM updates may take, and the order of a query.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`](crate::Error::Damaged) where the file is not whole or holds another filter, or the pages on
+    /// `disk` are not those of then; [`Error::Io`](crate::Error::Io), also where there is no file.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,

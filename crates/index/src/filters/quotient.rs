@@ -20,6 +20,9 @@ pub struct Quotient {
 
 impl Quotient {
     /// For `keys` keys now and up to `keys_max`, at which the false-positive rate is `rate`.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for more keys, at so low a rate, than such a filter can have.
     pub fn new(keys: u64, keys_max: u64, rate: f64) -> Result<Quotient> {
         let filter = qfilter::Filter::new_resizeable(keys, keys_max.max(keys), rate);
         Ok(Quotient {
@@ -28,6 +31,9 @@ impl Quotient {
     }
 
     /// Writes it as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; under the name is what was, or all of this.
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         let mut body = Vec::new();
         put_varint(&mut body, self.filter.capacity());
@@ -42,6 +48,9 @@ impl Quotient {
     }
 
     /// The one that was saved as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the file is not whole or holds another filter; [`Error::Io`], also where there is none.
     pub fn load(dir: &dyn Dir, name: &str) -> Result<Quotient> {
         saved::load(dir, name, Saved::Quotient, |reader| {
             let capacity = number(reader, 0, 1 << 40)?;

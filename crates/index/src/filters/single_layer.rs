@@ -23,6 +23,9 @@ pub struct SingleLayer {
 impl SingleLayer {
     /// For `keys` keys in pages of `shape`, with a buffer for updates in RAM, flushed by `group_pages`, on an empty
     /// disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): the disk has no room for all its pages.
     pub fn new(
         disk: Arc<dyn Disk>,
         keys: u64,
@@ -39,6 +42,10 @@ impl SingleLayer {
     }
 
     /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), or [`Error::Damaged`](crate::Error::Damaged) where pages that were written are
+    /// not there; under the name is what was, or all of this.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         self.layer.flush()?;
         self.disk.sync()?;
@@ -50,6 +57,10 @@ impl SingleLayer {
     }
 
     /// The one that was saved as file `name` of `dir` and has its pages on `disk`. How it buffers is chosen anew.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`](crate::Error::Damaged) where the file is not whole or holds another filter, or the pages on
+    /// `disk` are not those of then; [`Error::Io`](crate::Error::Io), also where there is no file.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,
@@ -74,6 +85,10 @@ impl SingleLayer {
     }
 
     /// Writes all that is buffered.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), or [`Error::Damaged`](crate::Error::Damaged) where a page is not there; groups
+    /// before it are written.
     pub fn flush(&mut self) -> Result<()> {
         self.layer.flush()
     }

@@ -126,6 +126,10 @@ fn empty_ledger(options: &SparseOptions) -> Ledger {
 
 impl Sparse {
     /// Opens the index in `dir`, or begins one; reads the whole log once.
+    ///
+    /// # Errors
+    /// [`Error::Held`](crate::Error::Held) where another has it open; [`Error::Damaged`](crate::Error::Damaged) for a
+    /// part of the log that is not whole before one that is; [`Error::Io`](crate::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: SparseOptions) -> Result<Sparse> {
         let alone = alone(&*dir, "sparse")?;
         let (log, ledger) = open_log(&*dir, &options)?;

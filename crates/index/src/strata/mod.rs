@@ -106,8 +106,10 @@ pub struct Strata {
 impl Strata {
     /// Opens the index in `dir`, or begins an empty one where there is none.
     ///
-    /// Fails with [`Error::Held`](crate::Error::Held) as the options say, with [`Error::Damaged`](crate::Error::Damaged) where the files are not what was written (delete the folder and build it
-    /// anew from the containers), and with [`Error::Budget`](crate::Error::Budget) below 1 MiB.
+    /// # Errors
+    /// [`Error::Held`](crate::Error::Held) as the options say; [`Error::Damaged`](crate::Error::Damaged) where the
+    /// files are not what was written (delete the folder and build it anew from the containers);
+    /// [`Error::Budget`](crate::Error::Budget) below 1 MiB; [`Error::Io`](crate::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: StrataOptions) -> Result<Strata> {
         let plan = Plan::new(options.ram_budget_bytes)?;
         let folder = Folder::open(dir, options.unique, options.lock_wait_ms_max)?;
@@ -130,14 +132,23 @@ impl Strata {
         })
     }
 
-    /// Deletes the index in `dir`, damaged or not, while others may have it open: what they read is as true as before, and what they seal from now on begins an
-    /// empty index. Needs no space. Merely removing the files could let two of them enter at once, and take away what one is about to enter.
+    /// Deletes the index in `dir`, damaged or not, while others may have it open: what they read is as true as before,
+    /// and what they seal from now on begins an empty index. Needs no space. Merely removing the files could let two of
+    /// them enter at once, and take away what one is about to enter.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): the lock cannot be had, or a file not be removed. Once the manifest is, the
+    /// index is empty.
     pub fn delete(dir: &dyn Dir) -> Result<()> {
         folder::delete(dir)
     }
 
-    /// Merges until nothing is due, after any merge that runs in the background. `checkpoint` sees to it in the ordinary way; this is for
-    /// who wants to measure or to leave the folder tidy.
+    /// Merges until nothing is due, after any merge that runs in the background. `checkpoint` sees to it in the
+    /// ordinary way; this is for who wants to measure or to leave the folder tidy.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), also where there is no room for the smallest merge that is due;
+    /// [`Error::Damaged`](crate::Error::Damaged) for a page that is not what was written. What was merged before is.
     pub fn merge_all(&mut self) -> Result<()> {
         while merge::merge_waiting(&self.shared)? {}
         Ok(())

@@ -128,6 +128,10 @@ pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u32> {
 
 impl Tablets {
     /// Opens the index in `dir`, or begins one; reads all tablets once.
+    ///
+    /// # Errors
+    /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a tablet, or a part of the journal, that is
+    /// not what was written; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<Tablets> {
         let options = TabletsOptions {
             tablet_bytes: options.tablet_bytes.clamp(PAGE_BYTES, TABLET_BYTES_MAX),

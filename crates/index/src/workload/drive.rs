@@ -34,8 +34,10 @@ pub struct DriveReport {
 /// Looks `keys` up batch by batch, inserts those not found (unless `is_query`, where nothing is inserted), and
 /// checkpoints at the end.
 ///
-/// Keys that repeat within a batch are asked for once more and inserted once, as a dedup store does. Errors: those of
-/// the index.
+/// Keys that repeat within a batch are asked for once more and inserted once, as a dedup store does.
+///
+/// # Errors
+/// Those of the index, at the first call that fails.
 pub fn drive(
     index: &mut dyn ChunkIndex,
     keys: &mut dyn Iterator<Item = Fingerprint>,

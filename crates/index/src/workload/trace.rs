@@ -32,6 +32,9 @@ impl TraceWriter {
     }
 
     /// Adds a key.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: a full frame cannot be written.
     pub fn push(&mut self, key: &Fingerprint) -> Result<()> {
         self.payload.extend_from_slice(&key.0);
         if self.payload.len() == FRAME_KEYS * KEY_BYTES {
@@ -41,6 +44,9 @@ impl TraceWriter {
     }
 
     /// Writes what is left and makes all durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: what is left cannot be written, or not be made durable.
     pub fn finish(mut self) -> Result<()> {
         if !self.payload.is_empty() {
             self.write()?;
@@ -73,6 +79,9 @@ impl TraceReader {
     }
 
     /// The next keys, at most 1024; none at the end.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a frame that is not whole, or holds no keys or a part of one; [`Error::Io`].
     pub fn read(&mut self) -> Result<Vec<Fingerprint>> {
         if self.at >= self.disk.len()? {
             return Ok(Vec::new());
