@@ -76,6 +76,10 @@ pub fn names() -> &'static [&'static str] {
 /// assert_eq!(chunker.cut(b"a stream that ends before the minimum"), 37);
 /// # Ok::<(), onefold_chunk::UnknownChunker>(())
 /// ```
+///
+/// # Errors
+/// [`UnknownChunker`]: there is none of the name (the message has those that there are), or `mean` is not within 256
+/// bytes to 4 MiB.
 pub fn by_name(
     name: &str,
     mean: usize,

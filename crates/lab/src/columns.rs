@@ -40,7 +40,10 @@ fn whole(number: u64) -> i64 {
 type Row = (Choice, Estimate);
 type Groups<'a, W> = SerializedRowGroupWriter<'a, W>;
 
-/// Writes the file. Errors: those of `out`.
+/// Writes the file.
+///
+/// # Errors
+/// Those of `out`, whose file is then none.
 pub fn parquet(rows: &[Row], out: impl Write + Send) -> Result<()> {
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let properties = Arc::new(WriterProperties::builder().build());

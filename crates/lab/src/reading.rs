@@ -94,7 +94,10 @@ struct Lane {
 }
 
 impl<'a> Reading<'a> {
-    /// For another thread. Errors: a chunker of that name or mean cannot be.
+    /// For another thread.
+    ///
+    /// # Errors
+    /// A choice's chunker is not known, or cannot have its mean.
     pub fn new(tallies: &'a Tallies) -> Result<Self, UnknownChunker> {
         let mut lanes = Vec::new();
         for (choice, _) in &tallies.all {
@@ -138,6 +141,10 @@ impl<'a> Reading<'a> {
 
     /// Reads a stream to its end; `name` is what a chunker that goes by file types is told. `tick` gets the bytes of
     /// every read and says whether to go on.
+    ///
+    /// # Errors
+    /// Those of `source` but interruptions. The chunks before stay in the tallies; what was read and not cut yet is in
+    /// none, and only `stream` may follow.
     pub fn stream(
         &mut self,
         name: &[u8],
@@ -149,6 +156,9 @@ impl<'a> Reading<'a> {
 
     /// Reads on behind a hole of the file whose name [`stream`](Self::stream) was given, in the same way: no chunk
     /// reaches over a hole.
+    ///
+    /// # Errors
+    /// Those of [`stream`](Self::stream).
     pub fn behind_hole(
         &mut self,
         source: &mut dyn Read,

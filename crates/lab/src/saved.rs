@@ -52,6 +52,10 @@ pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
 }
 
 /// What a file holds; `ram_bytes` is for each tally. `path` is for errors.
+///
+/// # Errors
+/// [`Damaged`](onefold_io::ErrorKind::Damaged), with the offset: no whole frame, or a chunk or register that no tally
+/// can have. [`OtherVersion`](onefold_io::ErrorKind::OtherVersion): another version's file.
 pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let payload = decode_whole(SAVED, bytes, path, 0)?;
     let mut reader = ByteReader::new(payload, path, 24);

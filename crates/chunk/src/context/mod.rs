@@ -126,6 +126,9 @@ impl Rules {
     /// assert_eq!(rules.choose(Some(b"txt"), b"\x89PNG\r\n\x1a\n"), png);
     /// # Ok::<(), onefold_chunk::context::BadRule>(())
     /// ```
+    ///
+    /// # Errors
+    /// The first line that is no rule, and why: [`BadRule`].
     pub fn with(text: &str) -> Result<Self, BadRule> {
         Ok(Self {
             given: parse(text)?,

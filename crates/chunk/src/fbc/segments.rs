@@ -161,8 +161,11 @@ impl Segments {
         out
     }
 
-    /// The inverse of [`encode`](Self::encode), for a table of at most `entries_max`: a sketch with more is refused, as
-    /// is one that is malformed.
+    /// The inverse of [`encode`](Self::encode), for a table of at most `entries_max`.
+    ///
+    /// # Errors
+    /// [`SketchError`], where a sketch has more entries, ends early or late, is of an unknown version, or says what no
+    /// sketch can: a window, modulo, order or length.
     pub fn decode(bytes: &[u8], entries_max: usize) -> Result<Self, SketchError> {
         let (head, items) = bytes
             .split_at_checked(HEAD_BYTES)
