@@ -38,6 +38,10 @@ pub fn append_chunk_lengths(raw: &mut Vec<u8>, chunks: &[(Fingerprint, u32)]) {
 }
 
 /// The lengths of the chunks in a block's raw bytes, from the trailer.
+///
+/// # Errors
+/// Damage of `object` at `offset` ([`Error::is_damage`]): no trailer, one longer than its block, or lengths that are
+/// none, too many, or not the block's sum.
 pub fn chunk_lengths(raw: &[u8], object: &str, offset: u64) -> Result<Vec<u32>> {
     let bad = |what: &str| Error::damaged(object, Some(offset), what);
     let (rest, trailer) = raw
@@ -129,6 +133,10 @@ pub struct BlockHeader {
 impl BlockHeader {
     /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. Whether the codec is known is not
     /// asked: that counts under a right checksum only.
+    ///
+    /// # Errors
+    /// Damage of `object` ([`Error::is_damage`]): too few bytes, another magic, or a length beyond
+    /// [`BLOCK_RAW_BYTES_MAX`] or [`BLOCK_STORED_BYTES_MAX`].
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let header = Self::decode_unbounded(bytes, object, offset)?;
         for (at, len, max) in [
@@ -175,8 +183,11 @@ pub(crate) fn check_len(len: u64, max: usize, object: &str, offset: u64) -> Resu
     Err(Error::damaged(object, Some(offset), what))
 }
 
-/// A whole stored block (header included, exactly) back to its raw bytes with trailer. Checksum, seal and length are
-/// checked.
+/// A whole stored block (header included, exactly) back to its raw bytes with trailer.
+///
+/// # Errors
+/// Damage, with container, block and offset ([`Error::is_damage`]): header, number, length, checksum or seal is wrong,
+/// or it does not decode to its raw length. Another version's codec ([`Error::is_other_version`]).
 pub fn decode_block(
     header: &Header,
     number: u32,

@@ -42,6 +42,9 @@ impl Compression {
     }
 
     /// By name.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the names that there are.
     pub fn by_name(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, compression)| *compression).ok_or_else(|| {
@@ -131,6 +134,9 @@ const SAMPLE_BYTES: usize = 4096;
 
 impl Compressor {
     /// For blocks of this stream at this effort.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: no memory for it.
     pub fn new(compression: Compression, stream: StreamKind) -> Result<Self> {
         let make = |level| zstd::bulk::Compressor::new(level).map_err(failed);
         let mut zstd = compression.level().map(make).transpose()?;
@@ -211,13 +217,19 @@ pub struct Decompressor(zstd::bulk::Decompressor<'static>);
 
 impl Decompressor {
     /// A decompressor for all codecs.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: no memory for it.
     pub fn new() -> Result<Self> {
         let zstd = zstd::bulk::Decompressor::new()
             .map_err(|error| Error::Machine(format!("zstd: {error}")))?;
         Ok(Self(zstd))
     }
 
-    /// `coded` back to exactly `raw_len` bytes, or what is wrong with it.
+    /// `coded` back to exactly `raw_len` bytes.
+    ///
+    /// # Errors
+    /// In words, without where: the frame says another length, or its bytes are no frame or have another length.
     pub fn decode(
         &mut self,
         codec: Codec,

@@ -19,6 +19,9 @@ pub const CONDEMNED: FrameKind = FrameKind {
 pub const CONDEMNED_OBJECT: &str = "condemned";
 
 /// The condemned containers, sorted; empty where no sweep is under way.
+///
+/// # Errors
+/// Those of [`ObjectStore::get`] but that there is none; those of [`decode`], when it was read twice.
 pub fn read(objects: &dyn ObjectStore) -> Result<Vec<ContainerId>> {
     let read = || decode(&objects.get(CONDEMNED_OBJECT)?);
     match read_twice_at_most(objects, CONDEMNED_OBJECT, read) {
@@ -28,6 +31,9 @@ pub fn read(objects: &dyn ObjectStore) -> Result<Vec<ContainerId>> {
 }
 
 /// Makes `containers` the list, durably.
+///
+/// # Errors
+/// Those of [`ObjectStore::put`].
 pub fn write(objects: &dyn ObjectStore, containers: &[ContainerId]) -> Result<()> {
     let mut sorted = containers.to_vec();
     sorted.sort_unstable();
@@ -39,6 +45,10 @@ pub fn write(objects: &dyn ObjectStore, containers: &[ContainerId]) -> Result<()
 }
 
 /// From stored bytes.
+///
+/// # Errors
+/// Damage ([`Error::is_damage`](crate::Error::is_damage)): no whole frame, half a name, or names out of order. Another
+/// version's list ([`Error::is_other_version`](crate::Error::is_other_version)).
 pub fn decode(bytes: &[u8]) -> Result<Vec<ContainerId>> {
     let payload = frame::decode_whole(CONDEMNED, bytes, CONDEMNED_OBJECT, 0)?;
     let mut reader = ByteReader::new(payload, CONDEMNED_OBJECT, frame::HEADER_BYTES as u64);

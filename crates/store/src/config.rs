@@ -32,6 +32,9 @@ pub enum Encryption {
 
 impl Encryption {
     /// By the name users give.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the names that there are.
     pub fn by_name(name: &str) -> Result<Self> {
         match name {
             "none" => Ok(Self::None),
@@ -83,12 +86,18 @@ impl Config {
     }
 
     /// A chunker of file contents.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: this version has none of the name, or not with this mean.
     pub fn chunker(&self, key: Option<&[u8; 32]>) -> Result<Box<dyn Chunker>> {
         onefold_chunk::by_name(&self.chunker, self.chunk_bytes_mean as usize, key)
             .map_err(|error| Error::Option(error.to_string()))
     }
 
-    /// An error that says why, where a new repository may not have this chunker with this mean.
+    /// That a new repository may have this chunker with this mean.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: there is none, or its chunks could be longer than [`CUT_BYTES_MAX`].
     pub fn check_chunker(&self) -> Result<()> {
         let max = self.chunker(None)?.limits().max;
         if max > CUT_BYTES_MAX {
@@ -118,6 +127,10 @@ impl Config {
     }
 
     /// The inverse of [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// Damage of [`CONFIG_OBJECT`] ([`Error::is_damage`]), with the offset; another version's encryption
+    /// ([`Error::is_other_version`]).
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, CONFIG_OBJECT, frame::HEADER_BYTES as u64);
         let repository = reader.array()?;
@@ -165,8 +178,11 @@ pub struct Twice<'a> {
     pub damage: Option<Error>,
 }
 
-/// The payload of either copy in the file `path`; an error only where both are damaged, or other versions'. Both are
-/// written at once, so a version that only one of them has is damage.
+/// The payload of either copy in the file `path`. Both are written at once, so a version that only one of them has is
+/// damage.
+///
+/// # Errors
+/// Both copies are damaged ([`Error::is_damage`], of the first), or other versions' ([`Error::is_other_version`]).
 pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
     let first = frame::decode_frame(kind, bytes, path, 0);
     // Behind the first, whatever is behind both: that a copy is whole does not hang on it.

@@ -71,6 +71,10 @@ impl Header {
     }
 
     /// From the first bytes of the container that is named `id`.
+    ///
+    /// # Errors
+    /// Damage of the container ([`Error::is_damage`]): no whole frame, or another container's. Another version's frame
+    /// or stream kind ([`Error::is_other_version`]).
     pub fn decode(id: ContainerId, bytes: &[u8]) -> Result<Self> {
         let object = object_name(id);
         let payload = frame::decode_whole(HEADER, bytes, &object, 0)?;
@@ -199,6 +203,10 @@ impl Table {
 
     /// From its plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the bytes do not
     /// bear out: each block takes bytes, and holds chunks, and each of these, too.
+    ///
+    /// # Errors
+    /// Damage of `object` ([`Error::is_damage`]), with the offset: counts that the bytes do not bear out, a block or
+    /// chunk of nothing, or a block of more bytes than any may have.
     pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, object, offset);
         let small = |reader: &mut ByteReader<'_>| -> Result<u32> {

@@ -57,6 +57,10 @@ pub struct Footer {
 
 impl Footer {
     /// From the last [`FOOTER_BYTES`] of the container `id`, which is `container_len` bytes long.
+    ///
+    /// # Errors
+    /// Damage of the container ([`Error::is_damage`]): no whole frame, another container's, a table that is too long or
+    /// does not end at `bytes`. Another version's frame or stream kind ([`Error::is_other_version`]).
     pub fn decode(id: ContainerId, bytes: &[u8], container_len: u64) -> Result<Self> {
         let object = object_name(id);
         let offset = container_len - bytes.len() as u64;
@@ -93,6 +97,10 @@ impl Footer {
     }
 
     /// The table from its sealed bytes.
+    ///
+    /// # Errors
+    /// Damage of the table ([`Error::is_damage`]): checksum, seal or contents are wrong, or its counts are not the
+    /// footer's.
     pub fn open_table(&self, mut sealed: Vec<u8>, sealer: &Sealer) -> Result<Table> {
         let object = format!("{}, descriptor table", object_name(self.header.id));
         let bad = |what: String| Error::damaged(&object, Some(self.table_offset), what);

@@ -32,6 +32,10 @@ impl Ingested {
     }
 
     /// All containers listed, sorted.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be opened or read, [`Error::Damaged`] where it became shorter meanwhile. What
+    /// is damaged or on a bad sector counts as not listed, and is no error.
     pub fn read(&self) -> Result<Vec<ContainerId>> {
         let (mut containers, _) = self.read_whole()?;
         containers.sort_unstable();
@@ -40,6 +44,9 @@ impl Ingested {
     }
 
     /// Adds `containers`, whose entries the index has made durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`], no room among it: they may be listed then or not.
     pub fn add(&self, containers: &[ContainerId]) -> Result<()> {
         if containers.is_empty() {
             return Ok(());
@@ -60,6 +67,9 @@ impl Ingested {
     }
 
     /// Takes `containers`, which were deleted, off the list.
+    ///
+    /// # Errors
+    /// [`Error::Io`], no room among it: they may be listed still.
     pub fn remove(&self, containers: &[ContainerId]) -> Result<()> {
         let _lock = self.lock(None)?;
         let mut gone = containers.to_vec();
@@ -71,6 +81,9 @@ impl Ingested {
     }
 
     /// Removes the list, durably: the index knows nothing any more. Waits at most `wait_ms_max` for whoever changes it.
+    ///
+    /// # Errors
+    /// [`Error::Held`] where another changes it for longer than `wait_ms_max`; [`Error::Io`].
     pub fn clear(&self, wait_ms_max: Option<u64>) -> Result<()> {
         let _lock = match self.lock(wait_ms_max) {
             // There is no room for the lock: then nobody changes the list, either.

@@ -15,12 +15,19 @@ pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
 
 impl Repository {
     /// All containers with their bytes as stored, sorted; without those of a folder that the device does not list.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the folder of all is missing; [`Error::Io`] where it cannot be listed.
     pub fn containers(&self) -> Result<Vec<(ContainerId, u64)>> {
         self.shared.container_lengths_past(&mut warn_of_loss)
     }
 
     /// What a container is of, and its chunks with their lengths in bytes, as they stand in it; `None` where it is
     /// gone.
+    ///
+    /// # Errors
+    /// Damage ([`Error::is_damage`]) or another version's container ([`Error::is_other_version`]), when it was read
+    /// twice; [`Error::Io`] where the device does not give it.
     pub fn contents_of(&self, container: ContainerId) -> Result<Option<Contents>> {
         match Opened::read(&self.shared, container) {
             Ok(opened) => Ok(Some((opened.header.stream, opened.table.chunks))),
@@ -30,6 +37,9 @@ impl Repository {
     }
 
     /// The sessions that run now; none is known of where the repository may not be written.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: their folder cannot be listed, or a session's lock not be asked for.
     pub fn sessions(&self) -> Result<Vec<PinInfo>> {
         match pin::living(&*self.shared.root) {
             Err(Error::Io(error)) if error.kind == ErrorKind::Denied => Ok(Vec::new()),

@@ -32,10 +32,17 @@ pub trait ObjectStore: Send + Sync {
     /// One of kind [`ErrorKind::Exists`] where it is not; failures of the device.
     fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
 
-    /// The whole object. Damaged where it is none of the containers and longer than [`OBJECT_BYTES_MAX`].
+    /// The whole object.
+    ///
+    /// # Errors
+    /// One of kind [`ErrorKind::NotFound`]; [`Error::Damaged`] where it is none of the containers and longer than
+    /// [`OBJECT_BYTES_MAX`]; failures of the device.
     fn get(&self, name: &str) -> Result<Vec<u8>>;
 
     /// The object's bytes from `offset` on into `buf`, whole.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::NotFound`], or [`ErrorKind::Short`] where the object ends before; failures of the device.
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
 
     /// Whoever reads the object next is to have its bytes from the device, not from RAM. As far as the system lets that
@@ -43,6 +50,9 @@ pub trait ObjectStore: Send + Sync {
     fn forget_cached(&self, name: &str);
 
     /// The object's length in bytes.
+    ///
+    /// # Errors
+    /// One of kind [`ErrorKind::NotFound`]; failures of the device.
     fn len(&self, name: &str) -> Result<u64>;
 
     /// Names below the folder `prefix`, in order of name.
@@ -76,10 +86,16 @@ pub trait ObjectStore: Send + Sync {
     ) -> Result<Vec<(String, u64)>>;
 
     /// Removes an object; one that is not there is no error. Durable when it returns.
+    ///
+    /// # Errors
+    /// Failures of the device: the object is there then, or goes with the next crash, or is gone.
     fn delete(&self, name: &str) -> Result<()>;
 
     /// Makes it durable that these objects are there, for who found them and did not put them: whoever did may have
     /// died before that.
+    ///
+    /// # Errors
+    /// Failures of the device: none of them is known to be durable. An object that is not there is no error.
     fn keep(&self, names: &[String]) -> Result<()>;
 }
 

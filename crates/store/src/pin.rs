@@ -40,6 +40,10 @@ impl PinInfo {
     }
 
     /// From a pin's bytes.
+    ///
+    /// # Errors
+    /// Damage of `object` ([`Error::is_damage`]), as of one that is being written; another version's pin
+    /// ([`Error::is_other_version`]).
     pub fn decode(bytes: &[u8], object: &str) -> Result<Self> {
         let payload = frame::decode_whole(PIN, bytes, object, 0)?;
         let mut reader = ByteReader::new(payload, object, frame::HEADER_BYTES as u64);
@@ -74,6 +78,10 @@ pub struct Pin {
 
 impl Pin {
     /// Makes a session visible: its file is there and locked when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where no file can be made there: of kind [`ErrorKind::Denied`], or [`ErrorKind::NoSpace`] where
+    /// there is no room even for an empty one.
     pub fn set(root: &dyn Dir, info: &PinInfo, entropy: &Entropy) -> Result<Self> {
         let dir = root.subdir(PIN_FOLDER)?;
         loop {
@@ -129,6 +137,10 @@ impl Drop for Pin {
 }
 
 /// The names of all sessions that live, with what they say of themselves. Pins of dead processes are removed.
+///
+/// # Errors
+/// [`Error::Io`]: the folder cannot be listed, a lock not be asked for, or a dead one's pin not be removed. One that
+/// does not read is listed all the same.
 pub fn living(root: &dyn Dir) -> Result<Vec<(String, PinInfo)>> {
     let Some(dir) = if_there(root.open_subdir(PIN_FOLDER))? else {
         return Ok(Vec::new());

@@ -160,6 +160,9 @@ impl Repository {
     }
 
     /// Whether the repository in `root` has key slots, which are made with encryption alone.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the folder of slots cannot be listed.
     pub fn has_slots(root: &Arc<dyn Dir>) -> Result<bool> {
         let objects = LocalObjects::new(Arc::clone(root), Entropy::system());
         Ok(!slots::listed(&objects)?.is_empty())
@@ -181,6 +184,9 @@ impl Repository {
     }
 
     /// A chunker of file contents.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: this version has no chunker of the repository's name and mean.
     pub fn chunker(&self) -> Result<Box<dyn Chunker>> {
         self.shared.config.chunker(self.shared.keys.chunker_key())
     }
@@ -300,6 +306,9 @@ impl Repository {
     }
 
     /// What the fingerprint index takes: RAM now, and on disk, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the index's folder cannot be listed.
     pub fn index_bytes(&self) -> Result<(usize, u64)> {
         let index = self.shared.index.lock();
         Ok((index.ram_bytes(), index.disk_bytes()?))

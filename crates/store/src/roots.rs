@@ -79,8 +79,11 @@ impl Seen {
 /// What keeps chunks alive: its user tells the store what a root refers to.
 pub trait Roots {
     /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of
-    /// contents. What was `seen` refers to need not be given again. Errors: where a part of the metadata is lost
-    /// ([`Error::is_loss`]), all else is given before that is said.
+    /// contents. What was `seen` refers to need not be given again.
+    ///
+    /// # Errors
+    /// Those of `visit`. Where a part of the metadata is lost ([`Error::is_loss`]), all else is given before
+    /// that is said.
     fn for_each_ref(
         &self,
         id: &RootId,
@@ -183,7 +186,10 @@ fn read_once(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<
 
 impl Repository {
     /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before
-    /// that. `false`: it is there no longer.
+    /// that. `false`: it is there no longer, or cannot be had ([`Error::is_loss`]).
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the device fails otherwise; another version's root ([`Error::is_other_version`]).
     pub fn keep_root(&self, id: &RootId) -> Result<bool> {
         self.shared.objects.keep(&[id.object()])?;
         match self.shared.root(id) {
@@ -194,11 +200,19 @@ impl Repository {
     }
 
     /// A root's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`], of kind [`ErrorKind::NotFound`] where there is none; damage ([`Error::is_damage`]), when it was
+    /// read twice: its bytes are not those of its name, or its seal does not hold; another version's root
+    /// ([`Error::is_other_version`]).
     pub fn root(&self, id: &RootId) -> Result<Vec<u8>> {
         self.shared.root(id)
     }
 
-    /// All roots, sorted. Damaged where their folder is missing.
+    /// All roots, sorted.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where their folder is missing; [`Error::Io`] where it cannot be listed.
     pub fn roots(&self) -> Result<Vec<RootId>> {
         let listed = self.shared.list(ROOT_FOLDER)?;
         Ok(ids(&listed))
@@ -219,6 +233,9 @@ impl Repository {
 
     /// Removes a root, for who holds the [lock](Self::lock_roots) if there could be another; one that is not there is
     /// no error. What only it kept alive goes with the next sweep.
+    ///
+    /// # Errors
+    /// Those of [`ObjectStore::delete`].
     pub fn remove_root(&self, id: &RootId) -> Result<()> {
         self.shared.objects.delete(&id.object())
     }

@@ -24,6 +24,9 @@ pub struct KeyInfo {
 
 impl Repository {
     /// All key slots that can be read; of others a warning tells.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the folder of slots cannot be listed, or the device fails at one.
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
         let objects = &*self.shared.objects;
         let mut keys = Vec::new();
@@ -49,6 +52,9 @@ impl Repository {
     }
 
     /// The names of all key slots, whether they can be read or not.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the folder of slots cannot be listed.
     pub fn key_names(&self) -> Result<Vec<String>> {
         let slots = slots::listed(&*self.shared.objects)?;
         let ids = slots.iter().filter_map(|slot| slots::id_of(slot));
@@ -97,7 +103,8 @@ impl Repository {
     /// Removes the slot `id`, never the last one that was made with the repository's key.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another removes one: of two that each saw two slots, both could go.
+    /// [`Error::Option`] for that one, or where none is named `id`; [`Error::Locked`] while another removes one: of two
+    /// that each saw two slots, both could go. Those of [`keys`](Self::keys).
     pub fn remove_key(&self, id: &str) -> Result<()> {
         let _lock = Lock::Keys.take(&*self.shared.root)?;
         let object = format!("{SLOT_FOLDER}/{id}");

@@ -59,17 +59,26 @@ impl Session {
     }
 
     /// A writer of one stream. A session may have several at once, one a stream.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: no memory for a compressor.
     pub fn writer(&self, stream: StreamKind) -> Result<ChunkWriter> {
         ChunkWriter::new(Arc::clone(&self.state), stream)
     }
 
     /// A reader of chunks with caches of its own.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: no memory for a decompressor.
     pub fn reader(&self) -> Result<ChunkReader> {
         let state = &self.state;
         ChunkReader::new(Arc::clone(&state.shared), Arc::clone(&state.elsewhere))
     }
 
     /// A reader of chunks with caches of a MiB or two: for what is read in order, once.
+    ///
+    /// # Errors
+    /// Those of [`reader`](Self::reader).
     pub fn small_reader(&self) -> Result<ChunkReader> {
         Ok(self.reader()?.with_small_caches())
     }
@@ -118,6 +127,10 @@ impl Session {
     }
 
     /// Makes what the index was told durable and ends the session. Writers must have finished.
+    ///
+    /// # Errors
+    /// [`Error::Index`] or [`Error::Io`] where the index cannot be made durable, nor one anew in its place. What was
+    /// stored is durable; the next session tells the index of it.
     pub fn finish(self) -> Result<()> {
         self.state.checkpoint()
     }

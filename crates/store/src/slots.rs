@@ -119,6 +119,9 @@ const MAC_BYTES: usize = 32;
 
 impl Slot {
     /// Wraps `master` and a copy of `config` under `password`.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: a `cost` that the key derivation cannot have, or for which there is no memory.
     pub fn wrap(
         master: &Zeroizing<[u8; 32]>,
         config: &Config,
@@ -163,6 +166,10 @@ impl Slot {
     }
 
     /// The master key and the sealed configuration; `None` with the wrong password.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: no memory for its key derivation. Damage ([`Error::is_damage`]), or another version's
+    /// configuration ([`Error::is_other_version`]), of what was sealed so.
     pub fn unwrap(&self, password: &Secret) -> Result<Option<(Zeroizing<[u8; 32]>, Config)>> {
         let mut plain = Zeroizing::new(self.sealed.clone());
         if slot_sealer(&stretch(password, &self.salt, self.cost)?)
@@ -196,6 +203,10 @@ impl Slot {
     }
 
     /// From the stored bytes of the object `object`, and what is wrong with its second copy, if anything.
+    ///
+    /// # Errors
+    /// Damage of `object` ([`Error::is_damage`]): both copies are, or what they say cannot be, as a key derivation out
+    /// of bounds. Another version's slot ([`Error::is_other_version`]).
     pub fn decode(bytes: &[u8], object: &str) -> Result<(Self, Option<Error>)> {
         let twice = decode_twice(SLOT, bytes, object)?;
         let mut reader = ByteReader::new(twice.payload, object, frame::HEADER_BYTES as u64);

@@ -254,6 +254,9 @@ impl ChunkWriter {
     }
 
     /// Seals what is open and returns once every chunk written is durable and known to the index.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write): what was stored before stays, and the rest is lost.
     pub fn finish(mut self) -> Result<WriteStats> {
         self.close_container()?;
         self.sealing.finish()?;
