@@ -61,11 +61,13 @@ pub struct Outcome {
     pub missing_sources: u64,
 }
 
-/// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A repository opened for
-/// a dry run stays as it is.
+/// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A
+/// repository opened for a dry run stays as it is.
 ///
-/// Errors: the repository failed, no source is there, or none but those of the repository itself, or `progress` was
-/// cancelled.
+/// # Errors
+/// [`Error::NoSource`]: no source is there, or none but those of the repository itself; [`Error::Cancelled`]; [`Error::Store`] where the repository fails, or the parent that was asked
+/// for cannot be had; [`Error::Usage`] for a stream without a name, or folders too deep for a snapshot;
+/// [`Error::OutOfOrder`]. No snapshot is made then; what was stored is of use to the next backup.
 pub fn run(
     repository: &Repository,
     input: Input,

@@ -14,6 +14,10 @@ const PART_BYTES: usize = 64 << 10;
 
 /// Whether both have the same chunks and holes in the same order. Recipe chunks that both have are passed over unread,
 /// and nothing is read behind the first difference. RAM: of each a recipe chunk a layer.
+///
+/// # Errors
+/// A recipe chunk that only one has cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
+/// ([`Error::Malformed`](crate::Error::Malformed)).
 pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<bool> {
     let (mut a, mut b) = (Ahead::new(a), Ahead::new(b));
     loop {
@@ -43,11 +47,18 @@ pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<boo
 
 /// A hash of the data's fingerprints: the same for contents that [`is_same`] calls so, wherever their chunks lie. Reads
 /// all recipe chunks, one a layer at a time.
+///
+/// # Errors
+/// A recipe chunk cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
+/// ([`Error::Malformed`](crate::Error::Malformed)).
 pub fn name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
     hash(content, reader, true)
 }
 
 /// A hash of the content as it stands in its entry; reads nothing. Contents of one such name have one [`name`].
+///
+/// # Errors
+/// [`Error::Malformed`](crate::Error::Malformed): the items cover more than 2^64 bytes.
 pub fn top_name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
     hash(content, reader, false)
 }

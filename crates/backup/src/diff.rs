@@ -85,7 +85,9 @@ pub type Tell<'a> = &'a mut dyn FnMut(Mark, &[u8], Option<&Entry>, Option<&Entry
 /// second. Without `metadata`, entries that differ in metadata only are equal. What is neither at `below` nor below it
 /// is neither told nor counted; empty: all is.
 ///
-/// Errors: the repository failed, or neither snapshot has `below`.
+/// # Errors
+/// [`Error::NotInSnapshot`] where neither has `below`; [`Error::Store`] or [`Error::Malformed`] where a leaf or recipe
+/// chunk cannot be had, which ends it.
 pub fn diff(
     (first, second): (&Tree, &Tree),
     reader: &mut ChunkReader,

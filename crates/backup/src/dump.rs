@@ -17,6 +17,10 @@ use crate::{Entry, Error, Result};
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Writes a file's content; holes are zeros.
+///
+/// # Errors
+/// [`Error::Io`], without a path, where `out` fails; [`Error::Store`] or [`Error::Malformed`] where a chunk cannot be
+/// had. What is before it is written.
 pub fn file(entry: &Entry, reader: &mut ChunkReader, out: &mut dyn Write) -> Result<()> {
     let failed = |e| Error::io("write", b"", e);
     visit_items(&entry.content, reader, &mut |visit, reader| {

@@ -97,7 +97,11 @@ impl PatternsBuilder {
         }
     }
 
-    /// Adds a pattern as the user or an ignore file gives it; an empty one means nothing. Errors: it is no valid glob.
+    /// Adds a pattern as the user or an ignore file gives it; an empty one means nothing.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the pattern, and why: it is no valid glob, has brackets that others read in another way,
+    /// or comes after too many with wildcards.
     pub fn add(&mut self, pattern: &[u8], ignore_case: bool) -> Result<()> {
         self.add_as(&text(pattern), ignore_case, false)
     }
@@ -165,7 +169,10 @@ impl PatternsBuilder {
             .map_err(|why| Error::Usage(format!("pattern {pattern:?}: {why}")))
     }
 
-    /// The compiled list. Errors: those with wildcards are too long together.
+    /// The compiled list.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: those with wildcards are too long together.
     pub fn build(mut self) -> Result<Patterns> {
         let patterns = &mut self.patterns;
         let globs = [
@@ -285,6 +292,9 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 
 impl Patterns {
     /// From patterns, case mattering.
+    ///
+    /// # Errors
+    /// Those of [`add`](PatternsBuilder::add), at the first that fails, and of [`build`](PatternsBuilder::build).
     pub fn new<S: AsRef<[u8]>>(patterns: impl IntoIterator<Item = S>) -> Result<Self> {
         let mut builder = PatternsBuilder::default();
         patterns
@@ -371,6 +381,9 @@ pub struct Ignore {
 
 impl Ignore {
     /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder. Also why lines were passed over.
+    ///
+    /// # Errors
+    /// Those of [`build`](PatternsBuilder::build). A line that is no pattern is no error.
     pub fn new(
         above: Option<Arc<Ignore>>,
         folder: &[u8],

@@ -84,6 +84,9 @@ impl Policy {
 }
 
 /// A length of time as restic writes it: `1y2m3d4h` – years, months, days, hours, each at most once, in this order.
+///
+/// # Errors
+/// [`Error::Usage`] with the text: it is not written so, or longer than such a span can be.
 pub fn parse_span(text: &str) -> Result<Span> {
     let bad = || Error::Usage(format!("{text:?} is no duration such as 1y2m3d4h"));
     let mut span = Span::new();
@@ -153,6 +156,9 @@ impl Default for GroupBy {
 
 impl GroupBy {
     /// From words as the user writes them: `host,paths,tags`, or nothing for one group of all.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the first word that is none of these.
     pub fn parse(text: &str) -> Result<Self> {
         let mut by = Self {
             host: false,

@@ -11,6 +11,10 @@ use crate::{Content, Entry, Kind, Result, Time, content, path};
 
 /// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says
 /// false.
+///
+/// # Errors
+/// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a
+/// leaf or recipe chunk cannot be had, which ends it.
 pub fn list(
     tree: &Tree,
     reader: &mut ChunkReader,
@@ -146,6 +150,11 @@ impl Adder {
     }
 
     /// Adds a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a leaf or recipe
+    /// chunk cannot be had; [`Error::Temporary`](crate::Error::Temporary) where many hard links find no room. Part of
+    /// it may be added then.
     pub fn add(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         self.sizes.snapshots_count += 1;
         let mut linked = Linked::new(LINKS_BYTES_MAX);

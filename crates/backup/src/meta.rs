@@ -54,6 +54,9 @@ pub struct Stat {
 
 impl Stat {
     /// Of `name` in `dir`; a symbolic link itself is looked at unless `follow`.
+    ///
+    /// # Errors
+    /// Those of `fstatat`: `NOENT`, `ACCESS`, `NAMETOOLONG` …
     pub fn at(dir: impl AsFd, name: &[u8], follow: bool) -> Result<Self, Errno> {
         let flags = if follow {
             AtFlags::empty()
@@ -83,6 +86,9 @@ impl Stat {
     }
 
     /// Of an open file.
+    ///
+    /// # Errors
+    /// Those of `fstat`, as of a server that is gone.
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
         rustix::fs::fstat(fd).map(Self::from_system)
     }
@@ -165,6 +171,9 @@ fn kind(file_type: FileType) -> Kind {
 }
 
 /// The target of a symbolic link.
+///
+/// # Errors
+/// Those of `readlinkat`: `INVAL` where it is no link (any more), `NOENT` …
 pub fn link_target(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
 }
@@ -185,12 +194,18 @@ pub fn xattrs_error(path: &[u8], e: Errno) -> Error {
 }
 
 /// Extended attributes of an open file or folder; none where the file system has none.
+///
+/// # Errors
+/// `FBIG`: more than [`XATTRS_BYTES_MAX`]. Others of the system; [`xattrs_error`] puts them in words.
 pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     let list = |buf: &mut [u8]| rustix::fs::flistxattr(fd, buf);
     collect(list, |name, buf| rustix::fs::fgetxattr(fd, name, buf))
 }
 
 /// Extended attributes of `name` in `dir` itself, also where it is a link or cannot be opened; none where it is gone.
+///
+/// # Errors
+/// Those of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and it is no folder that can be opened.
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
     let path = beside(dir, name);
     let list = |buf: &mut [u8]| match rustix::fs::llistxattr(&path[..], buf) {
@@ -242,6 +257,9 @@ fn collect(
 }
 
 /// The names that `list` writes, each with a zero behind it; none where the file system has no attributes.
+///
+/// # Errors
+/// Those of `list`, `RANGE` at 1 MiB only.
 pub fn xattr_names(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Vec<Box<[u8]>>, Errno> {

@@ -29,6 +29,10 @@ pub enum Met<'a> {
 
 /// Tells `visit` of everything that the snapshot refers to, leaf by leaf; what a file repeats comes again. Reads all
 /// metadata, and no data.
+///
+/// # Errors
+/// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where the
+/// table, a leaf or a recipe chunk cannot be had, which ends it.
 pub fn visit(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,

@@ -232,9 +232,13 @@ pub struct Summary {
 
 /// Restores from `snapshot` into the folder `target`, which is made where it is missing; when it returns, what was
 /// restored is on the disk. The snapshot must have been loaded while `session` lived: what it refers to stays then.
+/// Paths that fail are told to `events` and counted.
 ///
-/// Errors: the repository failed, the path is not in the snapshot, or `progress` was cancelled. Paths that fail are
-/// told to `events` and counted.
+/// # Errors
+/// [`Error::NotInSnapshot`]; [`Error::Usage`] for options that make no sense together, or to delete in `/`;
+/// [`Error::Io`] where the target cannot be made or opened; [`Error::Store`] or [`Error::Malformed`] where the table of
+/// leaves cannot be had, or the repository fails as a whole; [`Error::Temporary`] where many hard links find no room;
+/// [`Error::Cancelled`].
 pub fn run(
     session: &Session,
     snapshot: &Snapshot,

@@ -209,6 +209,9 @@ impl Snapshot {
     }
 
     /// The root that `bytes` hold.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`]: fields that mean nothing, or another version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("snapshot", bytes);
         reader.version(VERSION)?;
@@ -358,6 +361,9 @@ pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
 }
 
 /// The list that [`encode_table`] wrote.
+///
+/// # Errors
+/// [`Error::Malformed`]: bytes that mean nothing, leaves out of order, or folders of too many bytes.
 pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
     let mut leaves = Vec::new();
     append_table(bytes, &mut leaves)?;

@@ -29,6 +29,9 @@ impl Named {
 
 /// All snapshots that are wanted, oldest first. One that cannot be read is given to `damaged` and left out; one that is
 /// forgotten meanwhile is left out.
+///
+/// # Errors
+/// [`Error::Store`]: the snapshots cannot be listed.
 pub fn list(
     repository: &Repository,
     is_wanted: &mut dyn FnMut(&Snapshot) -> bool,
@@ -45,6 +48,9 @@ pub fn list(
 }
 
 /// All snapshots one by one, in no order, without their tables: those of lists of paths take megabytes each.
+///
+/// # Errors
+/// [`Error::Store`]: they cannot be listed.
 pub fn for_each(
     repository: &Repository,
     damaged: &mut dyn FnMut(RootId, Error),

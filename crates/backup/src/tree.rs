@@ -17,6 +17,10 @@ pub struct Tree {
 
 impl Tree {
     /// Reads the snapshot's table of leaves.
+    ///
+    /// # Errors
+    /// [`Error::Store`](crate::Error::Store): a chunk of it cannot be read.
+    /// [`Error::Malformed`](crate::Error::Malformed): it means nothing.
     pub fn open(snapshot: &Snapshot, reader: &mut ChunkReader) -> Result<Self> {
         let leaves = match &snapshot.table {
             Table::Inline(leaves) => leaves.clone(),
@@ -74,6 +78,9 @@ impl Tree {
     }
 
     /// The entry at `path` (clean, not the root), if there is one.
+    ///
+    /// # Errors
+    /// Those of [`read_leaf`].
     pub fn entry(&self, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
         let (folder, name) = crate::path::split(path);
         let mut cursor = self.cursor_at(folder, name);
@@ -89,6 +96,10 @@ impl Tree {
 }
 
 /// Reads and decodes one leaf, contents included.
+///
+/// # Errors
+/// [`Error::Store`](crate::Error::Store): it, or one of its recipe chunks, cannot be read.
+/// [`Error::Malformed`](crate::Error::Malformed): it means nothing, or is of another version.
 pub fn read_leaf(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<Leaf> {
     let bytes = reader.read(&leaf.chunk)?;
     crate::leaf::decode(&bytes, &mut |chunk| recipe::decode(&reader.read(chunk)?, 0))
@@ -105,6 +116,9 @@ pub struct Cursor<'a> {
 
 impl Cursor<'_> {
     /// (folder, name) of the entry that [`next`](Self::next) will give.
+    ///
+    /// # Errors
+    /// Those of [`read_leaf`], again and again until the leaf is [passed over](Self::pass_over).
     pub fn peek(&mut self, reader: &mut ChunkReader) -> Result<Option<(&[u8], &[u8])>> {
         self.load(reader)?;
         Ok(self
@@ -114,12 +128,18 @@ impl Cursor<'_> {
     }
 
     /// The next entry with its folder.
+    ///
+    /// # Errors
+    /// Those of [`peek`](Self::peek).
     pub fn next(&mut self, reader: &mut ChunkReader) -> Result<Option<(Vec<u8>, Entry)>> {
         self.load(reader)?;
         Ok(self.pop())
     }
 
     /// Moves on to the first entry whose key is not below (folder, name), and gives it if that is its key.
+    ///
+    /// # Errors
+    /// Those of [`peek`](Self::peek).
     pub fn advance_to(
         &mut self,
         folder: &[u8],
@@ -205,6 +225,10 @@ pub type VisitItem<'a> = &'a mut dyn FnMut(Visit, &mut ChunkReader) -> Result<bo
 
 /// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and
 /// of the rest whether to go on.
+///
+/// # Errors
+/// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a
+/// recipe chunk cannot be had, which ends it.
 pub fn visit_items(
     content: &Content,
     reader: &mut ChunkReader,
@@ -214,6 +238,9 @@ pub fn visit_items(
 }
 
 /// As [`visit_items`], but for items that end at or before `from`; their recipe chunks are not read.
+///
+/// # Errors
+/// Those of [`visit_items`].
 pub fn visit_items_from(
     content: &Content,
     from: u64,

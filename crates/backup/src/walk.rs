@@ -86,6 +86,9 @@ pub struct Walk {
 impl Walk {
     /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries
     /// too. A source is walked whatever the excludes say of its own path, inside another source too.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where there is no source; [`Error::Io`] where the system has no more threads.
     pub fn start(sources: &[Vec<u8>], options: &Options) -> Result<Self> {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));

@@ -94,6 +94,9 @@ impl<'a, T> Way<'a, T> {
     }
 
     /// One step on the way to the folder `to`, or to the end of the top; to be asked again until it is there.
+    ///
+    /// # Errors
+    /// Those of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: what is lost was told when it was passed.
     pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<Step<T>> {
         let level = self.levels.last_mut().expect("the top is never left");
         let here = &self.path[..];

@@ -57,7 +57,11 @@ pub enum Cached {
     Little,
 }
 
-/// Opens `name` in `dir` for a backup. `NXIO`: it is no regular file (any more).
+/// Opens `name` in `dir` for a backup.
+///
+/// # Errors
+/// `NXIO`: it is no regular file (any more). `LOOP`: a symbolic link. `AGAIN`: who has a lease on it did not give it
+/// back in three seconds. Others of the system. That its attributes cannot be had is told in the source.
 pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let mut source = open_to_look(dir, name)?;
     if is_fresh(&source.stat) {
@@ -67,8 +71,10 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
     Ok(source)
 }
 
-/// Opens `name` in `dir` for its content alone, without its attributes and without any trace of having read it. `NXIO`:
-/// it is no regular file (any more).
+/// Opens `name` in `dir` for its content alone, without its attributes and without any trace of having read it.
+///
+/// # Errors
+/// Those of [`open`].
 pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -109,6 +115,9 @@ fn open_leased(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedF
 
 impl<'a> Source<'a> {
     /// What is open already; its attributes are not looked at.
+    ///
+    /// # Errors
+    /// Those of `fstat`, as of a server that is gone.
     pub fn file(fd: OwnedFd) -> Result<Self, Errno> {
         Ok(Self {
             stat: Stat::of(&fd)?,
@@ -129,11 +138,17 @@ impl<'a> Source<'a> {
     }
 
     /// Whether somebody wrote since it was opened.
+    ///
+    /// # Errors
+    /// Those of `fstat`, as of a server that is gone.
     pub fn changed(&self) -> Result<bool, Errno> {
         Ok(!Stat::of(&self.handle.fd)?.same_state(&self.stat))
     }
 
     /// Looks again, before it is read again.
+    ///
+    /// # Errors
+    /// Those of `fstat` and `lseek`. That its attributes cannot be had is told in the source.
     pub fn look_again(&mut self) -> Result<(), Errno> {
         self.stat = Stat::of(&self.handle.fd)?;
         self.xattrs = xattrs_of(self.handle.fd.as_fd());
@@ -157,6 +172,9 @@ impl<'a> Source<'a> {
     }
 
     /// Reads on until `buf` is full or the end is there.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read); what was read before is in `buf`, and passed.
     pub fn read_fully(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -169,6 +187,9 @@ impl<'a> Source<'a> {
     }
 
     /// Reads on into `buf`; 0 at the end.
+    ///
+    /// # Errors
+    /// `CANCELED` of a stream that nobody waits for any more; those of the system, as `IO` for a bad sector.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         if let Some(cancel) = self.cancel {
             wait_for_bytes(self.handle.fd.as_fd(), cancel)?;
@@ -182,6 +203,9 @@ impl<'a> Source<'a> {
     }
 
     /// Where the next data at or after `at` begins and ends; `None` where only a hole is left.
+    ///
+    /// # Errors
+    /// Those of `lseek`. A file system that knows no holes is none of them: all is data.
     pub fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
         let start = match rustix::fs::seek(&self.handle.fd, SeekFrom::Data(at)) {
             Ok(start) => start,
@@ -215,6 +239,9 @@ impl Handle {
 
     /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Of what comes from the disk, past the page
     /// cache where the place and `buf` allow that; then `buf` is written to up to the next page's end.
+    ///
+    /// # Errors
+    /// Those of the system, as `IO` for a bad sector; what `buf` holds then means nothing.
     pub fn fill(
         &self,
         buf: &mut [u8],

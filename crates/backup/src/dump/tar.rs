@@ -19,6 +19,10 @@ const LINKS_BYTES: usize = 16 << 20;
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`. Sockets are left out, as tar knows none,
 /// and what could not be read; `incomplete` is told of that, and of folders that could not be listed and of what has attributes that could not be read, which are in
 /// the archive with what is known of them.
+///
+/// # Errors
+/// Those of [`file`](super::file), of leaves too: the archive is none then; [`Error::Temporary`] where the names of
+/// many hard links find no room.
 pub fn tar(
     tree: &Tree,
     folder: &[u8],

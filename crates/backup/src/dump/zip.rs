@@ -33,6 +33,10 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// hard link carries its content again. Pipes, sockets and devices are left out, as zip knows none, and what could not
 /// be read; `incomplete` is told of these, and of folders that could not be listed, which are in the archive with what
 /// is known of them. Attributes and ACLs are not kept.
+///
+/// # Errors
+/// Those of [`file`](super::file), of leaves too: the archive is none then; [`Error::Temporary`] where its directory
+/// finds no room.
 pub fn zip(
     tree: &Tree,
     folder: &[u8],

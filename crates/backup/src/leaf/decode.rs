@@ -23,11 +23,18 @@ pub type ReadRecipe<'a> = &'a mut dyn FnMut(&ChunkRef) -> Result<Vec<Item>>;
 
 /// The leaf that `bytes` hold, contents included: recipe chunks are read through `read`.
 /// Names and folders are checked: none can lead out of its folder.
+///
+/// # Errors
+/// [`Error::Malformed`](crate::Error::Malformed), with the offset: bytes that mean nothing, a name or folder that leads
+/// elsewhere, a limit of a leaf, or another version; those of `read`.
 pub fn decode(bytes: &[u8], read: ReadRecipe<'_>) -> Result<Leaf> {
     decode_with(bytes, Some(read)).map(|(leaf, _)| leaf)
 }
 
 /// The leaf without the contents of files at depth 0, and how many items of its recipe chunks each entry has.
+///
+/// # Errors
+/// [`Error::Malformed`](crate::Error::Malformed), as of [`decode`].
 pub fn decode_bare(bytes: &[u8]) -> Result<(Leaf, Vec<u64>)> {
     decode_with(bytes, None)
 }

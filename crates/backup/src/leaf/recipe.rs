@@ -44,6 +44,10 @@ pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
 }
 
 /// The items of a recipe chunk, which must have this depth.
+///
+/// # Errors
+/// [`Error::Malformed`](crate::Error::Malformed), with the offset: another depth, too many items, one that covers
+/// nothing or whose container is not listed, bytes behind the last; another version.
 pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     let mut reader = Reader::new("recipe", bytes);
     reader.version(VERSION)?;
@@ -104,6 +108,9 @@ pub struct Builder {
 
 impl Builder {
     /// Adds the next item of the file; adjoining holes become one.
+    ///
+    /// # Errors
+    /// Those of `store`; the builder is of no use then.
     pub fn push(&mut self, item: Item, store: Store<'_>) -> Result<()> {
         if self.layers.is_empty() {
             self.layers.push(Vec::new());
@@ -142,6 +149,9 @@ impl Builder {
     }
 
     /// The content of the file, and an empty builder for the next.
+    ///
+    /// # Errors
+    /// Those of `store`; the builder is of no use then.
     pub fn finish(&mut self, store: Store<'_>) -> Result<Content> {
         let mut depth = 0;
         while depth < self.layers.len() {

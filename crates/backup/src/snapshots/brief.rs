@@ -57,6 +57,9 @@ impl Brief {
     }
 
     /// All of it but its table of leaves, perhaps read again; `None` where it was forgotten since it was listed.
+    ///
+    /// # Errors
+    /// Those of [`load_if_there`].
     pub fn whole(&self, repository: &Repository) -> Result<Option<Cow<'_, Named>>> {
         match &self.whole {
             Some(whole) => Ok(Some(Cow::Borrowed(whole))),
