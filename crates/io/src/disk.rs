@@ -210,6 +210,6 @@ pub trait Dir: Send + Sync {
     /// The file can neither be made nor opened: [`Denied`](crate::ErrorKind::Denied),
     /// [`NoSpace`](crate::ErrorKind::NoSpace), [`TooManyOpen`](crate::ErrorKind::TooManyOpen);
     /// [`Device`](crate::ErrorKind::Device) where the name is a folder's, or the file system has no locks. A lock that
-    /// another holds is none.
+    /// another holds is no error.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>>;
 }
