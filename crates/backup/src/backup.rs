@@ -65,9 +65,10 @@ pub struct Outcome {
 /// repository opened for a dry run stays as it is.
 ///
 /// # Errors
-/// [`Error::NoSource`]: no source is there, or none but those of the repository itself; [`Error::Cancelled`]; [`Error::Store`] where the repository fails, or the parent that was asked
-/// for cannot be had; [`Error::Usage`] for a stream without a name, or folders too deep for a snapshot;
-/// [`Error::OutOfOrder`]. No snapshot is made then; what was stored is of use to the next backup.
+/// [`Error::NoSource`]: no source is there, or none but those of the repository itself; [`Error::Cancelled`];
+/// [`Error::Store`] where the repository fails, or the parent that was asked for cannot be had; [`Error::Usage`] for a
+/// stream without a name, a source below too many folders, or folders too deep for a snapshot; [`Error::OutOfOrder`]. No
+/// snapshot is made then; what was stored is of use to the next backup.
 pub fn run(
     repository: &Repository,
     input: Input,
