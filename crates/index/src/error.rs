@@ -45,10 +45,13 @@ impl Error {
     }
 
     /// A failed read of `path`, a file of our own: where it ends too early, that is damage. So is what another version
-    /// made: an index is made anew from the containers, whoever made it.
+    /// made, and what stands there and is no file: an index is made anew from the containers.
     pub(crate) fn from_read(error: onefold_io::Error, path: &str) -> Error {
         match error.kind {
-            ErrorKind::Short | ErrorKind::Damaged | ErrorKind::OtherVersion => Error::Damaged {
+            ErrorKind::Short
+            | ErrorKind::Damaged
+            | ErrorKind::OtherVersion
+            | ErrorKind::NotAFile => Error::Damaged {
                 path: path.to_string(),
                 offset: error.offset,
                 what: error.what,

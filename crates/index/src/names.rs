@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onefold_io::{Dir, if_there};
+use onefold_io::{Dir, remove_if_there};
 
 use crate::tablets::number_of;
 use crate::{
@@ -122,11 +122,8 @@ impl IndexName {
             return Strata::delete(dir);
         }
         for entry in dir.list()?.iter().filter(|entry| self.makes(&entry.name)) {
-            // What somebody keeps in a folder stays.
-            if_there(match entry.is_dir {
-                true => dir.remove_subdir(&entry.name),
-                false => dir.remove(&entry.name),
-            })?;
+            // What somebody keeps in a folder stays, under another name.
+            remove_if_there(dir, &entry.name)?;
         }
         Ok(dir.sync()?)
     }

@@ -113,8 +113,8 @@ pub trait LockGuard: Send + Sync {}
 /// A folder on a disk, or a simulated one.
 ///
 /// Names hold no `/`, are not `.` or `..`, and have at most 255 bytes; others are
-/// [`ErrorKind::Denied`](crate::ErrorKind::Denied). Disks and folders within share one space of names; `rename` is for
-/// disks.
+/// [`ErrorKind::Denied`](crate::ErrorKind::Denied). Disks and folders within share one space of names. Where a
+/// folder stands, what is for a disk fails with [`ErrorKind::NotAFile`](crate::ErrorKind::NotAFile).
 ///
 /// `create`, `rename` and `remove` are atomic, and durable only after `sync` of the folder.
 pub trait Dir: Send + Sync {
@@ -139,7 +139,7 @@ pub trait Dir: Send + Sync {
     /// [`Denied`](crate::ErrorKind::Denied); [`TooManyOpen`](crate::ErrorKind::TooManyOpen).
     fn create(&self, name: &str) -> Result<Arc<dyn Disk>>;
 
-    /// Renames, replacing what stood under `to`.
+    /// Renames a disk, replacing one that stood under `to`; or a folder, for which `to` must be free.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) where there is no `from`; [`Device`](crate::ErrorKind::Device) where a
@@ -147,7 +147,7 @@ pub trait Dir: Send + Sync {
     /// same.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Renames to a name that is free.
+    /// Renames a disk to a name that is free.
     ///
     /// # Errors
     /// [`Exists`](crate::ErrorKind::Exists) where `to` is taken, by a disk or a folder; otherwise those of
@@ -202,14 +202,14 @@ pub trait Dir: Send + Sync {
     /// [`Denied`](crate::ErrorKind::Denied).
     fn remove_subdir(&self, name: &str) -> Result<()>;
 
-    /// An advisory lock named by the file `name`, which is made where it is missing and never removed by the lock.
+    /// An advisory lock named by the file `name`, which is made where it is missing and never removed by the lock. A
+    /// folder in its place serves as well.
     /// `None` where another handle, in this process or another, holds a conflicting one. Freed when the guard drops or
     /// the process dies.
     ///
     /// # Errors
     /// The file can neither be made nor opened: [`Denied`](crate::ErrorKind::Denied),
     /// [`NoSpace`](crate::ErrorKind::NoSpace), [`TooManyOpen`](crate::ErrorKind::TooManyOpen);
-    /// [`Device`](crate::ErrorKind::Device) where the name is a folder's, or the file system has no locks. A lock that
-    /// another holds is no error.
+    /// [`Device`](crate::ErrorKind::Device) where the file system has no locks. A lock that another holds is no error.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>>;
 }

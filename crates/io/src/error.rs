@@ -11,6 +11,8 @@ pub enum ErrorKind {
     NotFound,
     /// The name is taken.
     Exists,
+    /// What stands under the name is no file: a folder, a pipe, a socket, a symbolic link.
+    NotAFile,
     /// The disk ends before the bytes that were asked for.
     Short,
     /// No space left on the device, or over quota.
@@ -138,6 +140,7 @@ impl ErrorKind {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOENT) => Self::NotFound,
             Some(Errno::EXIST) => Self::Exists,
+            Some(Errno::ISDIR) => Self::NotAFile,
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace,
             Some(Errno::MFILE) => Self::TooManyOpen,
             // BADF: a write through a handle that was opened for reading.
@@ -167,6 +170,7 @@ impl ErrorKind {
         match self {
             Self::NotFound => "no such disk or folder",
             Self::Exists => "the name is taken",
+            Self::NotAFile => "a folder stands in the place of the file",
             Self::Short => "the disk ends too early",
             Self::NoSpace => "no space left",
             Self::TooManyOpen => "too many files are open",
@@ -187,6 +191,7 @@ mod tests {
         for (errno, kind) in [
             (Errno::NOENT, ErrorKind::NotFound),
             (Errno::EXIST, ErrorKind::Exists),
+            (Errno::ISDIR, ErrorKind::NotAFile),
             (Errno::MFILE, ErrorKind::TooManyOpen),
             (Errno::NOSPC, ErrorKind::NoSpace),
             (Errno::DQUOT, ErrorKind::NoSpace),

@@ -1,5 +1,6 @@
 //! What may be missing: for who can do without, that something is not there is an answer and no error.
 
+use crate::set_aside::clears_folder;
 use crate::{Dir, ErrorKind, Result};
 
 /// What was found; `None` where an error of kind [`ErrorKind::NotFound`] says that it is not there.
@@ -14,10 +15,15 @@ pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Removes a disk; one that is not there is no error. Durable after `sync` of the folder.
+/// Removes a disk; one that is not there is no error. A folder in its place goes where it is empty, and is set aside
+/// otherwise. Durable after `sync` of the folder.
 ///
 /// # Errors
 /// Those of [`Dir::remove`] but [`ErrorKind::NotFound`].
 pub fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
-    if_there(dir.remove(name)).map(drop)
+    let removed = dir.remove(name);
+    match clears_folder(dir, name, &removed)? {
+        true => Ok(()),
+        false => if_there(removed).map(drop),
+    }
 }

@@ -102,6 +102,8 @@ pub(crate) fn check_end(op: &'static str, path: &str, offset: u64, len: u64) -> 
 pub struct MemDir {
     path: Arc<str>,
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+    /// Of the folder itself.
+    lock: Arc<LockState>,
 }
 
 #[derive(Clone)]
@@ -159,7 +161,7 @@ impl MemDir {
     fn find_disk(&self, op: &'static str, name: &str) -> Result<MemDisk> {
         match self.find(op, name)? {
             Entry::Disk { disk, .. } => Ok(disk),
-            Entry::Dir(_) => Err(self.fail(op, name, ErrorKind::Device, "is a folder")),
+            Entry::Dir(_) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
         }
     }
 
@@ -172,8 +174,11 @@ impl MemDir {
             (Some(_), Some(_)) if !replace => {
                 return Err(self.fail("rename", to, ErrorKind::Exists, "the name is taken"));
             }
-            (Some(a), Some(b)) if a.disk().is_none() || b.disk().is_none() => {
-                return Err(self.fail("rename", to, ErrorKind::Device, "a folder is in the way"));
+            (Some(a), Some(_)) if a.disk().is_none() => {
+                return Err(self.fail("rename", to, ErrorKind::Device, "something is in the way"));
+            }
+            (Some(_), Some(b)) if b.disk().is_none() => {
+                return Err(self.fail("rename", to, ErrorKind::NotAFile, "a folder is in the way"));
             }
             _ => {}
         }
@@ -292,7 +297,7 @@ impl Dir for MemDir {
             .or_insert_with(|| Entry::new_disk(join(&self.path, name)).1);
         match entry {
             Entry::Disk { lock, .. } => Ok(lock.try_lock(kind)),
-            Entry::Dir(_) => Err(self.fail("lock", name, ErrorKind::Device, "is a folder")),
+            Entry::Dir(dir) => Ok(dir.lock.try_lock(kind)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::set_aside::clears_folder;
 use crate::{Dir, Disk, Error, Result, remove_if_there};
 
 /// Puts `bytes` in the place of the disk `name`, by way of `temporary`; durable when it returns.
@@ -27,8 +28,17 @@ pub fn rename_over<E: From<Error>>(
     let disk = create_anew(dir, temporary)?;
     write(&disk)?;
     disk.sync()?;
-    dir.rename(temporary, name)?;
+    rename_in_place(dir, temporary, name)?;
     Ok(disk)
+}
+
+/// Renames a disk, replacing what stood under `to`: a disk, or an empty folder; any other folder is set aside.
+pub fn rename_in_place(dir: &dyn Dir, from: &str, to: &str) -> Result<()> {
+    let renamed = dir.rename(from, to);
+    match clears_folder(dir, to, &renamed)? {
+        true => dir.rename(from, to),
+        false => renamed,
+    }
 }
 
 /// An empty disk, in place of one that somebody who died may have left there.

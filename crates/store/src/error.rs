@@ -149,12 +149,12 @@ impl Error {
 
     /// Whether it tells of stored bytes that are not what was written, in whatever layer that was seen.
     pub fn is_damage(&self) -> bool {
-        use onefold_io::ErrorKind::{Damaged, NotFound, Short};
+        use onefold_io::ErrorKind::{Damaged, NotAFile, NotFound, Short};
         match self {
             Self::Damaged { .. } | Self::Lost { .. } => true,
             Self::Index(onefold_index::Error::Damaged { .. }) => true,
             Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
-                matches!(error.kind, Damaged | Short | NotFound)
+                matches!(error.kind, Damaged | Short | NotFound | NotAFile)
             }
             _ => false,
         }

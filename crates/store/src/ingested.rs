@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use onefold_index::{ContainerId, Error, Result, lock_waiting};
 use onefold_io::frame::{self, FrameKind};
-use onefold_io::{Dir, ErrorKind, LockGuard, if_there, replace_file};
+use onefold_io::{Dir, ErrorKind, LockGuard, if_there, remove_if_there, replace_file};
 
 use crate::objects::OBJECT_BYTES_MAX;
 
@@ -53,9 +53,11 @@ impl Ingested {
         }
         let _lock = self.lock(None)?;
         let (_, whole_bytes) = self.read_whole()?;
-        let disk = match if_there(self.dir.open_write(FILE))? {
-            Some(disk) => disk,
-            None => {
+        let disk = match self.dir.open_write(FILE) {
+            Ok(disk) => disk,
+            Err(error) if !is_no_list(&error) => return Err(error.into()),
+            Err(_) => {
+                remove_if_there(&*self.dir, FILE)?;
                 let disk = self.dir.create(FILE)?;
                 self.dir.sync()?;
                 disk
@@ -90,16 +92,19 @@ impl Ingested {
             Err(Error::Io(error)) if error.kind == ErrorKind::NoSpace => None,
             other => Some(other?),
         };
-        if if_there(self.dir.remove(FILE))?.is_some() {
-            self.dir.sync()?;
+        match if_there(self.dir.remove(FILE)) {
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind == ErrorKind::NotAFile => remove_if_there(&*self.dir, FILE)?,
+            other => drop(other?),
         }
-        Ok(())
+        Ok(self.dir.sync()?)
     }
 
     /// What the whole frames list, and where they end.
     fn read_whole(&self) -> Result<(Vec<ContainerId>, u64)> {
-        let Some(disk) = if_there(self.dir.open(FILE))? else {
-            return Ok((Vec::new(), 0));
+        let disk = match self.dir.open(FILE) {
+            Err(error) if is_no_list(&error) => return Ok((Vec::new(), 0)),
+            other => other?,
         };
         // What stands behind so many is no list: it is cut off as a torn end is.
         let mut bytes = vec![0; disk.len()?.min(OBJECT_BYTES_MAX) as usize];
@@ -116,6 +121,11 @@ impl Ingested {
         let is_late = |ms| wait_ms_max.is_some_and(|max| ms >= max);
         lock_waiting(&*self.dir, LOCK, &format!("index/{LOCK}"), &is_late)
     }
+}
+
+/// Whether there is none, or something else in its place: nothing is listed then.
+fn is_no_list(error: &onefold_io::Error) -> bool {
+    matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotAFile)
 }
 
 fn encode(containers: &[ContainerId]) -> Vec<u8> {

@@ -49,6 +49,7 @@ mod writer;
 
 pub use onefold_chunk::Fingerprint;
 pub use onefold_index::{ContainerId, IndexName};
+pub use onefold_io::ASIDE_SUFFIX;
 
 pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;
@@ -60,7 +61,7 @@ pub use imagined::EXACT_MAX as DRY_RUN_EXACT_CHUNKS;
 pub use keys::{Fingerprinter, Secret};
 pub use pin::PinInfo;
 pub use reader::{ChunkData, ChunkReader};
-pub use repair::{ASIDE_SUFFIX, RepairReport};
+pub use repair::RepairReport;
 pub use repository::{INDEX_FOLDER, InitOptions, OpenOptions, Repository};
 pub use roots::{RootId, Roots, RootsLock, Seen};
 pub use sealing::Packing;

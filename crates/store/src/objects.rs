@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use onefold_io::{Dir, Disk, ErrorKind};
+use onefold_io::{Dir, Disk, ErrorKind, remove_if_there, rename_in_place};
 use parking_lot::Mutex;
 
 use crate::{Error, Result, entropy::Entropy};
@@ -149,6 +149,17 @@ impl LocalObjects {
         }
     }
 
+    /// An object's disk. Damaged where something else stands in its place.
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        let (dir, last) = self.place(name)?;
+        match dir.open(last) {
+            Err(error) if error.kind == ErrorKind::NotAFile => {
+                Err(Error::damaged(name, None, error.what))
+            }
+            other => Ok(other?),
+        }
+    }
+
     /// The folder of `name` and the name in it.
     fn place<'a>(&self, name: &'a str) -> Result<(Arc<dyn Dir>, &'a str)> {
         let mut dir = Arc::clone(&self.root);
@@ -221,7 +232,7 @@ fn fill(disk: &dyn Disk, parts: &[&[u8]]) -> onefold_io::Result<()> {
 
 impl ObjectStore for LocalObjects {
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-        self.write(name, parts, |dir, from, to| dir.rename(from, to))
+        self.write(name, parts, rename_in_place)
     }
 
     fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
@@ -229,8 +240,7 @@ impl ObjectStore for LocalObjects {
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        let (dir, last) = self.place(name)?;
-        let disk = dir.open(last)?;
+        let disk = self.open(name)?;
         let stored_bytes = disk.len()?;
         if stored_bytes > OBJECT_BYTES_MAX && !name.starts_with(CONTAINERS) {
             let what = format!("{stored_bytes} bytes, at most {OBJECT_BYTES_MAX} can be");
@@ -242,21 +252,17 @@ impl ObjectStore for LocalObjects {
     }
 
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let (dir, last) = self.place(name)?;
-        Ok(dir.open(last)?.read_at(buf, offset)?)
+        Ok(self.open(name)?.read_at(buf, offset)?)
     }
 
     fn forget_cached(&self, name: &str) {
-        if let Ok((dir, last)) = self.place(name)
-            && let Ok(disk) = dir.open(last)
-        {
+        if let Ok(disk) = self.open(name) {
             disk.forget_cached();
         }
     }
 
     fn len(&self, name: &str) -> Result<u64> {
-        let (dir, last) = self.place(name)?;
-        Ok(dir.open(last)?.len()?)
+        Ok(self.open(name)?.len()?)
     }
 
     fn list_past(
@@ -266,7 +272,8 @@ impl ObjectStore for LocalObjects {
     ) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let folder = self.root.open_subdir(prefix)?;
-        each_below(&*folder, prefix, &mut |_, _, name| names.push(name), failed)?;
+        let mut push = |_: &dyn Dir, _: &str, name| names.push(name);
+        each_below(&*folder, prefix, folders_in(prefix), &mut push, failed)?;
         Ok(names)
     }
 
@@ -283,13 +290,13 @@ impl ObjectStore for LocalObjects {
             len => found.push((name, len.unwrap_or(0))),
         };
         let folder = self.root.open_subdir(prefix)?;
-        each_below(&*folder, prefix, &mut look, failed)?;
+        each_below(&*folder, prefix, folders_in(prefix), &mut look, failed)?;
         Ok(found)
     }
 
     fn delete(&self, name: &str) -> Result<()> {
         let removed = self.place(name).and_then(|(dir, last)| {
-            dir.remove(last)?;
+            remove_if_there(&*dir, last)?;
             Ok(dir.sync()?)
         });
         match removed {
@@ -315,19 +322,27 @@ impl ObjectStore for LocalObjects {
     }
 }
 
-/// Tells `found` of each object below `dir`, whose path is `path`: the folder that it is in, its name there, and its
-/// whole name.
+/// How many folders there are between this one and its objects.
+fn folders_in(prefix: &str) -> usize {
+    usize::from(CONTAINERS.strip_suffix('/') == Some(prefix))
+}
+
+/// Tells `found` of each object so many `folders` below `dir`, whose path is `path`: the folder that it is in, its name
+/// there, and its whole name. What stands in the place of an object is told of, whatever it is: who opens it hears of
+/// that, while of what is missing nobody would.
 fn each_below(
     dir: &dyn Dir,
     path: &str,
+    folders: usize,
     found: &mut dyn FnMut(&dyn Dir, &str, String),
     failed: &mut dyn FnMut(Error) -> Result<()>,
 ) -> Result<()> {
     for entry in dir.list()? {
         let name = format!("{path}/{}", entry.name);
-        if entry.is_dir {
+        if entry.is_dir && folders > 0 {
             let below = dir.open_subdir(&entry.name).map_err(Error::from);
-            let listed = below.and_then(|below| each_below(&*below, &name, found, failed));
+            let listed =
+                below.and_then(|below| each_below(&*below, &name, folders - 1, found, failed));
             listed.or_else(&mut *failed)?;
         } else if !entry.name.starts_with(TEMPORARY_PREFIX) {
             found(dir, &entry.name, name);

@@ -122,9 +122,11 @@ impl Pin {
         let lost = || Error::PinLost {
             object: format!("{PIN_FOLDER}/{}", self.name),
         };
-        if_there(self.dir.open(&self.name))?
-            .map(drop)
-            .ok_or_else(lost)
+        match if_there(self.dir.open(&self.name)) {
+            Ok(Some(_)) => Ok(()),
+            Err(error) if error.kind != ErrorKind::NotAFile => Err(error.into()),
+            _ => Err(lost()),
+        }
     }
 }
 
@@ -148,10 +150,13 @@ pub fn living(root: &dyn Dir) -> Result<Vec<(String, PinInfo)>> {
     let mut living = Vec::new();
     let is_pin = |entry: &DirEntry| !entry.is_dir && hex_number(&entry.name, 16).is_some();
     for entry in dir.list()?.into_iter().filter(is_pin) {
-        match dir.lock(&entry.name, LockKind::Exclusive)? {
+        match dir.lock(&entry.name, LockKind::Exclusive) {
+            // A socket, a link: nobody's.
+            Err(error) if error.kind == ErrorKind::NotAFile => {}
+            Err(error) => return Err(error.into()),
             // Held by nobody: dead. Removed while we hold it, so that no one mistakes it for alive.
-            Some(_guard) => remove_if_there(&*dir, &entry.name)?,
-            None => living.push((entry.name.clone(), info_of(&*dir, &entry.name))),
+            Ok(Some(_guard)) => remove_if_there(&*dir, &entry.name)?,
+            Ok(None) => living.push((entry.name.clone(), info_of(&*dir, &entry.name))),
         }
     }
     Ok(living)

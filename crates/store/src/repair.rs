@@ -8,6 +8,7 @@
 //! `objects::unless_damaged`, and `salvage` for what bytes count.
 
 use onefold_index::ContainerId;
+use onefold_io::set_aside;
 
 use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
@@ -41,16 +42,13 @@ pub struct RepairReport {
     pub replaced_containers: Vec<ContainerId>,
     /// Containers that the device does not give whole, or of which nothing could be saved. They were replaced too, and
     /// lie beside the others under names that end in
-    /// [`ASIDE_SUFFIX`]: without it, and with a repair after that, they are containers again.
+    /// [`ASIDE_SUFFIX`](onefold_io::ASIDE_SUFFIX): without it, and with a repair after that, they are containers again.
     pub set_aside: Vec<ContainerId>,
     /// Chunks saved from both.
     pub saved_chunks: u64,
     /// What a check finds after it: damage that is left, and what is lost.
     pub left: CheckReport,
 }
-
-/// What the names of containers end in that were set aside.
-pub const ASIDE_SUFFIX: &str = ".unreadable";
 
 /// A container that does not read as it was written, and why.
 struct Hit {
@@ -318,7 +316,7 @@ impl Repository {
         for part in folder.split('/') {
             dir = dir.open_subdir(part)?;
         }
-        dir.rename(name, &format!("{name}{ASIDE_SUFFIX}"))?;
+        set_aside(&*dir, name)?;
         Ok(dir.sync()?)
     }
 }

@@ -169,6 +169,8 @@ impl<'a> Salvage<'a> {
         let object = container::object_name(id);
         let len = match shared.objects.len(&object) {
             Err(error) if error.is_unreadable() => return Ok(None),
+            // What stands there is no file.
+            Err(error) if error.is_damage() && !error.is_not_found() => return Ok(None),
             other => other?,
         };
         let mut medium = Medium {

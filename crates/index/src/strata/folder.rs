@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use onefold_io::{
-    Dir, Disk, ErrorKind, LockGuard, LockKind, hex_number, if_there, remove_if_there, rename_over,
+    Dir, Disk, ErrorKind, LockGuard, LockKind, hex_number, if_there, is_aside, remove_if_there,
+    rename_over,
 };
 
 use super::manifest::{FileId, Manifest};
@@ -270,8 +271,11 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Resul
     Ok(())
 }
 
-/// Whose number a file's name carries.
+/// Whose number a file's name carries; nobody's is what was set aside.
 fn owner_of(name: &str) -> Option<u64> {
+    if is_aside(name) {
+        return None;
+    }
     let (kind, rest) = name.split_once('-')?;
     matches!(kind, "log" | "run" | "tmp" | "owner").then(|| hex_number(rest.get(..16)?, 16))?
 }

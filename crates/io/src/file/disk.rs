@@ -94,7 +94,7 @@ impl FileDisk {
             .map_err(|e| Error::from_io("open", &path, e))?
             .file_type();
         if kind.is_dir() {
-            return Err(Error::new("open", path, ErrorKind::Device, "is a folder"));
+            return Err(Error::new("open", path, ErrorKind::NotAFile, "is a folder"));
         }
         Ok(Self {
             file,

@@ -6,6 +6,7 @@
 
 mod dir;
 mod disk;
+mod kind;
 mod make;
 mod turns;
 

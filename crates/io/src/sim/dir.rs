@@ -41,7 +41,7 @@ impl SimDir {
     fn disk(&self, op: &'static str, device: &Device, name: &str) -> Result<Ino> {
         match self.child(op, device, name)? {
             Some(Child::Disk(ino)) => Ok(ino),
-            Some(Child::Dir(_)) => Err(self.fail(op, name, ErrorKind::Device, "is a folder")),
+            Some(Child::Dir(_)) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
             None => Err(self.not_found(op, name)),
         }
     }
@@ -103,15 +103,17 @@ impl SimDir {
     fn do_rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
         check_name("rename", &self.path, to)?;
         let mut device = self.alive("rename", from)?;
-        let child = Child::Disk(self.disk("rename", &device, from)?);
-        match self.child("rename", &device, to)? {
-            Some(_) if !replace => {
-                return Err(self.fail("rename", to, ErrorKind::Exists, "the name is taken"));
+        let child = self.child("rename", &device, from)?;
+        let child = child.ok_or_else(|| self.not_found("rename", from))?;
+        let fail = |kind, what| Err(self.fail("rename", to, kind, what));
+        match (child, self.child("rename", &device, to)?) {
+            (_, None) => {}
+            (_, Some(_)) if !replace => return fail(ErrorKind::Exists, "the name is taken"),
+            (Child::Disk(_), Some(Child::Disk(_))) => {}
+            (Child::Disk(_), Some(Child::Dir(_))) => {
+                return fail(ErrorKind::NotAFile, "a folder is in the way");
             }
-            Some(Child::Dir(_)) => {
-                return Err(self.fail("rename", to, ErrorKind::Device, "a folder is in the way"));
-            }
-            _ => {}
+            (Child::Dir(_), Some(_)) => return fail(ErrorKind::Device, "something is in the way"),
         }
         let kind = ChangeKind::Rename {
             from: from.to_owned(),
@@ -257,10 +259,7 @@ impl Dir for SimDir {
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
         let mut device = self.alive("lock", name)?;
         let ino = match self.child("lock", &device, name)? {
-            Some(Child::Disk(ino)) => ino,
-            Some(Child::Dir(_)) => {
-                return Err(self.fail("lock", name, ErrorKind::Device, "is a folder"));
-            }
+            Some(Child::Disk(ino) | Child::Dir(ino)) => ino,
             None => self.add("lock", &mut device, name, Child::Disk)?,
         };
         Ok(device.locks.entry(ino).or_default().try_lock(kind))

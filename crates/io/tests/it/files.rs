@@ -40,8 +40,31 @@ fn links_and_folders_are_not_opened_as_disks() {
     let (temp, dir) = folder();
     std::os::unix::fs::symlink("/etc/passwd", temp.path().join("a/b/link")).unwrap();
     std::fs::create_dir(temp.path().join("a/b/sub")).unwrap();
-    assert_eq!(dir.open("link").err().unwrap().kind, ErrorKind::Device);
-    assert_eq!(dir.open("sub").err().unwrap().kind, ErrorKind::Device);
+    std::os::unix::net::UnixListener::bind(temp.path().join("a/b/socket")).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, temp.path().join("a/b/pipe"), mode).unwrap();
+    for (name, what) in [
+        ("link", "a symbolic link"),
+        ("sub", "a folder"),
+        ("socket", "a socket"),
+        ("pipe", "a pipe"),
+    ] {
+        for opened in [dir.open(name), dir.open_write(name)] {
+            let error = opened.err().unwrap();
+            assert_eq!(error.kind, ErrorKind::NotAFile, "{name}");
+            assert!(error.what.starts_with(what), "{error}");
+        }
+    }
+    // Of a pipe that may not be written to, nothing but its reading end can be had.
+    for name in ["sub", "pipe"] {
+        let held = dir.lock(name, LockKind::Exclusive).unwrap();
+        assert!(held.is_some(), "{name}");
+        assert!(dir.lock(name, LockKind::Shared).unwrap().is_none());
+    }
+    for name in ["link", "socket", "pipe", "sub"] {
+        onefold_io::remove_if_there(&dir, name).unwrap();
+    }
+    assert_eq!(dir.list().unwrap(), []);
 }
 
 #[test]

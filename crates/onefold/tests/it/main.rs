@@ -27,6 +27,7 @@ mod messages;
 mod missing_folders;
 #[path = "../../../backup/tests/it/mount.rs"]
 mod mount;
+mod no_file;
 mod others_repositories;
 mod owners;
 mod patterns;

@@ -15,7 +15,7 @@ use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{ChunkRef, Encryption, Hurt, KdfCost, Repository, Result, RootId, Secret};
 
-use action::{ACTIONS, Action, damage, objects, swaps};
+use action::{ACTIONS, Action, SOMEBODYS, damage, objects, swaps};
 
 use crate::fixture::{
     Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, init, init_as, open, open_as,
@@ -128,6 +128,13 @@ fn try_everything(stored: &Stored, path: &str, (action, way): (Action, usize)) {
         .unwrap_or_else(|error| panic!("{context}: repair: {error}"));
     assert_hurt_is_exact(&repository, stored, &repaired.left.hurt, &context);
     assert_works_on(&repository, stored, path, &context);
+    if (action, way) == (Action::Folder, 1) {
+        let mut left = image.paths().into_iter();
+        assert!(
+            left.any(|path| path.ends_with(SOMEBODYS)),
+            "{context}: somebody's file went"
+        );
+    }
 }
 
 /// A check names what is damaged, unless it costs time only or nobody can tell it from what somebody wanted.

@@ -42,26 +42,29 @@ fn a_full_index_loses_duplicates_at_most() {
     }
 }
 
-/// What is thrown away is not opened first.
+/// A folder that holds something stands in the place of its log. What is thrown away is not opened first.
 #[test]
-fn an_index_that_cannot_be_opened_can_be_rebuilt() {
-    let device = SimDir::new(1);
-    let dir: Arc<dyn Dir> = Arc::new(device.clone());
-    init_with(&dir, Encryption::None, "bloomstore").unwrap();
-    let data = chunks(1, 100);
-    let (root, _) = back_up(&open_with(&dir, 1 << 16, 1), &data).unwrap();
-    // in the place of its log stands a folder: neither damaged nor missing
-    device.lose("index/bloom-log").unwrap();
-    let folder = dir.open_subdir("index").unwrap();
-    folder.subdir("bloom-log").unwrap();
-    let repository = open_with(&dir, 1 << 16, 2);
-    let refused = repository.session(SessionKind::Backup).err();
-    assert!(matches!(refused, Some(Error::Index(_))), "{refused:?}");
-    repository.rebuild_index().unwrap();
-    let (again, stats) = back_up(&repository, &data).unwrap();
-    assert_eq!(stats.new_chunks, 0);
-    let sound = [(root, data.clone()), (again, data)];
-    assert_sound(&repository, &sound, &"rebuilt");
+fn an_index_whose_log_is_no_file_is_rebuilt_when_asked_and_by_itself() {
+    for is_asked in [true, false] {
+        let device = SimDir::new(1);
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        init_with(&dir, Encryption::None, "bloomstore").unwrap();
+        let data = chunks(1, 100);
+        let (root, _) = back_up(&open_with(&dir, 1 << 16, 1), &data).unwrap();
+        device.lose("index/bloom-log").unwrap();
+        let folder = dir.open_subdir("index").unwrap();
+        folder.subdir("bloom-log").unwrap().create("ours").unwrap();
+        let repository = open_with(&dir, 1 << 16, 2);
+        if is_asked {
+            repository.rebuild_index().unwrap();
+        }
+        let (again, stats) = back_up(&repository, &data).unwrap();
+        assert_eq!(stats.new_chunks, 0);
+        let sound = [(root, data.clone()), (again, data)];
+        assert_sound(&repository, &sound, &"rebuilt");
+        let aside = folder.open_subdir("bloom-log.unreadable").unwrap();
+        assert_eq!(aside.list().unwrap().len(), 1);
+    }
 }
 
 /// Also while it is thrown away and begun anew: the lock stays with its file.

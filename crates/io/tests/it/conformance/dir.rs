@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
-use onefold_io::{Dir, DirEntry, Disk, Error, ErrorKind, LockKind};
+use onefold_io::{
+    Dir, DirEntry, Disk, Error, ErrorKind, LockKind, remove_if_there, rename_in_place, set_aside,
+};
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -100,6 +102,7 @@ fn edges_of_a_dir(dir: &dyn Dir) {
         1,
         "made once"
     );
+    a_folder_in_the_way(dir);
     sub.remove("inner").unwrap();
     sub.sync().unwrap();
     dir.remove_subdir("sub").unwrap();
@@ -113,6 +116,32 @@ fn edges_of_a_dir(dir: &dyn Dir) {
     assert_eq!(kind(dir.open_subdir("sub")), Some(ErrorKind::NotFound));
     assert_eq!(kind(dir.remove_subdir("sub")), Some(ErrorKind::NotFound));
     dir.sync().unwrap();
+}
+
+/// Beside the disk `only-read`, the folder `sub` with a disk within.
+fn a_folder_in_the_way(dir: &dyn Dir) {
+    let is_no_file = Some(ErrorKind::NotAFile);
+    assert_eq!(kind(dir.open("sub")), is_no_file);
+    assert_eq!(kind(dir.open_write("sub")), is_no_file);
+    assert_eq!(kind(dir.remove("sub")), is_no_file);
+    assert_eq!(kind(dir.rename("only-read", "sub")), is_no_file);
+    let taken = Some(ErrorKind::Exists);
+    assert_eq!(kind(dir.rename_new("only-read", "sub")), taken);
+    assert!(dir.rename("sub", "only-read").is_err());
+    assert!(dir.lock("sub", LockKind::Exclusive).unwrap().is_some());
+
+    dir.create("sub.unreadable").unwrap();
+    assert_eq!(set_aside(dir, "sub").unwrap(), "sub.unreadable-2");
+    assert_eq!(kind(dir.open_subdir("sub")), Some(ErrorKind::NotFound));
+    dir.remove("sub.unreadable").unwrap();
+    dir.rename("sub.unreadable-2", "sub").unwrap();
+    remove_if_there(dir, "sub").unwrap();
+    dir.subdir("sub").unwrap();
+    rename_in_place(dir, "only-read", "sub").unwrap();
+    dir.rename_new("sub", "only-read").unwrap();
+    let sub = dir.open_subdir("sub.unreadable").unwrap();
+    assert_eq!(sub.list().unwrap().len(), 1, "what is somebody's stays");
+    dir.rename("sub.unreadable", "sub").unwrap();
 }
 
 fn locks(dir: &dyn Dir) {

@@ -1,5 +1,8 @@
 //! What is done to an object, and where.
 
+use std::sync::Arc;
+
+use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 
 /// What is done to the bytes.
@@ -14,9 +17,11 @@ pub enum Action {
     Swap,
     /// The device does not give a byte: nobody reads anything that it is part of.
     Unreadable,
+    /// A folder stands in its place: an empty one, or one that holds somebody's file.
+    Folder,
 }
 
-pub const ACTIONS: [Action; 7] = [
+pub const ACTIONS: [Action; 8] = [
     Action::Flip,
     Action::Truncate,
     Action::Empty,
@@ -24,6 +29,7 @@ pub const ACTIONS: [Action; 7] = [
     Action::Delete,
     Action::Swap,
     Action::Unreadable,
+    Action::Folder,
 ];
 
 /// Places of damage within an object: front, early, middle, end.
@@ -35,6 +41,7 @@ impl Action {
         match self {
             Self::Flip | Self::Truncate | Self::Zero | Self::Unreadable => PLACES,
             Self::Empty | Self::Delete => 1,
+            Self::Folder => 2,
             Self::Swap => swaps(device, stranger, path).len(),
         }
     }
@@ -107,6 +114,7 @@ pub fn bytes(device: &SimDir, path: &str) -> Vec<u8> {
 pub fn damage(device: &SimDir, stranger: &SimDir, path: &str, (action, way): (Action, usize)) {
     match action {
         Action::Delete => device.lose(path).unwrap(),
+        Action::Folder => make_folder(device, path, way == 1),
         Action::Unreadable => {
             let at = place_in(bytes(device, path).len(), way) as u64;
             device.spoil(path, at..at + 1).unwrap();
@@ -119,6 +127,25 @@ pub fn damage(device: &SimDir, stranger: &SimDir, path: &str, (action, way): (Ac
             .damage(path, |bytes| edit(bytes, action, way))
             .unwrap(),
     }
+}
+
+/// What somebody keeps in a folder that stands in the place of a file.
+pub const SOMEBODYS: &str = "somebodys";
+
+fn make_folder(device: &SimDir, path: &str, holds_a_file: bool) {
+    let mut dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let mut rest = path;
+    while let Some((folder, below)) = rest.split_once('/') {
+        dir = dir.open_subdir(folder).unwrap();
+        rest = below;
+    }
+    dir.remove(rest).unwrap();
+    let folder = dir.subdir(rest).unwrap();
+    if holds_a_file {
+        folder.create(SOMEBODYS).unwrap().sync().unwrap();
+    }
+    folder.sync().unwrap();
+    dir.sync().unwrap();
 }
 
 fn edit(bytes: &mut Vec<u8>, action: Action, place: usize) {
@@ -136,7 +163,9 @@ fn edit(bytes: &mut Vec<u8>, action: Action, place: usize) {
             // What was zero before is no damage.
             bytes[at] ^= 1;
         }
-        Action::Delete | Action::Swap | Action::Unreadable => unreachable!("they edit nothing"),
+        Action::Delete | Action::Swap | Action::Unreadable | Action::Folder => {
+            unreachable!("they edit nothing")
+        }
     }
 }
 

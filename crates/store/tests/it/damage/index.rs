@@ -107,6 +107,10 @@ fn damage_to_the_index_costs_time_only_in_the_middle_of_a_backup_too() {
             back_up_beside_damage(&device, path, action, false, &known);
         }
         back_up_beside_damage(&device, path, (Action::Delete, 0), false, &known);
+        for way in 0..2 {
+            back_up_beside_damage(&device, path, (Action::Folder, way), true, &known);
+            back_up_beside_damage(&device, path, (Action::Folder, way), false, &known);
+        }
         for way in 0..Action::Swap.ways(&device, &SimDir::new(2), path) {
             back_up_beside_damage(&device, path, (Action::Swap, way), false, &known);
         }

@@ -174,12 +174,17 @@ fn try_verb(scene: &Scene, object: &str, (action, way): (Action, usize), verb: V
     }
     if let Some(living) = living {
         match (living.end(), action) {
-            (Ok(root), action) if action != Action::Delete => roots.push(root),
-            (Err(Error::PinLost { .. }), Action::Delete) => {}
+            (Ok(root), action) if !is_away(action) => roots.push(root),
+            (Err(Error::PinLost { .. }), action) if is_away(action) => {}
             (ended, _) => panic!("{context}: the session ended with {ended:?}"),
         }
     }
     assert_mended(&repository, roots, &context);
+}
+
+/// Whether nothing of the object stands under its name.
+fn is_away(action: Action) -> bool {
+    matches!(action, Action::Delete | Action::Folder)
 }
 
 /// Runs a verb. What it says is what holds.

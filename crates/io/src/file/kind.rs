@@ -1,0 +1,15 @@
+//! What stands under a name, for whoever wants a file there.
+
+use rustix::fs::FileType;
+
+/// What is wrong with it in the place of a file; `None` of what stores bytes.
+pub(super) fn no_file(kind: FileType) -> Option<&'static str> {
+    Some(match kind {
+        FileType::RegularFile | FileType::BlockDevice => return None,
+        FileType::Directory => "a folder stands in the place of the file",
+        FileType::Symlink => "a symbolic link stands in the place of the file, and is not followed",
+        FileType::Fifo => "a pipe stands in the place of the file",
+        FileType::Socket => "a socket stands in the place of the file",
+        _ => "something that is no file stands in its place",
+    })
+}
