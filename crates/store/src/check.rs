@@ -13,6 +13,7 @@ use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 use references::References;
 
+use crate::aside::Aside;
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::marker::Marker;
@@ -46,6 +47,8 @@ pub struct CheckReport {
     pub has_no_copy: bool,
     /// Containers that are damaged in any place, or missing.
     pub broken: BTreeSet<ContainerId>,
+    /// Containers that a repair set aside: no damage, but a repair may take them back.
+    pub set_aside: Vec<Aside>,
     /// What is lost by it.
     pub hurt: Hurt,
 }
@@ -106,6 +109,12 @@ impl Repository {
         let mut listed = self
             .shared
             .containers_past(&mut |error| check.tolerate(Err(error)).map(|_: Option<()>| ()))?;
+        // Of a folder that cannot be listed that was just noted.
+        let mut is_noted = |error: Error| match error.is_loss() || error.is_other_version() {
+            true => Ok(()),
+            false => Err(error),
+        };
+        check.report.set_aside = self.shared.aside_past(&mut is_noted)?;
         check.containers(&listed, depth, observer)?;
         let mut reader = session.reader()?;
         let mut astray = check.references(roots, &all, &listed, &mut reader, observer)?;

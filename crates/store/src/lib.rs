@@ -5,6 +5,7 @@
 //! the index is advice.
 #![forbid(unsafe_code)]
 
+mod aside;
 pub mod block;
 mod building;
 mod cache;
@@ -51,6 +52,7 @@ pub use onefold_chunk::Fingerprint;
 pub use onefold_index::{ContainerId, IndexName};
 pub use onefold_io::ASIDE_SUFFIX;
 
+pub use aside::Aside;
 pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;
 pub use config::{Config, Encryption};

@@ -15,7 +15,7 @@ use crate::container::{self, HEADER_BYTES, Header, Table};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::keys::Sealer;
 use crate::objects::{read_twice_at_most, unless_damaged};
-use crate::repository::Shared;
+use crate::repository::Stored;
 use crate::{Error, Result};
 
 /// A container's header, table, and the way from a fingerprint to its place.
@@ -39,12 +39,12 @@ struct Loss {
 impl Opened {
     /// Reads header, footer and table of a container, twice where something is damaged. The header must say what the
     /// footer repeats: both are written at once, so a version that only one of them has is damage.
-    pub(crate) fn read(shared: &Shared, id: ContainerId) -> Result<Self> {
+    pub(crate) fn read(shared: &Stored, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
         read_twice_at_most(&*shared.objects, &object, || Self::read_once(shared, id))
     }
 
-    fn read_once(shared: &Shared, id: ContainerId) -> Result<Self> {
+    fn read_once(shared: &Stored, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
         let (header, footer) = match (read_header(shared, id), read_footer(shared, id)) {
             (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error.unless_other_version()),
@@ -118,7 +118,7 @@ impl Opened {
     /// A block's raw bytes, read and decoded, twice where something is damaged.
     pub(crate) fn read_block(
         &self,
-        shared: &Shared,
+        shared: &Stored,
         number: usize,
         zstd: &mut Decompressor,
     ) -> Result<Vec<u8>> {
@@ -129,7 +129,7 @@ impl Opened {
     /// The same from its stored bytes, which are read again where they are damaged.
     pub(crate) fn decode_read_block(
         &self,
-        shared: &Shared,
+        shared: &Stored,
         number: usize,
         stored: &[u8],
         zstd: &mut Decompressor,
@@ -140,7 +140,7 @@ impl Opened {
 
     fn unless_damaged(
         &self,
-        shared: &Shared,
+        shared: &Stored,
         number: usize,
         read: Result<Vec<u8>>,
         zstd: &mut Decompressor,
@@ -152,7 +152,7 @@ impl Opened {
 
     fn read_block_once(
         &self,
-        shared: &Shared,
+        shared: &Stored,
         number: usize,
         zstd: &mut Decompressor,
     ) -> Result<Vec<u8>> {
@@ -202,7 +202,7 @@ impl Opened {
     /// the fingerprint that the table says.
     pub(crate) fn verify<'a>(
         &self,
-        shared: &Shared,
+        shared: &Stored,
         wanted: impl Iterator<Item = u32> + Clone,
         raw: &'a [u8],
     ) -> impl Iterator<Item = (u32, Result<&'a [u8]>)> {
@@ -264,7 +264,7 @@ impl Opened {
 }
 
 /// A container's header.
-fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
+fn read_header(shared: &Stored, id: ContainerId) -> Result<Header> {
     let mut header = [0; HEADER_BYTES];
     shared
         .objects
@@ -274,7 +274,7 @@ fn read_header(shared: &Shared, id: ContainerId) -> Result<Header> {
 
 /// Why only another version of the program may say that a container is unused: it made it, by all that can be read of
 /// it.
-pub(crate) fn other_version(shared: &Shared, id: ContainerId) -> Option<Error> {
+pub(crate) fn other_version(shared: &Stored, id: ContainerId) -> Option<Error> {
     let object = container::object_name(id);
     let header = read_twice_at_most(&*shared.objects, &object, || read_header(shared, id));
     let error = header.err()?;
@@ -282,7 +282,7 @@ pub(crate) fn other_version(shared: &Shared, id: ContainerId) -> Option<Error> {
 }
 
 /// A container's footer.
-pub(crate) fn read_footer(shared: &Shared, id: ContainerId) -> Result<Footer> {
+pub(crate) fn read_footer(shared: &Stored, id: ContainerId) -> Result<Footer> {
     let object = container::object_name(id);
     let len = shared.objects.len(&object)?;
     if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {

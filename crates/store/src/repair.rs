@@ -4,12 +4,13 @@
 //! deletes. Nothing is deleted before what can be saved of it is durable. One that the device does not give whole is
 //! not deleted but renamed, so that it counts no longer: what cannot be read today (a cable, a controller) may be read
 //! tomorrow, and a repair must not make such a loss final. So is one of which nothing could be saved, whatever the
-//! reason: no repair deletes all that there is of a container. Nor does one bad reading decide on anything: see
+//! reason: no repair deletes all that there is of a container. What was set aside is read once more by each repair after
+//! that, and taken back once it is whole. Nor does one bad reading decide on anything: see
 //! `objects::unless_damaged`, and `salvage` for what bytes count.
 
 use onefold_index::ContainerId;
-use onefold_io::set_aside;
 
+use crate::aside::{Aside, read_through};
 use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
@@ -41,10 +42,14 @@ pub struct RepairReport {
     /// Damaged containers that were replaced.
     pub replaced_containers: Vec<ContainerId>,
     /// Containers that the device does not give whole, or of which nothing could be saved. They were replaced too, and
-    /// lie beside the others under names that end in
-    /// [`ASIDE_SUFFIX`](onefold_io::ASIDE_SUFFIX): without it, and with a repair after that, they are containers again.
+    /// lie beside the others under names that end in [`ASIDE_SUFFIX`](onefold_io::ASIDE_SUFFIX). The next repair takes
+    /// back those that are whole then.
     pub set_aside: Vec<ContainerId>,
-    /// Chunks saved from both.
+    /// Containers that an earlier repair set aside and that are whole now: they are containers again.
+    pub taken_back: Vec<ContainerId>,
+    /// Those that stay set aside, and why.
+    pub still_aside: Vec<(Aside, Error)>,
+    /// Chunks saved from those that were replaced or set aside.
     pub saved_chunks: u64,
     /// What a check finds after it: damage that is left, and what is lost.
     pub left: CheckReport,
@@ -73,6 +78,7 @@ impl Repository {
         let mut report = RepairReport::default();
         self.make_missing_folders(&mut report)?;
         self.restore_small_objects(&mut report)?;
+        self.take_back_what_is_whole(&mut report, observer)?;
         let damaged = self.damaged_containers(&mut report, observer)?;
         self.replace(damaged, roots, &mut report, observer)?;
         self.rebuild_index()?;
@@ -184,7 +190,7 @@ impl Repository {
                 done: i as u64,
                 total: listed.len() as u64,
             });
-            match self.read_through(*id, &mut zstd) {
+            match read_through(&self.shared, *id, &mut zstd) {
                 Ok(()) => {}
                 Err(why) if why.is_loss() => damaged.push(Hit { id: *id, why }),
                 Err(error) if error.is_other_version() => report.other_versions.push(error),
@@ -192,18 +198,6 @@ impl Repository {
             }
         }
         Ok(damaged)
-    }
-
-    fn read_through(&self, id: ContainerId, zstd: &mut Decompressor) -> Result<()> {
-        let opened = crate::opened::Opened::read(&self.shared, id)?;
-        for (number, block) in opened.table.blocks.iter().enumerate() {
-            let raw = opened.read_block(&self.shared, number, zstd)?;
-            let numbers = block.first_chunk..block.first_chunk + block.chunks;
-            opened
-                .verify(&self.shared, numbers, &raw)
-                .try_for_each(|(_, verdict)| verdict.map(drop))?;
-        }
-        Ok(())
     }
 
     /// Moves the good chunks of `damaged` to new containers, then deletes the old ones or sets them aside.
@@ -262,7 +256,7 @@ impl Repository {
         report
             .set_aside
             .iter()
-            .try_for_each(|id| self.set_aside(*id))
+            .try_for_each(|id| self.shared.set_aside(*id))
     }
 
     /// Whether the `closed` containers, of which nothing came, are all that there are, and there are roots, of which it opens none either.
@@ -306,17 +300,5 @@ impl Repository {
             Error::damaged(container::object_name(id), Some(at), what)
         });
         Ok(Some(told.chain(given_up).chain(strange).collect()))
-    }
-
-    /// Renames a container, durably, so that it is none.
-    fn set_aside(&self, id: ContainerId) -> Result<()> {
-        let object = container::object_name(id);
-        let (folder, name) = object.rsplit_once('/').unwrap_or(("", &object));
-        let mut dir = std::sync::Arc::clone(&self.shared.root);
-        for part in folder.split('/') {
-            dir = dir.open_subdir(part)?;
-        }
-        set_aside(&*dir, name)?;
-        Ok(dir.sync()?)
     }
 }

@@ -28,8 +28,8 @@ use crate::slots::{self, SLOT_FOLDER, Slot};
 use crate::{Error, Result, condemned};
 
 pub use options::{InitOptions, OpenOptions};
-pub use shared::Shared;
 pub(crate) use shared::warn_of_loss;
+pub use shared::{Shared, Stored};
 use unlock::read_config;
 pub(crate) use unlock::{Unlocked, read_slot, unlock};
 
@@ -128,9 +128,8 @@ impl Repository {
         };
         let shared = Shared {
             root,
-            objects,
+            stored: Stored { objects, keys },
             config,
-            keys,
             options,
             index: Mutex::new(index),
             recovered: Mutex::default(),

@@ -124,6 +124,8 @@ fn summary(report: &CheckReport) -> Value {
         "containers": report.containers,
         "chunks_read": report.chunks_read,
         "broken_packs": report.broken.iter().map(|id| id.to_string()).collect::<Vec<_>>(),
+        "set_aside": report.set_aside.iter().map(|aside| &aside.object).collect::<Vec<_>>(),
+        "set_aside_bytes": report.set_aside.iter().map(|aside| aside.bytes).sum::<u64>(),
         "suggest_repair_index": false,
         "suggest_prune": false,
     })
@@ -162,12 +164,32 @@ fn print_checked(
     Ok(())
 }
 
+/// Prints which containers a repair set aside, and what becomes of them.
+fn print_set_aside(report: &CheckReport, out: &Out) -> Result<()> {
+    for aside in &report.set_aside {
+        let size = human::bytes(aside.bytes);
+        out.say(format_args!("set aside  {}, {size}", aside.object))?;
+    }
+    if !report.set_aside.is_empty() {
+        out.note(format_args!(
+            "{} set aside by a repair: `onefold repair` tries them once more, and takes back what is whole; once a check with --read-data finds that no snapshot \
+             misses anything, they can be deleted",
+            match report.set_aside.len() as u64 {
+                1 => "1 container is".into(),
+                more => format!("{} containers are", human::count(more)),
+            }
+        ));
+    }
+    Ok(())
+}
+
 /// Says whether all is as it was written.
 fn end(report: &mut CheckReport, hurts: Hurts, out: &Out) -> Result<Exit> {
     let damages = report.damage.len() as u64;
     if report.has_no_copy {
         out.note("the second copy of the configuration, config.copy, is missing: `onefold repair` makes it");
     }
+    print_set_aside(report, out)?;
     if damages == 0 && report.damaged_roots.is_empty() {
         out.say("no damage was found")?;
         return match report.other_versions.drain(..).next() {

@@ -26,7 +26,8 @@ use crate::{paths, repository};
 /// Rebuild what can be rebuilt, and list what is lost
 ///
 /// Reads everything. Good chunks of damaged containers are saved into new ones, small objects are restored from their
-/// other copies (the configuration from a key slot, if need be), and the index is rebuilt. What stays lost is listed
+/// other copies (the configuration from a key slot, if need be), and the index is rebuilt. Containers that an earlier
+/// repair set aside are tried once more. What stays lost is listed
 /// file by file; to get it back, back up the same files again while they are still there. `repair snapshots`, after
 /// that, makes new snapshots without what is lost.
 #[derive(clap::Args, Debug)]
@@ -53,6 +54,10 @@ pub struct Args {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 }
+
+/// How long what is set aside is of use.
+pub const ASIDE_UNTIL: &str =
+    "once `onefold check --read-data` finds that no snapshot misses anything, it can be deleted";
 
 /// What to repair.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,8 +173,22 @@ fn print_containers(report: &RepairReport, out: &Out) -> Result<()> {
     for id in aside {
         out.say(format_args!(
             "{}{ASIDE_SUFFIX}: the device does not give all of it, or nothing in it could be saved, so it was kept under this name. Should it be readable \
-             again, take {ASIDE_SUFFIX} off and repair once more; else delete it",
+             again, the next `onefold repair` takes it back; {ASIDE_UNTIL}",
             object_name(*id)
+        ))?;
+    }
+    for id in &report.taken_back {
+        let object = object_name(*id);
+        out.say(format_args!(
+            "{object}: an earlier repair set it aside; all of it is there now, so it was taken back"
+        ))?;
+    }
+    for (aside, why) in &report.still_aside {
+        out.say(format_args!(
+            "{}, {}: an earlier repair set it aside, and it stays so ({}); {ASIDE_UNTIL}",
+            aside.object,
+            human::bytes(aside.bytes),
+            error::chain_of(why)
         ))?;
     }
     Ok(())
@@ -185,6 +204,8 @@ fn summary(report: &RepairReport) -> Value {
         "made_folders": report.made_folders,
         "replaced_containers": report.replaced_containers.len(),
         "set_aside": aside.map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
+        "taken_back": report.taken_back.iter().map(|id| object_name(*id)).collect::<Vec<_>>(),
+        "still_aside": report.still_aside.iter().map(|(aside, _)| &aside.object).collect::<Vec<_>>(),
         "saved_chunks": report.saved_chunks,
     })
 }

@@ -173,6 +173,58 @@ fn a_container_with_a_damaged_block_is_broken() {
     }
 }
 
+/// As when a disk gives nothing of it for a while.
+#[test]
+fn what_was_set_aside_is_named_and_taken_back_once_it_is_whole() {
+    let rig = Rig::new();
+    rig.write("s/f", &Random(5).bytes(300_000));
+    let id = rig.backup("s");
+    let before = rig.restored(&id, "s");
+    let folder = rig.repo().join("containers");
+    let all = files(&folder);
+    let (name, bytes) = all
+        .iter()
+        .max_by_key(|(_, bytes)| bytes.len())
+        .expect("one");
+    ruin(&folder.join(name));
+    let object = format!("containers/{}", name.display());
+    let aside = format!("{object}.unreadable");
+    let ran = rig.run(["repair", "--json"]).ends(13);
+    assert_eq!(ran.last()["set_aside"], serde_json::json!([aside]));
+    let ran = rig.run(["check"]).ends(13);
+    assert!(
+        ran.out.contains(&format!("set aside  {aside}, ")),
+        "{}",
+        ran.out
+    );
+    assert!(ran.err.contains("1 container is set aside"), "{}", ran.err);
+    let ran = rig.run(["repair"]).ends(13);
+    assert!(ran.out.contains(&format!("{aside}, ")), "{}", ran.out);
+    assert!(ran.out.contains("it stays so"), "{}", ran.out);
+    let still = rig.run(["repair", "--json"]).ends(13).last();
+    assert_eq!(still["still_aside"], serde_json::json!([aside]));
+
+    // By itself it is no damage.
+    let rest = rig.run(["forget", &id, "--prune"]).ends(0);
+    assert!(!rest.err.contains("aside"), "{}", rest.err);
+    let checked = rig.run(["check", "--json"]).ends(0);
+    assert_eq!(checked.last()["set_aside"], serde_json::json!([aside]));
+    assert_eq!(checked.last()["set_aside_bytes"], bytes.len());
+    assert_eq!(checked.last()["num_errors"], 0);
+
+    fs::write(rig.repo().join(&aside), bytes).expect("ours");
+    let ran = rig.run(["repair"]).ends(0);
+    let words = format!("{object}: an earlier repair set it aside; all of it is there now");
+    assert!(ran.out.contains(&words), "{}", ran.out);
+    assert!(!rig.repo().join(&aside).exists());
+    let ran = rig.run(["check"]).ends(0);
+    assert!(!ran.err.contains("set aside"), "{}", ran.err);
+    let again = rig.run(["backup", "s", "--json"]).ends(0).last();
+    assert_eq!(again["data_blobs"], 0, "{again}");
+    let again = again["snapshot_id"].as_str().expect("an id");
+    assert!(rig.restored(again, "s") == before);
+}
+
 #[test]
 fn a_damaged_configuration_whose_copy_is_used_is_warned_of_once() {
     let rig = Rig::open();

@@ -1,5 +1,6 @@
 //! What everybody who works on an opened repository shares, and how the index is asked and told.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use onefold_index::ContainerId;
@@ -20,15 +21,28 @@ use crate::{Error, Result, condemned};
 /// How often an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
 const REBUILDS_MAX: usize = 8;
 
+/// What reading a container takes: the objects, and what opens them.
+pub struct Stored {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) keys: Keys,
+}
+
 /// What all sessions, readers and writers of an opened repository share.
 pub struct Shared {
     pub(crate) root: Arc<dyn Dir>,
-    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) stored: Stored,
     pub(crate) config: Config,
-    pub(crate) keys: Keys,
     pub(crate) options: OpenOptions,
     pub(crate) index: Mutex<RepositoryIndex>,
     pub(crate) recovered: Mutex<Recovered>,
+}
+
+impl Deref for Shared {
+    type Target = Stored;
+
+    fn deref(&self) -> &Stored {
+        &self.stored
+    }
 }
 
 impl Shared {

@@ -54,6 +54,120 @@ fn a_region_is_named_and_costs_the_blocks_that_it_touches() {
 
     let again = repository.repair(&Lists, &mut Hasty).unwrap();
     assert!(again.found.is_empty(), "{:?}", again.found);
+    let aside = format!("{container}{ASIDE_SUFFIX}");
+    let [(still, why)] = &again.still_aside[..] else {
+        panic!("{:?}", again.still_aside);
+    };
+    assert_eq!(still.object, aside);
+    assert!(why.is_unreadable(), "{why}");
+
+    // A check names it, beside what is lost by it; once the device gives it, a repair takes it back.
+    device.heal();
+    let set_aside = check(&repository).unwrap().set_aside;
+    assert_eq!(set_aside, std::slice::from_ref(still));
+    assert_eq!(set_aside[0].bytes, len(&device, &aside));
+    let last = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert_eq!(last.taken_back, report.set_aside);
+    assert!(last.still_aside.is_empty());
+    assert!(last.left.set_aside.is_empty());
+    assert_sound(&repository, &[(root, data)], &"taken back");
+}
+
+/// A container that was set aside, on a device that gives it again.
+fn set_aside() -> (SimDir, String, RootId, Vec<Vec<u8>>) {
+    let (device, root, data) = stored();
+    let container = containers(&device).remove(0);
+    device.spoil(&container, 100..101).unwrap();
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let repository = open(&dir, 1, 2).unwrap();
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert_eq!(report.set_aside.len(), 1);
+    device.heal();
+    (device, format!("{container}{ASIDE_SUFFIX}"), root, data)
+}
+
+#[test]
+fn what_is_not_whole_or_has_no_name_to_take_stays_set_aside() {
+    let (device, aside, ..) = set_aside();
+    for (edit, why) in [
+        (None, "the name is taken"),
+        (Some(150), "checksum"),
+        (Some(0), "magic"),
+    ] {
+        let image = device.fork();
+        match edit {
+            Some(at) => image.damage(&aside, |bytes| bytes[at] ^= 1).unwrap(),
+            None => {
+                let own = aside.strip_suffix(ASIDE_SUFFIX).unwrap();
+                let (folder, name) = own.rsplit_once('/').unwrap();
+                let folder = folder.rsplit_once('/').unwrap().1;
+                let root: Arc<dyn Dir> = Arc::new(image.clone());
+                let containers = root.open_subdir("containers").unwrap();
+                let folder = containers.open_subdir(folder).unwrap();
+                folder.create(name).unwrap();
+                let mut whole = Vec::new();
+                image
+                    .damage(&aside, |bytes| whole.clone_from(bytes))
+                    .unwrap();
+                image.damage(own, |bytes| *bytes = whole).unwrap();
+            }
+        }
+        let dir: Arc<dyn Dir> = Arc::new(image.clone());
+        let repository = open(&dir, 1, 3).unwrap();
+        let report = repository.repair(&Lists, &mut Hasty).unwrap();
+        assert!(report.taken_back.is_empty());
+        let told = report.still_aside[0].1.to_string();
+        assert!(told.contains(why), "{why}: {told}");
+        assert!(containers(&image).contains(&aside));
+    }
+}
+
+/// What lies there as a folder is somebody's, and no container.
+#[test]
+fn a_folder_that_was_set_aside_is_not_tried() {
+    let (device, aside, ..) = set_aside();
+    let (folder, name) = aside.rsplit_once('/').unwrap();
+    let folder = folder.rsplit_once('/').unwrap().1;
+    device.lose(&aside).unwrap();
+    let dir: Arc<dyn Dir> = Arc::new(device.clone());
+    let containers = dir.open_subdir("containers").unwrap();
+    let folder = containers.open_subdir(folder).unwrap();
+    folder.subdir(name).unwrap();
+    let repository = open(&dir, 1, 3).unwrap();
+    assert!(check(&repository).unwrap().set_aside.is_empty());
+    let report = repository.repair(&Lists, &mut Hasty).unwrap();
+    assert!(report.still_aside.is_empty() && report.taken_back.is_empty());
+}
+
+#[test]
+fn a_crash_while_it_is_taken_back_loses_nothing() {
+    let (device, _, root, data) = set_aside();
+    device.inject(Faults::default());
+    let rehearsal = device.fork();
+    let take_back = |device: &SimDir| {
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        open(&dir, 1, 3).and_then(|open| open.repair(&Lists, &mut Hasty))
+    };
+    assert_eq!(take_back(&rehearsal).unwrap().taken_back.len(), 1);
+    let points = rehearsal.counts().points - device.counts().points;
+    assert!(points > 0);
+    for point in 0..points {
+        let device = device.fork();
+        device.inject(Faults {
+            crash_at: Some(point),
+            ..Faults::default()
+        });
+        let died = take_back(&device);
+        assert!(died.is_err() || device.crashed(), "point {point}");
+        let image = device.crash_image(point);
+        let context = format!("crash at {point} of {points}");
+        take_back(&image).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let dir: Arc<dyn Dir> = Arc::new(image.clone());
+        let repository = open(&dir, 1, 4).unwrap();
+        assert_sound(&repository, &[(root, data.clone())], &context);
+        sweep(&repository).unwrap();
+        assert_sound(&repository, &[(root, data.clone())], &context);
+    }
 }
 
 /// The worst case: from some read on nothing comes any more, while writes succeed. When the device is well again, so is the repository.
