@@ -33,6 +33,9 @@ pub fn rename_over<E: From<Error>>(
 }
 
 /// Renames a disk, replacing what stood under `to`: a disk, or an empty folder; any other folder is set aside.
+///
+/// # Errors
+/// Those of [`Dir::rename`], and of [`set_aside`](crate::set_aside).
 pub fn rename_in_place(dir: &dyn Dir, from: &str, to: &str) -> Result<()> {
     let renamed = dir.rename(from, to);
     match clears_folder(dir, to, &renamed)? {

@@ -14,6 +14,9 @@ pub fn is_aside(name: &str) -> bool {
 
 /// Renames a disk or a folder so that nobody takes it for what its name said, and gives its new name. Replaces nothing.
 /// Durable after `sync` of `dir`.
+///
+/// # Errors
+/// Those of [`Dir::rename`], and of [`Dir::len_of`] for the new name.
 pub fn set_aside(dir: &dyn Dir, name: &str) -> Result<String> {
     let mut aside = format!("{name}{ASIDE_SUFFIX}");
     for number in 2.. {
