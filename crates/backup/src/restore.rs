@@ -13,6 +13,7 @@ mod apply;
 mod batch;
 mod delete;
 mod dry;
+mod fate;
 mod leading;
 pub(crate) mod links;
 mod open_files;
@@ -200,11 +201,13 @@ pub struct Summary {
     pub skipped_bytes: u64,
     /// Links, pipes and devices that stayed as they were.
     pub skipped_others: u64,
+    /// Folders that were wanted, were there, and keep their own mode, owner, attributes and times.
+    pub skipped_dirs: u64,
     /// Files that failed, of those whose making was begun.
     pub failed: u64,
     /// Their bytes.
     pub failed_bytes: u64,
-    /// Folders that could not be made.
+    /// Folders that were wanted and could not be made.
     pub failed_dirs: u64,
     /// Links, pipes and devices that could not be made.
     pub failed_others: u64,
@@ -343,6 +346,7 @@ fn each_window(
         };
         let continues = planner.continues();
         let done = carry_out(&mut window, continues, summary);
+        planner.carried_out(&window);
         last = continues.then(|| Begun::last_of(&window)).flatten();
         let has_failed = |last: &Begun| matches!(last.state, State::Failed(_));
         if done.is_err() || last.as_ref().is_some_and(has_failed) {

@@ -108,12 +108,7 @@ impl<'a, T> Way<'a, T> {
         let Some(to) = to else {
             return Ok(match level.to_come.pop_front() {
                 Some(entry) => Step::Past(entry),
-                None if self.levels.len() == 1 => Step::There,
-                None => {
-                    let left = self.levels.pop().expect("it is not the top");
-                    self.path.truncate(self.path.len() - left.name.len() - 1);
-                    Step::Left(left)
-                }
+                None => self.up().map_or(Step::There, Step::Left),
             });
         };
         let name = &to[here.len() + 1..];
@@ -126,6 +121,16 @@ impl<'a, T> Way<'a, T> {
             Some(std::cmp::Ordering::Equal) => Step::Into(name.to_vec(), level.to_come.pop_front()),
             Some(std::cmp::Ordering::Greater) | None => Step::Into(name.to_vec(), None),
         })
+    }
+
+    /// Leaves the innermost folder, whatever else is in it; none where that is the top.
+    pub fn up(&mut self) -> Option<Level<T>> {
+        if self.levels.len() == 1 {
+            return None;
+        }
+        let left = self.levels.pop()?;
+        self.path.truncate(self.path.len() - left.name.len() - 1);
+        Some(left)
     }
 
     /// Goes into the folder that [`step`](Self::step) named.

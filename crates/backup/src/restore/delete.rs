@@ -37,6 +37,7 @@ pub fn delete_others(
     let top = Folder {
         is_unlisted: is_unlisted(tree, from, reader)?,
         is_left: false,
+        mode_before: None,
     };
     let mut deleting = Deleting {
         has_errors: snapshot.summary.errors > 0,
@@ -48,36 +49,9 @@ pub fn delete_others(
         way: Way::new(tree, from.to_vec(), top),
         current: None,
     };
-    let mut cursor = tree.cursor_at(from, b"");
-    let mut is_at_top = true;
-    loop {
-        progress.check()?;
-        let next = match cursor.next(reader) {
-            Ok(next) => next.filter(|(folder, _)| path::within(folder, from)),
-            // Which names are lost is not known, so neither is what else the snapshot does not have. The restore tells which entries those are.
-            Err(error) if error.is_loss() => {
-                let what =
-                    "nothing more is deleted: what the snapshot has from here on cannot be read";
-                let here = deleting.way.path_below_top();
-                events.warning(here, what);
-                break;
-            }
-            Err(error) => return Err(error),
-        };
-        let folder = next.as_ref().map(|(folder, _)| &folder[..]);
-        if std::mem::take(&mut is_at_top) {
-            match folder {
-                None => deleting.clear_empty(from),
-                Some(first) if first == from => deleting.open(from),
-                Some(_) => {}
-            }
-        }
-        deleting.lead(folder, reader)?;
-        match next {
-            Some((_, entry)) => deleting.known(entry),
-            None => break,
-        }
-    }
+    let done = deleting.pass(tree, reader, progress);
+    deleting.shut_all_again();
+    done?;
     Ok((deleting.remover.removed, deleting.remover.errors))
 }
 
@@ -101,6 +75,8 @@ struct Folder {
     is_unlisted: bool,
     /// It stays as it is in the target, with all below: so much was said of it, or of one above.
     is_left: bool,
+    /// The mode that it had before its owner was let in.
+    mode_before: Option<u16>,
 }
 
 struct Deleting<'a> {
@@ -124,6 +100,41 @@ struct Open {
 }
 
 impl Deleting<'_> {
+    /// Goes through the snapshot once.
+    fn pass(&mut self, tree: &Tree, reader: &mut ChunkReader, progress: &Progress) -> Result<()> {
+        let mut cursor = tree.cursor_at(self.from, b"");
+        let mut is_at_top = true;
+        loop {
+            progress.check()?;
+            let next = match cursor.next(reader) {
+                Ok(next) => next.filter(|(folder, _)| path::within(folder, self.from)),
+                // Which names are lost is not known, so neither is what else the snapshot does not have. The restore tells
+                // which entries those are.
+                Err(error) if error.is_loss() => {
+                    let what = "nothing more is deleted: what the snapshot has from here on cannot be read";
+                    let here = self.way.path_below_top();
+                    self.events.warning(here, what);
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            let folder = next.as_ref().map(|(folder, _)| &folder[..]);
+            if std::mem::take(&mut is_at_top) {
+                match folder {
+                    None => self.clear_empty(self.from),
+                    Some(first) if first == self.from => self.open(self.from),
+                    Some(_) => {}
+                }
+            }
+            self.lead(folder, reader)?;
+            match next {
+                Some((_, entry)) => self.known(entry),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// Goes on to the folder `to`, or to the end. What lies on the way and has nothing in it is cleared.
     fn lead(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
         if to == Some(self.way.path()) {
@@ -135,7 +146,10 @@ impl Deleting<'_> {
         loop {
             match self.way.step(to, reader)? {
                 Step::There => break,
-                Step::Left(_) => {}
+                Step::Left(level) => {
+                    let place = join(self.way.path_below_top(), &level.name);
+                    self.shut_again(&place, level.state);
+                }
                 Step::Past(entry) => {
                     let folder = self.below(&entry);
                     let path = join(self.way.path(), &entry.name);
@@ -145,7 +159,10 @@ impl Deleting<'_> {
                 Step::Into(name, entry) => {
                     let folder = match entry {
                         Some(entry) => self.below(&entry),
-                        None => self.way.innermost().state,
+                        None => Folder {
+                            mode_before: None,
+                            ..self.way.innermost().state
+                        },
                     };
                     self.way.enter(name, folder);
                 }
@@ -163,6 +180,7 @@ impl Deleting<'_> {
         Folder {
             is_unlisted: above.is_unlisted || entry.is_unlisted(),
             is_left: above.is_left,
+            mode_before: None,
         }
     }
 
@@ -230,22 +248,42 @@ impl Deleting<'_> {
         self.remover.options.dry_run && above.is_ok_and(|above| shut::is_own(above, name))
     }
 
-    /// Its mode comes back when it is restored.
-    fn open_in_target(&self, place: &[u8]) -> Result<OwnedFd, Errno> {
+    /// The innermost folder, opened. Its mode comes back when it is [left](Self::shut_again).
+    fn open_in_target(&mut self, place: &[u8]) -> Result<OwnedFd, Errno> {
         let is_real = !self.remover.options.dry_run && !place.is_empty();
         let dir = match self.target.open_unmounted(place) {
             Err(Errno::ACCESS) if is_real => {
                 let (above, name) = path::split(place);
-                shut::let_into(self.target.open_unmounted(above)?, name)?;
+                let mode = shut::let_into(self.target.open_unmounted(above)?, name)?;
+                self.way.innermost_mut().state.mode_before = mode;
                 self.target.open_unmounted(place)?
             }
             other => other?,
         };
         let is_kept = self.remover.options.keeps(&Stat::of(&dir)?);
         if is_real && !is_kept {
-            shut::let_in(&dir)?;
+            let mode = shut::let_in(&dir)?;
+            let before = &mut self.way.innermost_mut().state.mode_before;
+            *before = before.or(mode);
         }
         Ok(dir)
+    }
+
+    /// All that is in a folder has passed: it has the mode again that it had, as the restore may leave it as it is.
+    fn shut_again(&self, place: &[u8], folder: Folder) {
+        if let Some(mode) = folder.mode_before
+            && let Ok(dir) = self.target.open_unmounted(place)
+        {
+            shut::shut_again(&dir, mode);
+        }
+    }
+
+    /// The same of what is on the way, where that ends early.
+    fn shut_all_again(&mut self) {
+        while let Some(level) = self.way.up() {
+            let place = join(self.way.path_below_top(), &level.name);
+            self.shut_again(&place, level.state);
+        }
     }
 
     /// Whether the backup took of this folder only what leads to its sources: nothing else in it was looked at.

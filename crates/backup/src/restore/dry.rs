@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::fate::Fate;
 use super::leading::Leading;
 use super::open_files::folders_max;
 use super::open_folders::{OpenFolders, open};
@@ -13,7 +14,7 @@ use super::shut;
 use super::target::Target;
 use super::temporary::Place;
 use super::times::may_be_same;
-use super::window::{Made, State, Window};
+use super::window::{Folder, Made, State, Window};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
@@ -75,6 +76,8 @@ const MADE: Made = Made {
 enum There {
     /// A folder.
     Folder(Arc<OwnedFd>),
+    /// A folder that its owner is to be let into, and that is not looked into.
+    Shut(Stat),
     /// Nothing, or what gives way.
     Nothing,
     /// What stays, here or in place of a folder above.
@@ -101,20 +104,21 @@ impl Look<'_> {
             let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
                 continue;
             };
-            let error = match self.there(number as u32) {
-                There::Folder(_) | There::Nothing => {
-                    let path = || self.window.path(number as u32);
-                    self.attributes(meta.knows_xattrs, path);
-                    if self.events.wants_entries() {
-                        let path = self.window.path(number as u32);
-                        self.events.entry(&path, Change::New, 0);
-                    }
+            let fate = match self.there(number as u32) {
+                There::Folder(dir) => Stat::of(&*dir).map(|there| self.fate(folder, &there)),
+                There::Shut(there) => Ok(self.fate(folder, &there)),
+                There::Nothing => Ok(Fate::Described),
+                There::Stays => Err(Errno::EXIST),
+                There::Fails(e) => Err(e),
+            };
+            let error = match fate {
+                Ok(fate) => {
+                    self.at_folder(number as u32, meta.knows_xattrs, fate);
                     continue;
                 }
-                There::Stays => Errno::EXIST,
-                There::Fails(e) => e,
+                Err(e) => e,
             };
-            self.summary.failed_dirs += 1;
+            self.summary.failed_dirs += u64::from(folder.is_asked_for);
             let is_outermost =
                 error != Errno::EXIST || !matches!(self.there(folder.parent), There::Stays);
             if is_outermost {
@@ -126,6 +130,34 @@ impl Look<'_> {
                 let why = self.leading.explain(error, there.as_ref(), &path);
                 self.fails("create the folder", &path, why);
             }
+        }
+    }
+
+    fn fate(&self, folder: &Folder, there: &Stat) -> Fate {
+        let has_same_time = |mtime| may_be_same(mtime, there.mtime);
+        Fate::of(folder, there, self.options.overwrite, has_same_time)
+    }
+
+    fn at_folder(&mut self, number: u32, knows_xattrs: bool, fate: Fate) {
+        let (folder, path) = (
+            &self.window.folders[number as usize],
+            self.window.path(number),
+        );
+        let is_kept = fate == Fate::Kept;
+        if !is_kept {
+            self.attributes(knows_xattrs, || path.clone());
+        } else if folder.is_asked_for {
+            self.summary.skipped_dirs += 1;
+        } else {
+            return;
+        }
+        if self.events.wants_entries() {
+            let change = if is_kept {
+                Change::Unchanged
+            } else {
+                Change::New
+            };
+            self.events.entry(&path, change, 0);
         }
     }
 
@@ -144,7 +176,7 @@ impl Look<'_> {
                 self.fails("create", &path, e);
                 return self.failed(what);
             }
-            There::Nothing => None,
+            There::Nothing | There::Shut(_) => None,
             There::Folder(dir) => Some(dir),
         };
         let is_kept =
@@ -199,7 +231,10 @@ impl Look<'_> {
         loop {
             let failed = match (open(&self.folders, target, self.window, at), below) {
                 (Ok(dir), None) => return There::Folder(dir),
-                (Ok(above), Some((below, why))) => return self.instead_of(below, why, &above),
+                (Ok(above), Some((below, Errno::ACCESS))) => {
+                    return self.shut(below, below == number, &above);
+                }
+                (Ok(above), Some((below, _))) => return self.instead_of(below, &above),
                 (Err(failed), _) => failed,
             };
             match failed.why {
@@ -213,15 +248,19 @@ impl Look<'_> {
         }
     }
 
-    /// What is no folder stands in `above` in place of one, or it is shut.
-    fn instead_of(&self, number: u32, why: Errno, above: &OwnedFd) -> There {
-        let folder = &self.window.folders[number as usize];
-        if why == Errno::ACCESS {
-            return match shut::is_own(above, &folder.name) {
-                true => There::Nothing,
-                false => There::Fails(why),
-            };
+    /// A folder that stands in `above` is shut: it is the one that was asked for, or that one lies in it.
+    fn shut(&self, number: u32, is_it: bool, above: &OwnedFd) -> There {
+        let name = &self.window.folders[number as usize].name;
+        match Stat::at(above, name, false) {
+            _ if !shut::is_own(above, name) => There::Fails(Errno::ACCESS),
+            Ok(there) if is_it => There::Shut(there),
+            _ => There::Nothing,
         }
+    }
+
+    /// What is no folder stands in `above` in place of one.
+    fn instead_of(&self, number: u32, above: &OwnedFd) -> There {
+        let folder = &self.window.folders[number as usize];
         let there = match Stat::at(above, &folder.name, false) {
             Ok(there) => there,
             Err(Errno::NOENT) => return There::Nothing,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use onefold_store::ChunkReader;
 
 use super::apply::Meta;
+use super::fate::Fate;
 use super::links::Links;
 use super::target;
 use super::window::{FirstName, Link, Special, State, Window};
@@ -19,8 +20,12 @@ use crate::{Entry, Events, Flags, Kind, Progress, Result};
 struct Folder {
     /// `None` for the target, and where the snapshot's entry is lost.
     meta: Option<Meta>,
-    /// It is wanted for itself, or something in it was.
+    /// It is wanted for itself.
+    is_asked_for: bool,
+    /// It is, or something in it was.
     is_wanted: bool,
+    /// What the windows so far have made of it.
+    fate: Fate,
     /// Its number in the current window.
     number: Option<u32>,
     /// The patterns of what is wanted match it, or the nearest folder above of which they speak.
@@ -81,11 +86,22 @@ impl Folder {
         };
         Self {
             meta,
+            is_asked_for: is_wanted,
             is_wanted,
+            fate: Fate::default(),
             number: None,
             is_included: include.is_empty() || is_included,
             is_excluded,
         }
+    }
+
+    /// Puts it into the window; gives its number there.
+    fn plan(&self, name: &[u8], parent: u32, window: &mut Window) -> u32 {
+        let number = window.folder(name, parent, self.meta.clone());
+        let planned = &mut window.folders[number as usize];
+        planned.is_asked_for = self.is_asked_for;
+        *planned.fate.get_mut() = self.fate;
+        number
     }
 }
 
@@ -161,7 +177,8 @@ impl<'a> Planner<'a> {
                 Step::Left(level) => {
                     let folder = level.state;
                     if folder.is_wanted && folder.number.is_none() {
-                        self.plan_folder(&level.name, folder.meta, &mut window);
+                        let parent = self.number(&mut window);
+                        folder.plan(&level.name, parent, &mut window);
                     }
                 }
                 Step::There => match self.ahead.take() {
@@ -174,11 +191,20 @@ impl<'a> Planner<'a> {
             }
         }
         for level in self.way.levels_mut() {
-            if let Some(number) = level.state.number.take() {
+            if let Some(number) = level.state.number {
                 window.folders[number as usize].continues = true;
             }
         }
         Ok((!window.is_empty()).then_some(window))
+    }
+
+    /// What became of the folders that go on in the next window: those that this restore has made were not there.
+    pub fn carried_out(&mut self, window: &Window) {
+        for level in self.way.levels_mut() {
+            if let Some(number) = level.state.number.take() {
+                level.state.fate = *window.folders[number as usize].fate.lock();
+            }
+        }
     }
 
     /// Has the next entry at hand, if there is one.
@@ -250,14 +276,10 @@ impl<'a> Planner<'a> {
     /// A folder with nothing in it.
     fn pass(&mut self, entry: Entry, window: &mut Window) {
         if self.is_wanted(&entry.name, true) {
-            self.plan_folder(&entry.name, Some(Meta::of(&entry)), window);
+            let parent = self.number(window);
+            let number = window.folder(&entry.name, parent, Some(Meta::of(&entry)));
+            window.folders[number as usize].is_asked_for = true;
         }
-    }
-
-    /// Everything in this folder, which lies in the innermost one, is planned: it gets its metadata at the end of this window.
-    fn plan_folder(&mut self, name: &[u8], meta: Option<Meta>, window: &mut Window) {
-        let parent = self.number(window);
-        window.folder(name, parent, meta);
     }
 
     /// The number of the innermost folder in the window; it and those above are wanted from now on.
@@ -271,7 +293,7 @@ impl<'a> Planner<'a> {
         for level in &mut levels[known.unwrap_or(0) + 1..] {
             let folder = &mut level.state;
             folder.is_wanted = true;
-            parent = window.folder(&level.name, parent, folder.meta.clone());
+            parent = folder.plan(&level.name, parent, window);
             folder.number = Some(parent);
         }
         parent

@@ -110,7 +110,9 @@ impl<'a> Remover<'a> {
         let mut opened = open_unmounted(dir, name, device);
         if !self.options.dry_run {
             // It goes with its mode.
-            if matches!(opened, Err(Errno::ACCESS)) && shut::let_into(dir, name) == Ok(true) {
+            if matches!(opened, Err(Errno::ACCESS))
+                && matches!(shut::let_into(dir, name), Ok(Some(_)))
+            {
                 opened = open_unmounted(dir, name, device);
             }
             let _ = opened.as_ref().map(shut::let_in);

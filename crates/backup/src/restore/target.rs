@@ -155,16 +155,17 @@ impl Target {
     }
 }
 
-/// Makes the folder `name` in `parent` where it is missing. What stands in its way and is no folder is removed if it `gives_way`.
+/// Makes the folder `name` in `parent` with this mode where it is missing. What stands in its way and is no folder is removed if it `gives_way`.
 /// Also whether it was not there before. `EXIST`: what is in its way does not give way.
 pub fn make_folder(
     parent: &OwnedFd,
     name: &[u8],
+    mode: Mode,
     gives_way: impl Fn(&Stat) -> Result<bool, Errno>,
 ) -> Result<(OwnedFd, bool), Errno> {
     // Another thread may be at the same folder: whatever it did in between, it is looked at again.
     for _ in 0..MAKE_ROUNDS_MAX {
-        let is_new = match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        let is_new = match rustix::fs::mkdirat(parent, name, mode) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(e) => return Err(e),
@@ -259,7 +260,10 @@ mod tests {
             let together = std::sync::Barrier::new(4);
             let make = || {
                 together.wait();
-                make_folder(&target.root, &path.as_bytes()[1..], |_| Ok(true)).map(drop)
+                make_folder(&target.root, &path.as_bytes()[1..], Mode::RWXU, |_| {
+                    Ok(true)
+                })
+                .map(drop)
             };
             std::thread::scope(|scope| {
                 let threads = [(); 4].map(|()| scope.spawn(make));

@@ -9,6 +9,7 @@ use onefold_store::{ChunkRef, ContainerId};
 use parking_lot::Mutex;
 
 use super::apply::Meta;
+use super::fate::Fate;
 use super::temporary::Place;
 use crate::{Entry, Item, Xattrs};
 
@@ -20,6 +21,10 @@ pub struct Folder {
     pub meta: Option<Meta>,
     /// The number of the folder it lies in; the target's is its own.
     pub parent: u32,
+    /// It was asked for itself, and does not only lead to what was.
+    pub is_asked_for: bool,
+    /// What becomes of its metadata.
+    pub fate: Mutex<Fate>,
     /// More of it follows in the next window: its metadata waits.
     pub continues: bool,
 }
@@ -156,7 +161,7 @@ impl Window {
         }
     }
 
-    /// Adds a folder.
+    /// Adds a folder, which only leads to others so far.
     pub fn folder(&mut self, name: &[u8], parent: u32, meta: Option<Meta>) -> u32 {
         self.bytes += size_of::<Folder>() + name.len() + 16;
         if let Some(meta) = &meta {
@@ -166,6 +171,8 @@ impl Window {
             name: name.into(),
             meta,
             parent,
+            is_asked_for: false,
+            fate: Mutex::default(),
             continues: false,
         });
         self.folders.len() as u32 - 1

@@ -9,7 +9,7 @@ mod make;
 mod special;
 mod unfinished;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -60,6 +60,7 @@ pub struct Tally {
     pub skipped: AtomicU64,
     pub skipped_bytes: AtomicU64,
     pub skipped_others: AtomicU64,
+    pub skipped_dirs: AtomicU64,
     pub errors: AtomicU64,
     pub failed_files: AtomicU64,
     pub failed_bytes: AtomicU64,
@@ -86,6 +87,7 @@ impl Tally {
         summary.skipped += self.skipped.load(Relaxed);
         summary.skipped_bytes += self.skipped_bytes.load(Relaxed);
         summary.skipped_others += self.skipped_others.load(Relaxed);
+        summary.skipped_dirs += self.skipped_dirs.load(Relaxed);
         summary.errors += self.errors.load(Relaxed);
         summary.lost += self.lost.load(Relaxed);
         summary.lacking += self.lacking.load(Relaxed);
@@ -103,6 +105,8 @@ struct Run<'a> {
     all: &'a Writer<'a>,
     window: &'a Window,
     folders: Mutex<OpenFolders>,
+    /// Folders into which their owner was let, with the modes that they had.
+    shut: Mutex<BTreeMap<u32, u16>>,
     large: LargeFiles,
     spares: Spares,
     listed: Mutex<Listed>,
@@ -123,6 +127,7 @@ impl Writer<'_> {
             all: self,
             window,
             folders: Mutex::new(OpenFolders::new(open_files::folders_max())),
+            shut: Mutex::default(),
             large: LargeFiles::default(),
             spares: Spares::default(),
             listed: Mutex::default(),
@@ -161,6 +166,7 @@ impl Writer<'_> {
                 let made = file.state.lock().made();
                 made.inspect(|made| run.give_up(file, *made));
             }
+            run.shut_all_again();
         }
         result?;
         self.remember_failed(window);
@@ -168,7 +174,11 @@ impl Writer<'_> {
             .specials
             .iter()
             .for_each(|special| run.special(special));
-        window.links.iter().try_for_each(|link| run.link(link))?;
+        let linked = window.links.iter().try_for_each(|link| run.link(link));
+        if linked.is_err() {
+            run.shut_all_again();
+        }
+        linked?;
         run.finish_folders();
         Ok(())
     }

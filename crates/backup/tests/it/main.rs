@@ -10,6 +10,7 @@ mod cut_off;
 mod delete;
 mod faults;
 mod file_systems;
+mod folders_there;
 mod foreign;
 mod forged;
 mod forget;

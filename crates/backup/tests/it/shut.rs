@@ -14,7 +14,7 @@ use crate::scene::{back_up, restore_with};
 const USER: u32 = 61_234;
 
 /// Runs this as a user who is not root: as this one, or, where that is root, in a thread of another user's.
-fn as_user<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+pub fn as_user<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     if !rustix::process::geteuid().is_root() {
         return run();
     }
@@ -30,8 +30,17 @@ fn as_user<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-fn mode(path: &Path, mode: u32) {
+/// Sets a mode.
+pub fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+}
+
+/// Lets that user in, as the owner of the target.
+pub fn give_to_user(target: &Path) {
+    if rustix::process::geteuid().is_root() {
+        mode(target.parent().expect("a folder"), 0o755);
+        lchown(target, Some(USER), Some(USER)).expect("chown");
+    }
 }
 
 #[test]
@@ -103,10 +112,7 @@ fn a_dry_run_of_a_restore_that_deletes_fails_nowhere_that_the_run_does_not() {
     fs::create_dir_all(scene.source.join("shut/deeper")).expect("dirs");
     fs::write(scene.source.join("shut/deeper/file"), "x").expect("write");
     scene.outcome = back_up(&scene.repository, &scene.source, 2);
-    if rustix::process::geteuid().is_root() {
-        mode(scene.target.parent().expect("a folder"), 0o755);
-        lchown(&scene.target, Some(USER), Some(USER)).expect("chown");
-    }
+    give_to_user(&scene.target);
     let run = |dry_run, delete| {
         as_user(|| {
             let options = Options {

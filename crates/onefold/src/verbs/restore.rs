@@ -70,7 +70,7 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// What to do with files that are there already
+    /// What to do with files and folders that are there already; folders that only lead to what is chosen stay as they are
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: When,
 
@@ -315,10 +315,13 @@ fn print_restored(
     let others = summary
         .others
         .saturating_sub(summary.failed_others + summary.skipped_others);
+    let folders = summary
+        .dirs
+        .saturating_sub(summary.failed_dirs + summary.skipped_dirs);
     out.say(format_args!(
         "{did} {}, {}, {} other: {}{speed}",
         many(restored, "file"),
-        many(summary.dirs.saturating_sub(summary.failed_dirs), "folder"),
+        many(folders, "folder"),
         human::count(others),
         bytes(restored_bytes)
     ))?;
@@ -338,17 +341,19 @@ fn print_restored(
 
 /// What stayed, went, failed, or is not in the snapshot.
 fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
-    let stayed = summary.skipped + summary.skipped_others;
+    let stayed = summary.skipped + summary.skipped_dirs + summary.skipped_others;
     if stayed > 0 {
-        let others = human::count(summary.skipped_others);
+        let others = || format!("{} other", human::count(summary.skipped_others));
+        let kinds = [
+            (summary.skipped > 0).then(|| many(summary.skipped, "file")),
+            (summary.skipped_dirs > 0).then(|| many(summary.skipped_dirs, "folder")),
+            (summary.skipped_others > 0).then(others),
+        ];
+        let kinds: Vec<String> = kinds.into_iter().flatten().collect();
         out.say(format_args!(
             "{} {} as {}",
             if args.dry_run { "would leave" } else { "left" },
-            match (summary.skipped, summary.skipped_others) {
-                (files, 0) => many(files, "file"),
-                (0, _) => format!("{others} other"),
-                (files, _) => format!("{}, {others} other", many(files, "file")),
-            },
+            kinds.join(", "),
             if stayed == 1 { "it was" } else { "they were" }
         ))?;
     }

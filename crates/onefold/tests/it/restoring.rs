@@ -161,6 +161,22 @@ fn what_stays_is_said_by_its_kind() {
         again.contains("left 2 files, 5 other as they were"),
         "{again}"
     );
+    rig.write("s/d/c", b"three");
+    fs::create_dir(rig.path("s/e")).expect("a folder");
+    fs::create_dir(rig.path("t/d")).expect("a folder");
+    rig.backup("s");
+    let folders = rig.run(never).ends(0).out;
+    assert!(
+        folders.contains("restored 1 file, 1 folder, 0 other"),
+        "{folders}"
+    );
+    assert!(
+        folders.contains("left 2 files, 1 folder, 5 other as they were"),
+        "{folders}"
+    );
+    // One that only leads there was not asked for, and is not told.
+    let part = rig.run([&never[..], &["-i", "c"]].concat()).ends(0).out;
+    assert!(part.contains("left 1 file as it was"), "{part}");
 }
 
 #[test]

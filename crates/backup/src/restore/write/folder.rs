@@ -4,10 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::Run;
 use crate::meta::Stat;
+use crate::restore::apply::Meta;
+use crate::restore::fate::{Fate, UNFINISHED};
 use crate::restore::open_folders::{Failed, open};
 use crate::restore::shut;
 use crate::restore::target::{make_folder, open_beneath};
@@ -64,11 +67,16 @@ impl Run<'_> {
                     self.must_be_exact((folder.parent, above), &folder.name)?;
                     Ok(!self.keeps(number, above.as_fd(), there))
                 };
-                make_folder(above, &folder.name, gives_way)?
+                // Without metadata it looks as new folders do.
+                let mode = folder.meta.as_ref().map_or(Mode::RWXU, |_| UNFINISHED);
+                make_folder(above, &folder.name, mode, gives_way)?
             }
-            // It gets its mode in the end, and may be shut until then.
+            // It gets its mode in the end, or has its own again, and may be shut until then.
             Err(Errno::ACCESS) if folder.meta.is_some() => {
-                shut::let_into(above, &folder.name)?;
+                self.decide(number, above.as_fd(), || {
+                    Stat::at(above, &folder.name, false)
+                })?;
+                self.was_shut(number, shut::let_into(above, &folder.name)?);
                 (open()?, false)
             }
             other => (other?, false),
@@ -95,13 +103,57 @@ impl Run<'_> {
         if self.is_kept(&opened, number)? {
             return Err(Errno::PERM);
         }
-        if has_meta && !is_new {
-            shut::let_in(&opened)?;
+        if is_new {
+            *self.window.folders[number as usize].fate.lock() = Fate::Described;
+        } else if has_meta {
+            self.decide(number, opened.as_fd(), || Stat::of(&opened))?;
+            self.was_shut(number, shut::let_in(&opened)?);
         }
         self.folders
             .lock()
             .insert_ready(number, Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Decides, where nobody has, what becomes of the metadata of a folder that is there; `dir` is in its file system.
+    /// Whoever has just made it, and says so, is right.
+    fn decide(
+        &self,
+        number: u32,
+        dir: BorrowedFd<'_>,
+        there: impl FnOnce() -> Result<Stat, Errno>,
+    ) -> Result<(), Errno> {
+        let folder = &self.window.folders[number as usize];
+        let mut fate = folder.fate.lock();
+        if *fate == Fate::Unknown {
+            let there = there()?;
+            let is_same = |mtime| self.all.times.is_same(dir, mtime, &there);
+            *fate = Fate::of(folder, &there, self.all.options.overwrite, is_same);
+        }
+        Ok(())
+    }
+
+    /// It had this mode before its owner was let in.
+    fn was_shut(&self, number: u32, mode: Option<u16>) {
+        if let Some(mode) = mode {
+            self.shut.lock().entry(number).or_insert(mode);
+        }
+    }
+
+    /// Folders that their owner was let into have their own mode again, the deepest first.
+    pub(super) fn shut_all_again(&self) {
+        for number in (0..self.window.folders.len() as u32).rev() {
+            self.shut_again(number);
+        }
+    }
+
+    fn shut_again(&self, number: u32) {
+        let mode = self.shut.lock().remove(&number);
+        if let Some(mode) = mode
+            && let Ok(folder) = self.open(number)
+        {
+            shut::shut_again(&folder, mode);
+        }
     }
 
     /// A folder that is there, whatever it is.
@@ -172,32 +224,54 @@ impl Run<'_> {
         Ok(is_kept)
     }
 
-    /// Folders that are complete get their metadata, the deepest first: what they are set to may lock us out of what is below.
+    /// Folders that are complete get their metadata, unless they keep their own; the deepest first: what they are set
+    /// to may lock us out of what is below.
     pub(super) fn finish_folders(&self) {
         for (number, folder) in self.window.folders.iter().enumerate().rev() {
-            let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
-                continue;
-            };
-            match self.with_room(|| self.folder(number as u32)) {
-                Ok(fd) => {
-                    let path = || self.window.path(number as u32);
-                    let missed = self.all.applier.to_open(fd.as_fd(), meta);
-                    self.tell_missed(meta, missed, path);
-                    if self.all.events.wants_entries() {
-                        self.all.events.entry(&path(), Change::New, 0);
-                    }
+            let number = number as u32;
+            if let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) {
+                match self.with_room(|| self.folder(number)) {
+                    Ok(fd) => self.finish_folder(number, &fd, meta),
+                    Err(e) => self.fail_folder(number, e),
                 }
-                Err(e) => {
-                    self.all.tally.failed_dirs.fetch_add(1, Relaxed);
-                    if e != Errno::EXIST || !self.is_below_what_stays(folder) {
-                        let path = self.window.path(number as u32);
-                        let there = self.in_place_of(folder);
-                        let why = self.all.leading.explain(e, there.as_ref(), &path);
-                        self.failed(&path, &self.io("create the folder", &path, why));
-                    }
-                }
+                Progress::add(&self.all.progress.dirs_done, 1);
             }
-            Progress::add(&self.all.progress.dirs_done, 1);
+            self.shut_again(number);
+        }
+    }
+
+    fn finish_folder(&self, number: u32, fd: &OwnedFd, meta: &Meta) {
+        let folder = &self.window.folders[number as usize];
+        let path = || self.window.path(number);
+        let is_kept = *folder.fate.lock() == Fate::Kept;
+        if !is_kept {
+            let missed = self.all.applier.to_open(fd.as_fd(), meta);
+            self.shut.lock().remove(&number);
+            self.tell_missed(meta, missed, path);
+        } else if folder.is_asked_for {
+            self.all.tally.skipped_dirs.fetch_add(1, Relaxed);
+        } else {
+            return;
+        }
+        if self.all.events.wants_entries() {
+            let change = if is_kept {
+                Change::Unchanged
+            } else {
+                Change::New
+            };
+            self.all.events.entry(&path(), change, 0);
+        }
+    }
+
+    fn fail_folder(&self, number: u32, why: Errno) {
+        let folder = &self.window.folders[number as usize];
+        let count = u64::from(folder.is_asked_for);
+        self.all.tally.failed_dirs.fetch_add(count, Relaxed);
+        if why != Errno::EXIST || !self.is_below_what_stays(folder) {
+            let path = self.window.path(number);
+            let there = self.in_place_of(folder);
+            let why = self.all.leading.explain(why, there.as_ref(), &path);
+            self.failed(&path, &self.io("create the folder", &path, why));
         }
     }
 }
