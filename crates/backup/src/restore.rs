@@ -27,6 +27,7 @@ mod target;
 mod temporary;
 mod times;
 mod trial;
+mod unfinished;
 mod verify;
 mod window;
 mod write;
@@ -49,6 +50,7 @@ use owners::ShownOwners;
 use plan::Planner;
 use target::Target;
 use times::TimeSteps;
+use unfinished::is_unfinished;
 use window::{State, Window};
 use write::{Begun, Tally, Writer};
 
@@ -65,12 +67,12 @@ pub enum Overwrite {
     IfChanged,
     /// It is replaced where the snapshot's is newer.
     IfNewer,
-    /// It stays.
+    /// It stays, unless it is what a restore that was killed has left half written.
     Never,
 }
 
 impl Overwrite {
-    /// Whether what is there stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has that time, as
+    /// Whether what is there, and complete, stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has that time, as
     /// far as its file system can tell.
     fn keeps(
         self,
@@ -80,6 +82,7 @@ impl Overwrite {
         has_same_time: impl FnOnce() -> bool,
     ) -> bool {
         match self {
+            _ if is_unfinished(there) => false,
             Self::Always => false,
             Self::Never => true,
             Self::IfNewer => there.mtime >= mtime || has_same_time(),
@@ -87,7 +90,7 @@ impl Overwrite {
         }
     }
 
-    /// Whether what is there and no folder stays where a folder is wanted. What time the folder has may not be known:
+    /// Whether what is there, complete, and no folder stays where a folder is wanted. What time the folder has may not be known:
     /// then what is there is newer.
     fn keeps_for_folder(
         self,
@@ -96,6 +99,7 @@ impl Overwrite {
         has_same_time: impl FnOnce(Time) -> bool,
     ) -> bool {
         match self {
+            _ if is_unfinished(there) => false,
             Self::Always | Self::IfChanged => false,
             Self::Never => true,
             Self::IfNewer => mtime.is_none_or(|mtime| there.mtime >= mtime || has_same_time(mtime)),

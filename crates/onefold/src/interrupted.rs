@@ -109,7 +109,7 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
         Verb::Restore(args) if args.dry_run => ("restore --dry-run", NOTHING),
         Verb::Restore(_) => (
             "restore",
-            "the repository is as it was, the target has a part of the files, some perhaps half written; run it again to have all of them (with `--overwrite never` what is there stays)",
+            "the repository is as it was, the target has a part of the files; run it again to have all of them (with `--overwrite never` what is whole stays)",
         ),
         Verb::Prune(args) if args.dry_run => ("prune --dry-run", NOTHING),
         Verb::Prune(_) => (

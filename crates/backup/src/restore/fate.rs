@@ -7,12 +7,10 @@
 //!   where it is not older than the snapshot's, by the time that it had before anything was put into it. With `always`
 //!   and `if-changed` it gets the snapshot's: that its time is the same does not say that its mode is.
 //!
-//! A restore that was killed leaves folders of which nobody knows any more who made them, and which would keep for ever
-//! what they happen to look like. So folders are made with a mode that no others have, and known by that.
-
-use rustix::fs::Mode;
+//! What a restore that was interrupted has made, and not described, counts as made by this one.
 
 use super::Overwrite;
+use super::unfinished::is_unfinished;
 use super::window::Folder;
 use crate::Time;
 use crate::meta::Stat;
@@ -28,9 +26,6 @@ pub enum Fate {
     /// It was there, and keeps its own.
     Kept,
 }
-
-/// What a folder is made with that will be described: others are shut out, and it is seen to be unfinished.
-pub const UNFINISHED: Mode = Mode::RWXU.union(Mode::SVTX);
 
 impl Fate {
     /// That of a folder which is `there`; `has_same_time`: with this time, as far as its file system can tell.
@@ -53,11 +48,4 @@ impl Fate {
             false => Self::Described,
         }
     }
-}
-
-/// Whether a restore by this user has made the folder, and came to no end. (It may have its group's bit from the folder
-/// it lies in.)
-fn is_unfinished(there: &Stat) -> bool {
-    let mode = Mode::from_raw_mode(there.mode.into()) - Mode::SGID;
-    mode == UNFINISHED && there.uid == rustix::process::geteuid().as_raw()
 }

@@ -1,7 +1,7 @@
 //! Whether a file has the time that a snapshot says, where file systems keep times more coarsely than others.
 
 use std::collections::HashMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use parking_lot::Mutex;
 use rustix::fs::{Timespec, Timestamps};
@@ -13,8 +13,6 @@ use crate::meta::Stat;
 
 /// What file systems keep times to, in nanoseconds: most; NTFS and SMB; exFAT; ext4 with small inodes; FAT.
 const STEPS: [i128; 5] = [1, 100, 10_000_000, 1_000_000_000, 2_000_000_000];
-/// What is unfinished is older by so much at least: more than any step.
-const UNFINISHED_SECS: i64 = 1000;
 /// A time that each of them keeps otherwise.
 const TELLING: Time = Time {
     secs: 1_000_000_001,
@@ -78,21 +76,6 @@ fn try_out(dir: BorrowedFd<'_>) -> Result<Time, Errno> {
     Ok(Stat::of(&file)?.mtime)
 }
 
-/// Gives what is unfinished a time that is older than `wanted` and not taken for it, so that it passes for nothing that is whole or newer. What cannot be had is left.
-pub fn mark_unfinished(file: &OwnedFd, wanted: Time) {
-    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-    let times = Timestamps {
-        last_access: time(0, rustix::fs::UTIME_OMIT),
-        last_modification: time(unfinished_secs(wanted), 0),
-    };
-    let _ = rustix::fs::futimens(file, &times);
-}
-
-/// 1970, or so much before a time that is not later.
-fn unfinished_secs(wanted: Time) -> i64 {
-    wanted.secs.saturating_sub(UNFINISHED_SECS).min(0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -121,18 +104,6 @@ mod tests {
             assert!(!may_be_same(wanted, there), "{there:?}");
         }
         assert!(may_be_same(time(-3, 500_000_000), time(-4, 0)));
-    }
-
-    #[test]
-    fn what_is_unfinished_has_no_files_time() {
-        for secs in [1_700_000_000, 1001, 1000, 2, 1, 0, -1, -5_000_000] {
-            let wanted = Time { secs, nanos: 0 };
-            let marked = Time {
-                secs: unfinished_secs(wanted),
-                nanos: 0,
-            };
-            assert!(marked < wanted && !may_be_same(wanted, marked), "{secs}");
-        }
     }
 
     /// Here, as on most, times are kept whole: a round one is another.

@@ -1,15 +1,19 @@
-//! Files of which a chunk could not be had once: the next restore takes none of them for whole.
+//! Files of which a chunk could not be had once, or that a restore did not come to the end of: none is taken for whole.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use onefold_backup::backup::Outcome;
-use onefold_backup::restore::{Options, Overwrite};
+use onefold_backup::restore::{self, Options, Overwrite};
+use onefold_backup::{Change, Error, Events, Progress, snapshots};
 use onefold_io::{Dir, Disk, MemDir};
-use onefold_store::Repository;
+use onefold_store::{Repository, SessionKind};
+use parking_lot::Mutex;
 
 use crate::lost::restore_from;
+use crate::mount::Mount;
 use crate::scene::{self, back_up, noise};
 
 const BYTES: usize = 3_000_000;
@@ -206,5 +210,171 @@ fn no_further_name_leads_to_what_stands_in_place_of_a_first_one_that_failed() {
         assert_eq!(scene.restore_twice_with(&options, look), 2);
         assert_eq!(*seen.borrow(), [(true, false), (false, false)]);
         assert!(scene.is_whole("a") && scene.is_whole("sub/b"));
+    }
+}
+
+/// What a restore does while it has begun to write a file.
+struct AtBegin<'a>(&'a str, &'a (dyn Fn() + Sync));
+
+impl Events for AtBegin<'_> {
+    fn error(&self, path: &[u8], error: &Error) {
+        eprintln!("{}: {error}", onefold_backup::path::show(path));
+    }
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, path: &[u8], _: Change, _: u64) {
+        if path == self.0.as_bytes() {
+            (self.1)();
+        }
+    }
+}
+
+impl Scene {
+    /// Restores, and does something when `path` is begun.
+    fn restore_and(&self, options: &Options, path: &str, at_begin: &(dyn Fn() + Sync)) -> bool {
+        self.restore_until(options, &Progress::default(), path, at_begin)
+    }
+
+    /// Whether it came to its end.
+    fn restore_until(
+        &self,
+        options: &Options,
+        progress: &Progress,
+        path: &str,
+        at_begin: &(dyn Fn() + Sync),
+    ) -> bool {
+        let id = self.outcome.id.expect("id");
+        let named = snapshots::load(&self.repository, id).expect("load");
+        let session = self.repository.session(SessionKind::Read);
+        let done = restore::run(
+            &session.expect("session"),
+            &named.snapshot,
+            &scene::bytes(&self.target),
+            &Options {
+                path: onefold_backup::path::clean(&scene::bytes(&self.source)),
+                ..options.clone()
+            },
+            progress,
+            &AtBegin(path, at_begin),
+        );
+        match done {
+            Ok(summary) => assert_eq!(summary.errors, 0),
+            Err(ref e) => assert!(matches!(e, Error::Cancelled), "{e:?}"),
+        }
+        done.is_ok()
+    }
+}
+
+/// Of many chunks, in one window and in many; and of what is copied as it cannot be linked.
+#[test]
+fn an_interruption_leaves_no_half_of_a_file() {
+    for window_bytes in [64 << 20, 1 << 10] {
+        for begun in ["/a", "/b"] {
+            let scene = scene(|source| {
+                fs::write(source.join("a"), scene::uneven(1, BYTES)).expect("write");
+                fs::hard_link(source.join("a"), source.join("b")).expect("link");
+            });
+            if begun == "/b" {
+                fs::write(scene.target.join("a"), "the user's").expect("write");
+            }
+            let options = Options {
+                overwrite: Overwrite::Never,
+                readers: 1,
+                window_bytes,
+                ..Options::default()
+            };
+            let progress = Progress::default();
+            let cancel = || progress.cancel();
+            assert!(!scene.restore_until(&options, &progress, begun, &cancel));
+            let left: &[&str] = if begun == "/b" { &["a"] } else { &[] };
+            assert_eq!(names(&scene), left, "{begun}, {window_bytes}");
+            assert!(scene.restore_and(&options, "", &|| {}));
+            let whole = fs::read(scene.target.join("b")).expect("read");
+            assert!(whole == scene::uneven(1, BYTES));
+        }
+    }
+}
+
+/// As somebody sees the target, and a restore that is killed leaves it.
+#[test]
+fn what_is_not_complete_is_never_seen_under_its_name_or_is_known_by_its_mode() {
+    let scene = scene(|source| {
+        fs::write(source.join("a"), scene::uneven(1, BYTES)).expect("write");
+        fs::write(source.join("small"), "small").expect("write");
+    });
+    let (seen, options) = (Mutex::new(Vec::new()), Options::default());
+    let look = || seen.lock().extend(names(&scene));
+    assert!(scene.restore_and(&options, "/a", &look));
+    let seen = std::mem::take(&mut *seen.lock());
+    assert!(!seen.contains(&"a".into()), "{seen:?}");
+    assert!(seen.iter().any(|name| name.starts_with(".onefold-")));
+    fs::remove_file(scene.target.join("small")).expect("remove");
+    let mode = Mutex::new(None);
+    let look = || {
+        let small = scene.target.join("small").metadata();
+        *mode.lock() = small.map(|there| there.mode() & 0o7777).ok();
+    };
+    assert!(scene.restore_and(&options, "/small", &look));
+    assert_eq!(mode.into_inner(), Some(0o1600));
+    assert_eq!(names(&scene), ["a", "small"]);
+}
+
+#[test]
+fn what_a_restore_that_was_killed_has_left_half_written_is_restored_again() {
+    let rules = [
+        Overwrite::Never,
+        Overwrite::IfNewer,
+        Overwrite::IfChanged,
+        Overwrite::Always,
+    ];
+    for overwrite in rules {
+        let scene = scene(|source| fs::write(source.join("b"), "whole").expect("write"));
+        for (name, mode) in [("a", 0o1600), ("b", 0o600)] {
+            let path = scene.target.join(name);
+            fs::write(&path, "half").expect("write");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+        }
+        let run = |dry_run| {
+            let options = Options {
+                overwrite,
+                dry_run,
+                ..Options::default()
+            };
+            let (from, to) = (&scene.source, &scene.target);
+            restore_from(&scene.repository, &scene.outcome, from, to, options)
+        };
+        let dry = run(true);
+        assert_eq!(dry, run(false));
+        assert!(scene.is_whole("a"), "{overwrite:?}");
+        // By its mode it is the user's.
+        let stays = matches!(overwrite, Overwrite::Never | Overwrite::IfNewer);
+        let text = fs::read_to_string(scene.target.join("b")).expect("read");
+        assert_eq!(text, if stays { "half" } else { "whole" }, "{overwrite:?}");
+    }
+}
+
+/// Too small for all of it, and large enough for some.
+#[test]
+fn a_full_target_has_no_half_of_a_file() {
+    for (bytes, mib) in [(BYTES, 2), (12 << 20, 9)] {
+        let scene = scene(|source| {
+            let file = File::create(source.join("a")).expect("create");
+            // With a hole no room is taken beforehand.
+            file.set_len(bytes as u64 + (1 << 20)).expect("set_len");
+            let content = scene::uneven(1, bytes);
+            std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).expect("write");
+        });
+        let Some(_mount) = Mount::new(&scene.target, mib) else {
+            return;
+        };
+        let (from, to) = (&scene.source, &scene.target);
+        let options = Options::default();
+        let summary = restore_from(&scene.repository, &scene.outcome, from, to, options);
+        assert!(summary.is_full);
+        assert_eq!((summary.errors, summary.failed), (1, 1));
+        assert_eq!(names(&scene), [""; 0], "{bytes}");
     }
 }

@@ -124,7 +124,7 @@ pub enum When {
     IfChanged,
     /// Replace them where the snapshot's is newer
     IfNewer,
-    /// Leave them
+    /// Leave them, unless a restore that was killed left them half written
     Never,
 }
 

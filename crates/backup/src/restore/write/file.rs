@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::Run;
@@ -13,18 +13,20 @@ use crate::meta::Stat;
 use crate::restore::batch::Place as Piece;
 use crate::restore::output::Output;
 use crate::restore::temporary::Place;
+use crate::restore::unfinished;
 use crate::restore::window::{File, Made, State};
 use crate::{Kind, Progress};
 
-/// A file that is made anew, and read by nobody else before it is complete.
+/// A file that is made anew, read by nobody else before it is complete, and known for one that is not.
 pub(super) fn create(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)
+    rustix::fs::openat(dir, name, flags, unfinished::FILE)
 }
 
 impl Run<'_> {
     pub(super) fn write_file(&self, number: u32, pieces: &[Piece], buffer: &[u8]) {
-        let opened = self.with_room(|| self.open_file(number));
+        let chunks = pieces.iter().filter(|piece| piece.len > 0).count() as u32;
+        let opened = self.with_room(|| self.open_file(number, chunks));
         let result = opened.and_then(|output| {
             if let Some(output) = &output {
                 output.write_places(pieces, buffer)?;
@@ -33,7 +35,6 @@ impl Run<'_> {
             }
             Ok(output)
         });
-        let chunks = pieces.iter().filter(|piece| piece.len > 0).count() as u32;
         match result {
             Ok(output) => self.arrived(number, chunks, output),
             Err(e) => {
@@ -75,9 +76,11 @@ impl Run<'_> {
         let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
         let put = self
             .folder(file.folder)
-            .and_then(|dir| made.place.put(&dir, &file.name));
-        if let Err(e) = put {
-            return self.fail(file, |path| self.io("replace", path, e));
+            .and_then(|dir| self.put((file.folder, &dir), Wanted::of_file(file), made.place));
+        match put {
+            Ok(true) => {}
+            Ok(false) => return *file.state.lock() = State::Skipped,
+            Err(e) => return self.fail(file, |path| self.io("replace", path, e)),
         }
         *file.state.lock() = State::Made(Made {
             place: Place::Own,
@@ -89,8 +92,9 @@ impl Run<'_> {
         }
     }
 
-    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written.
-    fn open_file(&self, number: u32) -> Result<Option<Output>, Errno> {
+    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written. It is
+    /// about to get so many chunks.
+    fn open_file(&self, number: u32, chunks: u32) -> Result<Option<Output>, Errno> {
         let file = &self.window.files[number as usize];
         let mut state = file.state.lock();
         let dir = match *state {
@@ -117,7 +121,11 @@ impl Run<'_> {
             return Ok(Some(output));
         }
         let folder = (file.folder, &*dir);
-        let new = self.make(folder, Wanted::of_file(file), |name| create(&dir, name))?;
+        let wanted = match chunks == file.to_come() {
+            true => Wanted::of_file(file),
+            false => Wanted::of_file(file).slowly(),
+        };
+        let new = self.make(folder, wanted, |name| create(&dir, name))?;
         let Some((fd, place)) = new else {
             *state = State::Skipped;
             return Ok(None);

@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use super::Run;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
-use crate::restore::fate::{Fate, UNFINISHED};
+use crate::restore::fate::Fate;
 use crate::restore::open_folders::{Failed, open};
 use crate::restore::shut;
 use crate::restore::target::{make_folder, open_beneath};
+use crate::restore::unfinished;
 use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
 
@@ -68,7 +69,10 @@ impl Run<'_> {
                     Ok(!self.keeps(number, above.as_fd(), there))
                 };
                 // Without metadata it looks as new folders do.
-                let mode = folder.meta.as_ref().map_or(Mode::RWXU, |_| UNFINISHED);
+                let mode = folder
+                    .meta
+                    .as_ref()
+                    .map_or(Mode::RWXU, |_| unfinished::FOLDER);
                 make_folder(above, &folder.name, mode, gives_way)?
             }
             // It gets its mode in the end, or has its own again, and may be shut until then.

@@ -14,7 +14,7 @@ use super::super::window::{FirstName, Link};
 use super::{Run, file::create, folding::is_exact, make::Wanted};
 use crate::meta::{Stat, link_target};
 use crate::restore::apply::{Meta, by_descriptor};
-use crate::restore::times::{mark_unfinished, may_be_same};
+use crate::restore::times::may_be_same;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
 
@@ -125,17 +125,19 @@ impl Run<'_> {
             return Ok(());
         };
         let make = |name: &[u8]| create(&dir, name);
-        let made = self.make((link.folder, &dir), Wanted::of(entry, &meta), make);
+        let (folder, wanted) = ((link.folder, &*dir), Wanted::of(entry, &meta).slowly());
+        let made = self.make(folder, wanted, make);
         let Some((fd, place)) = made.map_err(failed)? else {
             return Ok(());
         };
         if let Err(e) = self.fill(&fd, entry, path) {
-            mark_unfinished(&fd, entry.mtime);
             place.give_up(&dir);
             return Err(e);
         }
         let missed = self.all.applier.to_open(fd.as_fd(), &meta);
-        place.put(&dir, &entry.name).map_err(failed)?;
+        if !self.put(folder, wanted, place).map_err(failed)? {
+            return Ok(());
+        }
         self.tell_missed(&meta, missed, || path.to_vec());
         link.is_copy.store(true, Relaxed);
         Ok(())

@@ -12,6 +12,9 @@ use crate::restore::apply::Meta;
 use crate::restore::temporary::Place;
 use crate::{Change, Entry, Kind};
 
+/// How often something is tried to be made that somebody else makes and removes, too.
+pub(super) const ROUNDS_MAX: usize = 16;
+
 /// Something that is to stand under a name.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
@@ -19,6 +22,8 @@ pub(super) struct Wanted<'a> {
     kind: Kind,
     size: u64,
     meta: &'a Meta,
+    /// It is complete as soon as it is there, or nearly so.
+    is_made_at_once: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -28,6 +33,15 @@ impl<'a> Wanted<'a> {
             kind: entry.kind,
             size: entry.size,
             meta,
+            is_made_at_once: true,
+        }
+    }
+
+    /// The same of what takes a while.
+    pub fn slowly(self) -> Self {
+        Self {
+            is_made_at_once: false,
+            ..self
         }
     }
 
@@ -37,38 +51,84 @@ impl<'a> Wanted<'a> {
             kind: Kind::File,
             size: file.size,
             meta: &file.meta,
+            is_made_at_once: true,
         }
     }
 }
 
 impl Run<'_> {
-    /// Makes something in a folder by the name that it is given, and tells. What is in the way stays (`None`), as the user asked; or what is made
-    /// stands beside it and replaces it when it is complete and [put](Place::put) there.
+    /// Makes something in a folder by the name that it is given, and tells. What is in the way stays (`None`), as the
+    /// user asked; or what is made stands beside it and replaces it when it is complete and [put](Place::put) there.
+    /// What takes a while has another name until then in any case.
     pub(super) fn make<T>(
         &self,
         (folder, dir): (u32, &OwnedFd),
         wanted: Wanted<'_>,
         make: impl Fn(&[u8]) -> Result<T, Errno>,
     ) -> Result<Option<(T, Place)>, Errno> {
-        let own = || make(wanted.name).map(|made| (made, Place::Own));
+        let new = || match wanted.is_made_at_once {
+            true => make(wanted.name).map(|made| (made, Place::Own)),
+            false => match Stat::at(dir, wanted.name, false) {
+                Err(Errno::NOENT) => make_at(Place::hidden, wanted.name, &make),
+                there => there.and(Err(Errno::EXIST)),
+            },
+        };
         let tell = |change| self.tell(folder, wanted, change);
-        match own() {
-            Err(Errno::EXIST) => {}
-            other => return other.inspect(|_| tell(Change::New)).map(Some),
-        }
-        self.must_be_exact((folder, dir), wanted.name)?;
-        let there = Stat::at(dir, wanted.name, false)?;
+        let mut rounds = 0;
+        let there = loop {
+            match new() {
+                Err(Errno::EXIST) => {}
+                other => return other.inspect(|_| tell(Change::New)).map(Some),
+            }
+            self.must_be_exact((folder, dir), wanted.name)?;
+            rounds += 1;
+            match Stat::at(dir, wanted.name, false) {
+                // Somebody has just removed it.
+                Err(Errno::NOENT) if rounds < ROUNDS_MAX => {}
+                other => break other?,
+            }
+        };
         if self.stays((folder, dir), wanted, &there) {
             return Ok(None);
         }
         let made = match there.kind {
             // Nothing but a folder can take the place of one, and it must be empty.
             Kind::Dir => {
-                rustix::fs::unlinkat(dir, wanted.name, AtFlags::REMOVEDIR).and_then(|()| own())
+                rustix::fs::unlinkat(dir, wanted.name, AtFlags::REMOVEDIR).and_then(|()| new())
             }
-            _ => make_beside(wanted.name, make),
+            _ => make_at(Place::beside, wanted.name, &make),
         };
         made.inspect(|_| tell(Change::Modified)).map(Some)
+    }
+
+    /// What was made is complete, and takes its own name. `false`: it is given up, for what has come under that name
+    /// meanwhile stays, as the user asked.
+    pub(super) fn put(
+        &self,
+        (folder, dir): (u32, &OwnedFd),
+        wanted: Wanted<'_>,
+        place: Place,
+    ) -> Result<bool, Errno> {
+        match (place.put(dir, wanted.name), place) {
+            (Err(Errno::EXIST), Place::Hidden(_)) => {}
+            (other, _) => return other.map(|()| true),
+        }
+        let replaced = self
+            .must_be_exact((folder, dir), wanted.name)
+            .and_then(|()| {
+                let there = Stat::at(dir, wanted.name, false);
+                match there {
+                    Ok(there) if self.stays((folder, dir), wanted, &there) => Ok(false),
+                    Ok(_) | Err(Errno::NOENT) => {
+                        place.replacing().put(dir, wanted.name).map(|()| true)
+                    }
+                    Err(e) => Err(e),
+                }
+            });
+        if !matches!(replaced, Ok(true)) {
+            place.give_up(dir);
+        }
+        replaced
     }
 
     /// Whether what is there stays, as the user asked; that is counted and told.
@@ -97,12 +157,13 @@ impl Run<'_> {
     }
 }
 
-fn make_beside<T>(
+fn make_at<T>(
+    next: impl Fn() -> Place,
     name: &[u8],
     make: impl Fn(&[u8]) -> Result<T, Errno>,
 ) -> Result<(T, Place), Errno> {
     loop {
-        let place = Place::beside();
+        let place = next();
         match make(&place.name(name)) {
             // One that died left it, and its number was given anew.
             Err(Errno::EXIST) => {}

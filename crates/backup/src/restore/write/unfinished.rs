@@ -1,18 +1,18 @@
-//! Files that are not completed: told once each, and marked so that they pass for none that is whole.
+//! Files that are not completed: told once each, and removed, so that none passes for one that is whole.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use rustix::fs::AtFlags;
 
 use super::made::reopen;
 use super::{Run, make::Wanted};
+use crate::Error;
 use crate::meta::Stat;
 use crate::restore::target::Target;
 use crate::restore::temporary::Place;
-use crate::restore::times::mark_unfinished;
 use crate::restore::window::{File, Made, State, Use, Window};
-use crate::{Error, Time};
 
 impl Run<'_> {
     /// What the repository does not give is lost to each file that wants it.
@@ -65,19 +65,18 @@ impl Run<'_> {
 
     pub(super) fn give_up(&self, file: &File, made: Made) {
         if let Ok(dir) = self.folder(file.folder) {
-            give_up(&dir, &file.name, made, file.meta.mtime);
+            give_up(&dir, &file.name, made);
         }
     }
 }
 
-/// A file that this restore has made and cannot complete goes where it was to replace another; else it looks like no file of the snapshot, nor like
-/// one that is newer.
-fn give_up(dir: &OwnedFd, name: &[u8], made: Made, mtime: Time) {
+/// A file that this restore has made and cannot complete goes.
+fn give_up(dir: &OwnedFd, name: &[u8], made: Made) {
     match made.place {
-        Place::Beside(_) => made.place.give_up(dir),
+        Place::Hidden(_) | Place::Beside(_) => made.place.give_up(dir),
         Place::Own => {
-            if let Ok(file) = reopen(dir, name, made) {
-                mark_unfinished(&file, mtime);
+            if reopen(dir, name, made).is_ok() {
+                let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
             }
         }
     }
@@ -89,7 +88,6 @@ pub struct Begun {
     pub state: State,
     folder: Vec<u8>,
     name: Box<[u8]>,
-    mtime: Time,
 }
 
 impl Begun {
@@ -100,7 +98,6 @@ impl Begun {
             state: *file.state.lock(),
             folder: window.path(file.folder),
             name: file.name.clone(),
-            mtime: file.meta.mtime,
         })
     }
 
@@ -109,7 +106,7 @@ impl Begun {
         if let Some(made) = self.state.made()
             && let Ok(dir) = target.open_folder(&self.folder)
         {
-            give_up(&dir, &self.name, made, self.mtime);
+            give_up(&dir, &self.name, made);
         }
     }
 }
