@@ -42,6 +42,7 @@ mod small_files;
 mod sources;
 mod stream;
 mod tags;
+mod two_restores;
 mod unfinished;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;

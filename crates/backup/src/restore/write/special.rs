@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::super::apply::Meta;
 use super::super::window::Special;
-use super::{Run, make::Wanted};
+use super::Run;
+use super::make::{ROUNDS_MAX, Wanted};
 use crate::meta::{Stat, link_target};
 use crate::{Entry, Kind};
 
@@ -32,8 +33,15 @@ impl Run<'_> {
                 return Ok(None);
             };
             let make = |name: &[u8]| make_special(&dir, name, entry, self.all.applier.owners);
-            let made = self.make((*folder, &dir), Wanted::of(entry, &meta), make)?;
-            let Some((made, place)) = made else {
+            let wanted = Wanted::of(entry, &meta);
+            let mut made = self.make((*folder, &dir), wanted, make);
+            for _ in 1..ROUNDS_MAX {
+                // What has come in its place, mostly by another restore, is now what was there.
+                if matches!(made, Err(Errno::STALE)) {
+                    made = self.make((*folder, &dir), wanted, make);
+                }
+            }
+            let Some((made, place)) = made? else {
                 return Ok(None);
             };
             let applier = self.all.applier;
@@ -73,8 +81,8 @@ fn make_special(
         Kind::File | Kind::Dir => Err(Errno::INVAL),
     }?;
     let opened = open_special(dir, name, entry, is_given_away);
-    if let Err(Errno::MFILE | Errno::STALE) = opened {
-        // It is made again when there is room to open it; and what is not ours is not left in the way.
+    if let Err(Errno::MFILE) = opened {
+        // It is made again when there is room to open it.
         let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
     }
     opened
