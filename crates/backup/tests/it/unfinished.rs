@@ -378,3 +378,41 @@ fn a_full_target_has_no_half_of_a_file() {
         assert_eq!(names(&scene), [""; 0], "{bytes}");
     }
 }
+
+/// Whatever of it was read before, and whichever thread came to the loss first; and what was there stays.
+#[test]
+fn of_a_file_that_is_hurt_nothing_is_restored() {
+    for window_bytes in [64 << 20, 1 << 10] {
+        for _ in 0..5 {
+            let scene = scene(|source| {
+                for name in ["a", "c", "d"] {
+                    fs::write(source.join(name), scene::uneven(1, BYTES)).expect("write");
+                }
+                fs::hard_link(source.join("a"), source.join("b")).expect("link");
+                fs::write(source.join("whole"), "whole").expect("write");
+            });
+            fs::create_dir(scene.target.join("c")).expect("mkdir");
+            fs::write(scene.target.join("d"), "the user's").expect("write");
+            let options = Options {
+                window_bytes,
+                ..Options::default()
+            };
+            let seen = std::cell::RefCell::new(Vec::new());
+            let look = || {
+                let is_folder = scene.target.join("c").is_dir();
+                let text = fs::read(scene.target.join("d")).expect("read");
+                seen.borrow_mut().push((names(&scene), is_folder, text));
+            };
+            // One for each of the names, whatever the windows.
+            assert_eq!(scene.restore_twice_with(&options, look), 4);
+            let (left, is_folder, text) = seen.borrow_mut().remove(0);
+            assert_eq!(left, ["c", "d", "whole"], "{window_bytes}");
+            assert!(is_folder && text == b"the user's", "{window_bytes}");
+            assert_eq!(names(&scene), ["a", "b", "c", "d", "whole"]);
+            for name in ["a", "b", "c", "d"] {
+                let whole = fs::read(scene.target.join(name)).expect("read");
+                assert!(whole == scene::uneven(1, BYTES), "{name}");
+            }
+        }
+    }
+}

@@ -9,7 +9,9 @@ use super::super::window::File;
 use super::Run;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
+use crate::restore::target::open_beneath;
 use crate::restore::temporary::Place;
+use crate::walk::names::SortedNames;
 use crate::{Change, Entry, Kind};
 
 /// How often something is tried to be made that somebody else makes and removes, too.
@@ -93,9 +95,12 @@ impl Run<'_> {
         }
         let made = match there.kind {
             // Nothing but a folder can take the place of one, and it must be empty.
-            Kind::Dir => {
+            Kind::Dir if wanted.is_made_at_once => {
                 rustix::fs::unlinkat(dir, wanted.name, AtFlags::REMOVEDIR).and_then(|()| new())
             }
+            // It goes when what replaces it is complete.
+            Kind::Dir if holds_something(dir, wanted.name) => Err(Errno::NOTEMPTY),
+            Kind::Dir => make_at(Place::hidden, wanted.name, &make),
             _ => make_at(Place::beside, wanted.name, &make),
         };
         made.inspect(|_| tell(Change::Modified)).map(Some)
@@ -113,15 +118,18 @@ impl Run<'_> {
             (Err(Errno::EXIST), Place::Hidden(_)) => {}
             (other, _) => return other.map(|()| true),
         }
+        let replace = || place.replacing().put(dir, wanted.name).map(|()| true);
         let replaced = self
             .must_be_exact((folder, dir), wanted.name)
             .and_then(|()| {
                 let there = Stat::at(dir, wanted.name, false);
                 match there {
                     Ok(there) if self.stays((folder, dir), wanted, &there) => Ok(false),
-                    Ok(_) | Err(Errno::NOENT) => {
-                        place.replacing().put(dir, wanted.name).map(|()| true)
+                    Ok(there) if there.kind == Kind::Dir => {
+                        rustix::fs::unlinkat(dir, wanted.name, AtFlags::REMOVEDIR)?;
+                        replace()
                     }
+                    Ok(_) | Err(Errno::NOENT) => replace(),
                     Err(e) => Err(e),
                 }
             });
@@ -155,6 +163,13 @@ impl Run<'_> {
             self.all.events.entry(&path, change, wanted.size);
         }
     }
+}
+
+/// Whether a folder has anything in it, as far as it can be looked into.
+fn holds_something(dir: &OwnedFd, name: &[u8]) -> bool {
+    let opened = open_beneath(dir.as_fd(), name);
+    let first = opened.and_then(|folder| SortedNames::new(4096).next_up_to(&folder, None));
+    matches!(first, Ok(Some(_)))
 }
 
 fn make_at<T>(
