@@ -4,6 +4,7 @@
 //! compared with its fingerprint's line.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
@@ -23,8 +24,8 @@ pub struct Opened {
     pub(crate) header: Header,
     pub(crate) table: Table,
     sealer: Sealer,
-    /// Chunk numbers in order of fingerprint.
-    by_fingerprint: Vec<u32>,
+    /// Chunk numbers in order of fingerprint, once that was asked for: who goes through all chunks needs none.
+    by_fingerprint: OnceLock<Vec<u32>>,
     /// Where it may have held more: why that cannot be read.
     partial: Option<Loss>,
 }
@@ -64,13 +65,11 @@ impl Opened {
     }
 
     pub(crate) fn new(header: Header, table: Table, sealer: Sealer) -> Self {
-        let mut by_fingerprint: Vec<u32> = (0..table.chunks.len() as u32).collect();
-        by_fingerprint.sort_unstable_by_key(|chunk| table.chunks[*chunk as usize].0);
         Self {
             header,
             table,
             sealer,
-            by_fingerprint,
+            by_fingerprint: OnceLock::new(),
             partial: None,
         }
     }
@@ -96,19 +95,25 @@ impl Opened {
         })
     }
 
+    fn by_fingerprint(&self) -> &[u32] {
+        self.by_fingerprint.get_or_init(|| {
+            let mut numbers: Vec<u32> = (0..self.table.chunks.len() as u32).collect();
+            numbers.sort_unstable_by_key(|chunk| self.table.chunks[*chunk as usize].0);
+            numbers
+        })
+    }
+
     /// The number of a chunk.
     pub(crate) fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
         let key = |chunk: &u32| self.table.chunks[*chunk as usize].0;
-        let at = self
-            .by_fingerprint
-            .binary_search_by_key(fingerprint, key)
-            .ok()?;
-        Some(self.by_fingerprint[at])
+        let numbers = self.by_fingerprint();
+        let at = numbers.binary_search_by_key(fingerprint, key).ok()?;
+        Some(numbers[at])
     }
 
     /// Whether it holds a chunk whose fingerprint begins so.
     pub(crate) fn holds_prefix(&self, prefix: u64) -> bool {
-        self.by_fingerprint
+        self.by_fingerprint()
             .binary_search_by_key(&prefix, |chunk| {
                 self.table.chunks[*chunk as usize].0.prefix()
             })
