@@ -77,6 +77,12 @@ impl Scratch {
         written.map_err(|e| self.failed("write", offset, e))
     }
 
+    /// Cuts it off at so many bytes.
+    pub fn set_len(&self, bytes: u64) -> Result<()> {
+        let cut = self.file.set_len(bytes);
+        cut.map_err(|e| self.failed("cut", bytes, e))
+    }
+
     fn failed(&self, op: &'static str, offset: u64, e: std::io::Error) -> Error {
         let path = format!("a temporary file in {}", self.folder);
         Error::from_io(op, path, e).at(offset)

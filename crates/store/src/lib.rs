@@ -44,6 +44,7 @@ mod secrets;
 mod session;
 pub mod sketch;
 pub mod slots;
+mod spilled;
 mod sweep;
 mod twins;
 mod writer;

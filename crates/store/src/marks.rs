@@ -12,21 +12,18 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::{Dir, Disk, ErrorKind, Scratch, frame};
+use onefold_io::{Dir, ErrorKind};
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::spilled::{CHECKSUM_BYTES, SCRATCH_FOLDER, SPILLED, Spilled, seal};
 
 /// Marks in RAM before they are spilled: 17 bytes each.
 const BUFFER_MARKS: usize = 1 << 20;
 const MARK_BYTES: usize = 17;
 /// Marks that are read back at once; behind them stands their checksum.
 const PIECE_MARKS: usize = 4096;
-const CHECKSUM_BYTES: usize = 8;
 /// A piece is longer only by its checksum.
 const PIECE_BYTES: usize = PIECE_MARKS * MARK_BYTES + CHECKSUM_BYTES;
-const SCRATCH_FOLDER: &str = "scratch";
-/// The file there.
-const SPILLED: &str = "marks";
 
 /// How a reference comes to a container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,7 +51,7 @@ pub struct Marks {
     /// Where they are spilled to; without, into a nameless file.
     folder: Option<Arc<dyn Dir>>,
     buffer: Vec<Mark>,
-    spilled: Option<Spilled>,
+    spilled: Option<Arc<Spilled>>,
     /// Sorted runs, by where they lie there.
     runs: Vec<Range<u64>>,
 }
@@ -98,6 +95,18 @@ impl Marks {
         }
     }
 
+    /// No marks, which are spilled behind what is in the file of others.
+    pub(crate) fn behind(file: &Arc<Spilled>) -> Self {
+        let mut marks = Self::temporary();
+        marks.spilled = Some(Arc::clone(file));
+        marks
+    }
+
+    /// Where they are spilled, if they are so many.
+    pub(crate) fn file(&self) -> Option<Arc<Spilled>> {
+        self.spilled.clone()
+    }
+
     /// Adds a mark.
     pub fn add(
         &mut self,
@@ -105,7 +114,17 @@ impl Marks {
         fingerprint: &Fingerprint,
         way: Way,
     ) -> Result<()> {
-        self.buffer.push((container.0, fingerprint.prefix(), way));
+        self.add_prefix(container, fingerprint.prefix(), way)
+    }
+
+    /// Adds a mark, of whose fingerprint the beginning is known.
+    pub(crate) fn add_prefix(
+        &mut self,
+        container: ContainerId,
+        prefix: u64,
+        way: Way,
+    ) -> Result<()> {
+        self.buffer.push((container.0, prefix, way));
         if self.buffer.len() >= BUFFER_MARKS {
             self.spill()?;
         }
@@ -135,17 +154,17 @@ impl Marks {
                 bytes.extend_from_slice(&prefix.to_le_bytes());
                 bytes.push(*way as u8);
             }
-            let checksum = frame::crc64(&bytes[start..]);
-            bytes.extend_from_slice(&checksum.to_le_bytes());
+            seal(&mut bytes, start);
         }
         self.buffer.clear();
-        if self.spilled.is_none() {
-            self.spilled = Some(Spilled::create(self.folder.as_deref())?);
-        }
-        let start = self.runs.last().map_or(0, |run| run.end);
-        if let Some(spilled) = &self.spilled {
-            spilled.write_at(&bytes, start)?;
-        }
+        let spilled = match &self.spilled {
+            Some(spilled) => spilled,
+            None => {
+                let made = Spilled::create(self.folder.as_deref())?;
+                self.spilled.insert(Arc::new(made))
+            }
+        };
+        let start = spilled.append(&bytes)?;
         self.runs.push(start..start + bytes.len() as u64);
         Ok(())
     }
@@ -175,42 +194,6 @@ impl Drop for Marks {
         if let (Some(folder), Some(_)) = (&self.folder, &self.spilled) {
             // One that stays is removed by the next.
             let _ = folder.remove(SPILLED);
-        }
-    }
-}
-
-/// What holds sorted runs, one behind the other.
-enum Spilled {
-    Named(Arc<dyn Disk>),
-    Nameless(Scratch),
-}
-
-impl Spilled {
-    fn create(folder: Option<&dyn Dir>) -> Result<Self> {
-        Ok(match folder {
-            Some(folder) => Self::Named(folder.create(SPILLED)?),
-            None => Self::Nameless(Scratch::create().map_err(Error::Temporary)?),
-        })
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        match self {
-            Self::Named(disk) => Ok(disk.write_at(bytes, offset)?),
-            Self::Nameless(file) => file.write_at(bytes, offset).map_err(Error::Temporary),
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::Named(_) => format!("{SCRATCH_FOLDER}/{SPILLED}"),
-            Self::Nameless(_) => "temporary file of marks".into(),
-        }
-    }
-
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        match self {
-            Self::Named(disk) => Ok(disk.read_at(bytes, offset)?),
-            Self::Nameless(file) => file.read_at(bytes, offset).map_err(Error::Temporary),
         }
     }
 }
@@ -263,15 +246,9 @@ impl Source<'_> {
         let Some((spilled, left)) = &mut self.run else {
             return Ok(None);
         };
-        let mut bytes = vec![0; (left.end - left.start).min(PIECE_BYTES as u64) as usize];
-        spilled.read_at(&mut bytes, left.start)?;
-        let (marks, checksum) = split_checksum(&bytes);
-        let found = frame::crc64(marks);
-        if found != checksum {
-            let what = format!("checksum {found:#018x}, expected {checksum:#018x}");
-            return Err(Error::damaged(spilled.name(), Some(left.start), what));
-        }
-        left.start += bytes.len() as u64;
+        let stored_bytes = (left.end - left.start).min(PIECE_BYTES as u64);
+        let marks = spilled.piece(left.start, stored_bytes as usize)?;
+        left.start += stored_bytes;
         let (marks, _) = marks.as_chunks::<MARK_BYTES>();
         let marks: Vec<Mark> = marks
             .iter()
@@ -279,14 +256,6 @@ impl Source<'_> {
             .collect();
         (self.ready, self.at) = (marks.into(), 1);
         Ok(self.ready.first().copied())
-    }
-}
-
-/// A piece without its checksum, and that; of nothing, nothing.
-fn split_checksum(piece: &[u8]) -> (&[u8], u64) {
-    match piece.split_last_chunk::<CHECKSUM_BYTES>() {
-        Some((marks, checksum)) => (marks, u64::from_le_bytes(*checksum)),
-        None => (&[], frame::crc64(&[])),
     }
 }
 

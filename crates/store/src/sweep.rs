@@ -9,6 +9,7 @@ mod choose;
 mod judge;
 mod last_copies;
 mod report;
+mod sift;
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,9 @@
 //! Whether what is to go is the last good copy of what roots refer to elsewhere: two containers may hold a chunk, and the one that is referred to may be damaged.
 //!
 //! What always holds: before a container goes, each chunk of it that roots refer to in another one is read and verified there; where that fails, the container
-//! stays. RAM is the same whatever there is: a filter of some millions of chunks of what goes, and so many references at a time. What has no other copy costs a
-//! look at a table, and for each such million a look at all references.
+//! stays. RAM is the same whatever there is: a filter of some millions of chunks of what goes, and so many references at a time. What has no other copy costs two
+//! looks at a table. Where more goes than the filter holds, references are sifted first, by one look at all of them (`sift`); only where there is no room for that,
+//! each such million costs a look at all of them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use onefold_index::{ContainerId, Filter};
 
 use super::choose::Live;
 use super::judge::Verdict;
+use super::sift::{met, sift};
 use super::{Progress, SweepObserver};
 use crate::Result;
 use crate::marks::{ContainerMarks, Marks};
@@ -26,6 +28,20 @@ const FILTER_BYTES_MAX: usize = 16 << 20;
 const CHUNKS_AT_ONCE: u64 = (FILTER_BYTES_MAX / FILTER_BYTES_A_CHUNK) as u64;
 /// References that are looked for at once in what goes: of 56 bytes.
 const SUSPECTS: usize = 1 << 17;
+
+/// How much is looked for together.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Chunks of what goes.
+    chunks_at_once: u64,
+    /// So few references are looked for in all that goes, without a filter.
+    few: u64,
+}
+
+const LIMITS: Limits = Limits {
+    chunks_at_once: CHUNKS_AT_ONCE,
+    few: SUSPECTS as u64,
+};
 
 /// A container that is to go, and which of its chunks are copied before.
 type Going<'a> = (ContainerId, Option<&'a Live>);
@@ -43,8 +59,8 @@ struct LastCopies<'a> {
     reader: &'a mut ChunkReader,
     /// Some of those that are to go.
     going: &'a [Going<'a>],
-    /// Chunks of those.
-    filter: BlockedBloom,
+    /// Chunks of those; none where references are so few that all are looked for.
+    filter: Option<BlockedBloom>,
     suspects: Vec<Suspect>,
     staying: &'a mut HashSet<ContainerId>,
 }
@@ -59,25 +75,66 @@ pub(super) fn last_copies(
     let dead = verdict.dead.iter().map(|id| (*id, None));
     let compact = verdict.compact.iter().map(|one| (one.id, Some(&one.live)));
     let going: Vec<Going<'_>> = dead.chain(compact).collect();
-    let (mut staying, mut rest, mut done) = (HashSet::new(), &going[..], 0);
-    while !rest.is_empty() {
-        let (count, chunks) = at_once(reader, rest);
-        let (going, later) = rest.split_at(count);
-        rest = later;
+    let mut looked = 0;
+    let mut look = || {
+        looked += 1;
+        observer.progress(Progress {
+            stage: "looking for last copies",
+            done: looked,
+            total: 0,
+        });
+    };
+    find(reader, &going, marks, LIMITS, &mut look)
+}
+
+/// The same within `limits`.
+fn find(
+    reader: &mut ChunkReader,
+    going: &[Going<'_>],
+    marks: &mut Marks,
+    limits: Limits,
+    look: &mut dyn FnMut(),
+) -> Result<HashSet<ContainerId>> {
+    let counts: Vec<u64> = going.iter().map(|(id, _)| reader.chunks_in(*id)).collect();
+    let all: u64 = counts.iter().sum();
+    let mut sifted = match marks.file() {
+        Some(file) if all > limits.chunks_at_once => sift(
+            &file,
+            (all, limits.chunks_at_once),
+            &mut |visit| for_each_chunk(reader, going, &mut |_, one| visit(one.prefix())),
+            &mut |visit| {
+                marks.for_each(&mut |marks| {
+                    look();
+                    visit(marks)
+                })
+            },
+        )?,
+        _ => None,
+    };
+    let are_few = sifted
+        .as_ref()
+        .is_some_and(|sifted| sifted.references <= limits.few);
+    let marks = sifted.as_mut().map_or(marks, |sifted| &mut sifted.marks);
+    let (mut staying, mut done) = (HashSet::new(), 0);
+    while done < going.len() {
+        let (count, chunks) = match are_few {
+            true => (going.len(), all),
+            false => at_once(&counts[done..], limits.chunks_at_once),
+        };
+        let lot = &going[done..done + count];
+        done += count;
         let mut copies = LastCopies {
-            filter: filter_of(reader, going, chunks)?,
+            filter: match are_few {
+                true => None,
+                false => Some(filter_of(reader, lot, chunks)?),
+            },
             reader: &mut *reader,
-            going,
+            going: lot,
             suspects: Vec::new(),
             staying: &mut staying,
         };
         marks.for_each(&mut |marks| {
-            done += 1;
-            observer.progress(Progress {
-                stage: "looking for last copies",
-                done,
-                total: 0,
-            });
+            look();
             copies.suspect(&marks)
         })?;
         copies.settle()?;
@@ -85,21 +142,21 @@ pub(super) fn last_copies(
     Ok(staying)
 }
 
-/// How many of `going`, which are some, are looked at together, and the chunks in them.
-fn at_once(reader: &ChunkReader, going: &[Going<'_>]) -> (usize, u64) {
-    let mut chunks = reader.chunks_in(going[0].0);
-    let fit = going[1..].iter().take_while(|(id, _)| {
-        let with = chunks + reader.chunks_in(*id);
-        let fits = with <= CHUNKS_AT_ONCE;
-        chunks = if fits { with } else { chunks };
+/// How many containers, of which some are left with so many chunks each, are looked at together, and the chunks in
+/// them.
+fn at_once(counts: &[u64], chunks_at_once: u64) -> (usize, u64) {
+    let mut chunks = 0;
+    let fits = |count: &&u64| {
+        let fits = chunks == 0 || chunks + **count <= chunks_at_once;
+        chunks += if fits { **count } else { 0 };
         fits
-    });
-    let count = 1 + fit.count();
-    (count, chunks)
+    };
+    let count = counts.iter().take_while(fits).count();
+    (count.max(1), chunks)
 }
 
 /// A filter for so many chunks.
-fn filter_for(chunks: u64) -> Result<BlockedBloom> {
+pub(super) fn filter_for(chunks: u64) -> Result<BlockedBloom> {
     let bytes = (chunks as usize * FILTER_BYTES_A_CHUNK).clamp(1 << 10, FILTER_BYTES_MAX);
     Ok(BlockedBloom::with_bytes(bytes, chunks.max(1))?)
 }
@@ -117,9 +174,10 @@ impl LastCopies<'_> {
     /// Takes what is referred to in one container.
     fn suspect(&mut self, marks: &ContainerMarks) -> Result<()> {
         for prefixes in marks.prefixes.chunks(512) {
-            let keys: Vec<_> = prefixes.iter().map(|prefix| key(*prefix)).collect();
-            let mut is_there = vec![false; keys.len()];
-            self.filter.may_contain(&keys, &mut is_there)?;
+            let is_there = match &mut self.filter {
+                Some(filter) => met(filter, prefixes)?,
+                None => vec![true; prefixes.len()],
+            };
             let met = prefixes.iter().zip(is_there).filter(|(_, met)| *met);
             self.suspects.extend(met.map(|(prefix, _)| Suspect {
                 prefix: *prefix,
@@ -222,7 +280,7 @@ fn for_each_chunk(
 
 /// A prefix as the filter takes keys: little-endian words, of which it goes by the highest bits, where a product has all
 /// bits of its factors.
-fn key(prefix: u64) -> Fingerprint {
+pub(super) fn key(prefix: u64) -> Fingerprint {
     let mut key = [0; 32];
     // 2⁶⁴ ÷ φ, and an odd number of as many ones as zeros.
     let words = [1, 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93_u64];
@@ -234,7 +292,136 @@ fn key(prefix: u64) -> Fingerprint {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use onefold_io::Dir;
+    use onefold_io::sim::{Faults, SimDir};
+
     use super::*;
+    use crate::marks::Way;
+    use crate::{
+        ChunkRef, Encryption, Entropy, InitOptions, OpenOptions, Repository, SessionKind,
+        StreamKind, container,
+    };
+
+    const CHUNKS: u64 = 400;
+    /// More than what filters let through in vain, besides.
+    const FEW: u64 = 10_000;
+
+    /// A repository with containers of some thirty chunks.
+    fn repository(device: &SimDir) -> Repository {
+        let dir: Arc<dyn Dir> = Arc::new(device.clone());
+        let mut init = InitOptions::new("test", 1);
+        init.encryption = Encryption::None;
+        init.entropy = Entropy::seeded(1);
+        Repository::init(Arc::clone(&dir), &init, None).unwrap();
+        let options = OpenOptions {
+            threads: 1,
+            container_bytes: 16 << 10,
+            block_bytes: Some(4 << 10),
+            index_ram_bytes: 1 << 20,
+            entropy: Entropy::seeded(2),
+            ..OpenOptions::default()
+        };
+        Repository::open(dir, options, None).unwrap()
+    }
+
+    /// What two sessions that run at once store of the same chunks.
+    fn stored_twice(repository: &Repository) -> [Vec<ChunkRef>; 2] {
+        let sessions = [(); 2].map(|()| repository.session(SessionKind::Backup).unwrap());
+        let mut writers = sessions
+            .each_ref()
+            .map(|session| session.writer(StreamKind::Data).unwrap());
+        let mut refs = [const { Vec::new() }; 2];
+        for i in 0..CHUNKS {
+            let mut data = [0; 500];
+            blake3::Hasher::new()
+                .update(&i.to_le_bytes())
+                .finalize_xof()
+                .fill(&mut data);
+            let named = [(repository.fingerprinter().fingerprint(&data), &data[..])];
+            for (writer, refs) in writers.iter_mut().zip(&mut refs) {
+                writer.write(&named, refs).unwrap();
+            }
+        }
+        for writer in writers {
+            writer.finish().unwrap();
+        }
+        refs
+    }
+
+    /// So many marks that they are spilled: of `refs`, and of what is nowhere.
+    fn many_marks(device: &SimDir, refs: &[ChunkRef]) -> Marks {
+        let mut marks = Marks::new(device).unwrap();
+        for one in refs {
+            marks
+                .add(one.container, &one.fingerprint, Way::Direct)
+                .unwrap();
+        }
+        for i in 0..1_100_000 {
+            let prefix = onefold_io::mix64(i);
+            let way = Way::Direct;
+            marks.add_prefix(ContainerId(i % 7), prefix, way).unwrap();
+        }
+        assert!(marks.file().is_some());
+        marks
+    }
+
+    #[test]
+    fn the_same_stays_however_few_chunks_are_looked_for_at_once() {
+        let device = SimDir::new(1);
+        let repository = repository(&device);
+        let [kept, twice] = stored_twice(&repository);
+        let mut going: Vec<ContainerId> = twice.iter().map(|one| one.container).collect();
+        going.sort_unstable();
+        going.dedup();
+        let lost = kept[CHUNKS as usize / 2].container;
+        assert!(!going.contains(&lost) && going.len() > 4);
+        let flip = |bytes: &mut Vec<u8>| bytes[100] ^= 1;
+        device.damage(&container::object_name(lost), flip).unwrap();
+        // Those that hold what is in the block that cannot be read.
+        let session = repository.session(SessionKind::Read).unwrap();
+        let mut reader = session.reader().unwrap();
+        let gives = |reader: &mut ChunkReader, one: &ChunkRef| {
+            let wanted = [one.fingerprint];
+            let read = reader.read_container(one.container, &wanted, &mut |_, _| Ok(()));
+            matches!(read, Ok(missing) if missing.is_empty())
+        };
+        let both = kept.iter().zip(&twice);
+        let lost = both.filter(|(one, _)| !gives(&mut reader, one));
+        let expected: HashSet<_> = lost.map(|(_, twin)| twin.container).collect();
+        assert!(!expected.is_empty() && expected.len() < going.len());
+
+        let all: Vec<Going<'_>> = going.iter().map(|id| (*id, None)).collect();
+        let mut marks = many_marks(&device, &kept);
+        let reader = &mut reader;
+        let mut look_within = |chunks_at_once, few| {
+            let limits = Limits {
+                chunks_at_once,
+                few,
+            };
+            let mut looked = 0;
+            let staying = find(reader, &all, &mut marks, limits, &mut || looked += 1).unwrap();
+            assert_eq!(staying, expected, "{chunks_at_once} at once, {few} are few");
+            looked
+        };
+        let once = look_within(CHUNKS_AT_ONCE, 0);
+        for chunks_at_once in [100, 1] {
+            // All of them once, and what came of it.
+            let looked = look_within(chunks_at_once, FEW);
+            assert!(looked <= 2 * once, "{looked}, all are {once}");
+            look_within(chunks_at_once, 0);
+        }
+        device.inject(Faults {
+            capacity_bytes: Some(0),
+            ..Faults::default()
+        });
+        let looked = look_within(100, FEW);
+        assert!(
+            looked > 2 * once,
+            "without room all are looked at for each lot"
+        );
+    }
 
     #[test]
     fn of_what_does_not_go_the_filter_tells_nearly_all_apart() {
