@@ -5,6 +5,7 @@
 //! what the damage took, of which it says exactly what.
 
 mod action;
+mod crashed;
 mod index;
 mod small_objects;
 mod under_a_sweep;
