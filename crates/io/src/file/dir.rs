@@ -170,9 +170,15 @@ impl FileDir {
     /// names.
     fn link_and_unlink(&self, from: &str, to: &str) -> Result<()> {
         rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty())
-            .map_err(|e| self.fail("rename", to, e))?;
+            .map_err(|e| self.fail_rename(from, to, e))?;
         rustix::fs::unlinkat(&self.fd, from, AtFlags::empty())
             .map_err(|e| self.fail("rename", from, e))
+    }
+
+    /// Of a name that is taken `to` is wrong, else `from`.
+    fn fail_rename(&self, from: &str, to: &str, errno: Errno) -> Error {
+        let name = if errno == Errno::EXIST { to } else { from };
+        self.fail("rename", name, errno)
     }
 
     /// A listed name; `None` where it is gone. Only where the file system does not list what kind it is of, it is
@@ -301,9 +307,7 @@ impl Dir for FileDir {
         check_name("rename", &self.path, to)?;
         match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.link_and_unlink(from, to),
-            done => {
-                done.map_err(|e| self.fail("rename", if e == Errno::EXIST { to } else { from }, e))
-            }
+            done => done.map_err(|e| self.fail_rename(from, to, e)),
         }
     }
 
@@ -472,10 +476,10 @@ mod tests {
         }
         let taken = dir.link_and_unlink("a", "b").unwrap_err();
         assert_eq!(taken.kind, ErrorKind::Exists);
-        assert_eq!(
-            dir.link_and_unlink("x", "y").unwrap_err().kind,
-            ErrorKind::NotFound
-        );
+        assert!(taken.path.ends_with("/b"), "{taken}");
+        let missing = dir.link_and_unlink("x", "y").unwrap_err();
+        assert_eq!(missing.kind, ErrorKind::NotFound);
+        assert!(missing.path.ends_with("/x"), "{missing}");
         dir.link_and_unlink("a", "c").unwrap();
         let names: Vec<String> = dir
             .list()
