@@ -155,7 +155,7 @@ impl SimDir {
     /// [`ErrorKind::NotFound`] where `path` leads to no disk.
     pub fn damage(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut device = self.device.lock();
-        let (_, ino) = self.resolve(&device, path)?;
+        let (_, ino) = self.resolve("damage", &device, path)?;
         let live = device
             .core
             .file(ino)
@@ -178,7 +178,7 @@ impl SimDir {
     /// [`ErrorKind::NotFound`] where `path` leads to no disk.
     pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
         let mut device = self.device.lock();
-        let (_, ino) = self.resolve(&device, path)?;
+        let (_, ino) = self.resolve("spoil", &device, path)?;
         device.bad.entry(ino).or_default().push(bytes);
         Ok(())
     }
@@ -194,7 +194,7 @@ impl SimDir {
     /// [`ErrorKind::NotFound`] where `path` leads to no disk.
     pub fn lose(&self, path: &str) -> Result<()> {
         let mut device = self.device.lock();
-        let (dir, ino) = self.resolve(&device, path)?;
+        let (dir, ino) = self.resolve("lose", &device, path)?;
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         device.core.sync_dir(dir);
         device.core.change_dir(core::Change {
@@ -207,7 +207,7 @@ impl SimDir {
     }
 
     /// The folder and the disk that `path` leads to.
-    fn resolve(&self, device: &Device, path: &str) -> Result<(Ino, Ino)> {
+    fn resolve(&self, op: &'static str, device: &Device, path: &str) -> Result<(Ino, Ino)> {
         let mut dir = self.ino;
         let mut names = path.split('/').peekable();
         while let Some(name) = names.next() {
@@ -217,12 +217,7 @@ impl SimDir {
                 _ => break,
             }
         }
-        Err(Error::new(
-            "damage",
-            path,
-            ErrorKind::NotFound,
-            "no such disk",
-        ))
+        Err(Error::new(op, path, ErrorKind::NotFound, "no such disk"))
     }
 }
 

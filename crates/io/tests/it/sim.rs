@@ -380,7 +380,9 @@ fn bits_rot_on_disk_and_on_the_way() {
     assert_eq!(ones(read(&*sub, "a").unwrap()), 1, "on the way only");
     dir.lose("sub/a").unwrap();
     assert!(read(&*sub, "a").is_none() && dir.crash_image(0).paths().is_empty());
-    assert_eq!(dir.lose("sub/a").unwrap_err().kind, ErrorKind::NotFound);
+    let gone = dir.lose("sub/a").unwrap_err();
+    assert_eq!((gone.op, gone.kind), ("lose", ErrorKind::NotFound));
+    assert_eq!(dir.spoil("sub/a", 0..1).unwrap_err().op, "spoil");
 }
 
 #[test]
