@@ -178,6 +178,14 @@ impl FileDisk {
     fn fail(&self, op: &'static str, source: impl Into<std::io::Error>) -> Error {
         Error::from_io(op, &self.path, source)
     }
+
+    /// That the disk ends before; where it does not say where, why not.
+    fn short(&self, offset: u64, wanted: usize) -> Error {
+        match self.len() {
+            Ok(len) => Error::short(&self.path, offset, wanted, len),
+            Err(error) => error,
+        }
+    }
 }
 
 impl Disk for FileDisk {
@@ -198,12 +206,7 @@ impl Disk for FileDisk {
         let through_cache = || read_fully(buf, offset, |part, at| self.file.read_at(part, at));
         match past_cache.unwrap_or_else(through_cache) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Error::short(
-                &self.path,
-                offset,
-                buf.len(),
-                self.len().unwrap_or(0),
-            )),
+            Ok(false) => Err(self.short(offset, buf.len())),
             Err(e) => Err(self.fail("read", e).at(offset)),
         }
     }
@@ -220,12 +223,7 @@ impl Disk for FileDisk {
             })
             .collect();
         batch::read(&mut pieces, self.batching).map_err(|e| match e {
-            BatchError::Short(i) => Error::short(
-                &self.path,
-                pieces[i].offset,
-                pieces[i].need,
-                self.len().unwrap_or(0),
-            ),
+            BatchError::Short(i) => self.short(pieces[i].offset, pieces[i].need),
             BatchError::System(i, e) => self.fail("read", e).at(pieces[i].offset),
         })
     }
