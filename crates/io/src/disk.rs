@@ -77,8 +77,8 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// [`NoSpace`](crate::ErrorKind::NoSpace) for a length that the device cannot hold;
-    /// [`Denied`](crate::ErrorKind::Denied) or [`Device`](crate::ErrorKind::Device) where the disk was opened for
-    /// reading, or is a block device.
+    /// [`Denied`](crate::ErrorKind::Denied) where the disk was opened for reading; [`Device`](crate::ErrorKind::Device)
+    /// for a block device.
     fn set_len(&self, len: u64) -> Result<()>;
 
     /// Says that these bytes are no longer needed; they read as zeros or as before. A device that cannot make use of

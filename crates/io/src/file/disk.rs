@@ -186,6 +186,11 @@ impl FileDisk {
             Err(error) => error,
         }
     }
+
+    fn is_read_only(&self) -> bool {
+        let flags = rustix::fs::fcntl_getfl(&self.file);
+        flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
+    }
 }
 
 impl Disk for FileDisk {
@@ -274,7 +279,18 @@ impl Disk for FileDisk {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        rustix::fs::ftruncate(&self.file, len).map_err(|e| self.fail("set length of", e))
+        rustix::fs::ftruncate(&self.file, len).map_err(|e| {
+            let error = self.fail("set length of", e);
+            // The system says of it what it says of a length that cannot be.
+            match e == Errno::INVAL && self.is_read_only() {
+                true => Error {
+                    kind: ErrorKind::Denied,
+                    what: "opened for reading only".into(),
+                    ..error
+                },
+                false => error,
+            }
+        })
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
