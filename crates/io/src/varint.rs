@@ -69,6 +69,11 @@ impl<'a> ByteReader<'a> {
         self.at
     }
 
+    /// Where the next byte lies in what errors name.
+    pub fn offset(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
     /// What is left, without reading it.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
@@ -255,7 +260,7 @@ impl<'a> ByteReader<'a> {
     /// found.
     #[cold]
     pub fn damaged(&self, what: String) -> Error {
-        Error::damaged("decode", self.of, self.base + self.at as u64, what)
+        Error::damaged("decode", self.of, self.offset(), what)
     }
 
     #[cold]

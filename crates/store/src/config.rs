@@ -126,29 +126,27 @@ impl Config {
         out
     }
 
-    /// The inverse of [`encode`](Self::encode).
+    /// The inverse of [`encode`](Self::encode); `bytes` stand at `offset` of `object`.
     ///
     /// # Errors
-    /// Damage of [`CONFIG_OBJECT`] ([`Error::is_damage`]), with the offset; another version's encryption
+    /// Damage of `object` ([`Error::is_damage`]), with the offset; another version's encryption
     /// ([`Error::is_other_version`]).
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = ByteReader::new(bytes, CONFIG_OBJECT, frame::HEADER_BYTES as u64);
+    pub fn decode(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
+        let mut reader = ByteReader::new(bytes, object, offset);
         let repository = reader.array()?;
+        let at = reader.offset();
         let encryption = match reader.u8()? {
             0 => Encryption::None,
             1 => Encryption::Aes256Gcm,
             other => {
                 let found = format!("encryption {other}");
-                let offset = frame::HEADER_BYTES as u64 + 16;
-                return Err(frame::later_version(CONFIG_OBJECT, offset, &found).into());
+                return Err(frame::later_version(object, at, &found).into());
             }
         };
         let chunker = text(&mut reader)?;
-        let mean = reader.varint()?;
+        let chunk_bytes_mean = reader.varint_max(u32::MAX.into())? as u32;
         let index = text(&mut reader)?;
         reader.end()?;
-        let chunk_bytes_mean = u32::try_from(mean)
-            .map_err(|_| reader.damaged(format!("mean chunk of {mean} bytes")))?;
         Ok(Self {
             repository,
             encryption,
@@ -160,9 +158,10 @@ impl Config {
 }
 
 fn text(reader: &mut ByteReader<'_>) -> Result<String> {
+    let at = reader.offset();
     let bytes = reader.bytes()?;
-    String::from_utf8(bytes.to_vec())
-        .map_err(|_| reader.damaged("text that is not UTF-8".into()).into())
+    let bad = |_| reader.damaged("text that is not UTF-8".into()).at(at);
+    Ok(String::from_utf8(bytes.to_vec()).map_err(bad)?)
 }
 
 /// `payload` framed twice, so that one damaged place leaves a whole copy.
@@ -174,6 +173,8 @@ pub fn encode_twice(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
 pub struct Twice<'a> {
     /// The payload of the first copy that is whole.
     pub payload: &'a [u8],
+    /// Where in the file it stands.
+    pub offset: u64,
     /// Why the other copy is not, where it is not.
     pub damage: Option<Error>,
 }
@@ -192,17 +193,21 @@ pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<
     };
     let second = frame::decode_whole(kind, &bytes[half..], path, half as u64);
     let differ = || Error::damaged(path, Some(half as u64), "the two copies differ");
+    let header = frame::HEADER_BYTES as u64;
     match (first, second) {
         (Ok(first), Ok(second)) => Ok(Twice {
             payload: first.payload,
+            offset: header,
             damage: (first.payload != second).then(differ),
         }),
         (Ok(first), Err(error)) => Ok(Twice {
             payload: first.payload,
+            offset: header,
             damage: Some(Error::from(error).unless_other_version()),
         }),
         (Err(error), Ok(payload)) => Ok(Twice {
             payload,
+            offset: half as u64 + header,
             damage: Some(Error::from(error).unless_other_version()),
         }),
         (Err(_), Err(error)) if error.kind == ErrorKind::OtherVersion => Err(error.into()),

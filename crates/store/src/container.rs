@@ -39,11 +39,13 @@ impl StreamKind {
         }
     }
 
-    pub(crate) fn decode(code: u8, object: &str) -> Result<Self> {
-        match code {
+    /// The next byte of `reader`, which reads `object`.
+    pub(crate) fn read(reader: &mut ByteReader<'_>, object: &str) -> Result<Self> {
+        let at = reader.offset();
+        match reader.u8()? {
             0 => Ok(Self::Data),
             1 => Ok(Self::Metadata),
-            other => Err(frame::later_version(object, 0, &format!("stream kind {other}")).into()),
+            other => Err(frame::later_version(object, at, &format!("stream kind {other}")).into()),
         }
     }
 }
@@ -80,7 +82,7 @@ impl Header {
         let payload = frame::decode_whole(HEADER, bytes, &object, 0)?;
         let mut reader = ByteReader::new(payload, &object, frame::HEADER_BYTES as u64);
         let found = ContainerId(reader.u64()?);
-        let stream = StreamKind::decode(reader.u8()?, &object)?;
+        let stream = StreamKind::read(&mut reader, &object)?;
         zeros::<7>(&mut reader)?;
         let salt = reader.array()?;
         reader.end()?;
@@ -97,10 +99,12 @@ impl Header {
 
 /// Bytes that no format of this version uses.
 pub(crate) fn zeros<const N: usize>(reader: &mut ByteReader<'_>) -> Result<()> {
+    let at = reader.offset();
     match reader.array::<N>()? {
         zeros if zeros == [0; N] => Ok(()),
         found => Err(reader
             .damaged(format!("{found:02x?}, expected zeros"))
+            .at(at)
             .into()),
     }
 }

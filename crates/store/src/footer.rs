@@ -69,7 +69,7 @@ impl Footer {
         let found = ContainerId(reader.u64()?);
         let (table_offset, table_len) = (reader.u64()?, reader.u32()?);
         let (blocks, chunks) = (reader.u32()?, reader.u32()?);
-        let stream = StreamKind::decode(reader.u8()?, &object)?;
+        let stream = StreamKind::read(&mut reader, &object)?;
         zeros::<3>(&mut reader)?;
         let table_checksum = reader.u64()?;
         let salt: [u8; SALT_BYTES] = reader.array()?;
@@ -130,6 +130,18 @@ impl Footer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_of_a_later_version_is_told_at_its_place() {
+        let id = ContainerId(7);
+        let mut payload = [&id.0.to_le_bytes()[..], &[0; 48]].concat();
+        payload[28] = 9;
+        let bytes = frame::encode_frame(FOOTER, &payload);
+        let error = Footer::decode(id, &bytes, 1000 + bytes.len() as u64).unwrap_err();
+        let told = error.to_string();
+        let place = format!("offset {}:", 1000 + frame::HEADER_BYTES + 28);
+        assert!(error.is_other_version() && told.contains(&place), "{told}");
+    }
 
     /// In a file that is a hole but for its end, its checksums may all be right.
     #[test]

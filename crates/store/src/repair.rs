@@ -104,7 +104,8 @@ impl Repository {
         for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
             let read = objects.get(name);
             refuse(read.and_then(|stored| {
-                Config::decode(config::decode_twice(CONFIG, &stored, name)?.payload)
+                let twice = config::decode_twice(CONFIG, &stored, name)?;
+                Config::decode(twice.payload, name, twice.offset)
             }))?;
         }
         refuse(condemned::read(objects))?;

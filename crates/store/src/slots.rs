@@ -165,12 +165,17 @@ impl Slot {
         }
     }
 
-    /// The master key and the sealed configuration; `None` with the wrong password.
+    /// The master key and the sealed configuration of the slot that is stored as `object`; `None` with the wrong
+    /// password.
     ///
     /// # Errors
-    /// [`Error::Machine`]: no memory for its key derivation. Damage ([`Error::is_damage`]), or another version's
-    /// configuration ([`Error::is_other_version`]), of what was sealed so.
-    pub fn unwrap(&self, password: &Secret) -> Result<Option<(Zeroizing<[u8; 32]>, Config)>> {
+    /// [`Error::Machine`]: no memory for its key derivation. Damage of `object` ([`Error::is_damage`]), or another
+    /// version's configuration ([`Error::is_other_version`]), of what was sealed so.
+    pub fn unwrap(
+        &self,
+        password: &Secret,
+        object: &str,
+    ) -> Result<Option<(Zeroizing<[u8; 32]>, Config)>> {
         let mut plain = Zeroizing::new(self.sealed.clone());
         if slot_sealer(&stretch(password, &self.salt, self.cost)?)
             .open(0, &SLOT.magic, &mut plain)
@@ -178,10 +183,11 @@ impl Slot {
         {
             return Ok(None);
         }
-        let (master, config) = plain
-            .split_first_chunk::<32>()
-            .ok_or_else(|| Error::damaged("key slot", None, "too short"))?;
-        Ok(Some((Zeroizing::new(*master), Config::decode(config)?)))
+        let object = format!("{object}, what is sealed in it");
+        let mut reader = ByteReader::new(&plain, &object, 0);
+        let master = Zeroizing::new(reader.array()?);
+        let config = Config::decode(reader.rest(), &object, reader.offset())?;
+        Ok(Some((master, config)))
     }
 
     /// As stored: framed, twice.
@@ -217,8 +223,9 @@ impl Slot {
         };
         cost.check(object)?;
         let (salt, created_unix_s) = (reader.array()?, reader.u64()?);
+        let at = reader.offset();
         let label = String::from_utf8(reader.bytes()?.to_vec())
-            .map_err(|_| reader.damaged("a label that is not UTF-8".into()))?;
+            .map_err(|_| reader.damaged("a label that is not UTF-8".into()).at(at))?;
         let sealed = reader.bytes()?.to_vec();
         let mac = reader.array()?;
         reader.end()?;
@@ -251,4 +258,36 @@ fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u
         .hash_password_into_with_memory(password.bytes(), salt, &mut key[..], &mut memory[..])
         .map_err(bad)?;
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OBJECT: &str = "keys/0000000000000007";
+
+    /// A slot in which `plain` is sealed.
+    fn sealing(plain: &[u8], password: &Secret) -> Slot {
+        let (cost, salt, mut sealed) = (KdfCost::LEAST, [3; SALT_BYTES], plain.to_vec());
+        slot_sealer(&stretch(password, &salt, cost).unwrap()).seal(0, &SLOT.magic, &mut sealed);
+        Slot {
+            cost,
+            salt,
+            created_unix_s: 0,
+            label: String::new(),
+            sealed,
+            mac: [0; MAC_BYTES],
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_and_means_nothing_is_told_of_its_slot() {
+        let password = Secret::new("open sesame");
+        for bytes in [20, 40] {
+            let slot = sealing(&vec![0; bytes], &password);
+            let error = slot.unwrap(&password, OBJECT).unwrap_err();
+            let told = error.to_string();
+            assert!(error.is_damage() && told.contains(OBJECT), "{told}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ fn objects(image: &Image) -> Vec<Target> {
     let bare = bare.payload.to_vec();
     vec![
         Target::new("store/config", vec![bare], |bytes| {
-            let _ = Config::decode(bytes);
+            let _ = Config::decode(bytes, "fuzz", 0);
         }),
         Target::new("store/config-twice", configs, |bytes| {
             let _ = config::decode_twice(config::CONFIG, bytes, "fuzz");

@@ -36,7 +36,8 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
 
 fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {
     let bytes = objects.get(name)?;
-    Config::decode(config::decode_twice(CONFIG, &bytes, name)?.payload)
+    let twice = config::decode_twice(CONFIG, &bytes, name)?;
+    Config::decode(twice.payload, name, twice.offset)
 }
 
 /// What a password opened.
@@ -138,7 +139,7 @@ pub(super) fn try_slot(
             "{name} asks for {mib} MiB of memory and {passes} passes over it: trying the password there takes long"
         );
     }
-    slot.unwrap(secret)
+    slot.unwrap(secret, name)
 }
 
 /// A key slot.

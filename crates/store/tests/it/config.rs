@@ -55,7 +55,7 @@ fn encryption_cannot_be_switched_off_beside_key_slots() {
     back_up(&open(&dir, 1, 1).unwrap(), &chunks(1, 20)).unwrap();
     let switch_off = |bytes: &mut Vec<u8>| {
         let twice = decode_twice(CONFIG, bytes, "config").unwrap();
-        let mut config = Config::decode(twice.payload).unwrap();
+        let mut config = Config::decode(twice.payload, "config", twice.offset).unwrap();
         config.encryption = Encryption::None;
         *bytes = encode_twice(CONFIG, &config.encode());
     };
@@ -97,4 +97,26 @@ fn what_is_opened_is_the_configuration_that_was_agreed_on() {
     let opened = Repository::open_agreed(dir, agreed.clone(), options, Some(&secret())).unwrap();
     assert_eq!(*opened.config(), agreed);
     assert!(check(&opened).unwrap().damage.len() == 2);
+}
+
+#[test]
+fn what_means_nothing_is_told_at_its_place() {
+    let config = Config {
+        repository: [7; 16],
+        encryption: Encryption::None,
+        chunker: "sieve".into(),
+        chunk_bytes_mean: 8192,
+        index: "strata".into(),
+    };
+    let told = |place: std::ops::Range<usize>, bytes: &[u8]| {
+        let mut encoded = config.encode();
+        encoded.splice(place, bytes.iter().copied());
+        let error = Config::decode(&encoded, "config.copy", 1000).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        error.to_string()
+    };
+    let mean = told(23..25, &[0xff, 0xff, 0xff, 0xff, 0x7f]);
+    assert!(mean.contains("config.copy at offset 1023:"), "{mean}");
+    let chunker = told(18..19, &[0xff]);
+    assert!(chunker.contains("config.copy at offset 1017:"), "{chunker}");
 }
