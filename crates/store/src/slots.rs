@@ -84,7 +84,8 @@ impl KdfCost {
     /// No slot may ask for more memory than this: a damaged or hostile one must not exhaust the machine.
     const MEMORY_KIB_MAX: u32 = 1 << 20;
 
-    fn check(self, object: &str) -> Result<()> {
+    /// What is wrong with it is told by `error`.
+    fn check(self, error: impl FnOnce(String) -> Error) -> Result<()> {
         // Eight blocks of 1 KiB a lane are the least that Argon2 takes.
         let sane = (1..=64).contains(&self.lanes)
             && (1..=64).contains(&self.passes)
@@ -92,11 +93,9 @@ impl KdfCost {
         if sane {
             Ok(())
         } else {
-            Err(Error::damaged(
-                object,
-                None,
-                format!("a key derivation of {self:?} is out of bounds"),
-            ))
+            Err(error(format!(
+                "a key derivation of {self:?} is out of bounds"
+            )))
         }
     }
 }
@@ -121,7 +120,7 @@ impl Slot {
     /// Wraps `master` and a copy of `config` under `password`.
     ///
     /// # Errors
-    /// [`Error::Machine`]: a `cost` that the key derivation cannot have, or for which there is no memory.
+    /// [`Error::Option`]: a `cost` with which no slot could be read again. [`Error::Machine`]: no memory for it.
     pub fn wrap(
         master: &Zeroizing<[u8; 32]>,
         config: &Config,
@@ -131,6 +130,7 @@ impl Slot {
         created_unix_s: u64,
         entropy: &Entropy,
     ) -> Result<Self> {
+        cost.check(Error::Option)?;
         let salt = entropy.bytes();
         let mut sealed = master.to_vec();
         sealed.extend_from_slice(&config.encode());
@@ -221,7 +221,7 @@ impl Slot {
             passes: reader.u32()?,
             lanes: reader.u32()?,
         };
-        cost.check(object)?;
+        cost.check(|what| Error::damaged(object, None, what))?;
         let (salt, created_unix_s) = (reader.array()?, reader.u64()?);
         let at = reader.offset();
         let label = String::from_utf8(reader.bytes()?.to_vec())
@@ -263,6 +263,7 @@ fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Encryption;
 
     const OBJECT: &str = "keys/0000000000000007";
 
@@ -289,5 +290,29 @@ mod tests {
             let told = error.to_string();
             assert!(error.is_damage() && told.contains(OBJECT), "{told}");
         }
+    }
+
+    /// Nobody could open what is sealed in it.
+    #[test]
+    fn no_slot_is_made_that_could_not_be_read_again() {
+        let config = Config {
+            repository: [7; 16],
+            encryption: Encryption::Aes256Gcm,
+            chunker: "sieve".into(),
+            chunk_bytes_mean: 8192,
+            index: "strata".into(),
+        };
+        let (master, password) = (Zeroizing::new([1; 32]), Secret::new("open sesame"));
+        let made = |passes| {
+            let cost = KdfCost {
+                passes,
+                ..KdfCost::LEAST
+            };
+            let entropy = Entropy::seeded(1);
+            Slot::wrap(&master, &config, &password, cost, "", 0, &entropy)
+        };
+        let most = made(64).unwrap();
+        assert_eq!(Slot::decode(&most.encode(), OBJECT).unwrap().0, most);
+        assert!(matches!(made(65), Err(Error::Option(_))));
     }
 }
