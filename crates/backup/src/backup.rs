@@ -114,7 +114,10 @@ pub fn run_if(
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {
-            session.finish()?;
+            // That may fail for the same reason or for another: what ended the backup is told as its error.
+            if let Err(second) = session.finish() {
+                events.warning(b"", &format!("the index lacks what was stored: {second}"));
+            }
             return Err(e);
         }
     };

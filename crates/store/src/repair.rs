@@ -246,7 +246,6 @@ impl Repository {
             report.found.extend(unreadable);
         }
         if closed == total && self.key_opens_nothing(closed)? {
-            session.finish()?;
             let what = "the key opens neither a container nor a snapshot: `keys` and `config` may be those of another \
                  repository, and no container was touched";
             return Err(Error::damaged("keys", None, what));

@@ -60,6 +60,24 @@ impl Scene {
     }
 }
 
+/// That the session cannot be finished then is not why there is no snapshot.
+#[test]
+fn a_backup_that_fails_says_what_failed_first() {
+    let scene = Scene::new();
+    let repository = open(&scene.device, 300).expect("open");
+    let is_whole = || {
+        scene.device.inject(Faults {
+            sync_error: When::From(0),
+            ..Faults::default()
+        });
+        Err(Error::HalfInput("what fed it failed".into()))
+    };
+    let input = Input::Paths(vec![bytes(&scene.source())]);
+    let (progress, log) = (Progress::default(), Log::default());
+    let ended = backup::run_if(&repository, input, &options(5), &progress, &log, is_whole);
+    assert!(matches!(ended, Err(Error::HalfInput(_))), "{ended:?}");
+}
+
 /// A backup, a forget and a sweep, as far as the device lets them. Says what was acknowledged, and what ended it.
 fn work(device: &SimDir, source: &Path, kept: &mut Kept) -> Result<(), Error> {
     let repository = open(device, 300)?;
