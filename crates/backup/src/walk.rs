@@ -18,6 +18,8 @@ mod select;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use onefold_store::Error as StoreError;
+
 use crate::exclude::Excludes;
 use crate::meta::Stat;
 use crate::{Error, Flags, Result};
@@ -88,7 +90,7 @@ impl Walk {
     /// too. A source is walked whatever the excludes say of its own path, inside another source too.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there is no source; [`Error::Io`] where the system has no more threads.
+    /// [`Error::Usage`] where there is no source; [`Error::Store`] where the system has no thread. With one it goes on.
     pub fn start(sources: &[Vec<u8>], options: &Options) -> Result<Self> {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));
@@ -101,12 +103,18 @@ impl Walk {
                 .name("walk".into())
                 .spawn(move || schedule.work(&options))
         };
-        let threads: std::io::Result<Vec<_>> =
-            (0..options.threads.max(1)).map(|_| worker()).collect();
-        Ok(Self {
-            threads: threads.map_err(|e| Error::io("start a thread for", b"", e))?,
-            schedule: schedule.clone(),
-        })
+        let mut threads = Vec::new();
+        for _ in 0..options.threads.max(1) {
+            match worker() {
+                Ok(thread) => threads.push(thread),
+                Err(e) if threads.is_empty() => {
+                    return Err(StoreError::no_thread("the walk", &e).into());
+                }
+                // Those that are there do the work.
+                Err(_) => break,
+            }
+        }
+        Ok(Self { schedule, threads })
     }
 }
 

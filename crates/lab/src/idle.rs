@@ -31,7 +31,8 @@ impl Helpers {
     }
 }
 
-/// Calls `work` for parts of `0..len`, one a thread, and gives what they made, in order.
+/// Calls `work` for parts of `0..len`, one a thread, and gives what they made, in order. Of threads that the system does
+/// not have the caller does the work.
 pub(crate) fn side_by_side<T: Send>(
     len: usize,
     threads: usize,
@@ -42,10 +43,14 @@ pub(crate) fn side_by_side<T: Send>(
     std::thread::scope(|scope| {
         let work = &work;
         let others: Vec<_> = (1..threads)
-            .map(|i| scope.spawn(move || work(range(i))))
+            .map(|i| std::thread::Builder::new().spawn_scoped(scope, move || work(range(i))))
             .collect();
         let mut made = vec![work(range(0))];
-        for other in others {
+        for (i, other) in (1..).zip(others) {
+            let Ok(other) = other else {
+                made.push(work(range(i)));
+                continue;
+            };
             let done = other.join();
             made.push(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }

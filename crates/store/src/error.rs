@@ -118,6 +118,13 @@ impl Error {
         }
     }
 
+    /// That the system has no thread for `what`.
+    pub fn no_thread(what: &str, source: &std::io::Error) -> Self {
+        Self::Machine(format!(
+            "no thread can be started for {what}, this process or its user may have no more: {source}"
+        ))
+    }
+
     /// A chunk that is found and has `found` bytes, where a reference to it says `expected`.
     pub fn other_length(fingerprint: &Fingerprint, expected: u32, found: usize) -> Self {
         let what = format!("{found} bytes, the reference says {expected}");

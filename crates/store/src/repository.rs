@@ -359,20 +359,22 @@ fn refuse_slots(objects: &dyn ObjectStore) -> Result<()> {
     Err(Error::damaged(CONFIG_OBJECT, None, what))
 }
 
-/// Both; with several threads the second meanwhile, which has much to wait for: the index needs no password, and trying
-/// one takes as long as reading its files. The first's error is told if both fail.
+/// Both; with several threads, where the system has one, the second meanwhile, which has much to wait for: the index
+/// needs no password, and trying one takes as long as reading its files. The first's error is told if both fail.
 fn side_by_side<A, B: Send>(
     threads: usize,
     first: impl FnOnce() -> Result<A>,
     second: impl FnOnce() -> Result<B> + Send,
 ) -> Result<(A, B)> {
-    if threads <= 1 {
-        return Ok((first()?, second()?));
-    }
+    let second = Mutex::new(Some(second));
+    let second = || second.lock().take().expect("it is called once")();
     std::thread::scope(|scope| {
-        let second = scope.spawn(second);
+        let spawn = || std::thread::Builder::new().spawn_scoped(scope, second);
+        let Some(Ok(thread)) = (threads > 1).then(spawn) else {
+            return Ok((first()?, second()?));
+        };
         let first = first();
-        let second = second.join().expect("its own mistakes are ours");
+        let second = thread.join().expect("its own mistakes are ours");
         Ok((first?, second?))
     })
 }

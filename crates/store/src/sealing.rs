@@ -113,8 +113,8 @@ pub struct BlockJob {
     pub packing: Packing,
 }
 
-/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, all of it
-/// runs inline.
+/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, or
+/// where the system has no more, all of it runs inline.
 pub struct Sealing {
     session: Arc<SessionState>,
     stream: StreamKind,
@@ -153,32 +153,45 @@ impl Sealing {
             finished: None,
             threads: Vec::new(),
         };
-        if threads <= 1 {
-            sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
-            return Ok(sealing);
+        if threads > 1 {
+            sealing.start_threads(waiting, threads)?;
         }
+        if sealing.threads.is_empty() {
+            sealing.inline = Some(Compressor::new(session.options().compression, stream)?);
+        }
+        Ok(sealing)
+    }
+
+    /// Starts as many as the system has, up to `threads` and one that stores; none where one of either kind cannot be.
+    fn start_threads(&mut self, waiting: usize, threads: usize) -> Result<()> {
         let (job_sender, jobs) = bounded(waiting);
         let (finished_sender, finished) = bounded(CONTAINERS_MAX);
-        for _ in 0..threads {
-            let compressor = Compressor::new(session.options().compression, stream)?;
-            let (jobs, finished) = (jobs.clone(), finished_sender.clone());
-            let spares = sealing.spares.clone();
-            sealing.threads.push(std::thread::spawn(move || {
-                seal_blocks(&jobs, &finished, &spares, compressor)
-            }));
-        }
         let (session, stored, failure) = (
-            Arc::clone(session),
-            Arc::clone(&sealing.stored),
-            Arc::clone(&sealing.failure),
+            Arc::clone(&self.session),
+            Arc::clone(&self.stored),
+            Arc::clone(&self.failure),
         );
-        let spares = sealing.spares.clone();
-        sealing.threads.push(std::thread::spawn(move || {
-            store_containers(&finished, &session, &spares, &stored, &failure)
-        }));
-        sealing.jobs = Some(job_sender);
-        sealing.finished = Some(finished_sender);
-        Ok(sealing)
+        let spares = self.spares.clone();
+        let work = move || store_containers(&finished, &session, &spares, &stored, &failure);
+        // It ends with the last sender.
+        let Ok(storing) = named("store").spawn(work) else {
+            return Ok(());
+        };
+        for _ in 0..threads {
+            let compressor = Compressor::new(self.session.options().compression, self.stream)?;
+            let (jobs, finished) = (jobs.clone(), finished_sender.clone());
+            let spares = self.spares.clone();
+            let work = move || seal_blocks(&jobs, &finished, &spares, compressor);
+            match named("seal").spawn(work) {
+                Ok(thread) => self.threads.push(thread),
+                Err(_) => break,
+            }
+        }
+        if !self.threads.is_empty() {
+            self.threads.push(storing);
+            (self.jobs, self.finished) = (Some(job_sender), Some(finished_sender));
+        }
+        Ok(())
     }
 
     /// A new container, as soon as few enough are under way.
@@ -238,6 +251,10 @@ impl Sealing {
         }
         self.failed()
     }
+}
+
+fn named(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.into())
 }
 
 impl BlockJob {

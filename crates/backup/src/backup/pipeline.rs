@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use onefold_store::{Repository, Session, StreamKind};
+use onefold_store::{Error as StoreError, Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
 use super::ahead::Ahead;
@@ -103,21 +103,21 @@ impl<'a> Pipeline<'a> {
             self.progress.set_closed(false);
             let _closing = Closing(&between, self.progress);
             let worker = self.worker(&between, &cached_tasks);
-            self.start_workers(scope, &between, (cold_tasks, cached_tasks));
+            self.start_workers(scope, &between, (cold_tasks, cached_tasks))?;
             self.start_readers(scope, &between, queues, &jobs)?;
             drop(jobs);
             match stream {
                 None => {
                     let walk = self.walk(paths)?;
                     let tree = tree.as_ref();
-                    scope.spawn(move || planner.run(walk, tree));
+                    start(scope, move || planner.run(walk, tree))?;
                 }
                 // The planner is dropped in the end, which says that no step follows.
                 Some(_) if paths[0].is_empty() => {
                     return Err(Error::Usage("a stream needs a file name".into()));
                 }
                 Some(fd) => {
-                    scope.spawn(move || stream::steps(fd, &paths[0], planner));
+                    start(scope, move || stream::steps(fd, &paths[0], planner))?;
                 }
             }
             let done = finisher.run(&steps, worker);
@@ -219,7 +219,8 @@ impl<'a> Pipeline<'a> {
         scope: &'scope Scope<'scope, 'env>,
         between: &'env Between,
         (cold, cached): (Receiver<Task>, Receiver<Task>),
-    ) where
+    ) -> Result<()>
+    where
         'a: 'env,
     {
         let cores = self.cores();
@@ -230,9 +231,10 @@ impl<'a> Pipeline<'a> {
             let threads = threads.min(at_once(&between.buffers, bytes)).max(1);
             for _ in 0..threads {
                 let worker = self.worker(between, &tasks);
-                scope.spawn(move || worker.run());
+                start(scope, move || worker.run())?;
             }
         }
+        Ok(())
     }
 
     fn start_readers<'scope, 'env>(
@@ -265,9 +267,20 @@ impl<'a> Pipeline<'a> {
                 carries_much: Arc::default(),
             };
             let jobs = jobs.clone();
-            scope.spawn(move || reader.run(&jobs));
+            start(scope, move || reader.run(&jobs))?;
         }
         Ok(())
+    }
+}
+
+/// Starts a thread. Where the system has no more, the backup ends: it would be one with half of its stages.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<()> {
+    match std::thread::Builder::new().spawn_scoped(scope, work) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(StoreError::no_thread("the backup", &e).into()),
     }
 }
 

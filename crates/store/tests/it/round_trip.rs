@@ -12,7 +12,9 @@ use onefold_store::{
     StreamKind, Written,
 };
 
-use crate::fixture::{assert_sound, back_up, back_up_packed, chunks, decode_root, init, open};
+use crate::fixture::{
+    assert_sound, back_up, back_up_packed, chunks, decode_root, init, init_with, open,
+};
 
 #[test]
 fn written_chunks_come_back_with_any_number_of_threads() {
@@ -57,6 +59,30 @@ fn chunks_that_are_not_to_be_compressed_lie_beside_those_that_are() {
     assert!(as_is > raw && compressed < raw / 2, "{as_is} {compressed}");
     let middle = (as_is + compressed) / 2;
     assert!(mixed.abs_diff(middle) < raw / 10, "{mixed} {middle}");
+}
+
+/// Played in a process of its own, whose threads ask for stacks larger than any address space.
+#[test]
+fn where_the_system_has_no_threads_a_writer_does_without() {
+    const PLAY: &str = "ONEFOLD_TEST_NO_THREADS";
+    if std::env::var_os(PLAY).is_some() {
+        assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+        let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+        init_with(&dir, Encryption::None, "tablets").unwrap();
+        let repository = open(&dir, 4, 1).unwrap();
+        let data = chunks(1, 60);
+        let (root, _) = back_up(&repository, &data).unwrap();
+        assert_sound(&repository, &[(root, data)], &"no threads");
+        return;
+    }
+    let test = "round_trip::where_the_system_has_no_threads_a_writer_does_without";
+    let ran = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(PLAY, "1")
+        .env("RUST_MIN_STACK", (1_u64 << 50).to_string())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
 }
 
 /// Nothing is taken that could not be read again.
