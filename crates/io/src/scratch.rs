@@ -78,6 +78,9 @@ impl Scratch {
     }
 
     /// Cuts it off at so many bytes.
+    ///
+    /// # Errors
+    /// What the device says, with the offset.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         let cut = self.file.set_len(bytes);
         cut.map_err(|e| self.failed("cut", bytes, e))
