@@ -5,36 +5,86 @@ mod tar;
 mod zip;
 
 use std::io::Write;
+use std::ops::Range;
 
 use onefold_store::ChunkReader;
 
 pub use tar::tar;
 pub use zip::zip;
 
-use crate::tree::{Visit, visit_items};
-use crate::{Entry, Error, Result};
+use crate::content::Ahead;
+use crate::{Entry, Error, Item, Result};
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Writes a file's content; holes are zeros.
+/// Whoever listens to a dump.
+pub trait Told {
+    /// Of a path that an archive lacks, or has without something, and of its entry.
+    fn incomplete(&mut self, _path: &[u8], _entry: &Entry) {}
+
+    /// Of bytes of the file at `path` that cannot be had, and why. `Ok`: zeros stand in their place.
+    ///
+    /// # Errors
+    /// The dump ends with it: that is what it does unless somebody wants the rest.
+    fn lost(&mut self, _path: &[u8], _bytes: Range<u64>, why: Error) -> Result<()> {
+        Err(why)
+    }
+}
+
+/// Nobody listens.
+impl Told for () {}
+
+/// Writes the content of the file at `path`; holes are zeros. `told` is asked about each part that is lost to damage or
+/// to a bad sector, which is a chunk, or what a recipe chunk covers.
 ///
 /// # Errors
-/// [`Error::Io`], without a path, where `out` fails; [`Error::Store`] or [`Error::Malformed`] where a chunk cannot be
-/// had. What is before it is written.
-pub fn file(entry: &Entry, reader: &mut ChunkReader, out: &mut dyn Write) -> Result<()> {
+/// [`Error::Io`], without a path, where `out` fails; what [`Told::lost`] gives; [`Error::Store`] where a chunk cannot be had for
+/// another reason. What is before it is written.
+pub fn file(
+    path: &[u8],
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    out: &mut dyn Write,
+    told: &mut dyn Told,
+) -> Result<()> {
     let failed = |e| Error::io("write", b"", e);
-    visit_items(&entry.content, reader, &mut |visit, reader| {
-        match visit {
-            Visit::Recipe(_) => {}
-            Visit::Data(chunk, _) => out.write_all(&reader.read(&chunk)?).map_err(failed)?,
-            Visit::Hole(_, mut len) => {
-                while len > 0 {
-                    let some = len.min(ZEROS.len() as u64);
-                    out.write_all(&ZEROS[..some as usize]).map_err(failed)?;
-                    len -= some;
-                }
+    let mut content = Ahead::new(&entry.content);
+    let mut at = 0u64;
+    while let Some((depth, item)) = content.peek() {
+        let bytes = item.span();
+        let got = match item {
+            Item::Chunk { .. } if depth > 0 => match content.open(reader) {
+                Ok(()) => continue,
+                Err(e) => Err(e),
+            },
+            Item::Chunk { chunk, .. } => {
+                content.pass();
+                reader.read(&chunk).map(Some).map_err(Error::from)
             }
+            Item::Hole { .. } => {
+                content.pass();
+                Ok(None)
+            }
+        };
+        match got {
+            Ok(Some(data)) => out.write_all(&data).map_err(failed)?,
+            Ok(None) => write_zeros(bytes, out).map_err(failed)?,
+            Err(e) if e.is_loss() => {
+                told.lost(path, at..at.saturating_add(bytes), e)?;
+                write_zeros(bytes, out).map_err(failed)?;
+            }
+            Err(e) => return Err(e),
         }
-        Ok(true)
-    })
+        at = at.saturating_add(bytes);
+    }
+    Ok(())
+}
+
+fn write_zeros(mut bytes: u64, out: &mut dyn Write) -> std::io::Result<()> {
+    while bytes > 0 {
+        let some = bytes.min(ZEROS.len() as u64);
+        out.write_all(&ZEROS[..some as usize])?;
+        bytes -= some;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
-use super::{ZEROS, acl, file};
+use super::{Told, ZEROS, acl, file};
 use crate::restore::links::Links;
 use crate::tree::Tree;
 use crate::way::{Step, Way};
@@ -17,7 +17,7 @@ use crate::{Entry, Error, Kind, Result, Time, path};
 const LINKS_BYTES: usize = 16 << 20;
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`. Sockets are left out, as tar knows none,
-/// and what could not be read; `incomplete` is told of that, and of folders that could not be listed and of what has attributes that could not be read, which are in
+/// and what could not be read; `told` hears of that, and of folders that could not be listed and of what has attributes that could not be read, which are in
 /// the archive with what is known of them.
 ///
 /// # Errors
@@ -28,10 +28,15 @@ pub fn tar(
     folder: &[u8],
     reader: &mut ChunkReader,
     out: &mut dyn Write,
-    incomplete: &mut dyn FnMut(&[u8], &Entry),
+    told: &mut dyn Told,
 ) -> Result<()> {
     let links = Links::new(LINKS_BYTES);
-    let mut archive = Archive { folder, out, links };
+    let mut archive = Archive {
+        folder,
+        out,
+        links,
+        told,
+    };
     let mut way = Way::new(tree, folder.to_vec(), ());
     let mut cursor = tree.cursor_at(folder, b"");
     loop {
@@ -63,7 +68,7 @@ pub fn tar(
             _ => entry.is_unlisted() || !entry.knows_xattrs(),
         };
         if lacks {
-            incomplete(&path, &entry);
+            archive.told.incomplete(&path, &entry);
         }
         if entry.is_dir() {
             way.met(entry);
@@ -77,6 +82,7 @@ struct Archive<'a> {
     folder: &'a [u8],
     out: &'a mut dyn Write,
     links: Links,
+    told: &'a mut dyn Told,
 }
 
 impl Archive<'_> {
@@ -89,7 +95,7 @@ impl Archive<'_> {
         let first = self.links.first_name(entry, name.clone())?;
         self.write(&header(entry, &name, first.as_deref()))?;
         if entry.kind == Kind::File && first.is_none() {
-            file(entry, reader, self.out)?;
+            file(path, entry, reader, self.out, self.told)?;
             self.write(&ZEROS[..padding(entry.size)])?;
         }
         Ok(())

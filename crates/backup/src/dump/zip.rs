@@ -15,7 +15,7 @@ use flate2::{Compression, Crc};
 use onefold_io::Scratch;
 use onefold_store::ChunkReader;
 
-use super::file;
+use super::{Told, file};
 use crate::tree::Tree;
 use crate::{Entry, Error, Kind, Result, path};
 use header::{DEFLATED, Header, MADE_BY, SIZES_FOLLOW, VERSION, put16, put32, put64, short};
@@ -31,7 +31,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a zip archive. Names are relative to `folder`; a
 /// hard link carries its content again. Pipes, sockets and devices are left out, as zip knows none, and what could not
-/// be read; `incomplete` is told of these, and of folders that could not be listed, which are in the archive with what
+/// be read; `told` hears of these, and of folders that could not be listed, which are in the archive with what
 /// is known of them. Attributes and ACLs are not kept.
 ///
 /// # Errors
@@ -42,9 +42,9 @@ pub fn zip(
     folder: &[u8],
     reader: &mut ChunkReader,
     out: &mut dyn Write,
-    incomplete: &mut dyn FnMut(&[u8], &Entry),
+    told: &mut dyn Told,
 ) -> Result<()> {
-    let mut archive = Archive::new(out)?;
+    let mut archive = Archive::new(out, told)?;
     let mut cursor = tree.cursor_at(folder, b"");
     while let Some((at, entry)) = cursor.next(reader)? {
         if !path::within(&at, folder) {
@@ -52,11 +52,13 @@ pub fn zip(
         }
         let is_held = matches!(entry.kind, Kind::File | Kind::Dir | Kind::Symlink);
         if !is_held || entry.is_unreadable() || entry.is_unlisted() {
-            incomplete(&path::join(&at, &entry.name), &entry);
+            archive
+                .told
+                .incomplete(&path::join(&at, &entry.name), &entry);
         }
         if is_held && !entry.is_unreadable() {
-            let full = path::join(&at[folder.len()..], &entry.name);
-            archive.add(&entry, full[1..].to_vec(), reader)?;
+            let path = path::join(&at, &entry.name);
+            archive.add((&path, folder), &entry, reader)?;
         }
     }
     archive.finish()
@@ -101,13 +103,18 @@ impl Write for Summed<'_, '_> {
 }
 
 /// Writes a file's content deflated; gives its checksum and length.
-fn deflate(entry: &Entry, reader: &mut ChunkReader, out: &mut Counted<'_>) -> Result<(u32, u64)> {
+fn deflate(
+    (path, entry): (&[u8], &Entry),
+    reader: &mut ChunkReader,
+    out: &mut Counted<'_>,
+    told: &mut dyn Told,
+) -> Result<(u32, u64)> {
     let mut summed = Summed {
         to: DeflateEncoder::new(out, Compression::fast()),
         crc: Crc::new(),
         bytes: 0,
     };
-    file(entry, reader, &mut summed)?;
+    file(path, entry, reader, &mut summed, told)?;
     summed.to.try_finish().map_err(failed)?;
     Ok((summed.crc.sum(), summed.bytes))
 }
@@ -115,24 +122,33 @@ fn deflate(entry: &Entry, reader: &mut ChunkReader, out: &mut Counted<'_>) -> Re
 struct Archive<'a> {
     out: Counted<'a>,
     directory: Directory,
+    told: &'a mut dyn Told,
 }
 
 impl<'a> Archive<'a> {
-    fn new(out: &'a mut dyn Write) -> Result<Self> {
+    fn new(out: &'a mut dyn Write, told: &'a mut dyn Told) -> Result<Self> {
         Ok(Self {
             out: Counted { out, bytes: 0 },
             directory: Directory::new()?,
+            told,
         })
     }
 
-    fn add(&mut self, entry: &Entry, name: Vec<u8>, reader: &mut ChunkReader) -> Result<()> {
+    /// What is at `path`, which lies in `folder`.
+    fn add(
+        &mut self,
+        (path, folder): (&[u8], &[u8]),
+        entry: &Entry,
+        reader: &mut ChunkReader,
+    ) -> Result<()> {
+        let name = path[folder.len() + 1..].to_vec();
         let mut header = Header::new(entry, name, self.out.bytes);
         if header.name.len() > usize::from(u16::MAX) {
             let error = io::Error::other("zip has no names as long as this");
             return Err(Error::io("write", &header.name, error));
         }
         match entry.kind {
-            Kind::File if entry.size > 0 => self.deflated(entry, &mut header, reader)?,
+            Kind::File if entry.size > 0 => self.deflated((path, entry), &mut header, reader)?,
             Kind::Symlink => self.whole(&mut header, &entry.target)?,
             _ => self.whole(&mut header, b"")?,
         }
@@ -154,7 +170,7 @@ impl<'a> Archive<'a> {
     /// What sizes and sum are is known when it is written, and stands behind it.
     fn deflated(
         &mut self,
-        entry: &Entry,
+        (path, entry): (&[u8], &Entry),
         header: &mut Header,
         reader: &mut ChunkReader,
     ) -> Result<()> {
@@ -163,7 +179,7 @@ impl<'a> Archive<'a> {
         header.is_large = entry.size >= LARGE_BYTES;
         self.out.write_all(&header.local()).map_err(failed)?;
         let before = self.out.bytes;
-        (header.crc, header.bytes) = deflate(entry, reader, &mut self.out)?;
+        (header.crc, header.bytes) = deflate((path, entry), reader, &mut self.out, self.told)?;
         header.stored_bytes = self.out.bytes - before;
         self.out.write_all(&header.descriptor()).map_err(failed)
     }

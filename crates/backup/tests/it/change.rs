@@ -291,7 +291,7 @@ fn a_stream_becomes_a_file() {
         .expect("entry")
         .expect("there");
     let mut out = Vec::new();
-    onefold_backup::dump::file(&entry, &mut reader, &mut out).expect("dump");
+    onefold_backup::dump::file(b"/in", &entry, &mut reader, &mut out, &mut ()).expect("dump");
     assert!(out == content);
 }
 

@@ -3,15 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 
 use clap::ValueEnum;
+use onefold_backup::dump::{self, Told};
 use onefold_backup::tree::Tree;
-use onefold_backup::{Entry, Kind, dump};
+use onefold_backup::{Entry, Kind};
 use onefold_store::{ChunkReader, SessionKind};
 
 use crate::cli::Global;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
 use crate::human::{many, unread_attributes};
 use crate::json::PathWarning;
@@ -39,6 +41,11 @@ pub struct Args {
 
     #[command(flatten)]
     pub filter: FilterArgs,
+
+    /// Go on where a part of a file is lost to damage: zeros stand for it, each such part is told, and the exit code is
+    /// 13. Without, the dump ends there
+    #[arg(long)]
+    pub salvage: bool,
 
     /// Write into this file, which must not exist, instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -74,8 +81,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "a folder comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
         ));
     }
-    let mut left_out = LeftOut::default();
-    let mut incomplete = |path: &[u8], entry: &Entry| left_out.take(path, entry, args.archive, out);
+    let mut left_out = LeftOut::new(args, out);
     let to_what = match &args.target {
         None => "standard output".into(),
         Some(target) => target.to_string_lossy(),
@@ -87,7 +93,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             entry.as_ref(),
             &mut reader,
             to,
-            &mut incomplete,
+            &mut left_out,
         )
     };
     match &args.target {
@@ -99,40 +105,80 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         Some(target) => into_file(target, &mut write)?,
     }
     session.finish()?;
-    Ok(left_out.tell(out))
+    Ok(left_out.tell())
 }
 
-/// What the archive does not have: how many paths.
-#[derive(Default)]
-struct LeftOut {
+/// What the archive or the file does not have: how many paths, and how many bytes of which stand for zeros.
+struct LeftOut<'a> {
+    archive: Archive,
+    salvage: bool,
+    out: &'a Out,
     missing: u64,
     without_attributes: u64,
     /// Nothing that a zip can hold.
     unfit: u64,
+    lost_bytes: u64,
 }
 
-impl LeftOut {
-    /// Counts a path, and tells it.
-    fn take(&mut self, path: &[u8], entry: &Entry, archive: Archive, out: &Out) {
+impl Told for LeftOut<'_> {
+    fn incomplete(&mut self, path: &[u8], entry: &Entry) {
         let is_missing = entry.is_unreadable() || entry.is_unlisted();
-        if archive == Archive::Zip && !is_missing {
+        if self.archive == Archive::Zip && !is_missing {
             self.unfit += 1;
             return;
         }
         self.missing += u64::from(is_missing);
-        let is_without = archive == Archive::Tar && entry.lacks_xattrs();
+        let is_without = self.archive == Archive::Tar && entry.lacks_xattrs();
         self.without_attributes += u64::from(is_without);
-        match out.json {
+        self.note(path, ls::missing(entry));
+    }
+
+    fn lost(
+        &mut self,
+        path: &[u8],
+        bytes: Range<u64>,
+        why: onefold_backup::Error,
+    ) -> onefold_backup::Result<()> {
+        if !self.salvage {
+            return Err(why);
+        }
+        let lost = bytes.end - bytes.start;
+        self.lost_bytes = self.lost_bytes.saturating_add(lost);
+        let why = chain_of(&why);
+        let what = format!(" (bytes {} to {} are lost: {why})", bytes.start, bytes.end);
+        self.note(path, &what);
+        Ok(())
+    }
+}
+
+impl<'a> LeftOut<'a> {
+    fn new(args: &Args, out: &'a Out) -> Self {
+        Self {
+            archive: args.archive,
+            salvage: args.salvage,
+            out,
+            missing: 0,
+            without_attributes: 0,
+            unfit: 0,
+            lost_bytes: 0,
+        }
+    }
+
+    /// Tells what is missing of a path, in words in brackets.
+    fn note(&self, path: &[u8], what: &str) {
+        match self.out.json {
             true => {
-                let what = ls::missing(entry).trim_matches([' ', '(', ')']);
-                out.note_json(&PathWarning::new("dump", &paths::json(path), what));
+                let what = what.trim_matches([' ', '(', ')']);
+                self.out
+                    .note_json(&PathWarning::new("dump", &paths::json(path), what));
             }
-            false => out.note(format_args!("{}{}", paths::shown(path), ls::missing(entry))),
+            false => self.out.note(format_args!("{}{what}", paths::shown(path))),
         }
     }
 
     /// Tells the sums, and what the verb ends with.
-    fn tell(&self, out: &Out) -> Exit {
+    fn tell(&self) -> Exit {
+        let out = self.out;
         if self.unfit > 0 {
             out.note(format_args!(
                 "left out {}: no zip can hold pipes, sockets and devices",
@@ -147,6 +193,13 @@ impl LeftOut {
         }
         if self.without_attributes > 0 {
             out.note(unread_attributes("the archive", self.without_attributes));
+        }
+        if self.lost_bytes > 0 {
+            out.note(format_args!(
+                "{} are lost to damage, and zeros stand in their place",
+                many(self.lost_bytes, "byte")
+            ));
+            return Exit::Damaged;
         }
         match self.missing + self.without_attributes {
             0 => Exit::Ok,
@@ -229,10 +282,10 @@ fn write(
     entry: Option<&Entry>,
     reader: &mut ChunkReader,
     to: &mut dyn Write,
-    incomplete: &mut dyn FnMut(&[u8], &Entry),
+    told: &mut dyn Told,
 ) -> Result<()> {
     let written = match entry {
-        Some(entry) if entry.kind == Kind::File => dump::file(entry, reader, to),
+        Some(entry) if entry.kind == Kind::File => dump::file(path, entry, reader, to, told),
         Some(entry) if !entry.is_dir() => {
             return Err(Error::Failed(format!(
                 "{} is neither a file nor a folder but a {}",
@@ -240,8 +293,8 @@ fn write(
                 entry.kind.word()
             )));
         }
-        _ if archive == Archive::Zip => dump::zip(tree, path, reader, to, incomplete),
-        _ => dump::tar(tree, path, reader, to, incomplete),
+        _ if archive == Archive::Zip => dump::zip(tree, path, reader, to, told),
+        _ => dump::tar(tree, path, reader, to, told),
     };
     match written {
         Err(onefold_backup::Error::Io { source, .. })

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::rig::{Ran, Random, Rig, files};
 
@@ -107,6 +108,62 @@ fn destroyed(destroy: impl Fn(&PathBuf)) {
     rig.run(["backup", "s", "--force"]).ends(0);
     rig.run(["check", "--read-data"]).ends(0);
     assert_eq!(unreadable(&rig, &snapshots), Named::new());
+}
+
+/// What is lost of `new` as its dump has it: all else is as it was, and zeros stand for the rest.
+fn lost_bytes(dumped: &[u8], whole: &[u8]) -> usize {
+    assert_eq!(dumped.len(), whole.len());
+    let differ = dumped.iter().zip(whole).filter(|(dumped, whole)| {
+        let differ = dumped != whole;
+        assert!(!differ || **dumped == 0);
+        differ
+    });
+    differ.count()
+}
+
+#[test]
+fn a_dump_that_salvages_has_zeros_for_what_is_lost_and_tells_where() {
+    let rig = Rig::open();
+    let (_, data) = three_snapshots(&rig);
+    fs::remove_file(&data).expect("remove");
+    let path = rig.path("s/changes").display().to_string();
+    let whole = fs::read(rig.path("s/changes")).expect("read");
+
+    rig.run(["dump", "latest", &path, "--target", "half"])
+        .ends(13);
+    assert!(!rig.path("half").exists());
+    let ran = rig
+        .run(["dump", "latest", &path, "--salvage", "--target", "rest"])
+        .ends(13);
+    assert!(ran.err.contains("are lost"), "{}", ran.err);
+    assert!(ran.err.contains("zeros stand"), "{}", ran.err);
+    let rest = fs::read(rig.path("rest")).expect("read");
+    let lost = lost_bytes(&rest, &whole);
+    assert!((100_000..=125_000).contains(&lost), "{lost}");
+
+    // Sound files come as ever, and an archive is one that its readers take.
+    let sound = rig.path("s/stays").display().to_string();
+    rig.run(["dump", "latest", &sound, "--salvage", "--target", "sound"])
+        .ends(0);
+    let folder = format!("latest:{}", rig.path("s").display());
+    for archive in ["tar", "zip"] {
+        let args = ["dump", &folder, "-a", archive, "--salvage", "--target"];
+        let ran = rig.run([&args[..], &[archive]].concat()).ends(13);
+        assert!(ran.err.contains(&path), "{}", ran.err);
+    }
+    let unpacked = rig.path("unpacked");
+    fs::create_dir(&unpacked).expect("mkdir");
+    let tar = Command::new("tar")
+        .arg("-xf")
+        .arg(rig.path("tar"))
+        .arg("-C")
+        .arg(&unpacked)
+        .status();
+    assert!(tar.expect("tar").success());
+    for (name, whole) in files(&rig.path("s")) {
+        let dumped = fs::read(unpacked.join(&name)).expect("read");
+        lost_bytes(&dumped, &whole);
+    }
 }
 
 #[test]
