@@ -37,7 +37,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The fewest slices, or `slices` of them if that is more. `None` where not even a row fits beside the pointers.
+    /// The fewest slices, or `slices` of them if that is more. `None` where not even a row fits beside the pointers, or
+    /// a unit has no filter.
     pub fn new(
         chain_max: u32,
         filter_bytes: u32,
@@ -45,10 +46,14 @@ impl Shape {
         slices: u32,
         hashes: Option<u32>,
     ) -> Option<Shape> {
-        let bits = filter_bytes.checked_sub(POINTER_BYTES as u32)? * 8;
+        let bits = filter_bytes
+            .checked_sub(POINTER_BYTES as u32)?
+            .checked_mul(8)?;
         let row_bytes = chain_max.div_ceil(8);
-        let room =
-            (PAGE_BYTES as u32).checked_sub(HEADER_BYTES as u32 + 4 * chain_max)? / row_bytes;
+        let rows_bytes = (PAGE_BYTES as u32)
+            .checked_sub(HEADER_BYTES as u32)?
+            .checked_sub(chain_max.checked_mul(4)?)?;
+        let room = rows_bytes.checked_div(row_bytes)?;
         if room == 0 || bits == 0 {
             return None;
         }
@@ -220,6 +225,14 @@ fn rows_at(shape: &Shape) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_no_shape_for_no_filters_and_for_more_than_a_page_takes() {
+        for (chain_max, filter_bytes) in [(0, 64), (u32::MAX, 64), (96, u32::MAX), (96, 4)] {
+            let shape = Shape::new(chain_max, filter_bytes, 64, 0, None);
+            assert_eq!(shape, None, "{chain_max} of {filter_bytes}");
+        }
+    }
 
     /// The bit-sliced form answers as the filters one by one do.
     #[test]

@@ -123,7 +123,8 @@ impl BlockedBloom {
     pub fn new(keys: u64, rate: f64) -> Result<BlockedBloom> {
         let ln2 = std::f64::consts::LN_2;
         let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2) * 1.1).max(512.0);
-        let hashes = (-rate.log2()).round().max(1.0) as u32;
+        // a file says no more
+        let hashes = (-rate.log2()).round().clamp(1.0, 64.0) as u32;
         let blocks = words(bits)?.len().div_ceil(BLOCK_WORDS);
         Ok(BlockedBloom {
             blocks: vec![[0; BLOCK_WORDS]; blocks],

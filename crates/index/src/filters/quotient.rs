@@ -24,9 +24,12 @@ impl Quotient {
     /// # Errors
     /// [`Error::Budget`] for more keys, at so low a rate, than such a filter can have.
     pub fn new(keys: u64, keys_max: u64, rate: f64) -> Result<Quotient> {
-        let filter = qfilter::Filter::new_resizeable(keys, keys_max.max(keys), rate);
+        let keys_max = keys_max.max(keys);
+        let filter = qfilter::Filter::new_resizeable(keys, keys_max, rate);
+        // 64 bits a key are the most that it takes.
+        let budget_bytes = (keys_max as usize).saturating_mul(8);
         Ok(Quotient {
-            filter: filter.map_err(too_large)?,
+            filter: filter.map_err(|error| too_large(budget_bytes, &error))?,
         })
     }
 
@@ -75,9 +78,9 @@ impl Quotient {
     }
 }
 
-fn too_large(error: qfilter::Error) -> Error {
+fn too_large(budget_bytes: usize, error: &qfilter::Error) -> Error {
     Error::Budget {
-        budget_bytes: 0,
+        budget_bytes,
         what: format!("quotient filter: {error}"),
     }
 }
@@ -94,7 +97,7 @@ impl Filter for Quotient {
         for key in keys {
             self.filter
                 .insert_fingerprint(false, word(key, 0))
-                .map_err(too_large)?;
+                .map_err(|error| too_large(self.filter.memory_usage(), &error))?;
         }
         Ok(())
     }

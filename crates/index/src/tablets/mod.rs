@@ -140,8 +140,18 @@ impl Tablets {
         let alone = alone(&*dir, "tablets")?;
         let numbers = |prefix: &str| -> Result<Vec<u32>> {
             let list = dir.list()?;
-            let numbers = list.iter().map(|entry| number_of(&entry.name, prefix));
-            Ok(numbers.flatten().collect())
+            let mut numbers = Vec::new();
+            for entry in &list {
+                match number_of(&entry.name, prefix) {
+                    // Ours are counted from 0.
+                    Some(u32::MAX) => {
+                        let what = "a number behind which there is no other";
+                        return Err(Error::damaged(&entry.name, 0, what));
+                    }
+                    number => numbers.extend(number),
+                }
+            }
+            Ok(numbers)
         };
         let (sealed, journals) = (numbers("tablet-")?, numbers("tablets-journal-")?);
         let mut moved = HashMap::new();

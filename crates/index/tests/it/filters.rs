@@ -135,6 +135,18 @@ fn a_quotient_filter_that_grows_conforms() {
     );
 }
 
+#[test]
+fn a_quotient_filter_that_is_full_says_of_which_budget() {
+    let mut filter = Quotient::new(100, 100, RATE).expect("new");
+    let keys: Vec<Fingerprint> = (0..10_000).map(key).collect();
+    let full = filter.insert(&keys).expect_err("full");
+    let bytes = filter.ram_bytes();
+    assert!(
+        matches!(full, onefold_index::Error::Budget { budget_bytes, .. } if budget_bytes == bytes),
+        "{full}"
+    );
+}
+
 /// Fewer hashes than the best (§3.4.3): M' = −N·k'/ln(1 − f^(1/k')) bits for the same rate, and fewer updates to buffer.
 #[test]
 fn any_number_of_hashes_keeps_the_rate() {

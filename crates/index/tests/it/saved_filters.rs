@@ -205,3 +205,12 @@ fn golden_filters_are_still_written_so_and_read() {
         assert!(ask(&mut *again, 100..105).iter().all(|is| !is), "{name}");
     }
 }
+
+/// At a rate that no filter needs, too.
+#[test]
+fn a_blocked_filter_of_many_hashes_is_loaded_again() {
+    let dir = MemDir::new();
+    let saved = BlockedBloom::new(10, 1e-30).expect("new");
+    saved.save(&dir, "f").expect("save");
+    BlockedBloom::load(&dir, "f").expect("load");
+}

@@ -140,3 +140,16 @@ fn golden_tablets_are_still_written_so_and_read() {
     index.lookup(&keys, &mut found).expect("lookup");
     assert_eq!(found, [Some(at(0)), None, None]);
 }
+
+/// There is no number for the next one.
+#[test]
+fn a_tablet_of_the_last_number_is_damage() {
+    for name in ["tablet-ffffffff", "tablets-journal-ffffffff"] {
+        let dir = MemDir::new();
+        dir.create(name).expect("create");
+        let opened = Tablets::open(Arc::new(dir), options(Search::Lru));
+        let error = opened.err().expect("refused");
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(matches!(error, onefold_index::Error::Damaged { .. }));
+    }
+}
