@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use onefold_index::{ContainerId, Error, Result, lock_waiting};
 use onefold_io::frame::{self, FrameKind};
-use onefold_io::{Dir, ErrorKind, LockGuard, if_there, remove_if_there, replace_file};
+use onefold_io::{Dir, Disk, ErrorKind, LockGuard, if_there, remove_if_there, replace_file};
 
 use crate::objects::OBJECT_BYTES_MAX;
 
@@ -34,8 +34,8 @@ impl Ingested {
     /// All containers listed, sorted.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be opened or read, [`Error::Damaged`] where it became shorter meanwhile. What
-    /// is damaged or on a bad sector counts as not listed, and is no error.
+    /// [`Error::Io`] where the file cannot be opened or read. What is damaged or on a bad sector counts as not listed,
+    /// and is no error.
     pub fn read(&self) -> Result<Vec<ContainerId>> {
         let (mut containers, _) = self.read_whole()?;
         containers.sort_unstable();
@@ -107,13 +107,7 @@ impl Ingested {
             other => other?,
         };
         // What stands behind so many is no list: it is cut off as a torn end is.
-        let mut bytes = vec![0; disk.len()?.min(OBJECT_BYTES_MAX) as usize];
-        match disk.read_at(&mut bytes, 0) {
-            // Nothing is listed then: the index is told of all containers once more.
-            Err(error) if error.kind == ErrorKind::Medium => return Ok((Vec::new(), 0)),
-            other => other?,
-        }
-        Ok(decode(&bytes))
+        read_list(&*disk, OBJECT_BYTES_MAX)
     }
 
     /// Held for the time of one small write, so it is waited for; `wait_ms_max` is for who can do without.
@@ -126,6 +120,25 @@ impl Ingested {
 /// Whether there is none, or something else in its place: nothing is listed then.
 fn is_no_list(error: &onefold_io::Error) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotAFile)
+}
+
+/// How often a list that became shorter while it was read is read anew.
+const READS_MAX: u32 = 4;
+
+/// What the whole frames of at most `bytes_max` bytes list, and where they end.
+fn read_list(disk: &dyn Disk, bytes_max: u64) -> Result<(Vec<ContainerId>, u64)> {
+    for _ in 0..READS_MAX {
+        let mut bytes = vec![0; disk.len()?.min(bytes_max) as usize];
+        match disk.read_at(&mut bytes, 0) {
+            Ok(()) => return Ok(decode(&bytes)),
+            // Whoever adds has just cut off a torn end, and waits for nobody who only reads.
+            Err(error) if error.kind == ErrorKind::Short => {}
+            Err(error) if error.kind == ErrorKind::Medium => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Nothing is listed then: the index is told of all containers once more.
+    Ok((Vec::new(), 0))
 }
 
 fn encode(containers: &[ContainerId]) -> Vec<u8> {
@@ -145,4 +158,47 @@ pub fn decode(bytes: &[u8]) -> (Vec<ContainerId>, u64) {
         at += frame.frame_bytes;
     }
     (containers, at as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use onefold_io::{MemDisk, Result};
+
+    use super::*;
+
+    /// A list whose torn end is cut off as soon as its length was asked for.
+    struct Cut(MemDisk, AtomicU64);
+
+    impl Disk for Cut {
+        fn len(&self) -> Result<u64> {
+            Ok(self.0.len()? + self.1.swap(0, Relaxed))
+        }
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+            self.0.read_at(buf, offset)
+        }
+        fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+            self.0.write_at(data, offset)
+        }
+        fn sync(&self) -> Result<()> {
+            self.0.sync()
+        }
+        fn set_len(&self, len: u64) -> Result<()> {
+            self.0.set_len(len)
+        }
+        fn discard(&self, offset: u64, len: u64) -> Result<()> {
+            self.0.discard(offset, len)
+        }
+    }
+
+    #[test]
+    fn a_list_that_becomes_shorter_meanwhile_is_read_anew() {
+        let containers = [ContainerId(7), ContainerId(9)];
+        let list = encode(&containers);
+        let disk = Cut(MemDisk::new(), AtomicU64::new(5));
+        disk.write_at(&list, 0).unwrap();
+        let read = read_list(&disk, OBJECT_BYTES_MAX).unwrap();
+        assert_eq!(read, (containers.to_vec(), list.len() as u64));
+    }
 }
