@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use onefold_store::ChunkReader;
 
-use crate::path::{entry_order, join, split, within};
+use crate::path::{entry_order, join, show, split, within};
 use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::{Entry, Error, Kind, Result, content};
@@ -99,7 +99,7 @@ pub fn diff(
         && first.entry(below, reader)?.is_none()
         && second.entry(below, reader)?.is_none()
     {
-        return Err(Error::NotInSnapshot(String::from_utf8_lossy(below).into()));
+        return Err(Error::NotInSnapshot(show(below)));
     }
     let (mut a, mut b) = (first.cursor(), second.cursor());
     let mut summary = DiffSummary::default();

@@ -4,7 +4,7 @@ pub(crate) mod acl;
 mod tar;
 mod zip;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::Range;
 
 use onefold_store::ChunkReader;
@@ -14,6 +14,15 @@ pub use zip::zip;
 
 use crate::content::Ahead;
 use crate::{Entry, Error, Item, Result};
+
+/// `out` has no path that is known here.
+fn failed(source: io::Error) -> Error {
+    Error::Io {
+        op: "write",
+        path: "the output".into(),
+        source,
+    }
+}
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -38,8 +47,8 @@ impl Told for () {}
 /// to a bad sector, which is a chunk, or what a recipe chunk covers.
 ///
 /// # Errors
-/// [`Error::Io`], without a path, where `out` fails; what [`Told::lost`] gives; [`Error::Store`] where a chunk cannot be had for
-/// another reason. What is before it is written.
+/// [`Error::Io`] where `out` fails; what [`Told::lost`] gives; [`Error::Store`] where a chunk cannot be had for another
+/// reason. What is before it is written.
 pub fn file(
     path: &[u8],
     entry: &Entry,
@@ -47,7 +56,6 @@ pub fn file(
     out: &mut dyn Write,
     told: &mut dyn Told,
 ) -> Result<()> {
-    let failed = |e| Error::io("write", b"", e);
     let mut content = Ahead::new(&entry.content);
     let mut at = 0u64;
     while let Some((depth, item)) = content.peek() {
@@ -80,7 +88,7 @@ pub fn file(
     Ok(())
 }
 
-fn write_zeros(mut bytes: u64, out: &mut dyn Write) -> std::io::Result<()> {
+fn write_zeros(mut bytes: u64, out: &mut dyn Write) -> io::Result<()> {
     while bytes > 0 {
         let some = bytes.min(ZEROS.len() as u64);
         out.write_all(&ZEROS[..some as usize])?;

@@ -260,15 +260,15 @@ pub fn run(
     let tree = Tree::open(snapshot, &mut reader)?;
     let mut summary = Summary::default();
     let mut planner = Planner::new(&tree, named, options, &mut reader, progress, events)?;
+    if options.delete && planner.is_single_file() {
+        let what = "nothing is deleted where a single file is restored";
+        return Err(Error::Usage(what.into()));
+    }
     let target = if options.dry_run {
         Target::existing(named)?
     } else {
         Some(Target::create(named)?)
     };
-    if options.delete && planner.is_single_file() {
-        let what = "nothing is deleted where a single file is restored";
-        return Err(Error::Usage(what.into()));
-    }
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
         refuse_root(target, named)?;
         // First, so that folders get their times when nothing changes in them any more.

@@ -7,11 +7,11 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
-use super::{Told, ZEROS, acl, file};
+use super::{Told, ZEROS, acl, failed, file};
 use crate::restore::links::Links;
 use crate::tree::Tree;
 use crate::way::{Step, Way};
-use crate::{Entry, Error, Kind, Result, Time, path};
+use crate::{Entry, Kind, Result, Time, path};
 
 /// RAM for the paths of files with several names; those beyond stand in a temporary file.
 const LINKS_BYTES: usize = 16 << 20;
@@ -107,7 +107,7 @@ impl Archive<'_> {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.out.write_all(bytes);
-        written.map_err(|e| Error::io("write", b"", e))
+        written.map_err(failed)
     }
 }
 

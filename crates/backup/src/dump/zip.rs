@@ -15,7 +15,7 @@ use flate2::{Compression, Crc};
 use onefold_io::Scratch;
 use onefold_store::ChunkReader;
 
-use super::{Told, file};
+use super::{Told, failed, file};
 use crate::tree::Tree;
 use crate::{Entry, Error, Kind, Result, path};
 use header::{DEFLATED, Header, MADE_BY, SIZES_FOLLOW, VERSION, put16, put32, put64, short};
@@ -145,7 +145,7 @@ impl<'a> Archive<'a> {
         let mut header = Header::new(entry, name, self.out.bytes);
         if header.name.len() > usize::from(u16::MAX) {
             let error = io::Error::other("zip has no names as long as this");
-            return Err(Error::io("write", &header.name, error));
+            return Err(Error::io("put into a zip", &header.name, error));
         }
         match entry.kind {
             Kind::File if entry.size > 0 => self.deflated((path, entry), &mut header, reader)?,
@@ -260,8 +260,4 @@ impl Directory {
         }
         out.write_all(&self.buffer).map_err(failed)
     }
-}
-
-fn failed(e: io::Error) -> Error {
-    Error::io("write", b"", e)
 }

@@ -130,6 +130,13 @@ fn a_changed_file_is_read_and_told_by_diff() {
             "-/a/b/c/many-0008"
         ]
     );
+    let (mut reader, nowhere) = (session.reader().expect("reader"), b"/no\xffwhere\n");
+    let error = diff::diff(trees, &mut reader, nowhere, false, &mut |_, _, _, _| {});
+    let told = error.expect_err("not there").to_string();
+    assert!(
+        told.starts_with(&onefold_backup::path::show(nowhere)),
+        "{told}"
+    );
 }
 
 #[test]
@@ -293,6 +300,18 @@ fn a_stream_becomes_a_file() {
     let mut out = Vec::new();
     onefold_backup::dump::file(b"/in", &entry, &mut reader, &mut out, &mut ()).expect("dump");
     assert!(out == content);
+
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let full = onefold_backup::dump::file(b"/in", &entry, &mut reader, &mut Full, &mut ()).expect_err("full");
+    assert_eq!(full.to_string(), "write the output");
 }
 
 #[test]
