@@ -310,7 +310,8 @@ fn a_stream_becomes_a_file() {
             Ok(())
         }
     }
-    let full = onefold_backup::dump::file(b"/in", &entry, &mut reader, &mut Full, &mut ()).expect_err("full");
+    let full = onefold_backup::dump::file(b"/in", &entry, &mut reader, &mut Full, &mut ())
+        .expect_err("full");
     assert_eq!(full.to_string(), "write the output");
 }
 
