@@ -28,7 +28,8 @@ enum Fault {
 /// For who wants to know it before anything is done.
 ///
 /// # Errors
-/// Those of [`Sources::find`].
+/// [`Error::NoSource`]: none of them is there, as far as anybody can see, or none that is not left out as a folder.
+/// [`Error::Usage`]: one has too many folders above it.
 pub fn confirm_sources(paths: &[Vec<u8>], excludes: &Excludes) -> Result<()> {
     check_depths(paths)?;
     let mut eye = Eye::new(excludes);

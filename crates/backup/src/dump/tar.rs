@@ -16,13 +16,13 @@ use crate::{Entry, Kind, Result, Time, path};
 /// RAM for the paths of files with several names; those beyond stand in a temporary file.
 const LINKS_BYTES: usize = 16 << 20;
 
-/// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`. Sockets are left out, as tar knows none,
-/// and what could not be read; `told` hears of that, and of folders that could not be listed and of what has attributes that could not be read, which are in
-/// the archive with what is known of them.
+/// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`.
+/// Sockets are left out, as tar knows none, and what could not be read; `told` hears of that, and of folders that could
+/// not be listed and of what has attributes that could not be read, which are in the archive with what is known of them.
 ///
 /// # Errors
-/// Those of [`file`](super::file), of leaves too: the archive is none then; [`Error::Temporary`] where the names of
-/// many hard links find no room.
+/// Those of [`file`](super::file), of leaves too: the archive is none then;
+/// [`Error::Temporary`](crate::Error::Temporary) where the names of many hard links find no room.
 pub fn tar(
     tree: &Tree,
     folder: &[u8],
