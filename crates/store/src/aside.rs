@@ -53,11 +53,15 @@ impl Shared {
     }
 
     /// Renames a container, durably, so that it is none.
-    pub(crate) fn set_aside(&self, id: ContainerId) -> Result<()> {
-        let object = container::object_name(id);
-        let (dir, name) = self.folder_of(&object)?;
-        onefold_io::set_aside(&*dir, name)?;
-        Ok(dir.sync()?)
+    pub(crate) fn set_aside(&self, id: ContainerId) -> Result<Aside> {
+        let own = container::object_name(id);
+        let (dir, name) = self.folder_of(&own)?;
+        let aside = onefold_io::set_aside(&*dir, name)?;
+        dir.sync()?;
+        let (folder, _) = own.rsplit_once('/').unwrap_or(("", &own));
+        let object = format!("{folder}/{aside}");
+        let bytes = self.objects.len(&object).unwrap_or(0);
+        Ok(Aside { id, object, bytes })
     }
 
     /// Renames what was set aside, durably, so that it is a container again.

@@ -44,7 +44,7 @@ pub struct RepairReport {
     /// Containers that the device does not give whole, or of which nothing could be saved. They were replaced too, and
     /// lie beside the others under names that end in [`ASIDE_SUFFIX`](onefold_io::ASIDE_SUFFIX). The next repair takes
     /// back those that are whole then.
-    pub set_aside: Vec<ContainerId>,
+    pub set_aside: Vec<Aside>,
     /// Containers that an earlier repair set aside and that are whole now: they are containers again.
     pub taken_back: Vec<ContainerId>,
     /// Those that stay set aside, and why.
@@ -215,7 +215,7 @@ impl Repository {
         let session = self.session(SessionKind::Backup)?;
         let reader = session.reader()?;
         let total = damaged.len() as u64;
-        let mut closed = 0;
+        let (mut closed, mut aside) = (0, Vec::new());
         for (hit, done) in damaged.into_iter().zip(0..) {
             observer.progress(Progress {
                 stage: "saving chunks",
@@ -236,7 +236,7 @@ impl Repository {
                 && matches!(&saved, Some(unreadable) if unreadable.is_empty());
             let list = match is_given && !hit.why.is_unreadable() {
                 true => &mut report.replaced_containers,
-                false => &mut report.set_aside,
+                false => &mut aside,
             };
             list.push(hit.id);
             let unreadable = saved.unwrap_or_default();
@@ -253,10 +253,10 @@ impl Repository {
         session.confirm_not_overtaken()?;
         let mut sweep = Sweep::begin(self, roots, reader)?;
         sweep.delete_damaged(report.replaced_containers.clone(), session, observer)?;
-        report
-            .set_aside
-            .iter()
-            .try_for_each(|id| self.shared.set_aside(*id))
+        for id in aside {
+            report.set_aside.push(self.shared.set_aside(id)?);
+        }
+        Ok(())
     }
 
     /// Whether the `closed` containers, of which nothing came, are all that there are, and there are roots, of which it opens none either.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::container::object_name;
-use onefold_store::{ASIDE_SUFFIX, RepairReport, Repository};
+use onefold_store::{RepairReport, Repository};
 use serde_json::{Value, json};
 
 use crate::cli::Global;
@@ -170,11 +170,11 @@ fn print_containers(report: &RepairReport, out: &Out) -> Result<()> {
             many(report.saved_chunks, "chunk")
         ))?;
     }
-    for id in aside {
+    for one in aside {
         out.say(format_args!(
-            "{}{ASIDE_SUFFIX}: the device does not give all of it, or nothing in it could be saved, so it was kept under this name. Should it be readable \
+            "{}: the device does not give all of it, or nothing in it could be saved, so it was kept under this name. Should it be readable \
              again, the next `onefold repair` takes it back; {ASIDE_UNTIL}",
-            object_name(*id)
+            one.object
         ))?;
     }
     for id in &report.taken_back {
@@ -203,7 +203,7 @@ fn summary(report: &RepairReport) -> Value {
         "removed_objects": report.removed_objects,
         "made_folders": report.made_folders,
         "replaced_containers": report.replaced_containers.len(),
-        "set_aside": aside.map(|id| object_name(*id) + ASIDE_SUFFIX).collect::<Vec<_>>(),
+        "set_aside": aside.map(|one| &one.object).collect::<Vec<_>>(),
         "taken_back": report.taken_back.iter().map(|id| object_name(*id)).collect::<Vec<_>>(),
         "still_aside": report.still_aside.iter().map(|(aside, _)| &aside.object).collect::<Vec<_>>(),
         "saved_chunks": report.saved_chunks,

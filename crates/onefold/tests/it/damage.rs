@@ -204,6 +204,15 @@ fn what_was_set_aside_is_named_and_taken_back_once_it_is_whole() {
     let still = rig.run(["repair", "--json"]).ends(13).last();
     assert_eq!(still["still_aside"], serde_json::json!([aside]));
 
+    // Somebody put it back by hand, and it is as it was.
+    fs::copy(rig.repo().join(&aside), rig.repo().join(&object)).expect("ours");
+    let second = rig.run(["repair", "--json"]).ends(13).last();
+    assert_eq!(
+        second["set_aside"],
+        serde_json::json!([format!("{aside}-2")])
+    );
+    fs::remove_file(rig.repo().join(format!("{aside}-2"))).expect("it is named");
+
     // By itself it is no damage.
     let rest = rig.run(["forget", &id, "--prune"]).ends(0);
     assert!(!rest.err.contains("aside"), "{}", rest.err);

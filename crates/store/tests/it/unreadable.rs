@@ -67,7 +67,7 @@ fn a_region_is_named_and_costs_the_blocks_that_it_touches() {
     assert_eq!(set_aside, std::slice::from_ref(still));
     assert_eq!(set_aside[0].bytes, len(&device, &aside));
     let last = repository.repair(&Lists, &mut Hasty).unwrap();
-    assert_eq!(last.taken_back, report.set_aside);
+    assert_eq!(last.taken_back, [report.set_aside[0].id]);
     assert!(last.still_aside.is_empty());
     assert!(last.left.set_aside.is_empty());
     assert_sound(&repository, &[(root, data)], &"taken back");
