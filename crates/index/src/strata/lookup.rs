@@ -145,6 +145,13 @@ impl Lookups {
         (self.born, self.generation) = (manifest.born, manifest.generation);
     }
 
+    /// The cache gives back what the filters of `view` need, for who looks nothing up for long.
+    pub fn give_back(&mut self, view: &View, plan: &Plan) {
+        if view.cache_bytes(plan) < self.cache_bytes {
+            self.follow(view, plan);
+        }
+    }
+
     /// Fills `found[place]` for all `wanted` (place, key); places that stay empty are absent.
     pub fn resolve(
         &mut self,

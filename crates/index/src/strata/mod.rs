@@ -262,7 +262,9 @@ impl Strata {
 
     /// Looks at the newest manifest, and whose it is.
     fn look(&mut self) -> Result<()> {
-        let born = self.shared.refresh()?.manifest.born;
+        let view = self.shared.refresh()?;
+        self.lookups.give_back(&view, &self.shared.plan);
+        let born = view.manifest.born;
         // one that is begun where there was none takes nothing away
         if self.born != 0 && born != self.born {
             self.times_begun_anew += 1;

@@ -85,6 +85,24 @@ fn the_cache_gives_back_what_filters_need() {
     }
 }
 
+/// As a sweep that copies what lives, or whoever tells the index of what others stored.
+#[test]
+fn the_cache_gives_back_what_filters_need_though_nothing_is_looked_up() {
+    let counters = Counters::new();
+    let budget = 3 << 20;
+    let mut index = filled(&counters, budget);
+    reads(&mut index, &counters, woven(40, 90));
+    for number in KEYS..6 * KEYS {
+        let container = ContainerId(number / 1000);
+        let entry = (key(number), Location { container });
+        index.insert(&[entry]).expect("insert");
+        if number % 5000 == 0 {
+            let bytes = index.ram_bytes();
+            assert!(bytes <= budget, "{bytes} bytes with {number} keys");
+        }
+    }
+}
+
 #[test]
 fn lookups_cost_the_reads_that_the_design_promises() {
     let counters = Counters::new();
