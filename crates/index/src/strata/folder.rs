@@ -250,8 +250,8 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Resul
             None
         } else {
             match dir.lock(&owner_name(owner), LockKind::Exclusive) {
-                // Another user's: alive, for all that we can know.
-                Err(error) if error.kind == ErrorKind::Denied => None,
+                // Another user's, or no file: alive, for all that we can know.
+                Err(error) if matches!(error.kind, ErrorKind::Denied | ErrorKind::NotAFile) => None,
                 other => other?,
             }
         };

@@ -166,3 +166,15 @@ fn an_index_can_be_deleted_under_its_openers() {
     assert_eq!(files_bytes(temp.path()), 0);
     assert_eq!(open(temp.path(), 1).stats().entries, 0);
 }
+
+/// Nobody can hold a lock on it, and whose files those of its number are cannot be known: they stay.
+#[test]
+fn a_link_in_the_place_of_an_owner_stops_nobody() {
+    let temp = tempfile::tempdir().expect("temp");
+    let name = |kind| temp.path().join(format!("{kind}-{:016x}", 7));
+    std::os::unix::fs::symlink("/etc/passwd", name("owner")).expect("a link");
+    std::fs::write(name("tmp"), "his").expect("a file");
+    drop(open(temp.path(), 1));
+    Strata::delete(&FileDir::open(temp.path()).expect("folder")).expect("delete");
+    assert!(name("owner").is_symlink() && name("tmp").exists());
+}
