@@ -1,6 +1,6 @@
 //! What may be missing: for who can do without, that something is not there is an answer and no error.
 
-use crate::set_aside::clears_folder;
+use crate::set_aside::past_folder;
 use crate::{Dir, ErrorKind, Result};
 
 /// What was found; `None` where an error of kind [`ErrorKind::NotFound`] says that it is not there.
@@ -21,9 +21,5 @@ pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
 /// # Errors
 /// Those of [`Dir::remove`] but [`ErrorKind::NotFound`].
 pub fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
-    let removed = dir.remove(name);
-    match clears_folder(dir, name, &removed)? {
-        true => Ok(()),
-        false => if_there(removed).map(drop),
-    }
+    if_there(past_folder(dir, name, || dir.remove(name))).map(drop)
 }

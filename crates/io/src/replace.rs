@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::set_aside::clears_folder;
+use crate::set_aside::past_folder;
 use crate::{Dir, Disk, Error, Result, remove_if_there};
 
 /// Puts `bytes` in the place of the disk `name`, by way of `temporary`; durable when it returns.
@@ -37,17 +37,13 @@ pub fn rename_over<E: From<Error>>(
 /// # Errors
 /// Those of [`Dir::rename`], and of [`set_aside`](crate::set_aside).
 pub fn rename_in_place(dir: &dyn Dir, from: &str, to: &str) -> Result<()> {
-    let renamed = dir.rename(from, to);
-    match clears_folder(dir, to, &renamed)? {
-        true => dir.rename(from, to),
-        false => renamed,
-    }
+    past_folder(dir, to, || dir.rename(from, to))
 }
 
 /// An empty disk, in place of one that somebody who died may have left there.
 ///
 /// # Errors
-/// Those of [`Dir::remove`] and [`Dir::create`]: a folder under the name, say, is not put away.
+/// Those of [`remove_if_there`] and [`Dir::create`].
 pub fn create_anew(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
     remove_if_there(dir, name)?;
     dir.create(name)

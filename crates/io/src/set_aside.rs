@@ -2,7 +2,7 @@
 //!
 //! Always holds: what is in a folder may be somebody's, so it is renamed and never removed. An empty one holds nothing.
 
-use crate::{Dir, Error, ErrorKind, Result, if_there};
+use crate::{Dir, ErrorKind, Result, if_there};
 
 /// What the names of disks and folders end in that were set aside; a number follows where that name was taken.
 pub const ASIDE_SUFFIX: &str = ".unreadable";
@@ -30,15 +30,37 @@ pub fn set_aside(dir: &dyn Dir, name: &str) -> Result<String> {
     Ok(aside)
 }
 
-/// Frees `name` where `done`, which is about a disk of that name, failed because of a folder there; then whether it is
-/// to be done again. An empty folder goes, another is set aside.
-pub(crate) fn clears_folder(dir: &dyn Dir, name: &str, done: &Result<(), Error>) -> Result<bool> {
-    if !matches!(done, Err(error) if error.kind == ErrorKind::NotAFile) {
-        return Ok(false);
+/// How often a folder is cleared away that is there again: others may be clearing it away, too.
+const TRIES: usize = 8;
+
+/// What `act` does to the disk `name`, by which it is replaced or goes: once more where it fails because of a folder
+/// there. An empty folder goes, another is set aside.
+pub(crate) fn past_folder(dir: &dyn Dir, name: &str, act: impl Fn() -> Result<()>) -> Result<()> {
+    let mut done = act();
+    for _ in 0..TRIES {
+        if !matches!(&done, Err(error) if error.kind == ErrorKind::NotAFile) {
+            break;
+        }
+        clear_folder(dir, name)?;
+        done = act();
     }
-    if if_there(dir.remove_subdir(name)).is_err() {
-        let aside = set_aside(dir, name)?;
-        tracing::warn!("a folder stood in the place of the file {name}, and is now {aside}");
+    done
+}
+
+fn clear_folder(dir: &dyn Dir, name: &str) -> Result<()> {
+    // Where there is a disk by now, another who cleared the folder away put it there.
+    if if_there(dir.remove_subdir(name)).is_ok() || dir.open(name).is_ok() {
+        return Ok(());
     }
-    Ok(true)
+    match set_aside(dir, name) {
+        // So it is gone, or its new name taken.
+        Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotAFile) => Ok(()),
+        // That disk, put there since: it was to be replaced, or to go.
+        Ok(aside) if dir.open(&aside).is_ok() => if_there(dir.remove(&aside)).map(drop),
+        Ok(aside) => {
+            tracing::warn!("a folder stood in the place of the file {name}, and is now {aside}");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }

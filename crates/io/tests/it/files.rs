@@ -225,3 +225,31 @@ fn what_is_forgotten_is_not_in_the_page_cache() {
     disk.read_at(&mut read, 0).unwrap();
     assert!(read == [7; LEN]);
 }
+
+/// A folder in the way is set aside by one of them, and what the other puts there meanwhile is no folder.
+#[test]
+fn two_who_clear_a_folder_away_at_once_set_nothing_else_aside() {
+    let (_temp, dir) = folder();
+    for round in 0..500 {
+        dir.subdir("to").unwrap().create("inner").unwrap();
+        std::thread::scope(|scope| {
+            for name in ["a", "b"] {
+                let dir = &dir;
+                scope.spawn(move || {
+                    dir.create(name).unwrap();
+                    onefold_io::rename_in_place(dir, name, "to").unwrap();
+                });
+            }
+        });
+        let aside = |name: &str| name.starts_with("to.");
+        let all = dir.list().unwrap();
+        let aside: Vec<_> = all.iter().filter(|entry| aside(&entry.name)).collect();
+        assert!(aside.iter().all(|entry| entry.is_dir), "{round}: {aside:?}");
+        for entry in aside {
+            let set_aside = dir.open_subdir(&entry.name).unwrap();
+            set_aside.remove("inner").unwrap();
+            dir.remove_subdir(&entry.name).unwrap();
+        }
+        dir.remove("to").unwrap();
+    }
+}
