@@ -115,8 +115,7 @@ impl IndexName {
     /// of the user's. Only `strata` may be open meanwhile ([`Strata::delete`]).
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) where the folder cannot be listed, or a file be removed; also where somebody
-    /// keeps something in a folder that has one of the names, which stays.
+    /// [`Error::Io`](crate::Error::Io) where the folder cannot be listed, or a file be removed.
     pub fn delete(self, dir: &dyn Dir) -> Result<()> {
         if self == IndexName::Strata {
             return Strata::delete(dir);

@@ -122,8 +122,8 @@ pub trait Dir: Send + Sync {
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound); [`Denied`](crate::ErrorKind::Denied);
-    /// [`TooManyOpen`](crate::ErrorKind::TooManyOpen); [`Device`](crate::ErrorKind::Device) where the name is a
-    /// folder's or a symbolic link's.
+    /// [`TooManyOpen`](crate::ErrorKind::TooManyOpen); [`NotAFile`](crate::ErrorKind::NotAFile) where the name is a
+    /// folder's, a symbolic link's, a pipe's or a socket's.
     fn open(&self, name: &str) -> Result<Arc<dyn Disk>>;
 
     /// An existing disk, for reading and writing.
@@ -142,8 +142,10 @@ pub trait Dir: Send + Sync {
     /// Renames a disk, replacing one that stood under `to`; or a folder, for which `to` must be free.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) where there is no `from`; [`Device`](crate::ErrorKind::Device) where a
-    /// folder stands under `to`; [`Denied`](crate::ErrorKind::Denied). A device that fails may have renamed all the
+    /// [`NotFound`](crate::ErrorKind::NotFound) where there is no `from`;
+    /// [`NotAFile`](crate::ErrorKind::NotAFile) where a folder stands under `to`, and
+    /// [`Device`](crate::ErrorKind::Device) where `from` is one and `to` is not free;
+    /// [`Denied`](crate::ErrorKind::Denied). A device that fails may have renamed all the
     /// same.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
@@ -157,7 +159,7 @@ pub trait Dir: Send + Sync {
     /// Removes a disk. One that is open stays readable through its handles.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound); [`Device`](crate::ErrorKind::Device) for a folder;
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`NotAFile`](crate::ErrorKind::NotAFile) for a folder;
     /// [`Denied`](crate::ErrorKind::Denied). A device that fails may have removed it all the same.
     fn remove(&self, name: &str) -> Result<()>;
 
