@@ -1,4 +1,5 @@
-//! Putting metadata back: owner, attributes and ACLs, mode, times, in this order, since each may undo what comes after it.
+//! Putting metadata back: owner, attributes and ACLs, then times and mode, since each may undo what comes after it. Of
+//! what is [known by its mode](super::unfinished) while it is incomplete, the mode comes last.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -148,6 +149,15 @@ impl Applier<'_> {
 
     /// To an open file or folder.
     pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
+        let (mut missed, has_acl) = self.all_but_mode(fd, meta);
+        let mode = self.mode(meta, has_acl, || Stat::of(fd));
+        let set = rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()));
+        missed.extend(set.err().map(|e| ("set the mode of", e)));
+        missed
+    }
+
+    /// Also whether it has the snapshot's ACL.
+    fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Missed, bool) {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
         if self.owners {
@@ -165,13 +175,8 @@ impl Applier<'_> {
             has_acl |= set.is_ok() && **name == *acl::ACCESS;
             note("set an attribute of", set);
         }
-        let mode = self.mode(meta, has_acl, || Stat::of(fd));
-        note(
-            "set the mode of",
-            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into())),
-        );
         note("set the times of", rustix::fs::futimens(fd, &times(meta)));
-        missed
+        (missed, has_acl)
     }
 
     /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write in its folder may have put
@@ -249,5 +254,47 @@ fn times(meta: &Meta) -> Timestamps {
     Timestamps {
         last_access: meta.atime.as_deref().map_or(left, timespec),
         last_modification: timespec(&meta.mtime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+    use crate::restore::unfinished;
+
+    /// A restore may be killed between any two calls.
+    #[test]
+    fn the_mark_of_what_is_unfinished_goes_when_all_else_is_done() {
+        let file = tempfile::tempfile().expect("tempfile");
+        let marked = std::fs::Permissions::from_mode(unfinished::FILE.as_raw_mode());
+        file.set_permissions(marked).expect("chmod");
+        let meta = Meta {
+            mode: 0o640,
+            owner: Arc::default(),
+            mtime: Time {
+                secs: 1_000_001,
+                nanos: 5,
+            },
+            atime: None,
+            xattrs: Arc::default(),
+            knows_xattrs: true,
+        };
+        let applier = Applier {
+            owners: false,
+            names: None,
+            xattrs: &Attributes::default(),
+        };
+        let looks = |file: &File| {
+            let there = file.metadata().expect("stat");
+            (there.mtime(), there.mode() & 0o7777)
+        };
+        let (missed, _) = applier.all_but_mode(file.as_fd(), &meta);
+        assert_eq!((missed, looks(&file)), (Missed::new(), (1_000_001, 0o1600)));
+        assert_eq!(applier.to_open(file.as_fd(), &meta), Missed::new());
+        assert_eq!(looks(&file), (1_000_001, 0o640));
     }
 }
