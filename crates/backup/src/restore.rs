@@ -72,8 +72,8 @@ pub enum Overwrite {
 }
 
 impl Overwrite {
-    /// Whether what is there, and complete, stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has that time, as
-    /// far as its file system can tell.
+    /// Whether what is there, and complete, stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has
+    /// that time, as far as its file system can tell.
     fn keeps(
         self,
         there: &Stat,
@@ -82,7 +82,7 @@ impl Overwrite {
         has_same_time: impl FnOnce() -> bool,
     ) -> bool {
         match self {
-            _ if is_unfinished(there) => false,
+            _ if is_unfinished(there, Some(size)) => false,
             Self::Always => false,
             Self::Never => true,
             Self::IfNewer => there.mtime >= mtime || has_same_time(),
@@ -90,8 +90,8 @@ impl Overwrite {
         }
     }
 
-    /// Whether what is there, complete, and no folder stays where a folder is wanted. What time the folder has may not be known:
-    /// then what is there is newer.
+    /// Whether what is there, complete, and no folder stays where a folder is wanted. What time the folder has may not
+    /// be known: then what is there is newer.
     fn keeps_for_folder(
         self,
         there: &Stat,
@@ -99,7 +99,7 @@ impl Overwrite {
         has_same_time: impl FnOnce(Time) -> bool,
     ) -> bool {
         match self {
-            _ if is_unfinished(there) => false,
+            _ if is_unfinished(there, None) => false,
             Self::Always | Self::IfChanged => false,
             Self::Never => true,
             Self::IfNewer => mtime.is_none_or(|mtime| there.mtime >= mtime || has_same_time(mtime)),

@@ -17,8 +17,11 @@ pub const FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::SVTX);
 /// The mode of a folder that is to get the snapshot's.
 pub const FOLDER: Mode = Mode::RWXU.union(Mode::SVTX);
 
-/// Whether a restore by this user has made it, and came to no end.
-pub fn is_unfinished(there: &Stat) -> bool {
+/// Whether a restore by this user has made it, and came to no end; something of `size` bytes is wanted there, if that is
+/// a file.
+///
+/// What root restores has its owner before it loses its mark; then all of its content is there.
+pub fn is_unfinished(there: &Stat, size: Option<u64>) -> bool {
     let mode = Mode::from_raw_mode(there.mode.into());
     let is_marked = match there.kind {
         Kind::File => mode == FILE,
@@ -26,5 +29,7 @@ pub fn is_unfinished(there: &Stat) -> bool {
         Kind::Dir => mode - Mode::SGID == FOLDER,
         _ => false,
     };
-    is_marked && there.uid == rustix::process::geteuid().as_raw()
+    let user = rustix::process::geteuid();
+    let may_be_given = || there.kind == Kind::Dir || size == Some(there.size);
+    is_marked && (there.uid == user.as_raw() || user.is_root() && may_be_given())
 }

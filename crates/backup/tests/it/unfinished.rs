@@ -1,7 +1,7 @@
 //! Files of which a chunk could not be had once, or that a restore did not come to the end of: none is taken for whole.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -353,6 +353,50 @@ fn what_a_restore_that_was_killed_has_left_half_written_is_restored_again() {
         let stays = matches!(overwrite, Overwrite::Never | Overwrite::IfNewer);
         let text = fs::read_to_string(scene.target.join("b")).expect("read");
         assert_eq!(text, if stays { "half" } else { "whole" }, "{overwrite:?}");
+    }
+}
+
+/// Root gives a file and a folder away before their modes are set: a kill in between.
+#[test]
+fn what_was_given_to_its_owner_and_not_finished_is_restored_again() {
+    if !crate::untested::is_root() {
+        return;
+    }
+    for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
+        let scene = scene(|source| {
+            for name in ["b", "c"] {
+                fs::write(source.join(name), "whole").expect("write");
+            }
+            fs::create_dir(source.join("folder")).expect("mkdir");
+            for name in ["b", "c", "folder"] {
+                chown(source.join(name), Some(1000), None).expect("chown");
+            }
+        });
+        let at = |name: &str| scene.target.join(name);
+        fs::write(at("b"), "whole").expect("write");
+        fs::write(at("c"), "the user's").expect("write");
+        fs::create_dir(at("folder")).expect("mkdir");
+        for (name, mode) in [("b", 0o1600), ("c", 0o1600), ("folder", 0o1700)] {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).expect("chmod");
+            chown(at(name), Some(1000), None).expect("chown");
+        }
+        let options = Options {
+            overwrite,
+            ..Options::default()
+        };
+        let (from, to) = (&scene.source, &scene.target);
+        let summary = restore_from(&scene.repository, &scene.outcome, from, to, options);
+        assert_eq!(summary.skipped, 1, "{overwrite:?}");
+        for name in ["b", "folder"] {
+            let looks = |path: PathBuf| {
+                let there = path.metadata().expect("stat");
+                (there.mode(), there.uid(), there.mtime_nsec())
+            };
+            let wanted = looks(scene.source.join(name));
+            assert_eq!(looks(at(name)), wanted, "{overwrite:?} {name}");
+        }
+        let text = fs::read_to_string(at("c")).expect("read");
+        assert_eq!(text, "the user's", "{overwrite:?}");
     }
 }
 
