@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 
 use crate::error::{Error, Result};
 
@@ -13,7 +14,7 @@ const FEED: &str = "--stdin-from-command";
 /// Errors: [`Error::Usage`] where an option stands behind the command's first word.
 pub fn refuse_doubtful(backup: &ArgMatches, arguments: &[OsString]) -> Result<()> {
     let mut command = backup.get_raw("paths").into_iter().flatten();
-    let Some(first) = command.next() else {
+    let Some(first) = command.next().filter(|_| is_any_behind(backup)) else {
         return Ok(());
     };
     let mut words = words_behind(arguments).skip_while(|word| *word != first);
@@ -21,6 +22,16 @@ pub fn refuse_doubtful(backup: &ArgMatches, arguments: &[OsString]) -> Result<()
         Some(option) => Err(Error::Usage(told(&option.to_string_lossy()))),
         None => Ok(()),
     }
+}
+
+/// Whether an option stands behind the first word that is none of an option: one of its values may be the same word.
+fn is_any_behind(backup: &ArgMatches) -> bool {
+    let places = |id| backup.indices_of(id).into_iter().flatten();
+    let first = places("paths").min();
+    let ids = backup.ids().map(clap::Id::as_str);
+    let mut typed = ids
+        .filter(|id| backup.value_source(id) == Some(ValueSource::CommandLine) && *id != "paths");
+    typed.any(|id| places(id).max() > first)
 }
 
 /// What to say in place of our help or version, where the command may have been asked for its own.

@@ -179,6 +179,7 @@ fn options_of_a_command_are_not_taken_for_options_of_the_backup() {
         &["cat", "/etc/hostname"],
         // A word that stands in front, too.
         &["--tag", "echo", "--", "echo", "-v", "backup"],
+        &["--tag", "echo", "--host", "h", "echo", "db"],
     ] {
         let begin = ["-v", "--ram", "64M", "backup", "--stdin-from-command"];
         rig.run([&begin[..], args].concat()).ends(0);
