@@ -304,6 +304,8 @@ fn what_is_not_complete_is_never_seen_under_its_name_or_is_known_by_its_mode() {
     let scene = scene(|source| {
         fs::write(source.join("a"), scene::uneven(1, BYTES)).expect("write");
         fs::write(source.join("small"), "small").expect("write");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, source.join("pipe"), kind, mode, 0).expect("fifo");
     });
     let (seen, options) = (Mutex::new(Vec::new()), Options::default());
     let look = || seen.lock().extend(names(&scene));
@@ -319,7 +321,12 @@ fn what_is_not_complete_is_never_seen_under_its_name_or_is_known_by_its_mode() {
     };
     assert!(scene.restore_and(&options, "/small", &look));
     assert_eq!(mode.into_inner(), Some(0o1600));
-    assert_eq!(names(&scene), ["a", "small"]);
+    fs::remove_file(scene.target.join("pipe")).expect("remove");
+    let is_pipe_seen = Mutex::new(false);
+    let look = || *is_pipe_seen.lock() |= scene.target.join("pipe").symlink_metadata().is_ok();
+    assert!(scene.restore_and(&options, "/pipe", &look));
+    assert!(!is_pipe_seen.into_inner());
+    assert_eq!(names(&scene), ["a", "pipe", "small"]);
 }
 
 #[test]

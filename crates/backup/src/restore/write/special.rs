@@ -33,7 +33,11 @@ impl Run<'_> {
                 return Ok(None);
             };
             let make = |name: &[u8]| make_special(&dir, name, entry, self.all.applier.owners);
-            let wanted = Wanted::of(entry, &meta);
+            let wanted = match entry.kind {
+                // There are many, and little of them is not there at once.
+                Kind::Symlink => Wanted::of(entry, &meta),
+                _ => Wanted::of(entry, &meta).slowly(),
+            };
             let mut made = self.make((*folder, &dir), wanted, make);
             for _ in 1..ROUNDS_MAX {
                 // What has come in its place, mostly by another restore, is now what was there.
@@ -46,7 +50,8 @@ impl Run<'_> {
             };
             let applier = self.all.applier;
             let missed = applier.to_special(made.as_fd(), entry.kind, &meta);
-            place.put(&dir, &entry.name).map(|()| Some(missed))
+            let is_put = self.put((*folder, &dir), wanted, place)?;
+            Ok(is_put.then_some(missed))
         });
         let path = self.window.path_in(*folder, &entry.name);
         match made {
