@@ -72,17 +72,17 @@ pub enum Overwrite {
 }
 
 impl Overwrite {
-    /// Whether what is there, and complete, stays where a thing of `size` and `mtime` is wanted; `has_same_time`: it has
-    /// that time, as far as its file system can tell.
+    /// Whether what is there, and complete, stays where a thing of `mode`, `size` and `mtime` is wanted;
+    /// `has_same_time`: it has that time, as far as its file system can tell.
     fn keeps(
         self,
         there: &Stat,
-        size: u64,
+        (mode, size): (u16, u64),
         mtime: Time,
         has_same_time: impl FnOnce() -> bool,
     ) -> bool {
         match self {
-            _ if is_unfinished(there, Some(size)) => false,
+            _ if is_unfinished(there, mode, Some(size)) => false,
             Self::Always => false,
             Self::Never => true,
             Self::IfNewer => there.mtime >= mtime || has_same_time(),
@@ -99,7 +99,7 @@ impl Overwrite {
         has_same_time: impl FnOnce(Time) -> bool,
     ) -> bool {
         match self {
-            _ if is_unfinished(there, None) => false,
+            _ if is_unfinished(there, 0, None) => false,
             Self::Always | Self::IfChanged => false,
             Self::Never => true,
             Self::IfNewer => mtime.is_none_or(|mtime| there.mtime >= mtime || has_same_time(mtime)),

@@ -314,7 +314,7 @@ impl Deleting<'_> {
         let has_same_time = || may_be_same(entry.mtime, there.mtime);
         let overwrite = self.remover.options.overwrite;
         if there.kind == Kind::Dir
-            && !overwrite.keeps(&there, entry.size, entry.mtime, has_same_time)
+            && !overwrite.keeps(&there, (entry.mode, entry.size), entry.mtime, has_same_time)
         {
             let place = join(&open.place, &entry.name);
             let dir = open.dir.as_fd();

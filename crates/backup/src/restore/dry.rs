@@ -45,7 +45,12 @@ pub fn look(
         let mut state = file.state.lock();
         if *state == State::Planned {
             let what = (Kind::File, file.size);
-            *state = look.at(file.folder, &file.name, what, file.meta.mtime);
+            *state = look.at(
+                (file.folder, &file.name),
+                what,
+                file.meta.mode,
+                file.meta.mtime,
+            );
             if matches!(*state, State::Made(_)) {
                 look.attributes(file.meta.knows_xattrs, || window.path_of(file));
             }
@@ -56,7 +61,12 @@ pub fn look(
     let links = window.links.iter();
     let links = links.map(|one| (one.folder, &one.entry, true));
     for (folder, entry, is_further) in specials.chain(links) {
-        let state = look.at(folder, &entry.name, (entry.kind, entry.size), entry.mtime);
+        let state = look.at(
+            (folder, &entry.name),
+            (entry.kind, entry.size),
+            entry.mode,
+            entry.mtime,
+        );
         // A further name has the attributes of the first.
         if matches!(state, State::Made(_)) && !is_further {
             let path = || window.path_in(folder, &entry.name);
@@ -162,7 +172,13 @@ impl Look<'_> {
     }
 
     /// What is to become of something in a folder, which is told and counted.
-    fn at(&mut self, folder: u32, name: &[u8], what: (Kind, u64), mtime: Time) -> State {
+    fn at(
+        &mut self,
+        (folder, name): (u32, &[u8]),
+        what: (Kind, u64),
+        mode: u16,
+        mtime: Time,
+    ) -> State {
         let path = self.window.path_in(folder, name);
         let known = self.last.take().filter(|(last, _)| *last == folder);
         let (_, there) = known.unwrap_or_else(|| (folder, self.there(folder)));
@@ -192,7 +208,7 @@ impl Look<'_> {
         let change = there.map_or(Change::New, |there| {
             let has_same_time = || may_be_same(mtime, there.mtime);
             let overwrite = self.options.overwrite;
-            match overwrite.keeps(&there, what.1, mtime, has_same_time) {
+            match overwrite.keeps(&there, (mode, what.1), mtime, has_same_time) {
                 true => Change::Unchanged,
                 false => Change::Modified,
             }

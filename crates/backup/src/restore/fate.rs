@@ -43,7 +43,7 @@ impl Fate {
             Overwrite::Never => true,
             Overwrite::IfNewer => there.mtime >= meta.mtime || has_same_time(meta.mtime),
         };
-        match !is_unfinished(there, None) && (!folder.is_asked_for || keeps()) {
+        match !is_unfinished(there, meta.mode, None) && (!folder.is_asked_for || keeps()) {
             true => Self::Kept,
             false => Self::Described,
         }

@@ -17,16 +17,18 @@ pub const FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::SVTX);
 /// The mode of a folder that is to get the snapshot's.
 pub const FOLDER: Mode = Mode::RWXU.union(Mode::SVTX);
 
-/// Whether a restore by this user has made it, and came to no end; something of `size` bytes is wanted there, if that is
-/// a file.
+/// Whether a restore by this user has made it, and came to no end; something of `mode` is wanted there, and of `size`
+/// bytes, if that is a file.
 ///
-/// What root restores has its owner before it loses its mark; then all of its content is there.
-pub fn is_unfinished(there: &Stat, size: Option<u64>) -> bool {
+/// What root restores has its owner before it loses its mark; then all of its content is there. Where the mode of the
+/// mark is the one that is wanted, it says nothing: what is there may be whole, and the user have changed it since.
+pub fn is_unfinished(there: &Stat, mode: u16, size: Option<u64>) -> bool {
+    let wanted = Mode::from_raw_mode(mode.into());
     let mode = Mode::from_raw_mode(there.mode.into());
     let is_marked = match there.kind {
-        Kind::File => mode == FILE,
+        Kind::File => mode == FILE && wanted != FILE,
         // It may have its group's bit from the folder it lies in.
-        Kind::Dir => mode - Mode::SGID == FOLDER,
+        Kind::Dir => mode - Mode::SGID == FOLDER && wanted - Mode::SGID != FOLDER,
         _ => false,
     };
     let user = rustix::process::geteuid();

@@ -363,6 +363,36 @@ fn what_a_restore_that_was_killed_has_left_half_written_is_restored_again() {
     }
 }
 
+/// Where the snapshot has the mode of the mark itself, the mark says nothing.
+#[test]
+fn what_the_snapshot_has_with_the_mode_of_an_unfinished_one_is_the_users() {
+    let mode = |path: PathBuf, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+    };
+    let scene = scene(|source| {
+        fs::write(source.join("b"), "whole").expect("write");
+        fs::create_dir(source.join("folder")).expect("mkdir");
+        mode(source.join("b"), 0o1600);
+        mode(source.join("folder"), 0o1700);
+    });
+    let restore = |overwrite| {
+        let options = Options {
+            overwrite,
+            ..Options::default()
+        };
+        let (from, to) = (&scene.source, &scene.target);
+        restore_from(&scene.repository, &scene.outcome, from, to, options)
+    };
+    restore(Overwrite::Always);
+    let at = |name: &str| scene.target.join(name);
+    fs::write(at("b"), "changed since").expect("write");
+    fs::write(at("folder/own"), "the user's").expect("write");
+    let changed = at("folder").metadata().expect("stat").mtime_nsec();
+    restore(Overwrite::Never);
+    assert_eq!(fs::read(at("b")).expect("read"), b"changed since");
+    assert_eq!(at("folder").metadata().expect("stat").mtime_nsec(), changed);
+}
+
 /// Root gives a file and a folder away before their modes are set: a kill in between.
 #[test]
 fn what_was_given_to_its_owner_and_not_finished_is_restored_again() {
@@ -440,7 +470,8 @@ fn of_a_file_that_is_hurt_nothing_is_restored() {
                     fs::write(source.join(name), scene::uneven(1, BYTES)).expect("write");
                 }
                 fs::hard_link(source.join("a"), source.join("b")).expect("link");
-                fs::write(source.join("whole"), "whole").expect("write");
+                // Of no chunk, which might be where the damage is.
+                fs::write(source.join("whole"), "").expect("write");
             });
             fs::create_dir(scene.target.join("c")).expect("mkdir");
             fs::write(scene.target.join("d"), "the user's").expect("write");

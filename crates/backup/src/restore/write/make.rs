@@ -149,7 +149,7 @@ impl Run<'_> {
         let mtime = wanted.meta.mtime;
         let has_same_time = || self.all.times.is_same(dir.as_fd(), mtime, there);
         let overwrite = self.all.options.overwrite;
-        let stays = overwrite.keeps(there, wanted.size, mtime, has_same_time);
+        let stays = overwrite.keeps(there, (wanted.meta.mode, wanted.size), mtime, has_same_time);
         if stays {
             self.all.stayed(wanted.kind, wanted.size);
             self.tell(folder, wanted, Change::Unchanged);
