@@ -167,17 +167,6 @@ impl PageCache {
         }
     }
 
-    /// Forgets all pages.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.numbers.clear();
-        self.files.clear();
-        self.used.clear();
-        self.slots.clear();
-        self.buckets.fill(Bucket::default());
-        self.hand = 0;
-    }
-
     /// Pages that it has room for.
     pub fn capacity(&self) -> usize {
         self.capacity

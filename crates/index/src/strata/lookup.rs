@@ -127,16 +127,14 @@ impl Lookups {
         if (self.born, self.generation) == (manifest.born, manifest.generation) {
             return;
         }
+        let is_another = self.born != manifest.born || self.generation > manifest.generation;
         let cache_bytes = view.cache_bytes(plan);
-        if self.cache_bytes != cache_bytes {
+        if is_another || self.cache_bytes != cache_bytes {
             // the old one goes before there is a new one
             self.cache = PageCache::new(0);
             self.cache = PageCache::new(cache_bytes);
             (self.cache_bytes, self.reached) = (cache_bytes, None);
             (self.pages_read, self.whole) = (0, false);
-        } else if self.born != manifest.born || self.generation > manifest.generation {
-            self.cache.clear();
-            self.reached = None;
         } else {
             let is_of =
                 |page: u32, file: FileId| view.log_of(page).is_some_and(|log| log.entry.id == file);
