@@ -23,11 +23,13 @@ mod parts;
 mod pipeline;
 mod plan;
 pub mod read;
+mod retrace;
 mod segment;
 mod sizeless;
 mod source;
 mod sources;
 mod stream;
+mod traces;
 mod unchanged;
 mod windows;
 
@@ -99,7 +101,7 @@ pub fn run_if(
     let missing_sources = sources.missing;
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
-    let parent = find_parent(repository, sources.sound(), options, events)?;
+    let earlier = find_earlier(repository, sources.sound(), options, events)?;
     let cutting = Cutting::begin(repository, options, events)?;
     let started = (options.clock)();
     let pipeline = Pipeline {
@@ -110,7 +112,7 @@ pub fn run_if(
         progress,
         events,
     };
-    let written = pipeline.write(stream, sources.all(), parent.as_ref());
+    let written = pipeline.write(stream, sources.all(), &earlier);
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {
@@ -123,6 +125,7 @@ pub fn run_if(
     };
     summary.started_ns = nanos(started);
     summary.duration_ns = nanos((options.clock)()).saturating_sub(summary.started_ns);
+    let parent = earlier.parent;
     let unchanged = parent
         .as_ref()
         .filter(|parent| parent.snapshot.table == table)
@@ -176,16 +179,28 @@ fn new_snapshot(
     }
 }
 
-/// The parent; one that cannot be read is as good as none.
-fn find_parent(
+/// Earlier snapshots.
+#[derive(Default)]
+struct Earlier {
+    /// The one to compare with.
+    parent: Option<Named>,
+    /// Where there is none: the newest of any kind. It may have the same files elsewhere.
+    similar: Option<Named>,
+}
+
+/// The parent, or what may take its place; one that cannot be read is as good as none.
+fn find_earlier(
     repository: &Repository,
     paths: &[Vec<u8>],
     options: &Options,
     events: &dyn Events,
-) -> Result<Option<Named>> {
+) -> Result<Earlier> {
     match options.parent {
-        Parent::None => Ok(None),
-        Parent::This(id) => snapshots::load(repository, id).map(Some),
+        Parent::None => Ok(Earlier::default()),
+        Parent::This(id) => Ok(Earlier {
+            parent: Some(snapshots::load(repository, id)?),
+            similar: None,
+        }),
         Parent::Newest(by) => {
             let mut damaged =
                 |id, e: Error| events.warning(b"", &format!("snapshot {} cannot be read: {e}", id));
@@ -199,22 +214,26 @@ fn find_parent(
             };
             // One of a clock that was ahead would stay the newest for years, and what changed since would be read each time. Better than none it is.
             let rank = |(time, id)| (time <= options.time, time, id);
-            let mut newest = None;
+            let (mut newest, mut similar) = (None, None);
             snapshots::for_each(repository, &mut damaged, &mut |named| {
+                let place = Some(rank(named.place()));
+                similar = similar.max(place);
                 if is_same(&named.snapshot) {
-                    newest = newest.max(Some(rank(named.place())));
+                    newest = newest.max(place);
                 }
             })?;
-            let Some((_, _, id)) = newest else {
-                return Ok(None);
+            let load = |(_, _, id)| {
+                // It was read a moment ago; forgotten or lost since, all files are read.
+                let mut named = snapshots::load(repository, id).ok()?;
+                // There may be hundreds of thousands, known already.
+                named.snapshot.paths = Vec::new();
+                Some(named)
             };
-            // It was read a moment ago; forgotten or lost since, all files are read.
-            let mut parent = snapshots::load(repository, id).ok();
-            // There may be hundreds of thousands, known already.
-            parent
-                .iter_mut()
-                .for_each(|parent| parent.snapshot.paths = Vec::new());
-            Ok(parent)
+            let similar = similar.filter(|_| newest.is_none());
+            Ok(Earlier {
+                parent: newest.and_then(load),
+                similar: similar.and_then(load),
+            })
         }
     }
 }

@@ -183,7 +183,8 @@ pub(crate) fn check_len(len: u64, max: usize, object: &str, offset: u64) -> Resu
     Err(Error::damaged(object, Some(offset), what))
 }
 
-/// A whole stored block (header included, exactly) back to its raw bytes with trailer.
+/// A whole stored block (header included, exactly) back to its raw bytes with trailer; it is opened where it lies, so
+/// that it is no stored block any more.
 ///
 /// # Errors
 /// Damage, with container, block and offset ([`Error::is_damage`]): header, number, length, checksum or seal is wrong,
@@ -191,28 +192,26 @@ pub(crate) fn check_len(len: u64, max: usize, object: &str, offset: u64) -> Resu
 pub fn decode_block(
     header: &Header,
     number: u32,
-    stored: &[u8],
+    stored: &mut [u8],
     offset: u64,
     sealer: &Sealer,
     zstd: &mut Decompressor,
 ) -> Result<Vec<u8>> {
     let object = object_name(header.id);
-    let bad =
-        |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
     let block = BlockHeader::decode(stored, &object, offset)?;
     let (codec, coded) = unseal_block(header, number, stored, offset, sealer)?;
     zstd.decode(codec, coded, block.raw_len as usize)
-        .map_err(bad)
+        .map_err(|what| Error::damaged(format!("{object}, block {number}"), Some(offset), what))
 }
 
 /// The same up to its coded bytes: what was sealed, whether it can be decoded or not. Checksum and seal are checked.
-pub(crate) fn unseal_block(
+pub(crate) fn unseal_block<'b>(
     header: &Header,
     number: u32,
-    stored: &[u8],
+    stored: &'b mut [u8],
     offset: u64,
     sealer: &Sealer,
-) -> Result<(Codec, Vec<u8>)> {
+) -> Result<(Codec, &'b [u8])> {
     let object = object_name(header.id);
     let bad =
         |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
@@ -238,12 +237,12 @@ pub(crate) fn unseal_block(
     let codec = Codec::from_code(block.codec).ok_or_else(|| {
         frame::later_version(&object, offset + 8, &format!("codec {}", block.codec))
     })?;
-    let mut body = body.to_vec();
     let identity = block_identity(header.id, number, codec, block.raw_len);
-    sealer
-        .open(number, &identity, &mut body)
-        .ok_or_else(|| bad("its seal does not hold".into()))?;
-    Ok((codec, body))
+    let coded = sealer.open_in(number, &identity, &mut stored[BLOCK_HEADER_BYTES..]);
+    match coded {
+        Some(coded) => Ok((codec, coded)),
+        None => Err(bad("its seal does not hold".into())),
+    }
 }
 
 /// Where in `bytes` the next block header may begin: its magic, with room for the rest.

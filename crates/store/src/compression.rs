@@ -1,5 +1,6 @@
 //! Compression of blocks: zstd at the repository's level, or stored raw where it does not pay.
 
+use onefold_io::prefer_huge_pages;
 use zstd::zstd_safe::CParameter;
 
 use crate::container::StreamKind;
@@ -233,14 +234,14 @@ impl Decompressor {
     pub fn decode(
         &mut self,
         codec: Codec,
-        coded: Vec<u8>,
+        coded: &[u8],
         raw_len: usize,
     ) -> std::result::Result<Vec<u8>, String> {
         let raw = match codec {
-            Codec::Raw => coded,
+            Codec::Raw => coded.to_vec(),
             Codec::Zstd => {
                 // The frame says its content's length, too: nothing is allocated for a block that was never as long.
-                let said = zstd::zstd_safe::get_frame_content_size(&coded)
+                let said = zstd::zstd_safe::get_frame_content_size(coded)
                     .ok()
                     .flatten();
                 if said != Some(raw_len as u64) {
@@ -248,9 +249,11 @@ impl Decompressor {
                         "a zstd frame of {said:?} bytes, expected {raw_len}"
                     ));
                 }
-                self.0
-                    .decompress(&coded, raw_len)
-                    .map_err(|error| format!("zstd: {error}"))?
+                let mut raw = Vec::with_capacity(raw_len);
+                prefer_huge_pages(raw.spare_capacity_mut());
+                let decoded = self.0.decompress_to_buffer(coded, &mut raw);
+                decoded.map_err(|error| format!("zstd: {error}"))?;
+                raw
             }
         };
         if raw.len() != raw_len {

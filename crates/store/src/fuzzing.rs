@@ -11,7 +11,7 @@ use crate::{Result, opened};
 pub fn decode_block(header: &Header, number: u32, stored: &[u8]) -> Result<Vec<u8>> {
     let mut zstd = Decompressor::new()?;
     let sealer = unsealed(&header.salt);
-    block::decode_block(header, number, stored, 0, &sealer, &mut zstd)
+    block::decode_block(header, number, &mut stored.to_vec(), 0, &sealer, &mut zstd)
 }
 
 /// The table from its stored bytes, if its blocks lie one behind the other up to where `footer` says that it begins.

@@ -165,13 +165,23 @@ impl Sealer {
 
     /// Opens what `seal` made, in place; `None` where the seal does not hold.
     pub fn open(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) -> Option<()> {
-        let Some(key) = &self.0 else { return Some(()) };
-        let plain_bytes = key
-            .open_in_place(nonce(number), Aad::from(identity), message)
-            .ok()?
-            .len();
+        let plain_bytes = self.open_in(number, identity, message)?.len();
         message.truncate(plain_bytes);
         Some(())
+    }
+
+    /// The same where the message lies; what it is then.
+    pub fn open_in<'m>(
+        &self,
+        number: u32,
+        identity: &[u8],
+        message: &'m mut [u8],
+    ) -> Option<&'m [u8]> {
+        let Some(key) = &self.0 else {
+            return Some(message);
+        };
+        let plain = key.open_in_place(nonce(number), Aad::from(identity), message);
+        plain.ok().map(|plain| &*plain)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::ErrorKind;
+use onefold_io::{ErrorKind, prefer_huge_pages};
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
 use crate::compression::Decompressor;
@@ -136,7 +136,7 @@ impl Opened {
         &self,
         shared: &Stored,
         number: usize,
-        stored: &[u8],
+        stored: &mut [u8],
         zstd: &mut Decompressor,
     ) -> Result<Vec<u8>> {
         let read = self.decode_block(number, stored, zstd);
@@ -163,17 +163,18 @@ impl Opened {
     ) -> Result<Vec<u8>> {
         let range = self.block_range(number);
         let mut stored = vec![0; (range.end - range.start) as usize];
+        prefer_huge_pages(&mut stored);
         let object = container::object_name(self.header.id);
         shared
             .objects
             .get_range(&object, range.start, &mut stored)?;
-        self.decode_block(number, &stored, zstd)
+        self.decode_block(number, &mut stored, zstd)
     }
 
     fn decode_block(
         &self,
         number: usize,
-        stored: &[u8],
+        stored: &mut [u8],
         zstd: &mut Decompressor,
     ) -> Result<Vec<u8>> {
         let block = &self.table.blocks[number];

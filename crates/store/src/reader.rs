@@ -174,7 +174,7 @@ impl ChunkReader {
                     continue;
                 }
                 let range = opened.block_range(number);
-                let slice = &stored[(range.start - base) as usize..(range.end - base) as usize];
+                let slice = &mut stored[(range.start - base) as usize..(range.end - base) as usize];
                 let raw = opened.decode_read_block(&self.shared, number, slice, &mut self.zstd)?;
                 for (chunk, verdict) in opened.verify(&self.shared, own.iter().copied(), &raw) {
                     visit(&opened.table.chunks[chunk as usize].0, verdict?)?;

@@ -345,7 +345,9 @@ impl<'a> Salvage<'a> {
         self.medium.read(start, &mut stored)?;
         for candidate in 0..self.headers.len() {
             let (own, sealer) = &self.headers[candidate];
-            let unsealed = block::unseal_block(own, header.number, &stored, start, sealer);
+            // Opening destroys it where the key is another's.
+            let mut own_stored = stored.clone();
+            let unsealed = block::unseal_block(own, header.number, &mut own_stored, start, sealer);
             let (codec, coded) = match unsealed {
                 Ok(unsealed) => unsealed,
                 Err(error) if error.is_other_version() => return Ok(Found::Foreign(end)),

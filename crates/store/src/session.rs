@@ -88,6 +88,12 @@ impl Session {
         self.state.may_refer_to(chunk.container).unwrap_or(false)
     }
 
+    /// Whether a lookup could lead to the chunk where it is said to be: [`holds`](Self::holds), and the index was told
+    /// of all that its container has. It is told of no container that cannot be read.
+    pub fn vouches_for(&self, chunk: &ChunkRef) -> bool {
+        self.holds(chunk) && self.state.is_indexed(chunk.container)
+    }
+
     /// That others still see the session.
     ///
     /// # Errors
@@ -150,6 +156,8 @@ pub struct SessionState {
     /// In a dry run: what would be stored by now, and what is stored where no index can be opened.
     imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
+    /// What the index had been told of when somebody first asked.
+    indexed: OnceLock<Vec<ContainerId>>,
     /// Of the index, when the session began.
     times_forgotten: u64,
     /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
@@ -174,6 +182,7 @@ impl SessionState {
             told: Mutex::default(),
             imagined: Mutex::default(),
             counter: OnceLock::new(),
+            indexed: OnceLock::new(),
             times_forgotten,
             elsewhere: Arc::new(Mutex::new(Elsewhere::new(pin.is_some()))),
             pin,
@@ -237,6 +246,13 @@ impl SessionState {
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the index had been told of this container when that was first asked. Where nobody can say, it was not.
+    fn is_indexed(&self, container: ContainerId) -> bool {
+        let listed = || self.shared.index.lock().ingested().read();
+        let indexed = self.indexed.get_or_init(|| listed().unwrap_or_default());
+        indexed.binary_search(&container).is_ok()
     }
 
     pub(crate) fn pending(&self, fingerprint: &Fingerprint) -> Result<Option<ContainerId>> {

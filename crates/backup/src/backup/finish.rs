@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkWriter, Given, Packing, Written};
+use onefold_store::{ChunkRef, ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
 use notes::mark_unreadable;
@@ -25,7 +25,8 @@ use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, STEP_BYTES_MAX, Step};
-use super::segment::{Segment, Worker};
+use super::retrace::Retraced;
+use super::segment::{Done, Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
@@ -45,6 +46,8 @@ const BATCH_NOTES: usize = 4096;
 enum Note {
     /// So many references belong to the current file.
     Chunks(usize),
+    /// So do these, which were verified along a trace.
+    Retraced(Vec<ChunkRef>),
     /// A hole in the current file.
     Hole(u64),
     /// The current file begins anew.
@@ -258,12 +261,16 @@ impl<'a> Finisher<'a> {
                     self.batch.notes.push(Note::Again);
                 }
                 LargePart::Segment(segment, _) => {
-                    let segment = segment.recv().map_err(|_| self.reader_died())?;
-                    let fingerprinter = &worker.fingerprinter;
-                    let segment =
-                        self.long_chunks
-                            .settle(segment, &mut self.writer, fingerprinter)?;
-                    self.segment(segment);
+                    match segment.recv().map_err(|_| self.reader_died())? {
+                        Done::Cut(segment) => {
+                            let fingerprinter = &worker.fingerprinter;
+                            let writer = &mut self.writer;
+                            let segment =
+                                self.long_chunks.settle(segment, writer, fingerprinter)?;
+                            self.segment(segment);
+                        }
+                        Done::Retraced(stretch) => self.retraced(stretch),
+                    }
                     self.flush_if_full()?;
                 }
                 LargePart::Settle => {
@@ -300,6 +307,19 @@ impl<'a> Finisher<'a> {
             self.chunk(fingerprint, self.batch.held.len() - 1, bytes, packing);
             at += len as usize;
         }
+    }
+
+    fn retraced(&mut self, stretch: Retraced) {
+        let Retraced { held, chunks } = stretch;
+        match chunks {
+            Some(chunks) => {
+                let bytes = chunks.iter().map(|chunk| chunk.len as usize);
+                self.batch.bytes += bytes.sum::<usize>();
+                self.batch.notes.push(Note::Retraced(chunks));
+            }
+            None => self.has_lost = true,
+        }
+        self.batch.held.push(held);
     }
 
     /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.
@@ -394,9 +414,9 @@ impl<'a> Finisher<'a> {
             };
             let given: Vec<_> = batch.chunks.iter().map(given).collect();
             self.writer.write_given(&given, &mut written)?;
-            let any_new = written.iter().any(|w| !matches!(w, Written::Known(_)));
-            self.outlook.tell(batch.bytes as u64, any_new);
         }
+        let any_new = written.iter().any(|w| !matches!(w, Written::Known(_)));
+        self.outlook.tell(batch.bytes as u64, any_new);
         for held in batch.held {
             // By now whoever looked into it has done so.
             self.has_lost |= held.is_torn();

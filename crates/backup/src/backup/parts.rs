@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
 
 use super::ahead::{Ahead, Place};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
-use super::segment::Segment;
+use super::segment::Done;
 use super::source::{Abandoned, FileEnd};
 use rustix::io::Errno;
 
@@ -28,8 +28,8 @@ const TOGETHER_BYTES: usize = LONG_SEGMENT_BYTES;
 
 /// What a reader of a large file says, in order.
 pub enum LargePart {
-    /// Data; fingerprints come when they are ready. The buffer takes so many bytes.
-    Segment(Receiver<Segment>, usize),
+    /// Data; fingerprints come when they are ready. What holds it takes so many bytes.
+    Segment(Receiver<Done>, usize),
     /// A hole.
     Hole(u64),
     /// Forget what was said so far: the file changed and is read anew.
@@ -42,7 +42,7 @@ pub enum LargePart {
 }
 
 impl LargePart {
-    fn segment(&self) -> Option<&Receiver<Segment>> {
+    fn segment(&self) -> Option<&Receiver<Done>> {
         match self {
             Self::Segment(segment, _) => Some(segment),
             _ => None,

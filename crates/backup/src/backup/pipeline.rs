@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use onefold_store::{Error as StoreError, Repository, Session, StreamKind};
+use onefold_store::{ChunkReader, Error as StoreError, Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
 use super::ahead::Ahead;
@@ -21,7 +21,8 @@ use super::plan::{Planner, Step};
 use super::segment::{Cutter, Queues, Task, Turns, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
-use super::{Options, stream};
+use super::traces::Traces;
+use super::{Earlier, Options, stream};
 use crate::linked::Linked;
 use crate::meta::Owners;
 use crate::snapshot::{Summary, Table};
@@ -48,7 +49,7 @@ pub struct Pipeline<'a> {
 }
 
 /// What the stages share: what may be in flight between them, and names of owners.
-struct Between {
+struct Between<'a> {
     owners: Owners,
     /// Bytes of small files.
     budget: Budget,
@@ -59,10 +60,17 @@ struct Between {
     outlook: Arc<Outlook>,
     /// To compute.
     turns: Turns,
+    traces: Traces<'a>,
+}
+
+/// Of earlier snapshots.
+struct Trees {
+    parent: Option<Arc<Tree>>,
+    similar: Option<Arc<Tree>>,
 }
 
 /// Closes the budgets when it is dropped, and ends waits for input.
-struct Closing<'a>(&'a Between, &'a Progress);
+struct Closing<'a>(&'a Between<'a>, &'a Progress);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -79,8 +87,10 @@ impl<'a> Pipeline<'a> {
         &self,
         stream: Option<OwnedFd>,
         paths: &[Vec<u8>],
-        parent: Option<&Named>,
+        earlier: &Earlier,
     ) -> Result<(Table, Summary)> {
+        let mut reader = self.session.reader()?;
+        let trees = self.open_trees(earlier, &mut reader);
         let outlook = Arc::new(Outlook::default());
         let between = Between {
             owners: Owners::load(),
@@ -90,14 +100,16 @@ impl<'a> Pipeline<'a> {
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
             turns: Turns::new(self.cores()),
+            traces: Traces::new(self.session, trees.parent.clone().or(trees.similar)),
         };
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
         let queues = Queues { cold, cached };
         let mut finisher = self.finisher(&between)?;
         let (work, jobs) = unbounded();
         let (step_sender, steps) = bounded(STEPS_AHEAD);
-        let mut planner = self.planner(&between, work, step_sender)?;
-        let tree = parent.and_then(|parent| self.open_parent(parent, &mut planner));
+        let started_ns = |parent: &Named| parent.snapshot.summary.started_ns;
+        let started_ns = earlier.parent.as_ref().map_or(0, started_ns);
+        let planner = self.planner(&between, (work, step_sender), (reader, started_ns));
         let done = std::thread::scope(|scope| {
             // Closed when the store stops, by a panic too: nobody waits for it then.
             self.progress.set_closed(false);
@@ -109,7 +121,7 @@ impl<'a> Pipeline<'a> {
             match stream {
                 None => {
                     let walk = self.walk(paths)?;
-                    let tree = tree.as_ref();
+                    let tree = trees.parent.as_deref();
                     start(scope, move || planner.run(walk, tree))?;
                 }
                 // The planner is dropped in the end, which says that no step follows.
@@ -127,7 +139,7 @@ impl<'a> Pipeline<'a> {
         close(finisher, done, self.session)
     }
 
-    fn finisher<'b>(&self, between: &'b Between) -> Result<Finisher<'b>>
+    fn finisher<'b>(&self, between: &'b Between<'a>) -> Result<Finisher<'b>>
     where
         'a: 'b,
     {
@@ -148,17 +160,17 @@ impl<'a> Pipeline<'a> {
         ))
     }
 
-    /// One that has no parent yet.
+    /// `started_ns`: when the parent began to read.
     fn planner<'b>(
         &self,
-        between: &'b Between,
-        work: Sender<Work>,
-        steps: Sender<Step>,
-    ) -> Result<Planner<'b>>
+        between: &'b Between<'a>,
+        (work, steps): (Sender<Work>, Sender<Step>),
+        (reader, started_ns): (ChunkReader, u64),
+    ) -> Planner<'b>
     where
         'a: 'b,
     {
-        Ok(Planner {
+        Planner {
             options: self.options,
             session: self.session,
             owners: &between.owners,
@@ -170,22 +182,28 @@ impl<'a> Pipeline<'a> {
             events: self.events,
             work,
             steps,
-            reader: self.session.reader()?,
-            parent_started_ns: 0,
+            reader,
+            traces: &between.traces,
+            parent_started_ns: started_ns,
             links: Linked::new(self.options.hard_links_bytes / 3),
             sizeless: Sizeless::default(),
-        })
+        }
     }
 
-    /// The tree of the parent, which the planner is told of. One that cannot be read is as good as none.
-    fn open_parent(&self, parent: &Named, planner: &mut Planner<'_>) -> Option<Tree> {
-        planner.parent_started_ns = parent.snapshot.summary.started_ns;
-        let opened = Tree::open(&parent.snapshot, &mut planner.reader);
+    /// Those of the parent, and of what takes its place for traces. One that cannot be read is as good as none.
+    fn open_trees(&self, earlier: &Earlier, reader: &mut ChunkReader) -> Trees {
+        let mut open = |named: &Named| Tree::open(&named.snapshot, reader).map(Arc::new);
         let tell = |e: &Error| {
             let what = format!("the parent snapshot cannot be read, so all files are: {e}");
             self.events.warning(b"", &what);
         };
-        opened.inspect_err(tell).ok()
+        let parent = earlier.parent.as_ref();
+        let parent = parent.and_then(|it| open(it).inspect_err(tell).ok());
+        let similar = earlier.similar.as_ref();
+        Trees {
+            parent,
+            similar: similar.and_then(|it| open(it).ok()),
+        }
     }
 
     fn walk(&self, paths: &[Vec<u8>]) -> Result<Walk> {
@@ -202,7 +220,7 @@ impl<'a> Pipeline<'a> {
         self.options.hashers.max(1)
     }
 
-    fn worker<'b>(&self, between: &'b Between, tasks: &Receiver<Task>) -> Worker<'b> {
+    fn worker<'b>(&self, between: &'b Between<'a>, tasks: &Receiver<Task>) -> Worker<'b> {
         Worker {
             tasks: tasks.clone(),
             turns: between.turns.clone(),
@@ -217,7 +235,7 @@ impl<'a> Pipeline<'a> {
     fn start_workers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
-        between: &'env Between,
+        between: &'env Between<'a>,
         (cold, cached): (Receiver<Task>, Receiver<Task>),
     ) -> Result<()>
     where
@@ -240,7 +258,7 @@ impl<'a> Pipeline<'a> {
     fn start_readers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
-        between: &'env Between,
+        between: &'env Between<'a>,
         queues: Queues,
         jobs: &Receiver<Work>,
     ) -> Result<()>
@@ -265,6 +283,7 @@ impl<'a> Pipeline<'a> {
                 queues: queues.clone(),
                 outlook: &between.outlook,
                 carries_much: Arc::default(),
+                traces: &between.traces,
             };
             let jobs = jobs.clone();
             start(scope, move || reader.run(&jobs))?;

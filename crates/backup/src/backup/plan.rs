@@ -22,6 +22,7 @@ use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
+use super::traces::Traces;
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
@@ -114,6 +115,8 @@ pub struct Planner<'a> {
     pub work: Sender<Work>,
     pub steps: Sender<Step>,
     pub reader: ChunkReader,
+    /// Of large files that are read.
+    pub traces: &'a Traces<'a>,
     /// When the parent began to read, 0 where there is none.
     pub parent_started_ns: u64,
     /// Files with several names of which some are still to come.
@@ -265,6 +268,8 @@ impl Planner<'_> {
             }
             let (parts, receiver) = large_channel(self.ahead);
             let name = planned.entry.name.clone();
+            let before = planned.before.as_ref();
+            let trace = self.traces.find(&planned.entry, before);
             let step = Step::Entries {
                 folder: folder.clone(),
                 entries: vec![planned],
@@ -278,6 +283,7 @@ impl Planner<'_> {
                 .send(Work::Large {
                     dir: dir.clone(),
                     name,
+                    trace,
                     parts,
                 })
                 .map_err(|_| Gone)?;

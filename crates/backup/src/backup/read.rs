@@ -304,6 +304,12 @@ impl Handle {
         })
     }
 
+    /// Whether all of the first `len` bytes but a few are in RAM, as far as the kernel tells.
+    pub fn is_nearly_cached(&self, len: u64) -> bool {
+        let cached = onefold_io::cached_bytes(self.fd.as_fd(), 0, len);
+        cached.is_some_and(|cached| cached >= len - len / 16)
+    }
+
     /// `len` bytes from `offset` on, which begins a page, where they are in RAM; `None` where that cannot be.
     pub fn window(&self, offset: u64, len: usize) -> Option<FileWindow> {
         FileWindow::map(self.fd.as_fd(), offset, len)

@@ -22,6 +22,7 @@ use super::buffers::{Buffer, Buffers, Held, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Handle, Source, cut};
+use super::retrace::{Retraced, Stretch};
 use super::source::{Abandoned, pieces};
 use super::windows::{View, Windows};
 
@@ -38,6 +39,14 @@ impl Segment {
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, len)| u64::from(*len)).sum()
     }
+}
+
+/// What a thread made of a segment.
+pub enum Done {
+    /// It was cut.
+    Cut(Segment),
+    /// It was verified along a trace.
+    Retraced(Retraced),
 }
 
 /// A channel for one result.
@@ -88,8 +97,14 @@ enum Bytes {
     Mapped(View),
 }
 
+/// What a thread is to do with a segment.
+pub enum Task {
+    Cut(Cut),
+    Retrace(Stretch),
+}
+
 /// A segment to read, cut and fingerprint.
-pub struct Task {
+pub struct Cut {
     bytes: Bytes,
     /// Where it begins in the file, and where it ends if the file does not end before.
     range: Range<u64>,
@@ -101,7 +116,7 @@ pub struct Task {
     carries_much: Arc<AtomicBool>,
     before: Receiver<Baton>,
     after: Sender<Baton>,
-    done: Sender<Segment>,
+    done: Sender<Done>,
 }
 
 /// Where segments wait for a thread.
@@ -127,7 +142,7 @@ impl Turns {
     }
 
     /// Whoever has a turn waits for nobody.
-    fn with<T>(&self, compute: impl FnOnce() -> T) -> T {
+    pub(super) fn with<T>(&self, compute: impl FnOnce() -> T) -> T {
         // Both ends are here: neither fails.
         let _ = self.1.recv();
         let _turn = Turn(&self.0);
@@ -156,17 +171,24 @@ impl Worker<'_> {
     /// Works until nobody sends any more.
     pub fn run(self) {
         for task in &self.tasks {
-            self.segment(task);
+            self.take(task);
         }
     }
 
     /// Does what waits longest, if anything does; whether it did.
     pub fn help(&self) -> bool {
         let task = self.tasks.try_recv();
-        task.map(|task| self.segment(task)).is_ok()
+        task.map(|task| self.take(task)).is_ok()
     }
 
-    fn segment(&self, task: Task) {
+    fn take(&self, task: Task) {
+        match task {
+            Task::Cut(cut) => self.cut(cut),
+            Task::Retrace(stretch) => self.retrace(stretch),
+        }
+    }
+
+    fn cut(&self, task: Cut) {
         let want = (task.range.end - task.range.start) as usize;
         let (got, filled) = self.get(task.bytes, want);
         // The thread that had it died: the scope that holds the threads tells.
@@ -207,7 +229,7 @@ impl Worker<'_> {
                 chunks: found.into_iter().zip(lengths).collect(),
             }
         });
-        let _ = task.done.send(segment);
+        let _ = task.done.send(Done::Cut(segment));
     }
 
     /// Holds a segment's bytes, and says how many there were of those wanted.
@@ -425,7 +447,7 @@ impl<'a> Segments<'a> {
                 Bytes::At(..) | Bytes::Here(..) => self.buffers.likely_bytes(want, carried),
             };
             self.parts.send(LargePart::Segment(segment, taken))?;
-            let task = Task {
+            let task = Task::Cut(Cut {
                 bytes,
                 range: at..end,
                 is_last,
@@ -434,7 +456,7 @@ impl<'a> Segments<'a> {
                 before,
                 after,
                 done,
-            };
+            });
             queue.send(task).map_err(|_| Abandoned)?;
             (before, at) = (next, end);
             if is_last && end >= source.stat.size {

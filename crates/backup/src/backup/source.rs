@@ -23,10 +23,11 @@ use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
 use super::segment::{Cutter, Queues, Segments};
+use super::traces::Traces;
 use super::windows::WINDOW_BYTES;
 use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
-use crate::{Progress, Xattrs};
+use crate::{Content, Progress, Xattrs};
 
 /// Small files up to this many bytes together make one job; larger ones stand alone.
 pub const JOB_BYTES: usize = 128 << 10;
@@ -94,6 +95,8 @@ pub enum Work {
     Large {
         dir: Arc<OwnedFd>,
         name: Vec<u8>,
+        /// What an earlier snapshot has of one that looks the same.
+        trace: Option<Content>,
         parts: PartSender,
     },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
@@ -127,6 +130,7 @@ pub struct Reader<'a> {
     pub outlook: &'a Outlook,
     /// See [`Segments`].
     pub carries_much: Arc<AtomicBool>,
+    pub traces: &'a Traces<'a>,
 }
 
 /// Nobody takes what this thread reads: the backup has ended.
@@ -155,11 +159,16 @@ impl Reader<'_> {
                     drop(done);
                     if let Some(parts) = parts {
                         let mut rest = rest.iter();
-                        let _ = rest.try_for_each(|name| self.large(&dir, name, &parts));
+                        let _ = rest.try_for_each(|name| self.large(&dir, name, None, &parts));
                     }
                 }
-                Work::Large { dir, name, parts } => {
-                    let _ = self.large(&dir, &name, &parts);
+                Work::Large {
+                    dir,
+                    name,
+                    trace,
+                    parts,
+                } => {
+                    let _ = self.large(&dir, &name, trace, &parts);
                 }
                 Work::Stream {
                     fd,
@@ -307,9 +316,15 @@ impl Reader<'_> {
         }
     }
 
-    fn large(&mut self, dir: &OwnedFd, name: &[u8], parts: &PartSender) -> Result<(), Abandoned> {
+    fn large(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        trace: Option<Content>,
+        parts: &PartSender,
+    ) -> Result<(), Abandoned> {
         let end = match read::open(dir.as_fd(), name) {
-            Ok(source) => self.large_file(name, source, parts)?,
+            Ok(source) => self.large_file(name, source, trace, parts)?,
             Err(e) => Err(e),
         };
         parts.send(LargePart::End(end))
@@ -329,14 +344,20 @@ impl Reader<'_> {
         &mut self,
         name: &[u8],
         mut source: Source,
+        trace: Option<Content>,
         parts: &PartSender,
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
-        self.begins(name);
-        let maps = source.stat.size >= WINDOW_BYTES as u64;
-        let content = self.large_content(&source, parts, maps)?;
+        let (content, is_whole) = match trace.filter(|_| Self::can_retrace(&source)) {
+            Some(trace) => (Ok(()), self.retrace(&source, &trace, parts)?),
+            None => {
+                self.begins(name);
+                let maps = source.stat.size >= WINDOW_BYTES as u64;
+                (self.large_content(&source, parts, maps)?, true)
+            }
+        };
         // What is mapped is looked at until it is settled.
-        let is_stored = parts.settle()?;
+        let is_stored = parts.settle()? && is_whole;
         let mut result = content.and_then(|()| source.changed());
         if !is_stored || result == Ok(true) {
             parts.send(LargePart::Again)?;

@@ -80,6 +80,11 @@ impl Before {
         }
     }
 
+    /// What it was, if all that `stat` gives says that it still is that.
+    pub fn unchanged_content(&self) -> Option<&Content> {
+        (self.looks == Looks::Doubtful).then_some(&self.entry.content)
+    }
+
     /// Whether the entry, as it was read `now`, is the same.
     pub fn agrees_with(mut self, now: &mut Entry) -> bool {
         match self.looks {

@@ -31,6 +31,7 @@ mod patterns;
 mod read_once;
 mod repaired;
 mod restore;
+mod retraced;
 mod roundtrip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;

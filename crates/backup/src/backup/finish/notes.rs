@@ -34,6 +34,14 @@ impl Finisher<'_> {
                 }
                 Ok(())
             }
+            Note::Retraced(chunks) => {
+                for chunk in chunks {
+                    let span = u64::from(chunk.len);
+                    Progress::add(&self.progress.bytes_of_current, span);
+                    self.recipe.push(Item::Chunk { chunk, span }, store)?;
+                }
+                Ok(())
+            }
             Note::Hole(len) => {
                 Progress::add(&self.progress.bytes_of_current, len);
                 self.recipe.push(Item::Hole { len }, store)

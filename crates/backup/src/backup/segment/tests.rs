@@ -48,7 +48,9 @@ fn read(
             let (mut chunks, mut mapped) = (Vec::new(), 0);
             while let Ok(part) = received.recv(|| false) {
                 if let LargePart::Segment(segment, _) = part {
-                    let segment = segment.recv().unwrap();
+                    let Done::Cut(segment) = segment.recv().unwrap() else {
+                        panic!("there was no trace");
+                    };
                     let Some(held) = segment.held else { continue };
                     mapped += usize::from(!held.is_steady());
                     let lengths = segment.chunks.iter().map(|(_, len)| *len);

@@ -2,13 +2,26 @@
 
 use crossbeam_channel::unbounded;
 use onefold_chunk::sieve::Sieve;
+use onefold_io::{Dir, MemDir};
+use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, Session, SessionKind};
 
 use super::*;
 use crate::backup::segment::{Turns, Worker, slot};
 
+/// One that nobody asks.
+fn session() -> Session {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
+    let mut init = InitOptions::new("test", 1);
+    init.encryption = Encryption::None;
+    Repository::init(dir.clone(), &init, None).expect("init");
+    let repository = Repository::open(dir, OpenOptions::default(), None).expect("open");
+    repository.session(SessionKind::Backup).expect("session")
+}
+
 /// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
 fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
     let chunker = Box::new(Sieve::new(8192));
+    let session = session();
     let outlook = Arc::new(Outlook::default());
     let buffers = Buffers::new(&*chunker, outlook.clone());
     let begins = None;
@@ -21,6 +34,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
         queues: Queues { cold, cached },
         outlook: &outlook,
         carries_much: Arc::default(),
+        traces: &Traces::new(&session, None),
     };
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {

@@ -1,0 +1,140 @@
+//! What an earlier snapshot has of large files that look the same: traces to go along ([`super::retrace`]).
+//!
+//! A file is looked for at its own path first, then among all of the snapshot by size and time of change, so that what
+//! was moved, or copied with its times, is found. A trace is a guess: nothing but time hangs on it.
+//!
+//! RAM: the tops of some hundred recipes, a reader, and a leaf at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use onefold_store::{ChunkReader, ChunkRef, Session};
+use parking_lot::Mutex;
+
+use super::buffers::LONG_SEGMENT_BYTES;
+use super::unchanged::Before;
+use super::windows::WINDOW_BYTES;
+use crate::content::Ahead;
+use crate::tree::{Tree, read_leaf};
+use crate::{Content, Entry, Flags, Kind, Result, Time};
+
+/// Smaller files are cut anew.
+const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
+/// Leaves are read once those who ask are so many times as long together: a leaf takes many times as long as so much
+/// of a file.
+const LEAVES_SHARE: u64 = 256;
+/// Contents that are remembered at most: some MiB.
+const REMEMBERED_MAX: usize = 1024;
+/// Chunks that are followed at a time: what they are called takes RAM until they are seen.
+const STRETCH_CHUNKS_MAX: usize = 1024;
+
+/// Finds traces and follows them. Shared by who plans and those who read.
+pub struct Traces<'a> {
+    session: &'a Session,
+    known: Mutex<Known>,
+    /// Made when it is first needed. One for all, since blocks of metadata are large.
+    reader: Mutex<Option<ChunkReader>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Where to look; taken once its leaves are read.
+    tree: Option<Arc<Tree>>,
+    /// Of all who asked so far.
+    asked_bytes: u64,
+    by_looks: HashMap<(u64, Time), Content>,
+}
+
+impl<'a> Traces<'a> {
+    /// Those of this snapshot.
+    pub fn new(session: &'a Session, tree: Option<Arc<Tree>>) -> Self {
+        let known = Known {
+            tree,
+            ..Known::default()
+        };
+        Self {
+            session,
+            known: Mutex::new(known),
+            reader: Mutex::default(),
+        }
+    }
+
+    /// A content that the file may have: what the parent has of one that looks unchanged, or else what looks the same.
+    pub fn find(&self, now: &Entry, before: Option<&Before>) -> Option<Content> {
+        if now.size < TRACED_BYTES_MIN {
+            return None;
+        }
+        if let Some(content) = before.and_then(Before::unchanged_content) {
+            return Some(content.clone());
+        }
+        let mut known = self.known.lock();
+        known.asked_bytes += now.size;
+        let affordable = known.asked_bytes / LEAVES_SHARE;
+        let tree = known.tree.take_if(|it| leaves_bytes(it) <= affordable);
+        if let Some(tree) = tree {
+            // What cannot be read is as good as not there.
+            let _ = self.with_reader(|reader| known.remember(&tree, reader));
+        }
+        known.by_looks.get(&(now.size, now.mtime)).cloned()
+    }
+
+    /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub fn follow(&self, trace: &mut Ahead) -> Result<Option<Vec<ChunkRef>>> {
+        let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
+        let mut vouched = None;
+        while let Some((depth, item)) = trace.peek() {
+            if depth > 0 {
+                self.with_reader(|reader| trace.open(reader))?;
+                continue;
+            }
+            let Some(chunk) = item.chunk() else {
+                return Ok(None);
+            };
+            bytes += chunk.len as usize;
+            let is_long = bytes > LONG_SEGMENT_BYTES || chunks.len() == STRETCH_CHUNKS_MAX;
+            if is_long && !chunks.is_empty() {
+                break;
+            }
+            if vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {
+                return Ok(None);
+            }
+            vouched = Some(chunk.container);
+            chunks.push(*chunk);
+            trace.pass();
+        }
+        Ok((!chunks.is_empty()).then_some(chunks))
+    }
+
+    fn with_reader<T>(&self, read: impl FnOnce(&mut ChunkReader) -> Result<T>) -> Result<T> {
+        let mut reader = self.reader.lock();
+        match &mut *reader {
+            Some(reader) => read(reader),
+            none => read(none.insert(self.session.reader()?)),
+        }
+    }
+}
+
+impl Known {
+    fn remember(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
+        for leaf in tree.leaves() {
+            for entry in read_leaf(leaf, reader)?.entries {
+                let is_traced = entry.kind == Kind::File
+                    && entry.size >= TRACED_BYTES_MIN
+                    && !entry.flags.has(Flags::CHANGED_WHILE_READ);
+                if is_traced && self.by_looks.len() < REMEMBERED_MAX {
+                    let looks = (entry.size, entry.mtime);
+                    self.by_looks.entry(looks).or_insert(entry.content);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn leaves_bytes(tree: &Tree) -> u64 {
+    let leaves = tree.leaves().iter();
+    leaves.map(|leaf| u64::from(leaf.chunk.len)).sum()
+}

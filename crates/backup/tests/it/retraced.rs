@@ -1,0 +1,208 @@
+//! Large files that look like one in an earlier snapshot are verified along its cuts. Whatever they turn out to be, a
+//! snapshot has what is there.
+
+use std::fs::{self, File, FileTimes};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_backup::backup::{self, Input, Outcome, Rules};
+use onefold_backup::{Content, Progress};
+use onefold_io::sim::SimDir;
+use onefold_io::{Dir, cached_bytes};
+use onefold_store::{
+    ChunkRef, Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, container,
+};
+
+use crate::scene::{Log, bytes, entry, look, options, restore_folder, uneven};
+use crate::untested::not_tested;
+
+const MIB: usize = 1 << 20;
+
+/// A file of 20 MiB in a folder, and a repository that cuts it first in pieces of one length. Whoever cuts it anew does
+/// so by its content, so that its chunks tell whether somebody did.
+struct Scene {
+    dir: tempfile::TempDir,
+    device: SimDir,
+    repository: Repository,
+    first: Content,
+    secs: i64,
+}
+
+fn secret() -> Secret {
+    Secret::new("open sesame")
+}
+
+fn open(device: &SimDir) -> Repository {
+    let options = OpenOptions {
+        container_bytes: 2 << 20,
+        block_bytes: Some(256 << 10),
+        entropy: Entropy::system(),
+        ..OpenOptions::default()
+    };
+    Repository::open(Arc::new(device.clone()), options, Some(&secret())).expect("open")
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("tempdir");
+        fs::create_dir(dir.path().join("a")).expect("mkdir");
+        fs::write(dir.path().join("a/file.xyz"), uneven(1, 20 * MIB + 5)).expect("write");
+        let device = SimDir::new(1);
+        let mut init = InitOptions::new("test", 1);
+        init.kdf_cost = KdfCost::LEAST;
+        init.chunker = "context".into();
+        let place: Arc<dyn Dir> = Arc::new(device.clone());
+        Repository::init(place, &init, Some(&secret())).expect("init");
+        let mut scene = Self {
+            dir,
+            repository: open(&device),
+            device,
+            first: Content::default(),
+            secs: 0,
+        };
+        let rules = Rules::with("fixed compress xyz").expect("rules");
+        let outcome = scene.back_up_as("a", |options| options.chunk_rules = Some(Arc::new(rules)));
+        scene.first = scene.content(&outcome, "a/file.xyz");
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn back_up_as(&mut self, name: &str, choose: impl FnOnce(&mut backup::Options)) -> Outcome {
+        self.secs += 1;
+        let mut options = options(self.secs);
+        choose(&mut options);
+        let (log, progress) = (Log::default(), Progress::default());
+        let input = Input::Paths(vec![bytes(&self.path(name))]);
+        let outcome = backup::run(&self.repository, input, &options, &progress, &log);
+        assert_eq!(*log.errors.lock(), []);
+        let outcome = outcome.expect("backup");
+        let target = tempfile::tempdir().expect("tempdir");
+        restore_folder(&self.repository, &outcome, &self.path(name), target.path());
+        assert_eq!(look(&self.path(name)), look(target.path()));
+        outcome
+    }
+
+    fn back_up(&mut self, name: &str) -> Outcome {
+        self.back_up_as(name, |_| {})
+    }
+
+    fn read_again(&mut self, name: &str) -> Outcome {
+        self.back_up_as(name, |options| options.force_reread = true)
+    }
+
+    fn content(&self, outcome: &Outcome, name: &str) -> Content {
+        entry(&self.repository, outcome, &self.path(name)).content
+    }
+
+    /// A copy that looks the same.
+    fn copy(&self, name: &str, change: impl FnOnce(&File)) {
+        let (from, to) = (self.path("a/file.xyz"), self.path(name));
+        fs::create_dir(to.parent().expect("a folder")).expect("mkdir");
+        fs::copy(&from, &to).expect("copy");
+        let file = File::options().write(true).open(to).expect("open");
+        change(&file);
+        let about = fs::metadata(from).expect("stat");
+        let times = FileTimes::new().set_modified(about.modified().expect("mtime"));
+        file.set_times(times).expect("utimens");
+    }
+}
+
+/// Whether the kernel says that the file lies in its page cache.
+fn is_cached(path: &Path) -> bool {
+    let file = File::open(path).expect("open");
+    let len = fs::read(path).expect("read").len() as u64;
+    let cached = cached_bytes(file.as_fd(), 0, len);
+    cached.is_some_and(|bytes| bytes >= len) || {
+        not_tested("files in the page cache, of which this kernel does not tell");
+        false
+    }
+}
+
+#[test]
+fn what_is_read_again_keeps_its_chunks() {
+    let mut scene = Scene::new();
+    if is_cached(&scene.path("a/file.xyz")) {
+        let outcome = scene.read_again("a");
+        assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
+        assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+        assert_eq!(outcome.snapshot.summary.files_unmodified, 1);
+        assert_eq!(scene.content(&outcome, "a/file.xyz"), scene.first);
+    }
+}
+
+#[test]
+fn what_was_moved_or_copied_is_found_by_its_looks() {
+    let mut scene = Scene::new();
+    scene.copy("b/copy.xyz", |_| {});
+    if is_cached(&scene.path("b/copy.xyz")) {
+        let outcome = scene.back_up("b");
+        assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+        assert_eq!(scene.content(&outcome, "b/copy.xyz"), scene.first);
+    }
+    fs::rename(scene.path("a"), scene.path("c")).expect("rename");
+    if is_cached(&scene.path("c/file.xyz")) {
+        let outcome = scene.back_up("c");
+        assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
+        assert_eq!(scene.content(&outcome, "c/file.xyz"), scene.first);
+    }
+}
+
+/// One byte differs, anywhere: what is there is stored.
+#[test]
+fn what_only_looks_the_same_is_cut() {
+    let mut scene = Scene::new();
+    for (nth, at) in [0, 9 * MIB as u64 + 1, 20 * MIB as u64 + 4]
+        .into_iter()
+        .enumerate()
+    {
+        let folder = format!("b{nth}");
+        let name = format!("{folder}/file.xyz");
+        scene.copy(&name, |file| {
+            file.write_all_at(b"\xff", at).expect("write");
+        });
+        let outcome = scene.back_up(&folder);
+        assert_ne!(scene.content(&outcome, &name), scene.first);
+    }
+    // Nor does the length of what it looks like count for anything.
+    let file = File::options().write(true).open(scene.path("a/file.xyz"));
+    file.expect("open").set_len(9 * MIB as u64).expect("cut");
+    scene.read_again("a");
+}
+
+/// A container whose chunks the index was never told of, since it cannot be read, is not referred to: what is read
+/// again is stored again.
+#[test]
+fn what_lies_in_a_damaged_container_is_stored_again() {
+    let mut scene = Scene::new();
+    let lost: Vec<ChunkRef> = scene.chunks();
+    let flip = |bytes: &mut Vec<u8>| bytes.iter_mut().step_by(500).for_each(|byte| *byte ^= 1);
+    let object = container::object_name(lost[lost.len() / 2].container);
+    scene.device.damage(&object, flip).expect("a container");
+    scene.repository = open(&scene.device);
+    scene.repository.rebuild_index().expect("an index");
+    let outcome = scene.read_again("a");
+    assert!(outcome.snapshot.summary.data_chunks > 0);
+}
+
+impl Scene {
+    fn chunks(&self) -> Vec<ChunkRef> {
+        use onefold_backup::tree::{Visit, visit_items};
+        let kind = onefold_store::SessionKind::Read;
+        let session = self.repository.session(kind).expect("session");
+        let mut reader = session.reader().expect("reader");
+        let mut chunks = Vec::new();
+        visit_items(&self.first, &mut reader, &mut |visit, _| {
+            if let Visit::Data(chunk, _) = visit {
+                chunks.push(chunk);
+            }
+            Ok(true)
+        })
+        .expect("read");
+        chunks
+    }
+}
