@@ -1,6 +1,5 @@
 //! Compression of blocks: zstd at the repository's level, or stored raw where it does not pay.
 
-use onefold_io::prefer_huge_pages;
 use zstd::zstd_safe::CParameter;
 
 use crate::container::StreamKind;
@@ -250,7 +249,6 @@ impl Decompressor {
                     ));
                 }
                 let mut raw = Vec::with_capacity(raw_len);
-                prefer_huge_pages(raw.spare_capacity_mut());
                 let decoded = self.0.decompress_to_buffer(coded, &mut raw);
                 decoded.map_err(|error| format!("zstd: {error}"))?;
                 raw

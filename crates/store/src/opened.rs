@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
-use onefold_io::{ErrorKind, prefer_huge_pages};
+use onefold_io::ErrorKind;
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
 use crate::compression::Decompressor;
@@ -163,7 +163,6 @@ impl Opened {
     ) -> Result<Vec<u8>> {
         let range = self.block_range(number);
         let mut stored = vec![0; (range.end - range.start) as usize];
-        prefer_huge_pages(&mut stored);
         let object = container::object_name(self.header.id);
         shared
             .objects

@@ -13,6 +13,7 @@ mod tools;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use measure::Measured;
 use results::{Results, Row};
@@ -346,6 +347,16 @@ impl Life<'_> {
         Ok(taken)
     }
 
+    /// Has the page cache hold the repository, what the tool keeps beside it, and its program.
+    fn warm(&self, commands: &[Command]) {
+        let programs = commands.iter().map(|command| command.get_program().into());
+        let mut files: Vec<PathBuf> = programs.collect();
+        for root in [&self.place.repo, &self.place.home] {
+            files.append(&mut rates::walk(root, 8).1);
+        }
+        rates::read(&files, 8);
+    }
+
     /// Under a path that the tool has not seen: the tree is moved there and back, so that nothing about its files changes.
     fn moved(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
         let set = self.set;
@@ -356,12 +367,14 @@ impl Life<'_> {
         std::fs::create_dir_all(&set.again).map_err(|error| error.to_string())?;
         set.rename(&set.tree, &path)?;
         let commands = self.tool.backup(&self.place, &path, label);
-        measure::drop_caches();
         let (mut source_bytes, mut cached_bytes) = (0, None);
         if cached {
+            self.warm(&commands);
             let (_, files) = rates::walk(&path, 8);
             rates::read(&files, 8);
             (source_bytes, cached_bytes) = rates::cached(&files);
+        } else {
+            measure::drop_caches();
         }
         let taken = measure::run(commands, &self.log).map(|taken| Measured {
             source_bytes,

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkRef, ChunkWriter, Given, Packing, Written};
+use onefold_store::{ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
 use notes::mark_unreadable;
@@ -31,7 +31,7 @@ use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
-use crate::{Entry, Error, Events, Flags, Progress, Result, path};
+use crate::{Content, Entry, Error, Events, Flags, Progress, Result, path};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -46,8 +46,8 @@ const BATCH_NOTES: usize = 4096;
 enum Note {
     /// So many references belong to the current file.
     Chunks(usize),
-    /// So do these, which were verified along a trace.
-    Retraced(Vec<ChunkRef>),
+    /// So many bytes of it were verified along a trace.
+    Verified(u64),
     /// A hole in the current file.
     Hole(u64),
     /// The current file begins anew.
@@ -56,6 +56,8 @@ enum Note {
     Unread(Names),
     /// The current file is complete; the entry gets its content.
     File(Arc<[u8]>, Box<Planned>),
+    /// The same of one that was verified to its end: the entry has its content.
+    Retraced(Arc<[u8]>, Box<Planned>),
     /// An entry that needs none of the references.
     Entry(Arc<[u8]>, Box<Planned>),
 }
@@ -115,6 +117,14 @@ impl Batch {
     fn file(&mut self, folder: &Arc<[u8]>, planned: Planned) {
         self.entry_bytes += planned.entry.heap_bytes();
         self.notes.push(Note::File(folder.clone(), planned.into()));
+    }
+
+    /// The current file, which has this content.
+    fn retraced(&mut self, folder: &Arc<[u8]>, mut planned: Planned, content: Content) {
+        planned.entry.content = content;
+        self.entry_bytes += planned.entry.heap_bytes();
+        let note = Note::Retraced(folder.clone(), planned.into());
+        self.notes.push(note);
     }
 }
 
@@ -277,9 +287,13 @@ impl<'a> Finisher<'a> {
                     self.flush()?;
                     parts.settled(!std::mem::take(&mut self.has_lost));
                 }
-                LargePart::End(Ok(end)) => {
+                LargePart::End(Ok(mut end)) => {
+                    let retraced = end.retraced.take();
                     self.describe(folder, &mut planned.entry, end);
-                    self.batch.file(folder, planned);
+                    match retraced {
+                        Some(content) => self.batch.retraced(folder, planned, content),
+                        None => self.batch.file(folder, planned),
+                    }
                     return self.flush_if_full();
                 }
                 LargePart::End(Err(e)) => {
@@ -310,16 +324,11 @@ impl<'a> Finisher<'a> {
     }
 
     fn retraced(&mut self, stretch: Retraced) {
-        let Retraced { held, chunks } = stretch;
-        match chunks {
-            Some(chunks) => {
-                let bytes = chunks.iter().map(|chunk| chunk.len as usize);
-                self.batch.bytes += bytes.sum::<usize>();
-                self.batch.notes.push(Note::Retraced(chunks));
-            }
-            None => self.has_lost = true,
-        }
-        self.batch.held.push(held);
+        self.has_lost |= !stretch.is_same;
+        self.batch.bytes += stretch.bytes;
+        let verified = Note::Verified(stretch.bytes as u64);
+        self.batch.notes.push(verified);
+        self.batch.held.push(stretch.held);
     }
 
     /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.

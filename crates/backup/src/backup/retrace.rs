@@ -36,8 +36,9 @@ pub struct Stretch {
 pub struct Retraced {
     /// Where it was seen.
     pub held: Arc<Held>,
-    /// What it holds; `None` if it is not what the trace says.
-    pub chunks: Option<Vec<ChunkRef>>,
+    pub bytes: usize,
+    /// It is what the trace says.
+    pub is_same: bool,
 }
 
 impl Reader<'_> {
@@ -46,7 +47,8 @@ impl Reader<'_> {
         !source.may_have_holes() && source.handle.is_nearly_cached(source.stat.size)
     }
 
-    /// Sends the file's stretches along `trace`; whether that led to its end. What comes of each, the store is told.
+    /// Sends the file's stretches along `trace`; whether that led to its end. What comes of each, the store is told: if
+    /// all are the same, the file has the trace's content.
     pub(super) fn retrace(
         &self,
         source: &Source<'_>,
@@ -114,7 +116,8 @@ impl Worker<'_> {
         // Whoever waited for it gave up.
         let _ = done.send(Done::Retraced(Retraced {
             held: Arc::new(Held::Window(view.window)),
-            chunks: is_same.then_some(chunks),
+            bytes,
+            is_same,
         }));
     }
 }

@@ -55,6 +55,8 @@ pub struct FileEnd {
     pub xattrs: Result<Xattrs, Errno>,
     /// Somebody wrote while it was read, each time it was tried.
     pub changed: bool,
+    /// What it has, if it was verified along a trace.
+    pub retraced: Option<Content>,
 }
 
 impl FileEnd {
@@ -243,6 +245,7 @@ impl Reader<'_> {
             stat: source.stat,
             xattrs: source.xattrs,
             changed,
+            retraced: None,
         };
         let packing = self.cutter.lock().packing();
         let file = SmallFile {
@@ -336,6 +339,7 @@ impl Reader<'_> {
             stat: source.stat,
             xattrs: Ok(Xattrs::new()),
             changed: false,
+            retraced: None,
         });
         parts.send(LargePart::End(end))
     }
@@ -348,8 +352,9 @@ impl Reader<'_> {
         parts: &PartSender,
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
-        let (content, is_whole) = match trace.filter(|_| Self::can_retrace(&source)) {
-            Some(trace) => (Ok(()), self.retrace(&source, &trace, parts)?),
+        let trace = trace.filter(|_| Self::can_retrace(&source));
+        let (content, is_whole) = match &trace {
+            Some(trace) => (Ok(()), self.retrace(&source, trace, parts)?),
             None => {
                 self.begins(name);
                 let maps = source.stat.size >= WINDOW_BYTES as u64;
@@ -359,6 +364,7 @@ impl Reader<'_> {
         // What is mapped is looked at until it is settled.
         let is_stored = parts.settle()? && is_whole;
         let mut result = content.and_then(|()| source.changed());
+        let stays = is_stored && result == Ok(false);
         if !is_stored || result == Ok(true) {
             parts.send(LargePart::Again)?;
             self.begins(name);
@@ -373,6 +379,7 @@ impl Reader<'_> {
             stat: source.stat,
             xattrs: source.xattrs,
             changed,
+            retraced: trace.filter(|_| stays),
         }))
     }
 

@@ -86,22 +86,22 @@ impl<'a> Traces<'a> {
         let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
         let mut vouched = None;
         while let Some((depth, item)) = trace.peek() {
+            let Some(chunk) = item.chunk() else {
+                return Ok(None);
+            };
+            if vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {
+                return Ok(None);
+            }
+            vouched = Some(chunk.container);
             if depth > 0 {
                 self.with_reader(|reader| trace.open(reader))?;
                 continue;
             }
-            let Some(chunk) = item.chunk() else {
-                return Ok(None);
-            };
             bytes += chunk.len as usize;
             let is_long = bytes > LONG_SEGMENT_BYTES || chunks.len() == STRETCH_CHUNKS_MAX;
             if is_long && !chunks.is_empty() {
                 break;
             }
-            if vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {
-                return Ok(None);
-            }
-            vouched = Some(chunk.container);
             chunks.push(*chunk);
             trace.pass();
         }

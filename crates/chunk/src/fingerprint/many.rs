@@ -16,6 +16,7 @@ use blake3::platform::Platform;
 use blake3::{BLOCK_LEN, CHUNK_LEN, IncrementCounter, OUT_LEN};
 
 use super::Fingerprint;
+use super::order::longest_first;
 use super::ragged::{self, Leaf};
 
 pub(super) const LEAF_START: u8 = 1;
@@ -41,6 +42,7 @@ const ALONE_BYTES: usize = 256 << 10;
 type Cv = [u8; OUT_LEN];
 
 /// A chunk on its way: its leaves' chaining values are `cvs[first..first + count]`, and become fewer level by level.
+#[derive(Clone, Copy)]
 struct Message<'a> {
     data: &'a [u8],
     first: usize,
@@ -51,6 +53,11 @@ struct Message<'a> {
 impl Message<'_> {
     fn whole_leaves(&self) -> usize {
         self.data.len() / CHUNK_LEN
+    }
+
+    /// Grows with both, the whole leaves and all.
+    fn half_leaves(&self) -> usize {
+        self.whole_leaves() + self.count
     }
 }
 
@@ -135,8 +142,9 @@ fn on<'a>(
         leaves += count;
         out.push(Fingerprint([0; OUT_LEN]));
     }
-    // Longest first: those with a leaf number i stand in front.
-    messages.sort_unstable_by_key(|message| core::cmp::Reverse(message.data.len()));
+    // Those with a leaf number i stand in front.
+    let half_leaves_max = 2 * ALONE_BYTES / CHUNK_LEN;
+    let mut messages = longest_first(&messages, half_leaves_max, Message::half_leaves);
     let mut lanes = Lanes::new(platform, key, leaves, messages.len());
     let left = lanes.whole_leaves(&messages);
     lanes.ragged_leaves(&messages, &short, left, &mut out);
@@ -213,8 +221,7 @@ impl Lanes {
             cv: self.node.key,
             number: chunks_from + number,
         }));
-        ragged::compress(self.node.platform, self.node.mode, &mut left);
-        for leaf in &left {
+        for leaf in &ragged::compress(self.node.platform, self.node.mode, left) {
             match leaf.number.checked_sub(chunks_from) {
                 None => self.cvs[leaf.number] = bytes_of(&leaf.cv),
                 Some(chunk) => out[chunk] = Fingerprint(bytes_of(&leaf.cv)),

@@ -1,6 +1,7 @@
 //! The name of a chunk: 32 bytes of a collision-resistant hash of its content.
 
 mod many;
+mod order;
 mod ragged;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod transpose;

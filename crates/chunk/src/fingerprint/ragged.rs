@@ -11,8 +11,10 @@ use blake3::platform::Platform;
 use blake3::{BLOCK_LEN, CHUNK_LEN};
 
 use super::many::{LEAF_END, LEAF_START};
+use super::order::longest_first;
 
 /// A leaf, not empty and no longer than [`CHUNK_LEN`].
+#[derive(Clone, Copy)]
 pub struct Leaf<'a> {
     pub data: &'a [u8],
     /// Which leaf of its message it is.
@@ -71,15 +73,16 @@ pub struct Block {
 /// Fewer leaves than this in a group are not worth a vector.
 const LANES_MIN: usize = 3;
 
-/// Compresses all leaves; they come back in another order.
-pub fn compress(platform: Platform, mode: u8, leaves: &mut Vec<Leaf<'_>>) {
+/// Compresses all leaves; they come back in another order, without empty ones.
+pub fn compress<'a>(platform: Platform, mode: u8, mut leaves: Vec<Leaf<'a>>) -> Vec<Leaf<'a>> {
     leaves.retain(|leaf| !leaf.data.is_empty() && leaf.data.len() <= CHUNK_LEN);
-    leaves.sort_unstable_by_key(|leaf| core::cmp::Reverse(leaf.blocks()));
+    let mut leaves = longest_first(&leaves, CHUNK_LEN / BLOCK_LEN, Leaf::blocks);
     for group in leaves.chunks_mut(LANES) {
         if group.len() < LANES_MIN || !side_by_side(mode, group) {
             alone(platform, mode, group);
         }
     }
+    leaves
 }
 
 /// Whole leaves that `platform` takes at once without idle lanes: fewer are better off here. 1 where this CPU has no

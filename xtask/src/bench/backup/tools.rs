@@ -92,7 +92,8 @@ Peers, each from its public registry; whichever is on PATH or in --peers DIR tak
   borg      apt-get install borgbackup, or pip install borgbackup (needs libacl1-dev, libssl-dev, liblz4-dev, libzstd-dev, libxxhash-dev)
   tar, zstd apt-get install tar zstd
 Data sets need python3 with pip, mkfs.ext4 (e2fsprogs) and tar; about 9 GB for all sets at scale 1, and as much again while it runs.
-As root the page cache is dropped before each stage; otherwise figures are those of a warm cache, and the report says so.";
+As root the page cache is dropped before each stage but reread-cached, before which files, repository and program are
+read; otherwise figures are those of a warm cache, and the report says so.";
 
 /// Where one tool's run lies.
 pub struct Place {

@@ -34,12 +34,8 @@ impl Finisher<'_> {
                 }
                 Ok(())
             }
-            Note::Retraced(chunks) => {
-                for chunk in chunks {
-                    let span = u64::from(chunk.len);
-                    Progress::add(&self.progress.bytes_of_current, span);
-                    self.recipe.push(Item::Chunk { chunk, span }, store)?;
-                }
+            Note::Verified(bytes) => {
+                Progress::add(&self.progress.bytes_of_current, bytes);
                 Ok(())
             }
             Note::Hole(len) => {
@@ -59,12 +55,9 @@ impl Finisher<'_> {
                 let content = self.recipe.finish(store)?;
                 planned.entry.size = content.items.iter().map(Item::span).sum();
                 planned.entry.content = content;
-                if let Some(names) = planned.link {
-                    self.remembered(|links| links.remember(names, &planned.entry));
-                }
-                let new_bytes = std::mem::take(&mut self.new_bytes);
-                self.done(&folder, *planned, new_bytes)
+                self.file(&folder, *planned)
             }
+            Note::Retraced(folder, planned) => self.file(&folder, *planned),
             Note::Entry(folder, mut planned) => {
                 if planned.content == ContentFrom::FirstName {
                     self.recall(&folder, &mut planned);
@@ -72,6 +65,15 @@ impl Finisher<'_> {
                 self.done(&folder, *planned, 0)
             }
         }
+    }
+
+    /// A file that was read and has its content.
+    fn file(&mut self, folder: &[u8], planned: Planned) -> Result<()> {
+        if let Some(names) = planned.link {
+            self.remembered(|links| links.remember(names, &planned.entry));
+        }
+        let new_bytes = std::mem::take(&mut self.new_bytes);
+        self.done(folder, planned, new_bytes)
     }
 
     /// Where there is no room to remember, the names to come say that they could not be read.
