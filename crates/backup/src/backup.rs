@@ -101,7 +101,8 @@ pub fn run_if(
     let missing_sources = sources.missing;
     let session = repository.session(SessionKind::Backup)?;
     session.count_stored(Arc::clone(&progress.bytes_stored));
-    let earlier = find_earlier(repository, sources.sound(), options, events)?;
+    let is_tree = stream.is_none();
+    let earlier = find_earlier(repository, (sources.sound(), is_tree), options, events)?;
     let cutting = Cutting::begin(repository, options, events)?;
     let started = (options.clock)();
     let pipeline = Pipeline {
@@ -191,7 +192,7 @@ struct Earlier {
 /// The parent, or what may take its place; one that cannot be read is as good as none.
 fn find_earlier(
     repository: &Repository,
-    paths: &[Vec<u8>],
+    (paths, is_tree): (&[Vec<u8>], bool),
     options: &Options,
     events: &dyn Events,
 ) -> Result<Earlier> {
@@ -229,7 +230,7 @@ fn find_earlier(
                 named.snapshot.paths = Vec::new();
                 Some(named)
             };
-            let similar = similar.filter(|_| newest.is_none());
+            let similar = similar.filter(|_| newest.is_none() && is_tree);
             Ok(Earlier {
                 parent: newest.and_then(load),
                 similar: similar.and_then(load),

@@ -324,10 +324,17 @@ impl<'a> Finisher<'a> {
     }
 
     fn retraced(&mut self, stretch: Retraced) {
-        self.has_lost |= !stretch.is_same;
-        self.batch.bytes += stretch.bytes;
-        let verified = Note::Verified(stretch.bytes as u64);
-        self.batch.notes.push(verified);
+        match stretch.is_same {
+            true => {
+                self.batch.bytes += stretch.bytes;
+                let verified = Note::Verified(stretch.bytes as u64);
+                self.batch.notes.push(verified);
+            }
+            false => {
+                self.outlook.tell(0, true);
+                self.has_lost = true;
+            }
+        }
         self.batch.held.push(stretch.held);
     }
 

@@ -84,6 +84,13 @@ pub struct Options {
     pub failing: walk::Failing,
 }
 
+impl Options {
+    /// Nobody said otherwise how files are to be cut.
+    pub(super) fn cuts_as_usual(&self) -> bool {
+        self.chunk_rules.is_none() && self.tars == Some(Tars::Magic)
+    }
+}
+
 impl Default for Options {
     /// Eight threads that wait for the disk (a cold scan of 290,000 files takes a third of the time of one), one
     /// fingerprinting thread per core.

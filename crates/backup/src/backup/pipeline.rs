@@ -100,7 +100,7 @@ impl<'a> Pipeline<'a> {
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
             turns: Turns::new(self.cores()),
-            traces: Traces::new(self.session, trees.parent.clone().or(trees.similar)),
+            traces: self.traces(&trees),
         };
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
         let queues = Queues { cold, cached };
@@ -183,10 +183,18 @@ impl<'a> Pipeline<'a> {
             work,
             steps,
             reader,
-            traces: &between.traces,
             parent_started_ns: started_ns,
             links: Linked::new(self.options.hard_links_bytes / 3),
             sizeless: Sizeless::default(),
+        }
+    }
+
+    /// Whoever says how files are to be cut has them cut so, whatever earlier snapshots have.
+    fn traces(&self, trees: &Trees) -> Traces<'a> {
+        let tree = trees.parent.as_ref().or(trees.similar.as_ref());
+        match self.options.cuts_as_usual() {
+            true => Traces::new(self.session, tree.cloned()),
+            false => Traces::none(self.session),
         }
     }
 

@@ -22,7 +22,6 @@ use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
 use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
-use super::traces::Traces;
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
@@ -115,8 +114,6 @@ pub struct Planner<'a> {
     pub work: Sender<Work>,
     pub steps: Sender<Step>,
     pub reader: ChunkReader,
-    /// Of large files that are read.
-    pub traces: &'a Traces<'a>,
     /// When the parent began to read, 0 where there is none.
     pub parent_started_ns: u64,
     /// Files with several names of which some are still to come.
@@ -269,7 +266,7 @@ impl Planner<'_> {
             let (parts, receiver) = large_channel(self.ahead);
             let name = planned.entry.name.clone();
             let before = planned.before.as_ref();
-            let trace = self.traces.find(&planned.entry, before);
+            let before = before.and_then(Before::unchanged_content).cloned();
             let step = Step::Entries {
                 folder: folder.clone(),
                 entries: vec![planned],
@@ -283,7 +280,7 @@ impl Planner<'_> {
                 .send(Work::Large {
                     dir: dir.clone(),
                     name,
-                    trace,
+                    before,
                     parts,
                 })
                 .map_err(|_| Gone)?;

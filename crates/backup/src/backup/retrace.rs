@@ -17,9 +17,10 @@ use super::parts::{LargePart, PartSender};
 use super::read::Source;
 use super::segment::{Done, Task, Worker, slot};
 use super::source::{Abandoned, Reader, pieces};
+use super::traces::TRACED_BYTES_MIN;
 use super::windows::{View, Windows};
-use crate::Content;
 use crate::content::Ahead;
+use crate::{Content, Item};
 
 /// A stretch of a file to verify.
 pub struct Stretch {
@@ -42,9 +43,20 @@ pub struct Retraced {
 }
 
 impl Reader<'_> {
-    /// Whether a file can be gone through along a trace: it lies in the page cache.
-    pub(super) fn can_retrace(source: &Source<'_>) -> bool {
-        !source.may_have_holes() && source.handle.is_nearly_cached(source.stat.size)
+    /// A trace to follow through this file, if it lies in the page cache. `before`: what the parent has of it, if it
+    /// looks unchanged.
+    pub(super) fn trace(&self, source: &Source<'_>, before: Option<Content>) -> Option<Content> {
+        let (size, mtime) = (source.stat.size, source.stat.mtime);
+        let is_likely = size >= TRACED_BYTES_MIN
+            && !source.may_have_holes()
+            && source.handle.is_nearly_cached(size);
+        if !is_likely {
+            return None;
+        }
+        let trace = self.traces.find((size, mtime), before, self.progress)?;
+        let mut spans = trace.items.iter().map(Item::span);
+        let spans = spans.try_fold(0u64, u64::checked_add);
+        (spans == Some(size)).then_some(trace)
     }
 
     /// Sends the file's stretches along `trace`; whether that led to its end. What comes of each, the store is told: if
@@ -85,10 +97,11 @@ impl Reader<'_> {
             self.queues.cached.send(task).map_err(|_| Abandoned)?;
             at += bytes;
         }
-        if at == size {
+        let is_whole = at == size && ahead.peek().is_none();
+        if is_whole {
             parts.sent();
         }
-        Ok(at == size)
+        Ok(is_whole)
     }
 }
 

@@ -97,8 +97,8 @@ pub enum Work {
     Large {
         dir: Arc<OwnedFd>,
         name: Vec<u8>,
-        /// What an earlier snapshot has of one that looks the same.
-        trace: Option<Content>,
+        /// What the parent has of it, if it looks unchanged.
+        before: Option<Content>,
         parts: PartSender,
     },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
@@ -167,10 +167,10 @@ impl Reader<'_> {
                 Work::Large {
                     dir,
                     name,
-                    trace,
+                    before,
                     parts,
                 } => {
-                    let _ = self.large(&dir, &name, trace, &parts);
+                    let _ = self.large(&dir, &name, before, &parts);
                 }
                 Work::Stream {
                     fd,
@@ -323,11 +323,11 @@ impl Reader<'_> {
         &mut self,
         dir: &OwnedFd,
         name: &[u8],
-        trace: Option<Content>,
+        before: Option<Content>,
         parts: &PartSender,
     ) -> Result<(), Abandoned> {
         let end = match read::open(dir.as_fd(), name) {
-            Ok(source) => self.large_file(name, source, trace, parts)?,
+            Ok(source) => self.large_file(name, source, before, parts)?,
             Err(e) => Err(e),
         };
         parts.send(LargePart::End(end))
@@ -348,23 +348,31 @@ impl Reader<'_> {
         &mut self,
         name: &[u8],
         mut source: Source,
-        trace: Option<Content>,
+        before: Option<Content>,
         parts: &PartSender,
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
-        let trace = trace.filter(|_| Self::can_retrace(&source));
-        let (content, is_whole) = match &trace {
-            Some(trace) => (Ok(()), self.retrace(&source, trace, parts)?),
-            None => {
-                self.begins(name);
-                let maps = source.stat.size >= WINDOW_BYTES as u64;
-                (self.large_content(&source, parts, maps)?, true)
+        if let Some(trace) = self.trace(&source, before) {
+            let is_same = self.retrace(&source, &trace, parts)?;
+            if parts.settle()? && is_same && source.changed() == Ok(false) {
+                return Ok(Ok(FileEnd {
+                    stat: source.stat,
+                    xattrs: source.xattrs,
+                    changed: false,
+                    retraced: Some(trace),
+                }));
             }
-        };
+            parts.send(LargePart::Again)?;
+            if let Err(e) = source.look_again() {
+                return Ok(Err(e));
+            }
+        }
+        self.begins(name);
+        let maps = source.stat.size >= WINDOW_BYTES as u64;
+        let content = self.large_content(&source, parts, maps)?;
         // What is mapped is looked at until it is settled.
-        let is_stored = parts.settle()? && is_whole;
+        let is_stored = parts.settle()?;
         let mut result = content.and_then(|()| source.changed());
-        let stays = is_stored && result == Ok(false);
         if !is_stored || result == Ok(true) {
             parts.send(LargePart::Again)?;
             self.begins(name);
@@ -379,7 +387,7 @@ impl Reader<'_> {
             stat: source.stat,
             xattrs: source.xattrs,
             changed,
-            retraced: trace.filter(|_| stays),
+            retraced: None,
         }))
     }
 

@@ -1,9 +1,9 @@
 //! What an earlier snapshot has of large files that look the same: traces to go along ([`super::retrace`]).
 //!
 //! A file is looked for at its own path first, then among all of the snapshot by size and time of change, so that what
-//! was moved, or copied with its times, is found. A trace is a guess: nothing but time hangs on it.
+//! was moved, or copied with its times, is found. A trace is a guess that is verified.
 //!
-//! RAM: the tops of some hundred recipes, a reader, and a leaf at a time.
+//! RAM: the tops of a thousand recipes at most, some MiB; a reader with its caches; and a leaf at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use onefold_store::{ChunkReader, ChunkRef, Session};
 use parking_lot::Mutex;
 
 use super::buffers::LONG_SEGMENT_BYTES;
-use super::unchanged::Before;
 use super::windows::WINDOW_BYTES;
 use crate::content::Ahead;
 use crate::tree::{Tree, read_leaf};
-use crate::{Content, Entry, Flags, Kind, Result, Time};
+use crate::{Content, Flags, Kind, Progress, Result, Time};
 
 /// Smaller files are cut anew.
-const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
-/// Leaves are read once those who ask are so many times as long together: a leaf takes many times as long as so much
-/// of a file.
-const LEAVES_SHARE: u64 = 256;
-/// Contents that are remembered at most: some MiB.
+pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
+/// Leaves are read once those who ask are so many times as long together: with the recipes of small files that go with
+/// them they take some hundred times as long as so much of a file.
+const LEAVES_SHARE: u64 = 1024;
+/// Contents that are remembered at most.
 const REMEMBERED_MAX: usize = 1024;
 /// Chunks that are followed at a time: what they are called takes RAM until they are seen.
 const STRETCH_CHUNKS_MAX: usize = 1024;
 
-/// Finds traces and follows them. Shared by who plans and those who read.
+/// Finds traces and follows them. Shared by those who read.
 pub struct Traces<'a> {
     session: &'a Session,
+    is_followed: bool,
     known: Mutex<Known>,
     /// Made when it is first needed. One for all, since blocks of metadata are large.
     reader: Mutex<Option<ChunkReader>>,
@@ -54,28 +54,40 @@ impl<'a> Traces<'a> {
         };
         Self {
             session,
+            is_followed: true,
             known: Mutex::new(known),
             reader: Mutex::default(),
         }
     }
 
-    /// A content that the file may have: what the parent has of one that looks unchanged, or else what looks the same.
-    pub fn find(&self, now: &Entry, before: Option<&Before>) -> Option<Content> {
-        if now.size < TRACED_BYTES_MIN {
-            return None;
+    /// None is found.
+    pub fn none(session: &'a Session) -> Self {
+        Self {
+            is_followed: false,
+            ..Self::new(session, None)
         }
-        if let Some(content) = before.and_then(Before::unchanged_content) {
-            return Some(content.clone());
+    }
+
+    /// A content that a file of this size and time of change may have: that `before`, if there is one, or what looks the
+    /// same. Whoever asks is about to read the file from RAM.
+    pub fn find(
+        &self,
+        looks: (u64, Time),
+        before: Option<Content>,
+        progress: &Progress,
+    ) -> Option<Content> {
+        if before.is_some() || !self.is_followed {
+            return before.filter(|_| self.is_followed);
         }
         let mut known = self.known.lock();
-        known.asked_bytes += now.size;
+        known.asked_bytes += looks.0;
         let affordable = known.asked_bytes / LEAVES_SHARE;
         let tree = known.tree.take_if(|it| leaves_bytes(it) <= affordable);
         if let Some(tree) = tree {
             // What cannot be read is as good as not there.
-            let _ = self.with_reader(|reader| known.remember(&tree, reader));
+            let _ = self.with_reader(|reader| known.remember(&tree, reader, progress));
         }
-        known.by_looks.get(&(now.size, now.mtime)).cloned()
+        known.by_looks.get(&looks).cloned()
     }
 
     /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on.
@@ -118,16 +130,26 @@ impl<'a> Traces<'a> {
 }
 
 impl Known {
-    fn remember(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
+    /// Remembers what is large enough, up to the limit, while somebody still wants to know.
+    fn remember(
+        &mut self,
+        tree: &Tree,
+        reader: &mut ChunkReader,
+        progress: &Progress,
+    ) -> Result<()> {
         for leaf in tree.leaves() {
-            for entry in read_leaf(leaf, reader)?.entries {
-                let is_traced = entry.kind == Kind::File
+            if progress.is_over() || self.by_looks.len() >= REMEMBERED_MAX {
+                break;
+            }
+            let entries = read_leaf(leaf, reader)?.entries.into_iter();
+            let traced = entries.filter(|entry| {
+                entry.kind == Kind::File
                     && entry.size >= TRACED_BYTES_MIN
-                    && !entry.flags.has(Flags::CHANGED_WHILE_READ);
-                if is_traced && self.by_looks.len() < REMEMBERED_MAX {
-                    let looks = (entry.size, entry.mtime);
-                    self.by_looks.entry(looks).or_insert(entry.content);
-                }
+                    && !entry.flags.has(Flags::CHANGED_WHILE_READ)
+            });
+            for entry in traced.take(REMEMBERED_MAX - self.by_looks.len()) {
+                let looks = (entry.size, entry.mtime);
+                self.by_looks.entry(looks).or_insert(entry.content);
             }
         }
         Ok(())

@@ -9,10 +9,10 @@ use onefold_backup::backup::{self, Input};
 use crate::scene::{self, Log, bytes, options};
 
 /// The same on every architecture of Linux; `libc` does not name it.
-const F_SETSIG: i32 = 10;
+pub const F_SETSIG: i32 = 10;
 
 /// Of a file's lease: taken for writing, given back, or what it is. `None` where the file system has none.
-fn lease(file: &File, command: i32, kind: i32) -> Option<i32> {
+pub fn lease(file: &File, command: i32, kind: i32) -> Option<i32> {
     // SAFETY: takes and gives numbers alone.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, kind) };
     (done >= 0).then_some(done)

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use onefold_backup::backup::{self, Input, Outcome, Rules};
 use onefold_backup::{Content, Progress};
@@ -15,6 +16,7 @@ use onefold_store::{
     ChunkRef, Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, container,
 };
 
+use crate::leased::{F_SETSIG, lease};
 use crate::scene::{Log, bytes, entry, look, options, restore_folder, uneven};
 use crate::untested::not_tested;
 
@@ -187,6 +189,54 @@ fn what_lies_in_a_damaged_container_is_stored_again() {
     scene.repository.rebuild_index().expect("an index");
     let outcome = scene.read_again("a");
     assert!(outcome.snapshot.summary.data_chunks > 0);
+}
+
+/// What is cut short after it was looked at, and before it is opened, has what is left of it.
+#[test]
+fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
+    for left in [0, 10 * MIB as u64, 9 * MIB as u64 + 3] {
+        let mut scene = Scene::new();
+        let held = scene.path("a/0 held");
+        fs::write(&held, "content").expect("write");
+        let held = File::options().read(true).write(true).open(&held);
+        let held = held.expect("open");
+        // Asked to give it back, this process hears of it by a signal that it ignores.
+        lease(&held, F_SETSIG, libc::SIGURG).expect("a signal");
+        if lease(&held, libc::F_SETLEASE, libc::F_WRLCK).is_none() {
+            not_tested("there are no leases here");
+            return;
+        }
+        let file = File::options().write(true).open(scene.path("a/file.xyz"));
+        let file = file.expect("open");
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while lease(&held, libc::F_GETLEASE, 0) == Some(libc::F_WRLCK) {
+                    std::thread::yield_now();
+                }
+                // By now the one reader has opened nothing, and all is planned.
+                std::thread::sleep(Duration::from_millis(200));
+                file.set_len(left).expect("cut");
+                lease(&held, libc::F_SETLEASE, libc::F_UNLCK).expect("given back");
+            });
+            scene.back_up_as("a", |options| {
+                options.readers = 1;
+                options.force_reread = true;
+            })
+        });
+        assert_eq!(outcome.snapshot.summary.errors, 0);
+    }
+}
+
+/// Whoever says how files are to be cut has them cut so.
+#[test]
+fn rules_of_ones_own_count_for_more_than_a_trace() {
+    let mut scene = Scene::new();
+    let rules = Rules::with("content compress xyz").expect("rules");
+    let outcome = scene.back_up_as("a", |options| {
+        options.chunk_rules = Some(Arc::new(rules));
+        options.force_reread = true;
+    });
+    assert_ne!(scene.content(&outcome, "a/file.xyz"), scene.first);
 }
 
 impl Scene {

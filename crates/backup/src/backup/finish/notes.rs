@@ -52,9 +52,7 @@ impl Finisher<'_> {
                 Ok(())
             }
             Note::File(folder, mut planned) => {
-                let content = self.recipe.finish(store)?;
-                planned.entry.size = content.items.iter().map(Item::span).sum();
-                planned.entry.content = content;
+                planned.entry.content = self.recipe.finish(store)?;
                 self.file(&folder, *planned)
             }
             Note::Retraced(folder, planned) => self.file(&folder, *planned),
@@ -68,7 +66,9 @@ impl Finisher<'_> {
     }
 
     /// A file that was read and has its content.
-    fn file(&mut self, folder: &[u8], planned: Planned) -> Result<()> {
+    fn file(&mut self, folder: &[u8], mut planned: Planned) -> Result<()> {
+        let items = planned.entry.content.items.iter();
+        planned.entry.size = items.map(Item::span).sum();
         if let Some(names) = planned.link {
             self.remembered(|links| links.remember(names, &planned.entry));
         }

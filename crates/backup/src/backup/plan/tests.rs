@@ -32,7 +32,6 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         work,
         steps: sender,
         reader: session.reader().expect("reader"),
-        traces: &Traces::new(&session, None),
         parent_started_ns: 0,
         links: Linked::new(1 << 20),
         sizeless: Sizeless::default(),

@@ -34,7 +34,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
         queues: Queues { cold, cached },
         outlook: &outlook,
         carries_much: Arc::default(),
-        traces: &Traces::new(&session, None),
+        traces: &Traces::none(&session),
     };
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {
