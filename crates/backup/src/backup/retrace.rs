@@ -1,10 +1,9 @@
 //! Retracing: a large file that looks like one in a snapshot is fingerprinted along that one's cuts, where it lies in
 //! the page cache, instead of being cut and looked up.
 //!
-//! All of it is read, and each chunk must have the fingerprint that the trace says, so that what is kept is what is
-//! there: as if it had been cut anew, it would have been cut at the same places. Of the time that a re-read from RAM
-//! takes, a third goes into finding the cuts and the chunks. At the first chunk that differs, or whose container nobody
-//! vouches for, the file begins anew ([`PartSender::settle`]), and is cut.
+//! What always holds: all of the file is read, and each chunk has the fingerprint that the trace says, so that what is
+//! kept is what is there. At the first chunk that differs, or whose container nobody vouches for, the file begins anew
+//! ([`PartSender::settle`]) and is cut as any other. Finding cuts and chunks is a quarter of a re-read from RAM.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
