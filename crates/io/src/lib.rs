@@ -44,7 +44,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk};
 pub use file_window::FileWindow;
 pub use flash::{FlashCounts, FlashDir, FlashModel};
-pub use heap::map_large_allocations;
+pub use heap::tune_heap;
 pub use hex::hex_number;
 pub use huge_pages::HUGE_PAGE_BYTES;
 pub use if_there::{if_there, remove_if_there};
