@@ -3,7 +3,7 @@
 //!
 //! What always holds: all of the file is read, and each chunk has the fingerprint that the trace says, so that what is
 //! kept is what is there. At the first chunk that differs, or whose container nobody vouches for, the file begins anew
-//! ([`PartSender::settle`]) and is cut as any other. Finding cuts and chunks is a quarter of a re-read from RAM.
+//! ([`PartSender::settle`]) and is cut as any other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

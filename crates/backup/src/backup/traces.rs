@@ -19,8 +19,8 @@ use crate::{Content, Flags, Kind, Progress, Result, Time};
 
 /// Smaller files are cut anew.
 pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
-/// Leaves are read once those who ask are so many times as long together: with the recipes of small files that go with
-/// them they take some hundred times as long as so much of a file.
+/// Leaves are read once those who ask are so many times as long together: by then what they cost, with the recipes of
+/// small files that go with them, is little beside reading the files (estimated, not measured).
 const LEAVES_SHARE: u64 = 1024;
 /// Contents that are remembered at most.
 const REMEMBERED_MAX: usize = 1024;
