@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::log::{PAGE_RECORDS_MAX, read_pages};
+use super::log_writer::LogWriter;
 use super::manifest::LogEntry;
 use super::merge::place_of;
 use super::page::PAGE_BYTES;
-use super::seal::LogWriter;
 use super::shared::Shared;
 use super::view::OpenLog;
 use crate::Result;

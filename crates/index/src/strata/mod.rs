@@ -46,6 +46,7 @@ mod folder;
 mod gone;
 mod join;
 pub(crate) mod log;
+mod log_writer;
 mod lookup;
 pub(crate) mod manifest;
 mod merge;
@@ -60,6 +61,7 @@ mod run_writer;
 mod seal;
 mod shared;
 mod spans;
+mod table;
 mod tail;
 mod view;
 

@@ -3,7 +3,7 @@
 use super::cache::CACHE_PAGE_BYTES;
 use super::page::PAGE_BYTES;
 use super::run_filters::{FilterShare, RunSize};
-use super::tail::TAIL_RECORD_BYTES;
+use super::tail::Tail;
 use crate::{Error, Result};
 
 /// The least budget: a small tail, a small cache and the buffers of one merge.
@@ -98,7 +98,7 @@ impl Plan {
         let merge = share(30, 2).max(least(BATCH_PAGES_MIN * PAGE_BYTES));
         let others = tail * 7 / 5 + cache + partition * 2 + spans + batch + batch_keys * KEY_BYTES;
         Ok(Plan {
-            tail_records: tail / TAIL_RECORD_BYTES,
+            tail_records: tail / Tail::RECORD_BYTES,
             cache_bytes: cache,
             filter_bytes: budget_bytes.saturating_sub(others + merge),
             span_bytes: spans,

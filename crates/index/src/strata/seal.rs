@@ -9,14 +9,13 @@ use onefold_chunk::Fingerprint;
 
 use super::folder::{Folder, NewFile};
 use super::join::small_pages;
-use super::log::{LogPacker, LogPage, Said};
+use super::log::Said;
+use super::log_writer::LogWriter;
 use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
 use super::options::Plan;
-use super::page::{PAGE_BYTES, seal_page_of};
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
 use super::run_writer::{RunFile, RunWriter};
-use super::spans::{LogSpan, encode_spans, extend_spans, read_spans};
 use crate::{Error, Result};
 
 /// A log and a run that no manifest names yet.
@@ -96,7 +95,7 @@ fn write<'a>(
             LogWriter::new(file, at_once)
         }
     };
-    let first = log.pages;
+    let first = log.pages();
     let mut of_run = Vec::with_capacity(records.size_hint().1.unwrap_or(0));
     for (key, said) in records {
         let (page, span) = log.push(key, *said)?;
@@ -223,104 +222,4 @@ fn drop_twins(records: &mut Vec<RunRecord>) -> Vec<u32> {
     dead.sort_unstable();
     dead.dedup();
     dead
-}
-
-/// Writes a log file.
-pub struct LogWriter {
-    file: NewFile,
-    packer: LogPacker,
-    spans: Vec<LogSpan>,
-    /// Of the file, those that wait to be written not counted.
-    pages: u32,
-    write_pages: usize,
-    /// Records; who copies pages adds theirs.
-    pub records: u64,
-}
-
-impl LogWriter {
-    /// Into `file`, which is empty, `write_pages` pages at once.
-    pub fn new(file: NewFile, write_pages: usize) -> LogWriter {
-        LogWriter {
-            packer: LogPacker::of(file.id.mark()),
-            file,
-            spans: Vec::new(),
-            pages: 0,
-            write_pages,
-            records: 0,
-        }
-    }
-
-    /// Behind what `growing` holds, `write_pages` pages at once.
-    pub fn behind(growing: Growing, write_pages: usize) -> Result<LogWriter> {
-        let Growing { file, entry } = growing;
-        let spans = read_spans(&entry, &file.name, &*file.disk)?;
-        let mut writer = LogWriter::new(file, write_pages);
-        // its footer stays, and is a hole
-        writer.pages = (entry.file_bytes / PAGE_BYTES as u64) as u32;
-        writer.packer.first = writer.pages;
-        (writer.spans, writer.records) = (spans, entry.records);
-        Ok(writer)
-    }
-
-    /// Adds a record and tells its page, and the place of its span there.
-    pub fn push(&mut self, key: &Fingerprint, said: Said) -> Result<(u32, usize)> {
-        self.packer.push(key, said);
-        let span = self.packer.last_span();
-        self.records += 1;
-        let page = self.pages + (self.packer.pages.len() / PAGE_BYTES) as u32;
-        if self.packer.pages.len() >= self.write_pages * PAGE_BYTES {
-            self.write()?;
-        }
-        Ok((page, span))
-    }
-
-    /// Adds pages as they are in another log file.
-    pub fn copy(&mut self, pages: &[u8]) -> Result<()> {
-        self.packer.pages.extend_from_slice(pages);
-        for (number, page) in (self.pages..).zip(self.packer.pages.chunks_exact_mut(PAGE_BYTES)) {
-            seal_page_of(page, self.packer.mark, number);
-        }
-        self.write()
-    }
-
-    /// Adds `pages` pages without records.
-    pub fn skip(&mut self, pages: u32) -> Result<()> {
-        for first in (0..pages).step_by(self.write_pages) {
-            let some = (pages - first).min(self.write_pages as u32);
-            self.copy(&vec![0; some as usize * PAGE_BYTES])?;
-        }
-        Ok(())
-    }
-
-    /// Writes what is left and the footer, and syncs.
-    pub fn finish(mut self) -> Result<(LogEntry, NewFile)> {
-        self.packer.close_page();
-        self.write()?;
-        let mark = self.packer.mark;
-        let footer = encode_spans(mark, self.records, self.pages, &self.spans);
-        let footer_at = u64::from(self.pages) * PAGE_BYTES as u64;
-        self.file.disk.write_at(&footer, footer_at)?;
-        self.file.disk.sync()?;
-        let file_bytes = footer_at + footer.len() as u64;
-        let entry = LogEntry {
-            id: self.file.id,
-            first_page: 0,
-            pages: self.pages,
-            records: self.records,
-            file_bytes,
-        };
-        Ok((entry, self.file))
-    }
-
-    fn write(&mut self) -> Result<()> {
-        for bytes in self.packer.pages.chunks_exact(PAGE_BYTES) {
-            extend_spans(&mut self.spans, LogPage::checked(bytes), self.pages);
-            self.pages += 1;
-        }
-        let at = (u64::from(self.pages) * PAGE_BYTES as u64) - self.packer.pages.len() as u64;
-        self.file.disk.write_at(&self.packer.pages, at)?;
-        self.packer.pages.clear();
-        self.packer.first = self.pages;
-        Ok(())
-    }
 }
