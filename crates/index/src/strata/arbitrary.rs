@@ -9,7 +9,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::log::{HEADER_BYTES, LogPage};
-use super::manifest::{FileId, LOG_PAGES_MAX, LogEntry, MANIFEST_FRAME, Manifest};
+use super::manifest::{
+    FileId, LOG_PAGES_MAX, LOOSE_PAGES_MAX, LOOSE_RECORDS_MAX, LogEntry, MANIFEST_FRAME, Manifest,
+};
 use super::merge::merge_once;
 use super::page::{PAGE_BYTES, seal_page};
 use super::run::{RUN_FRAME, Run, RunReader};
@@ -147,6 +149,16 @@ fn options(unique: u64) -> StrataOptions {
     }
 }
 
+/// Key number `number`, spread over the whole range.
+fn key(number: u64) -> Fingerprint {
+    let mut key = [0; 32];
+    let random = |eight: u64| (number * 4 + eight + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..)
+        .zip(key.chunks_exact_mut(8))
+        .for_each(|(i, eight)| eight.copy_from_slice(&random(i).to_be_bytes()));
+    Fingerprint(key)
+}
+
 /// An index of one log file of [`PAGES`] pages, of containers 1 and 2 in halves, and one run, and its manifest.
 fn of_two_containers() -> (MemDir, Manifest) {
     let dir = MemDir::new();
@@ -156,14 +168,9 @@ fn of_two_containers() -> (MemDir, Manifest) {
     };
     let mut index = Strata::open(Arc::new(dir.clone()), large).expect("open");
     for number in 0..KEYS {
-        let mut key = [0; 32];
-        let random = |eight: u64| (number * 4 + eight + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (0..)
-            .zip(key.chunks_exact_mut(8))
-            .for_each(|(i, eight)| eight.copy_from_slice(&random(i).to_be_bytes()));
         let container = ContainerId(1 + number * 2 / KEYS);
         index
-            .insert(&[(Fingerprint(key), Location { container })])
+            .insert(&[(key(number), Location { container })])
             .expect("insert");
     }
     index.checkpoint().expect("checkpoint");
@@ -253,9 +260,11 @@ fn a_forged_manifest_takes_no_ram() {
         container: ContainerId(1),
     };
     let mut index = Strata::open(Arc::new(dir.clone()), options(1)).expect("open");
-    index
-        .insert(&[(Fingerprint([9; 32]), location)])
-        .expect("insert");
+    // with a run, and some more that are loose
+    for number in 0..LOOSE_RECORDS_MAX * 2 {
+        let entry = (key(number.into()), location);
+        index.insert(&[entry]).expect("insert");
+    }
     index.checkpoint().expect("checkpoint");
     drop(index);
     let real = Manifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
@@ -265,9 +274,13 @@ fn a_forged_manifest_takes_no_ram() {
         replace(&dir, "manifest", &forged.encode());
         Strata::open(Arc::new(dir.clone()), options(2))
     };
-    let index = forge(&|manifest| manifest.next_page = LOG_PAGES_MAX).expect("pages that are gone");
+    let gone = |manifest: &mut Manifest| {
+        manifest.next_page = LOG_PAGES_MAX;
+        manifest.runs[0].end_page = LOG_PAGES_MAX;
+    };
+    let index = forge(&gone).expect("pages that are gone");
     assert!(index.ram_bytes() < 1 << 20, "{} bytes", index.ram_bytes());
-    let lies: [&dyn Fn(&mut Manifest); 5] = [
+    let lies: [&dyn Fn(&mut Manifest); 10] = [
         &|manifest| manifest.runs[0].records = 1 << 37,
         &|manifest| manifest.logs[0].records = 1 << 37,
         &|manifest| {
@@ -276,6 +289,12 @@ fn a_forged_manifest_takes_no_ram() {
         },
         &|manifest| manifest.logs[0].file_bytes = 1 << 40,
         &|manifest| manifest.runs[0].file_bytes = 1 << 40,
+        &|manifest| manifest.next_page += LOOSE_PAGES_MAX,
+        &|manifest| manifest.loose_records = LOOSE_RECORDS_MAX + 1,
+        &|manifest| manifest.loose_records = u32::MAX,
+        &|manifest| manifest.loose_records /= 2,
+        // no run: all records are loose, and more than is said
+        &|manifest| manifest.runs.clear(),
     ];
     for (number, lie) in lies.iter().enumerate() {
         let opened = forge(lie);

@@ -13,11 +13,11 @@ use super::gone::KnownGone;
 use super::join::scattered;
 use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
+use super::loose::Loose;
 use super::manifest::{LogEntry, RUNS_MANY, RUNS_MAX};
 use super::merge::RUN_RECORD_BYTES;
 use super::options::Plan;
 use super::page::PAGE_BYTES;
-use super::run::hash_of;
 use super::seal::{self, Sealed};
 use super::shared::Shared;
 use super::view::{OpenLog, View};
@@ -108,11 +108,11 @@ fn compact(
         }
         let is_old = |entry: &LogEntry| logs.iter().any(|log| log.entry == *entry);
         manifest.logs.retain(|entry| !is_old(entry));
-        for sealed in sealed.iter() {
-            sealed.enter(manifest)?;
-        }
         entered = true;
-        Ok(true)
+        for sealed in sealed.iter() {
+            entered &= sealed.enter(manifest)?;
+        }
+        Ok(entered)
     })?;
     if entered {
         let names: Vec<String> = logs.iter().map(|log| log.path.clone()).collect();
@@ -132,14 +132,18 @@ fn seal_live(
     let mut live = Vec::new();
     let mut seal = |live: &mut Vec<(Fingerprint, Said)>| -> Result<()> {
         if !live.is_empty() {
-            let (folder, plan) = (&shared.folder, &shared.plan);
-            let bits = plan.filter_bits(view.manifest.records(), live.len() as u64);
+            // the first is behind what is loose; of a tail's worth it has a run, so that nothing is before the next
+            let none = Loose::default();
+            let loose = if sealed.is_empty() {
+                &view.loose
+            } else {
+                &none
+            };
             sealed.push(seal::seal(
-                folder,
+                shared,
+                loose,
+                view.records(),
                 live.iter(),
-                plan,
-                bits,
-                &shared.written,
                 None,
             )?);
             live.clear();
@@ -200,7 +204,7 @@ fn are_newest(
     number: u32,
     records: &[(Fingerprint, Said)],
 ) -> Result<Vec<bool>> {
-    let sure = |key: &Fingerprint| view.is_newest(number, hash_of(key));
+    let sure = |key: &Fingerprint| view.is_newest(number, key);
     let mut newest: Vec<bool> = records.iter().map(|(key, _)| sure(key)).collect();
     let doubtful: Vec<_> = records
         .iter()

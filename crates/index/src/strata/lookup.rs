@@ -1,6 +1,6 @@
 //! Lookups, a batch of a stream at a time.
 //!
-//! The order for each key: tail; then the prefetch cache, whose answer stands if no newer run may hold the key; then
+//! The order for each key: tail; then what is loose, which is newer than any run; then the prefetch cache, whose answer stands if no newer run may hold the key; then
 //! every run whose filter says "maybe", newest first, one page read each. A run's record proves the fingerprint by 128
 //! bits and tells log page and span, which the view turns into the container; the log itself is read for locality, and
 //! where a page has too many spans.
@@ -158,17 +158,7 @@ impl Lookups {
         found: &mut [Option<Answer>],
         stats: &mut IndexStats,
     ) -> Result<()> {
-        let mut asking: Vec<Asking<'_>> = wanted
-            .iter()
-            .map(|(place, key)| Asking {
-                key,
-                hash: hash_of(key),
-                place: *place,
-                runs: 0,
-                cached: None,
-                from: 0,
-            })
-            .collect();
+        let mut asking = ask_loose(view, wanted, found);
         self.ask_cache(view, &mut asking);
         let behind = self.reach(&asking, SHORT_STRIDE).unwrap_or(0);
         ask_filters(view, &mut asking);
@@ -261,6 +251,29 @@ impl Lookups {
             }
         }
     }
+}
+
+/// Answers what loose pages know, and gives what is still to be asked for.
+fn ask_loose<'a>(
+    view: &View,
+    wanted: &'a [(usize, Fingerprint)],
+    found: &mut [Option<Answer>],
+) -> Vec<Asking<'a>> {
+    let mut asking = Vec::with_capacity(wanted.len());
+    for (place, key) in wanted {
+        match view.loose_answer(key) {
+            Some(answer) => found[*place] = answer,
+            None => asking.push(Asking {
+                key,
+                hash: hash_of(key),
+                place: *place,
+                runs: 0,
+                cached: None,
+                from: 0,
+            }),
+        }
+    }
+    asking
 }
 
 /// As [`settle`], where the cache was asked after the filters: runs older than what it knows need not be asked.

@@ -1,7 +1,9 @@
 //! The manifest: which files the index consists of. The one file that is ever replaced.
 //!
 //! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own, so that of two
-//! runs one is newer as a whole.
+//! runs one is newer as a whole. The pages behind those of the last run are loose: no run speaks of them yet.
+
+use std::ops::Range;
 
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::ByteReader;
@@ -11,18 +13,56 @@ use crate::{ContainerId, Result};
 /// The frame of the manifest.
 pub const MANIFEST_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTRMAN",
-    version: 3,
+    version: 4,
 };
 /// The most runs: a lookup keeps a bit for each.
 pub const RUNS_MAX: usize = 128;
 /// From so many on, whoever says something waits for merges.
 pub const RUNS_MANY: usize = RUNS_MAX / 4 * 3;
+/// Records on loose pages, at most: 60 bytes of RAM each, which any budget has.
+pub const LOOSE_RECORDS_MAX: u32 = 1024;
+/// Loose pages, at most: who opens the index reads all of them.
+pub const LOOSE_PAGES_MAX: u32 = 64;
 /// Log pages are numbers of 31 bits: 270 G records.
 pub const LOG_PAGES_MAX: u32 = 1 << 31;
 /// No opener makes so many files; the next number fits 32 bits.
 const FILE_NUMBER_MAX: u32 = 1 << 31;
 /// What no log or run holds more of: 128 for each page there can be. Sums and products of it fit 64 bits.
 const RECORDS_MAX: u64 = (LOG_PAGES_MAX as u64) << 7;
+
+/// Which log pages are loose: no run speaks of them yet.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LoosePages {
+    /// Of which index: see [`Manifest`].
+    pub born: u64,
+    /// All that are behind the last run; of those of files that were dropped there is nothing left.
+    pub pages: Range<u32>,
+    /// Records that were written to them; those of files that were dropped count.
+    pub records: u32,
+}
+
+impl LoosePages {
+    /// Whether `records` on `pages` more may be loose, too.
+    pub fn has_room(&self, records: usize, pages: u32) -> bool {
+        self.records as usize + records <= LOOSE_RECORDS_MAX as usize
+            && self.pages.len() + pages as usize <= LOOSE_PAGES_MAX as usize
+    }
+
+    /// How many pages a run must speak of besides those behind them: all, or none where they have no records.
+    pub fn to_cover(&self) -> u32 {
+        match self.records {
+            0 => 0,
+            _ => self.pages.len() as u32,
+        }
+    }
+
+    /// Whether a run of these pages and of those behind them has a place in an index of which `newest` are loose: where
+    /// none have records, as any that speaks of pages to come; else as that of who knows all of them.
+    pub fn are_all(&self, newest: &LoosePages) -> bool {
+        let is_same = (self.born, self.pages.end) == (newest.born, newest.pages.end);
+        is_same || self.records == 0 && newest.records == 0
+    }
+}
 
 /// What makes the name of a log or run: who wrote it, and its how manieth it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -98,6 +138,8 @@ pub struct Manifest {
     pub born: u64,
     /// The number of the next log page.
     pub next_page: u32,
+    /// See [`LoosePages`].
+    pub loose_records: u32,
     /// Log files, oldest first.
     pub logs: Vec<LogEntry>,
     /// Runs, oldest first.
@@ -113,6 +155,7 @@ impl Manifest {
         out.extend_from_slice(&self.born.to_le_bytes());
         let counts = [
             self.next_page,
+            self.loose_records,
             self.logs.len() as u32,
             self.runs.len() as u32,
             self.retired.len() as u32,
@@ -153,8 +196,8 @@ impl Manifest {
             let what = format!("generation {generation}, which has no next");
             return Err(reader.damaged(what).into());
         }
-        let [next_page, logs, runs, retired] =
-            [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+        let (next_page, loose_records) = (reader.u32()?, reader.u32()?);
+        let [logs, runs, retired] = [reader.u32()?, reader.u32()?, reader.u32()?];
         let logs = (0..logs)
             .map(|_| read_log(&mut reader))
             .collect::<Result<Vec<_>>>()?;
@@ -169,6 +212,7 @@ impl Manifest {
             generation,
             born,
             next_page,
+            loose_records,
             logs,
             runs,
             retired,
@@ -188,6 +232,26 @@ impl Manifest {
     /// Records in all runs: superseded and retired ones count.
     pub fn records(&self) -> u64 {
         self.runs.iter().map(|run| run.records).sum()
+    }
+
+    /// Its loose pages.
+    pub fn loose(&self) -> LoosePages {
+        LoosePages {
+            born: self.born,
+            pages: self.runs.last().map_or(0, |run| run.end_page)..self.next_page,
+            records: self.loose_records,
+        }
+    }
+
+    /// Whether what is loose is the same as in `other`.
+    pub fn has_loose_of(&self, other: &Manifest) -> bool {
+        self.loose() == other.loose() && self.loose_logs() == other.loose_logs()
+    }
+
+    /// Log files that have loose pages.
+    fn loose_logs(&self) -> &[LogEntry] {
+        let first = self.loose().pages.start;
+        &self.logs[self.logs.partition_point(|log| log.end_page() <= first)..]
     }
 
     /// Bytes of all files, the manifest's own not counted.
@@ -229,12 +293,14 @@ impl Manifest {
         let over = page > u64::from(self.next_page)
             || end > self.next_page
             || self.next_page > LOG_PAGES_MAX;
-        over.then(|| {
-            format!(
-                "pages up to {page} and {end}, expected at most {}",
-                self.next_page
-            )
-        })
+        if over {
+            let next = self.next_page;
+            return Some(format!(
+                "pages up to {page} and {end}, expected at most {next}"
+            ));
+        }
+        let loose = self.loose();
+        (!loose.has_room(0, 0)).then(|| format!("{loose:?}, too many"))
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! insert ─▶ tail (RAM) ─seal─▶ log file:  fingerprints in the order of insertion, containers as runs of records
-//!                              run:       128 bits of each fingerprint, sorted ─▶ its log page and span; merged in tiers
+//!                              run:       128 bits of each fingerprint, sorted ─▶ its log page and span; merged in tiers;
+//!                                         of the newest pages none, while they hold little: they are loose, and in RAM
 //!                              filter:    a ribbon filter for each partition of a run, in RAM
-//! lookup ─▶ tail ─▶ prefetch cache ─▶ filters ─▶ one page of a run, which proves it ─▶ where keys repeat a stream, 64 KiB of the log
+//! lookup ─▶ tail ─▶ loose pages ─▶ prefetch cache ─▶ filters ─▶ one page of a run, which proves it ─▶ where keys repeat a stream,
+//!                                                                                                     64 KiB of the log
 //! ```
 //!
 //! The log keeps the locality of the stream: who finds one fingerprint of a stream has the next two thousand in the cache. Runs find
@@ -21,17 +23,21 @@
 //! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that was read.
 //!
 //! # RAM
-//! The budget B is divided once: tail 6 % (60 bytes a record), its sealing 2.4 %, prefetch cache 4 %, two partitions in the making 5 %, read buffers 5 %, spans
-//! 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small budget, 90 % of 256 MiB.
+//! The budget B is divided once: tail 6 % (60 bytes a record), 60 KiB for what is loose (1024 records, whatever the
+//! budget: they are whoever's), the sealing of both two fifths of that, prefetch cache 4 %, two partitions in the making
+//! 5 %, read buffers 5 %, spans 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small budget, 90 %
+//! of 256 MiB.
 //! Filters take `records × bits × 1.03 / 8` bytes; `bits` is what fits, up to 16, for a run half as large one more, with the last bit in as many partitions as there is RAM for:
 //! at 1 billion chunks 1.04 GB for 8 bits, 0.52 GB for 4. Where one bit for the largest run doesn't fit, it goes without
 //! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 100 bytes for each partition of some 20,000 records,
 //! which count as filters, 100 for each log file, and 4 for each log page with a superseded record.
 //!
 //! # I/O
-//! Absent: `2^-bits` reads a run. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log, once more where
-//! sessions are small (see `join.rs`), and 20 bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 3 against
-//! the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
+//! Opening: a footer a file, filters, and the loose pages, 64 at most. Absent: `2^-bits` reads a run. What is loose: none.
+//! Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log (a checkpoint
+//! takes a page and a footer at least, and the manifest), once more where sessions are small (see `join.rs`), and 20
+//! bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 3
+//! against the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
 //!
 //! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
 //! records only with their container.
@@ -48,6 +54,7 @@ mod join;
 pub(crate) mod log;
 mod log_writer;
 mod lookup;
+mod loose;
 pub(crate) mod manifest;
 mod merge;
 mod merged_run;
@@ -78,6 +85,7 @@ use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use folder::{Folder, NewFile};
 use log::{LogPage, Said};
 use lookup::{Answer, Lookups};
+use loose::Loose;
 use manifest::{RUNS_MANY, RUNS_MAX};
 use options::Plan;
 use page::PAGE_BYTES;
@@ -183,10 +191,12 @@ impl Strata {
     /// Gives the log file that it ended in.
     fn seal_and_enter(&mut self, mut log_file: Option<NewFile>, retires: bool) -> Result<NewFile> {
         loop {
-            let sealed = self.seal_tail(log_file.take())?;
+            self.look_if_changed()?;
+            let loose = Arc::clone(&self.shared.view().loose);
+            let sealed = self.seal_tail(log_file.take(), &loose)?;
             match self.enter(Some(&sealed), retires) {
                 Ok(true) => return Ok(sealed.file),
-                // others have sealed since: once more, into a new file
+                // others have sealed since: once more, into a new file, and with what they left loose
                 Ok(false) => sealed.remove(&self.shared.folder),
                 Err(error) => {
                     sealed.remove(&self.shared.folder);
@@ -209,27 +219,24 @@ impl Strata {
     }
 
     /// Writes what the tail says of containers that are not retired; its log behind what `log_file` holds, if that may grow.
-    fn seal_tail(&self, log_file: Option<NewFile>) -> Result<Sealed> {
+    fn seal_tail(&self, log_file: Option<NewFile>, loose: &Loose) -> Result<Sealed> {
         let records = self.tail.records();
         let shared = &self.shared;
         // no view is held from here on: filters that somebody holds cannot be narrowed where they are
-        let all = shared.view().manifest.records();
+        let all = shared.view().records() + records.len() as u64;
         let growing = log_file.and_then(|file| seal::growing(file, &shared.view().manifest));
-        let own = records.len() as u64;
-        let bits = shared.plan.filter_bits(all + own, own);
         let records = records.iter().filter(|record| self.is_live(record));
-        let (folder, written) = (&shared.folder, &shared.written);
-        seal::seal(folder, records, &shared.plan, bits, written, growing)
+        seal::seal(shared, loose, all, records, growing)
     }
 
-    /// Names what was sealed and retired in the manifest. `false`: the log file that grew cannot be named any more.
+    /// Names what was sealed and retired in the manifest. `false`: what was sealed has no place there any more.
     fn enter(&mut self, sealed: Option<&Sealed>, retires: bool) -> Result<bool> {
         let mut entered = sealed.is_none() && !retires;
         let mut passed = false;
         while !entered {
             let (retired, tail) = (&self.retired, &self.tail);
             self.shared.folder.commit(|manifest| {
-                if sealed.is_some() && manifest.runs.len() >= RUNS_MAX {
+                if sealed.is_some_and(Sealed::has_run) && manifest.runs.len() >= RUNS_MAX {
                     return Ok(false);
                 }
                 // what is inserted has come back, if it was gone
@@ -273,6 +280,13 @@ impl Strata {
         }
         self.born = born;
         Ok(())
+    }
+
+    /// As [`look`](Self::look), where others have changed anything: what is sealed without knowing it may be in vain.
+    fn look_if_changed(&mut self) -> Result<()> {
+        let newest = self.shared.folder.manifest()?;
+        let is_known = newest == self.shared.view().manifest;
+        if is_known { Ok(()) } else { self.look() }
     }
 
     /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs become too many. What was told is durable
@@ -368,7 +382,7 @@ impl Strata {
                 Some(_) => continue,
                 None => {}
             }
-            if view.is_newest(number, run::hash_of(&key)) {
+            if view.is_newest(number, &key) {
                 visit(key, Location { container })?;
             } else {
                 doubtful.push((doubtful.len(), key));
@@ -453,7 +467,7 @@ impl ChunkIndex for Strata {
     fn stats(&self) -> IndexStats {
         let view = self.shared.view();
         IndexStats {
-            entries: view.manifest.records() + self.tail.records().len() as u64,
+            entries: view.records() + self.tail.records().len() as u64,
             disk_bytes: view.manifest.file_bytes(),
             bytes_written: self.shared.written.load(Ordering::Relaxed),
             ..self.stats

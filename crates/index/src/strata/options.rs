@@ -1,6 +1,7 @@
 //! What `strata` is opened with, and how it divides its RAM.
 
 use super::cache::CACHE_PAGE_BYTES;
+use super::loose::LOOSE_BYTES;
 use super::page::PAGE_BYTES;
 use super::run_filters::{FilterShare, RunSize};
 use super::tail::Tail;
@@ -57,7 +58,9 @@ impl StrataOptions {
 /// get the rest, 75 % of a small budget and 90 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Records in the tail: 6 %, at most 8 MiB, and while it is sealed two fifths of that once more.
+    /// Records in the tail: 6 %, at most 8 MiB. What is loose takes [`LOOSE_BYTES`] besides: once, for who looks at
+    /// another manifest, and holds both, writes no partition meanwhile. While both are sealed, they take two fifths
+    /// once more.
     pub tail_records: usize,
     /// The prefetch cache: 4 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log. Beside few
     /// filters it has more: [`Plan::cache_beside`].
@@ -96,7 +99,8 @@ impl Plan {
         let batch_keys = (budget_bytes / 200 / KEY_BYTES).clamp(64, 512);
         let batch = share(20, 2).max(least(BATCH_PAGES_MIN * PAGE_BYTES));
         let merge = share(30, 2).max(least(BATCH_PAGES_MIN * PAGE_BYTES));
-        let others = tail * 7 / 5 + cache + partition * 2 + spans + batch + batch_keys * KEY_BYTES;
+        let exact = (tail + LOOSE_BYTES) * 7 / 5;
+        let others = exact + cache + partition * 2 + spans + batch + batch_keys * KEY_BYTES;
         Ok(Plan {
             tail_records: tail / Tail::RECORD_BYTES,
             cache_bytes: cache,

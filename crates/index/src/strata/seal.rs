@@ -1,9 +1,12 @@
-//! Sealing: the tail becomes a run and a log file, or the next part of the log file that its opener wrote last: so files are few, and the log is written once.
+//! Sealing: the tail becomes log pages, in a new file or in the next part of the log file that its opener wrote last: so
+//! files are few, and the log is written once. Few records stay loose; more become a run with all that is.
 //!
-//! Order: log and run are written and synced, then the manifest names them (see [`folder`](super::folder)). A crash before that leaves orphans, a log file that is longer than the manifest says, and
-//! the index as it was at the last seal.
+//! Order: log and run are written and synced, then the manifest names them (see [`folder`](super::folder)). A crash
+//! before that leaves orphans, a log file that is longer than the manifest says, and the index as it was at the last
+//! seal. Always holds: a run that is entered speaks of all pages between the last run's and its own, those that others
+//! wrote as well; so who finds that another has sealed meanwhile writes it again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use onefold_chunk::Fingerprint;
 
@@ -11,21 +14,27 @@ use super::folder::{Folder, NewFile};
 use super::join::small_pages;
 use super::log::Said;
 use super::log_writer::LogWriter;
-use super::manifest::{LOG_PAGES_MAX, LogEntry, Manifest, RunEntry};
-use super::options::Plan;
+use super::loose::Loose;
+use super::manifest::{LOG_PAGES_MAX, LogEntry, LoosePages, Manifest, RunEntry};
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
 use super::run_writer::{RunFile, RunWriter};
+use super::shared::Shared;
 use crate::{Error, Result};
 
-/// A log and a run that no manifest names yet.
+/// Log pages, and perhaps a run, that no manifest names yet.
 pub struct Sealed {
     log: LogEntry,
     /// The log file, to which the next seal may add.
     pub file: NewFile,
     /// What the manifest says of the file that it was added to.
     grown: Option<LogEntry>,
-    run: RunEntry,
+    /// Records that were added.
+    records: usize,
+    /// Of them and of all that was loose.
+    run: Option<RunEntry>,
+    /// What was, when it was written.
+    loose: LoosePages,
 }
 
 /// A log file that the manifest names, to be added to, and what that says of it.
@@ -45,32 +54,33 @@ pub fn growing(file: NewFile, manifest: &Manifest) -> Option<Growing> {
     grows.then_some(Growing { file, entry })
 }
 
-/// Writes `records`, each fingerprint once, in their order, the log into a new file or behind what `growing` holds. Where that fails, it leaves nothing.
+/// Writes `records`, each fingerprint once, in their order, the log into a new file or behind what `growing` holds, and
+/// a run with what is `loose`, unless all of that may be loose. With them the index has `all` records. Where it fails,
+/// it leaves nothing.
 ///
 /// Who cannot enter what this gives removes it.
 pub fn seal<'a>(
-    folder: &Folder,
+    shared: &Shared,
+    loose: &Loose,
+    all: u64,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
-    plan: &Plan,
-    filter_bits: u8,
-    written: &AtomicU64,
     growing: Option<Growing>,
 ) -> Result<Sealed> {
     let mut names = Vec::new();
     let before = growing
         .as_ref()
         .map(|growing| (growing.file.disk.clone(), growing.entry.file_bytes));
-    let sealed = write(folder, records, plan, filter_bits, &mut names, growing);
+    let sealed = write(shared, loose, all, records, &mut names, growing);
     match &sealed {
         Ok(sealed) => {
-            written.fetch_add(sealed.bytes(), Ordering::Relaxed);
+            shared.written.fetch_add(sealed.bytes(), Ordering::Relaxed);
         }
         Err(_) => {
             if let Some((disk, bytes)) = before {
                 disk.set_len(bytes).ok();
             }
             // what cannot be removed goes with the next who opens
-            folder.remove(&names).ok();
+            shared.folder.remove(&names).ok();
         }
     }
     sealed
@@ -78,25 +88,55 @@ pub fn seal<'a>(
 
 /// `names` tells the files that were made.
 fn write<'a>(
-    folder: &Folder,
+    shared: &Shared,
+    loose: &Loose,
+    all: u64,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
-    plan: &Plan,
-    filter_bits: u8,
     names: &mut Vec<String>,
     growing: Option<Growing>,
 ) -> Result<Sealed> {
-    let at_once = plan.merge_pages / 4;
+    let at_once = shared.plan.merge_pages / 4;
     let grown = growing.as_ref().map(|growing| growing.entry);
-    let mut log = match growing {
+    let mut writer = match growing {
         Some(growing) => LogWriter::behind(growing, at_once)?,
         None => {
-            let file = folder.create_log()?;
+            let file = shared.folder.create_log()?;
             names.push(file.name.clone());
             LogWriter::new(file, at_once)
         }
     };
+    let first = writer.pages();
+    let of_run = write_log(&mut writer, records, loose.len())?;
+    let (log, file) = writer.finish()?;
+    // the earlier footer, where the file grew, and its own
+    let added = log.pages - grown.map_or(0, |grown| grown.pages);
+    let mut sealed = Sealed {
+        records: of_run.len(),
+        run: None,
+        log,
+        file,
+        grown,
+        loose: loose.of.clone(),
+    };
+    if !loose.of.has_room(sealed.records, added) {
+        let own = log.pages - first;
+        let pages = match loose.of.to_cover() {
+            0 => own,
+            loose => loose + added,
+        };
+        sealed.run = Some(write_run(shared, loose, all, of_run, (pages, own), names)?);
+    }
+    Ok(sealed)
+}
+
+/// Gives what a run says of `records`, pages counted from the first that is written for them; with room for `more`.
+fn write_log<'a>(
+    log: &mut LogWriter,
+    records: impl Iterator<Item = &'a (Fingerprint, Said)>,
+    more: usize,
+) -> Result<Vec<RunRecord>> {
     let first = log.pages();
-    let mut of_run = Vec::with_capacity(records.size_hint().1.unwrap_or(0));
+    let mut of_run = Vec::with_capacity(records.size_hint().1.unwrap_or(0) + more);
     for (key, said) in records {
         let (page, span) = log.push(key, *said)?;
         of_run.push(RunRecord {
@@ -107,39 +147,45 @@ fn write<'a>(
             proof: proof_of(key),
         });
     }
-    let (log, log_file) = log.finish()?;
-    let log_pages = log.pages - first;
-    // where two fingerprints share a hash, the later stays; the earlier one's page is not to be believed unasked
-    of_run.sort_unstable();
-    let dead = drop_twins(&mut of_run);
-    let file = folder.create_run()?;
+    Ok(of_run)
+}
+
+/// Writes the run of all that is loose and of `records`, which stand on the last `own` of its `pages`.
+fn write_run(
+    shared: &Shared,
+    loose: &Loose,
+    all: u64,
+    mut records: Vec<RunRecord>,
+    (pages, own): (u32, u32),
+    names: &mut Vec<String>,
+) -> Result<RunEntry> {
+    records
+        .iter_mut()
+        .for_each(|record| record.page += pages - own);
+    records.extend(loose.run_records());
+    // of two records of a hash the later stays; the earlier one's page is not to be believed unasked
+    records.sort_unstable();
+    let mut dead: Vec<u32> = loose.dead_pages().collect();
+    drop_twins(&mut records, &mut dead);
+    let file = shared.folder.create_run()?;
     names.push(file.name.clone());
-    let mut run = RunWriter::new(
-        file.disk,
-        file.id,
-        of_run.len() as u64,
-        log_pages,
-        plan.partition_records,
-        filter_bits,
-    );
-    of_run.iter().try_for_each(|record| run.push(*record))?;
+    let count = records.len() as u64;
+    let bits = shared.plan.filter_bits(all, count);
+    let partition = shared.plan.partition_records;
+    let mut run = RunWriter::new(file.disk, file.id, count, pages, partition, bits);
+    records.iter().try_for_each(|record| run.push(*record))?;
     let RunFile {
         records,
         footer_at,
         file_bytes,
     } = run.finish(&dead)?;
-    Ok(Sealed {
-        run: RunEntry {
-            id: file.id,
-            first_page: 0,
-            end_page: log_pages,
-            records,
-            footer_at,
-            file_bytes,
-        },
-        log,
-        file: log_file,
-        grown,
+    Ok(RunEntry {
+        id: file.id,
+        first_page: 0,
+        end_page: pages,
+        records,
+        footer_at,
+        file_bytes,
     })
 }
 
@@ -147,13 +193,19 @@ impl Sealed {
     /// The names of the files that were made.
     pub fn names(&self) -> Vec<String> {
         let log = self.grown.is_none().then(|| self.log.id.log_name());
-        log.into_iter().chain([self.run.id.run_name()]).collect()
+        let run = self.run.map(|run| run.id.run_name());
+        log.into_iter().chain(run).collect()
+    }
+
+    /// Whether it has a run.
+    pub fn has_run(&self) -> bool {
+        self.run.is_some()
     }
 
     /// What was written for it.
     fn bytes(&self) -> u64 {
         let before = self.grown.map_or(0, |grown| grown.file_bytes);
-        self.log.file_bytes - before + self.run.file_bytes
+        self.log.file_bytes - before + self.run.map_or(0, |run| run.file_bytes)
     }
 
     /// Takes back what could not be entered, unless the newest manifest names it after all.
@@ -174,7 +226,9 @@ impl Sealed {
         folder.remove_unentered(&self.names());
     }
 
-    /// Gives the log its page numbers and names both in the manifest. `false`: the file that grew is not the last any more, or not what it was.
+    /// Gives the log its page numbers and names both in the manifest. `false`: the file that grew is not the last any
+    /// more, or not what it was; or what is loose is not what it was, so that there is too much of it, or the run knows
+    /// too little.
     pub fn enter(&self, manifest: &mut Manifest) -> Result<bool> {
         let first_page = match self.grown {
             None => manifest.next_page,
@@ -197,20 +251,40 @@ impl Sealed {
             first_page,
             ..self.log
         };
+        if !self.enter_records(manifest, log.end_page()) {
+            return Ok(false);
+        }
         manifest.logs.pop_if(|_| self.grown.is_some());
         manifest.logs.push(log);
         manifest.next_page = log.end_page();
-        manifest.runs.push(RunEntry {
-            first_page: log.end_page() - self.run.end_page,
-            end_page: log.end_page(),
-            ..self.run
-        });
         Ok(true)
+    }
+
+    /// Names the run, or counts what is loose now that pages up to `end` are there. `false`: see [`Sealed::enter`].
+    fn enter_records(&self, manifest: &mut Manifest, end: u32) -> bool {
+        let loose = manifest.loose();
+        let has_place = match self.run {
+            None => loose.has_room(self.records, end - loose.pages.end),
+            Some(_) => self.loose.are_all(&loose),
+        };
+        match self.run {
+            _ if !has_place => {}
+            None => manifest.loose_records += self.records as u32,
+            Some(run) => {
+                manifest.loose_records = 0;
+                manifest.runs.push(RunEntry {
+                    first_page: end - run.end_page,
+                    end_page: end,
+                    ..run
+                });
+            }
+        }
+        has_place
     }
 }
 
-fn drop_twins(records: &mut Vec<RunRecord>) -> Vec<u32> {
-    let mut dead = Vec::new();
+/// Adds the pages of what is dropped to `dead`, and puts that in order.
+fn drop_twins(records: &mut Vec<RunRecord>, dead: &mut Vec<u32>) {
     records.dedup_by(|later, kept| {
         let twins = later.hash == kept.hash;
         if twins {
@@ -221,5 +295,4 @@ fn drop_twins(records: &mut Vec<RunRecord>) -> Vec<u32> {
     });
     dead.sort_unstable();
     dead.dedup();
-    dead
 }

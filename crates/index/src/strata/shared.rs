@@ -254,6 +254,7 @@ mod tests {
     use onefold_chunk::Fingerprint;
     use onefold_io::{Dir, LockKind, MemDir};
 
+    use super::super::manifest::LOOSE_RECORDS_MAX;
     use super::super::{Strata, StrataOptions};
     use super::*;
     use crate::{ChunkIndex, ContainerId, Location};
@@ -269,13 +270,19 @@ mod tests {
         };
         let mut index = Strata::open(dir, options).expect("open");
         let container = ContainerId(1);
-        for number in 0..20 {
-            let entry = (Fingerprint([number; 32]), Location { container });
+        // more than may be loose
+        let session = u64::from(LOOSE_RECORDS_MAX) + 1;
+        for number in 0..20 * session {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&(number << 40).to_be_bytes());
+            let entry = (Fingerprint(key), Location { container });
             index.insert(&[entry]).expect("insert");
-            index.checkpoint().expect("checkpoint");
+            if number % session == session - 1 {
+                index.checkpoint().expect("checkpoint");
+            }
         }
         let shared = &index.shared;
-        let small = shared.plan.tail_records as u64 + 20 * MERGED_OF_SEALED;
+        let small = shared.plan.tail_records as u64 + 20 * session * MERGED_OF_SEALED;
         assert_eq!(shared.copies_at_most(), small);
         shared.retires.store(true, Ordering::Relaxed);
         assert_eq!(shared.copies_at_most(), u64::MAX);

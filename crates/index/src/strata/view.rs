@@ -4,14 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onefold_chunk::Fingerprint;
 use onefold_io::Disk;
 
 use super::folder::Folder;
 use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
+use super::lookup::Answer;
+use super::loose::Loose;
 use super::manifest::{LogEntry, Manifest};
 use super::options::Plan;
 use super::page::{PAGE_BYTES, check_reaches};
-use super::run::Run;
+use super::run::{Run, hash_of};
 use super::run_filters::{FilterShare, RunSize};
 use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
@@ -99,6 +102,8 @@ pub struct View {
     pub logs: Vec<Arc<OpenLog>>,
     /// As in the manifest, oldest first.
     pub runs: Vec<Arc<Run>>,
+    /// What the log pages behind those of the last run say.
+    pub loose: Arc<Loose>,
     /// As in the manifest.
     pub retired: HashSet<ContainerId>,
 }
@@ -172,11 +177,16 @@ impl View {
             };
             runs.push(run);
         }
+        let loose = match manifest.has_loose_of(&old.manifest) {
+            true => Arc::clone(&old.loose),
+            false => Arc::new(Loose::read(manifest.loose(), &logs, plan.merge_pages / 2)?),
+        };
         let retired = manifest.retired.iter().copied().collect();
         Ok(Ok(View {
             manifest,
             logs,
             runs,
+            loose,
             retired,
         }))
     }
@@ -266,6 +276,11 @@ impl View {
             .filter(|log| !log.spans.is_hole(page - log.entry.first_page))
     }
 
+    /// Records of all runs and of what is loose: superseded and retired ones count.
+    pub fn records(&self) -> u64 {
+        self.manifest.records() + self.loose.len() as u64
+    }
+
     /// The run that speaks of `page`.
     pub fn run_of(&self, page: u32) -> Option<usize> {
         let behind = self
@@ -292,10 +307,26 @@ impl View {
         (!self.is_dead_in(run, page) && self.log_of(page).is_some()).then_some(run)
     }
 
-    /// Whether a record on `page` is the newest of `hash`, known without a read. `false`: it may be or not.
-    pub fn is_newest(&self, page: u32, hash: u64) -> bool {
-        let newer = self.run_of(page).map_or(0, |run| run + 1);
+    /// Whether the record of `key` on `page` is the newest, known without a read. `false`: it may be or not.
+    pub fn is_newest(&self, page: u32, key: &Fingerprint) -> bool {
+        if let Some(record) = self.loose.get(key) {
+            return record.page == page;
+        }
+        let (newer, hash) = (self.run_of(page).map_or(0, |run| run + 1), hash_of(key));
         !self.is_dead(page) && !self.runs[newer..].iter().any(|run| run.may_contain(hash))
+    }
+
+    /// What the loose pages say of `key`: its place, or, as `Some(None)`, that it was removed. `None`: nothing that
+    /// counts, so that runs are to be asked.
+    #[inline]
+    pub fn loose_answer(&self, key: &Fingerprint) -> Option<Option<Answer>> {
+        let record = self.loose.get(key)?;
+        let answer = record.said().map(|container| Answer {
+            container,
+            page: record.page,
+        });
+        let is_gone = answer.is_some_and(|answer| self.retired.contains(&answer.container));
+        (!is_gone).then_some(answer)
     }
 
     /// RAM, in bytes.
@@ -303,6 +334,7 @@ impl View {
         let runs: usize = self.runs.iter().map(|run| run.ram_bytes()).sum();
         let spans: usize = self.logs.iter().map(|log| log.spans.ram_bytes()).sum();
         let logs = spans + self.logs.len() * (size_of::<OpenLog>() + size_of::<LogEntry>() + 64);
-        runs + logs + (self.retired.capacity() + self.manifest.retired.capacity()) * 9
+        let loose = self.loose.ram_bytes();
+        runs + logs + loose + (self.retired.capacity() + self.manifest.retired.capacity()) * 9
     }
 }

@@ -11,8 +11,10 @@ use crate::folder::check_no_leftovers;
 use crate::history::{History, Random, key};
 use crate::scale::scale;
 
-const KEYS: u64 = 400;
-/// Checkpoints: enough for many merges, which take four runs.
+const KEYS: u64 = 1600;
+/// What a round says of, at most: two or three of them become a run, the first one or two are loose.
+const ROUND_KEYS: u64 = 600;
+/// Checkpoints: enough for some merges, which take four runs.
 const ROUNDS: u64 = 27;
 
 /// Some backups, a removal and a sweep, with merges between them; tells what is said before and after each checkpoint.
@@ -22,7 +24,7 @@ fn work(index: &mut dyn ChunkIndex, seed: u64, told: &mut dyn FnMut(&History)) -
     for round in 0..ROUNDS {
         let container = ContainerId(round);
         let start = random.below(KEYS);
-        for number in start..(start + 150).min(KEYS) {
+        for number in start..(start + ROUND_KEYS).min(KEYS) {
             index.insert(&[(key(number), Location { container })])?;
             history.insert(number, container);
         }
@@ -141,7 +143,7 @@ fn a_crash_at_any_point_keeps_the_last_checkpoint() {
 fn a_full_or_failing_device_gives_an_error_and_keeps_the_last_checkpoint() {
     for kind in 0..3 {
         let mut failures = 0;
-        for number in (kind as u64..400).step_by(7) {
+        for number in (kind as u64..400).step_by(5) {
             let dir = SimDir::new(number);
             let mut index = open(&dir, 1);
             let (space, write, sync) = [

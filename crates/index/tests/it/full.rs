@@ -10,6 +10,9 @@ use crate::conformance::options;
 use crate::folder::{check_no_leftovers, files_in};
 use crate::history::key;
 
+/// Of a session that has a run of its own: more than may be loose, and no more than a tail.
+const RUN_KEYS: u64 = 1040;
+
 fn open(dir: &SimDir, unique: u64) -> Strata {
     Strata::open(Arc::new(dir.clone()), options(unique, 1 << 20)).expect("open")
 }
@@ -35,26 +38,41 @@ fn unmerged() -> SimDir {
     let merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
     let mut index = open(&dir, 1);
     for round in 0..10 {
-        tell(&mut index, round * 200, 200, round);
+        // the oldest has the last keys
+        tell(&mut index, (9 - round) * RUN_KEYS, RUN_KEYS, round);
         index.checkpoint().expect("checkpoint");
     }
     drop(merging);
     dir
 }
 
-/// A log file of two containers.
-fn of_two_containers() -> SimDir {
+/// A log file of two containers and so many keys.
+fn of_two_containers(keys: u64) -> SimDir {
     let dir = SimDir::new(1);
     let mut index = open(&dir, 1);
     tell(&mut index, 0, 700, 0);
-    tell(&mut index, 700, 300, 1);
+    tell(&mut index, 700, keys - 700, 1);
     index.checkpoint().expect("checkpoint");
+    dir
+}
+
+/// Of whose pages a run speaks.
+fn with_a_run() -> SimDir {
+    let dir = of_two_containers(RUN_KEYS);
+    assert_eq!(files_in(&dir).runs, 1);
+    dir
+}
+
+/// Of whose pages none does.
+fn loose() -> SimDir {
+    let dir = of_two_containers(1000);
+    assert_eq!(files_in(&dir).runs, 0);
     dir
 }
 
 /// Says a little more of another container, and of the first that it is gone; from then on merging or compacting is due.
 fn go_on(index: &mut Strata) {
-    tell(index, 5000, 10, 99);
+    tell(index, 50_000, 10, 99);
     index.retire(&[ContainerId(0)]).expect("retire");
 }
 
@@ -67,13 +85,13 @@ fn length_of(dir: &dyn Dir) -> u64 {
 
 #[test]
 fn a_device_that_has_no_room_for_a_merge_fails_no_checkpoint_and_keeps_no_piece_of_it() {
-    for made in [unmerged, of_two_containers] {
+    for made in [unmerged, with_a_run, loose] {
         let (mut fits, mut without_merge) = (false, 0);
         let (dir, wide) = (made(), made());
         let mut index = open(&wide, 2);
         go_on(&mut index);
         index.checkpoint().expect("checkpoint");
-        let merged = files_in(&wide);
+        let merged = (files_in(&wide), length_of(&wide));
         for room in (0..).step_by(1024) {
             let dir = dir.fork();
             let mut index = open(&dir, 2);
@@ -87,8 +105,8 @@ fn a_device_that_has_no_room_for_a_merge_fails_no_checkpoint_and_keeps_no_piece_
             assert!(done || !fits, "room for {room} bytes");
             fits |= done;
             let own = if done { Some(99) } else { None };
-            assert!(!done || find(&mut open(&dir, 3), 5003) == own);
-            if done && files_in(&dir) == merged {
+            assert!(!done || find(&mut open(&dir, 3), 50_003) == own);
+            if done && (files_in(&dir), length_of(&dir)) == merged {
                 break;
             }
             without_merge += u64::from(done);
@@ -99,7 +117,7 @@ fn a_device_that_has_no_room_for_a_merge_fails_no_checkpoint_and_keeps_no_piece_
 
 #[test]
 fn a_merge_that_fails_leaves_no_files_and_what_it_was_to_replace() {
-    for made in [unmerged, of_two_containers] {
+    for made in [unmerged, with_a_run, loose] {
         let mut failed = 0;
         let dir = made();
         for number in 0.. {
@@ -126,7 +144,7 @@ fn a_merge_that_fails_leaves_no_files_and_what_it_was_to_replace() {
                 ok += u64::from(done);
                 failed += u64::from(!done);
                 check_no_leftovers(&dir, &format!("kind {kind}, number {number}"));
-                assert_eq!(find(&mut index, 5003), Some(99));
+                assert_eq!(find(&mut index, 50_003), Some(99));
                 assert_eq!(
                     find(&mut index, 750).is_some(),
                     find(&mut open(&dir, 3), 750).is_some()

@@ -22,11 +22,18 @@ const FILES: [&str; 3] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-5")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-6")
 }
 
+/// A run, and behind its pages one that is loose.
 fn fill(dir: &MemDir) {
     let mut index = Strata::open(Arc::new(dir.clone()), options(0xaa, 1 << 20)).expect("open");
+    // too many to be loose
+    for number in 1000..2025 {
+        let location = location(0x0123_4567_89ab_cdee).expect("some");
+        index.insert(&[(key(number), location)]).expect("insert");
+    }
+    index.checkpoint().expect("checkpoint");
     for number in 0..5 {
         index
             .insert(&[(
@@ -124,6 +131,7 @@ fn earlier_formats_are_refused_as_damage_and_can_be_deleted() {
         ("strata-2", 1),
         ("strata-3", 2),
         ("strata-4", 2),
+        ("strata-5", 3),
     ] {
         let told = format!("an earlier version of onefold: format version {number}");
         let dir = MemDir::new();
@@ -159,16 +167,16 @@ fn golden_files_are_still_read() {
             .expect("write");
     }
     let mut index = Strata::open(Arc::new(dir), options(0xbb, 1 << 20)).expect("open");
-    let mut found = [None; 6];
-    index
-        .lookup(
-            &[key(0), key(1), key(2), key(3), key(4), key(77)],
-            &mut found,
-        )
-        .expect("lookup");
+    let numbers = [0, 1, 2, 3, 4, 77, 1000, 2024];
+    let mut found = [None; 8];
+    index.lookup(&numbers.map(key), &mut found).expect("lookup");
     let containers =
-        found.map(|found| found.map(|location| location.container.0 - 0x0123_4567_89ab_cdef));
-    assert_eq!(containers, [Some(0), None, Some(0), Some(1), Some(1), None]);
+        found.map(|found| found.map(|location| location.container.0 - 0x0123_4567_89ab_cdee));
+    let (first, second, third) = (Some(0), Some(1), Some(2));
+    assert_eq!(
+        containers,
+        [second, None, second, third, third, None, first, first]
+    );
 }
 
 #[test]
@@ -275,10 +283,18 @@ fn a_page_of_another_run_or_log_is_damage() {
             _ => format!("run-00000000000000{unique}-{number:08x}"),
         })
     };
-    for (number, only_a_page) in [(0, true), (0, false), (1, true), (1, false)] {
+    // few keys are loose, many in a run
+    for (number, only_a_page, keys) in [
+        (0, true, 100),
+        (0, false, 100),
+        (0, true, 1040),
+        (0, false, 1040),
+        (1, true, 1040),
+        (1, false, 1040),
+    ] {
         let dir = MemDir::new();
-        fill(&dir, 0xaa, 7, 0..100);
-        fill(&dir, 0xbb, 8, 100..200);
+        fill(&dir, 0xaa, 7, 0..keys);
+        fill(&dir, 0xbb, 8, keys..2 * keys);
         let names = names(number);
         let bytes = names.each_ref().map(|name| read(&dir, name));
         for (name, other) in names.iter().zip(bytes.iter().rev()) {
@@ -289,12 +305,12 @@ fn a_page_of_another_run_or_log_is_damage() {
         let index = Strata::open(Arc::new(dir.clone()), options(0xcc, 1 << 20));
         // What lies in RAM is not read: all records are.
         let looked = index.and_then(|mut index| {
-            index.lookup(&[key(3), key(103)], &mut [None; 2])?;
+            index.lookup(&[key(3), key(keys + 3)], &mut [None; 2])?;
             index.iterate(&mut |_, _| Ok(()))
         });
         assert!(
             matches!(looked, Err(Error::Damaged { .. })),
-            "{names:?}, only a page: {only_a_page}: {looked:?}"
+            "{names:?}, {keys} keys, only a page: {only_a_page}: {looked:?}"
         );
     }
 }

@@ -15,6 +15,7 @@ mod golden;
 mod growing;
 mod history;
 mod long_run;
+mod loose;
 mod openers;
 mod paper_costs;
 mod papers;

@@ -103,7 +103,12 @@ impl Scene {
 
 #[test]
 fn in_the_place_of_a_file_of_the_index_it_costs_time_only() {
-    let scene = Scene::new(Rig::open());
+    let rig = Rig::empty();
+    let init = ["init", "--encryption", "none", "--chunker", "fixed"];
+    // so many chunks that the index has a run
+    let small = ["--chunk-size", "256"];
+    rig.run([&init[..], &small].concat()).ends(0);
+    let scene = Scene::new(rig);
     for thing in THINGS {
         for start in [
             "index/manifest",

@@ -20,7 +20,7 @@ use action::{ACTIONS, Action, SOMEBODYS, damage, objects, swaps};
 
 use crate::fixture::{
     Hasty, Lists, assert_sound, back_up, check, chunks, decode_root, init, init_as, open, open_as,
-    restore, secret, sweep,
+    restore, say_much, secret, sweep,
 };
 
 /// Two roots that share chunks, in several containers; and another repository, of which objects get lost among these.
@@ -49,7 +49,7 @@ fn stored(encryption: Encryption, index: &str) -> Stored {
 }
 
 /// A new repository. Each backup opens it anew, so that of every kind the index has several files where it keeps
-/// several.
+/// several; of the last one `strata` has no run.
 fn fill(
     device: &SimDir,
     encryption: Encryption,
@@ -63,6 +63,10 @@ fn fill(
     let second: Vec<_> = half.chain(chunks(seed + 1, 30)).collect();
     let all = (seed..).zip([first, second]);
     let roots = all.map(|(seed, data)| {
+        if index == "strata" {
+            drop(open(&dir, 1, seed).unwrap());
+            say_much(&dir, 1030, seed);
+        }
         let repository = open(&dir, 1, seed).unwrap();
         (back_up(&repository, &data).unwrap().0, data)
     });

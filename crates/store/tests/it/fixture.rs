@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, Strata, StrataOptions};
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
@@ -102,6 +103,26 @@ pub fn stored_with(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
     let data = chunks(1, 60);
     let root = back_up(&open(&dir, 1, 1).unwrap(), &data).unwrap().0;
     (device, root, data)
+}
+
+/// Tells an index `strata` of `count` keys that nobody stores that they are removed, which says nothing of others: from
+/// 1025 on with what is there a run of the index comes of it, as of a large backup.
+pub fn say_much(dir: &Arc<dyn Dir>, count: u64, seed: u64) {
+    let folder = dir.open_subdir("index").unwrap();
+    let options = StrataOptions {
+        ram_budget_bytes: 1 << 20,
+        background_merges: false,
+        ..StrataOptions::new(seed)
+    };
+    let mut index = Strata::open(folder, options).unwrap();
+    let mut keys = blake3::Hasher::new();
+    let mut keys = keys.update(&seed.to_le_bytes()).finalize_xof();
+    for _ in 0..count {
+        let mut key = [0; 32];
+        keys.fill(&mut key);
+        index.remove(&[Fingerprint(key)]).unwrap();
+    }
+    index.checkpoint().unwrap();
 }
 
 /// The paths of all containers.

@@ -8,7 +8,9 @@ use onefold_store::{Encryption, SessionKind, StreamKind};
 
 use super::action::{Action, PLACES, damage, objects};
 use super::{stored, try_all};
-use crate::fixture::{assert_sound, back_up, chunks, decode_root, encode_root, init, open};
+use crate::fixture::{
+    assert_sound, back_up, chunks, decode_root, encode_root, init, open, say_much,
+};
 
 fn index_files(device: &SimDir) -> Vec<String> {
     let files = objects(device).into_iter();
@@ -33,9 +35,13 @@ fn five_backups() -> (SimDir, Vec<Vec<u8>>) {
     init(&dir, Encryption::None).unwrap();
     let repository = open(&dir, 1, 1).unwrap();
     let known: Vec<_> = (1..=5).flat_map(|seed| chunks(seed, 20)).collect();
-    for data in known.chunks(20) {
+    for (seed, data) in (10..).zip(known.chunks(20)) {
         back_up(&repository, data).unwrap();
+        say_much(&dir, 1030, seed);
     }
+    say_much(&dir, 1030, 20);
+    // as much as stays without a run
+    say_much(&dir, 1010, 21);
     (device, known)
 }
 
