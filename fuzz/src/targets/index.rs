@@ -11,28 +11,30 @@ use super::{Reach, Target};
 use crate::image::Image;
 use crate::mend;
 
-/// A tail and some more: those have a run, these are loose.
 const KEYS: u64 = 1_200;
+/// Of them so many have a run; the others' log file is loose.
+const RUN_KEYS: u64 = 1_040;
 const INDEX_BYTES: usize = 4 << 20;
 
 pub fn targets() -> Vec<Target> {
     let image = Image::of(&*made());
-    let target = |begin: &str| {
+    let target = |kind: &str, begin: &str| {
         let found = image.files(begin).pop();
         let (path, bytes) = found.expect("strata's files have these names");
         let (image, name) = (image.clone(), path.clone());
         let run = move |bytes: &[u8]| look(image.with(&path, bytes));
-        let kind = begin.trim_end_matches('-');
         // what an index of the least budget takes while it is asked, filled and merged, whatever its files claim
         let target = Target::new(&format!("index/{kind}"), vec![bytes.clone()], run);
         (target.allowing(INDEX_BYTES), name, bytes)
     };
-    let (manifest, ..) = target("manifest");
-    let (log, log_name, _) = target("log-");
-    let (run, run_name, run_bytes) = target("run-");
+    let (manifest, ..) = target("manifest", "manifest");
+    let (log, log_name, _) = target("log", "log-0000000000000001");
+    let (loose, loose_name, _) = target("loose", "log-0000000000000002");
+    let (run, run_name, run_bytes) = target("run", "run-");
     vec![
         manifest.mended(mend::frame),
         log.mended(mend::log(&log_name)).in_pages(),
+        loose.mended(mend::log(&loose_name)).in_pages(),
         run.mended(mend::run(&run_name, &run_bytes)).in_pages(),
         Target::new("index/trace", vec![trace()], |bytes| {
             let disk = MemDir::new().create("trace").expect("a disk");
@@ -65,11 +67,11 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
-fn options() -> StrataOptions {
+fn options(unique: u64) -> StrataOptions {
     StrataOptions {
         ram_budget_bytes: 1 << 20,
         background_merges: false,
-        ..StrataOptions::new(1)
+        ..StrataOptions::new(unique)
     }
 }
 
@@ -84,21 +86,22 @@ pub fn key(number: u64) -> Fingerprint {
 
 fn made() -> Arc<MemDir> {
     let dir = Arc::new(MemDir::new());
-    let mut index = Strata::open(dir.clone(), options()).expect("a new index");
-    let entries: Vec<_> = (0..KEYS)
-        .map(|number| {
+    for (unique, keys) in [(1, 0..RUN_KEYS), (2, RUN_KEYS..KEYS)] {
+        let mut index = Strata::open(dir.clone(), options(unique)).expect("an index");
+        let entry = |number| {
             let container = ContainerId(number / 100);
             (key(number), Location { container })
-        })
-        .collect();
-    index.insert(&entries).expect("an insert");
-    index.checkpoint().expect("a checkpoint");
+        };
+        let entries: Vec<_> = keys.map(entry).collect();
+        index.insert(&entries).expect("an insert");
+        index.checkpoint().expect("a checkpoint");
+    }
     dir
 }
 
 /// Opens, asks for all keys, writes more, and merges.
 fn look(dir: Arc<MemDir>) -> Reach {
-    let mut index = match Strata::open(dir as Arc<dyn Dir>, options()) {
+    let mut index = match Strata::open(dir as Arc<dyn Dir>, options(3)) {
         Ok(index) => index,
         Err(error) => return Reach::of_error(&error),
     };

@@ -203,6 +203,21 @@ fn what_is_loose_is_read_once() {
     assert_eq!(counters.counts().reads, opened);
 }
 
+/// However much whoever left it may hold.
+#[test]
+fn the_least_budget_holds_what_any_other_left_loose() {
+    let dir = memory();
+    let large = Strata::open(Arc::clone(&dir), options(1, 64 << 20));
+    tell(&mut large.expect("open"), 0..LOOSE_RECORDS_MAX, 1);
+    assert_eq!(files_in(&*dir).runs, 0);
+    let mut least = open(&dir, 2);
+    tell(&mut least, 5000..6000, 2);
+    assert_eq!(files_in(&*dir).runs, 1);
+    let held = least.ram_bytes();
+    assert!(held < 1 << 20, "{held} bytes");
+    assert_eq!(find(&mut least, 0, 1024), [Some(1); 1024]);
+}
+
 #[test]
 fn a_crash_while_loose_pages_get_their_run_loses_nothing() {
     let device = SimDir::new(1);

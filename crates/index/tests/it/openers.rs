@@ -6,8 +6,11 @@ use onefold_index::{ChunkIndex, ContainerId, Error, Location, Strata, StrataOpti
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, LockKind, MemDir};
 
-use crate::folder::check_no_leftovers;
+use crate::folder::{check_no_leftovers, files_in};
 use crate::history::key;
+
+/// Of a session that has a run of its own: more than may be loose, and no more than a tail.
+const RUN_KEYS: u64 = 1040;
 
 fn open(dir: &Arc<dyn Dir>, unique: u64) -> Strata {
     let options = StrataOptions {
@@ -54,14 +57,16 @@ fn checkpoints_go_on_while_somebody_else_merges() {
     let mut index = open(&dir, 1);
     let merging = dir.lock("merge", LockKind::Exclusive).unwrap();
     for round in 0..40 {
-        tell(&mut index, round * 10, 10, round);
+        tell(&mut index, round * RUN_KEYS, RUN_KEYS, round);
         index.checkpoint().unwrap();
     }
+    assert_eq!(files_in(&*dir).runs, 40);
     drop(merging);
-    tell(&mut index, 400, 10, 40);
+    tell(&mut index, 40 * RUN_KEYS, RUN_KEYS, 40);
     index.checkpoint().unwrap();
+    assert_eq!(files_in(&*dir).runs, 1);
     for round in 0..=40 {
-        assert_eq!(find(&mut index, round * 10 + 3), Some(round));
+        assert_eq!(find(&mut index, round * RUN_KEYS + 3), Some(round));
     }
 }
 
@@ -114,25 +119,28 @@ fn an_index_that_others_throw_away_is_told_to_who_has_it_open() {
 
 #[test]
 fn a_checkpoint_that_fails_leaves_no_files() {
-    let mut failed = 0;
-    for n in 0.. {
-        let device = SimDir::new(1);
-        let dir: Arc<dyn Dir> = Arc::new(device.clone());
-        let mut index = open(&dir, 1);
-        tell(&mut index, 0, 100, 1);
-        index.checkpoint().unwrap();
-        tell(&mut index, 200, 100, 2);
-        device.inject(Faults {
-            no_space: When::Once(n),
-            ..Faults::default()
-        });
-        if index.checkpoint().is_ok() {
-            break;
+    // without a run, with one, and with one of what was loose before, too; and how often it fails
+    for (before, count, least) in [(100, 100, 4), (0, RUN_KEYS, 6), (100, RUN_KEYS, 6)] {
+        let mut failed = 0;
+        for n in 0.. {
+            let device = SimDir::new(1);
+            let dir: Arc<dyn Dir> = Arc::new(device.clone());
+            let mut index = open(&dir, 1);
+            tell(&mut index, 0, before, 1);
+            index.checkpoint().unwrap();
+            tell(&mut index, 200, count, 2);
+            device.inject(Faults {
+                no_space: When::Once(n),
+                ..Faults::default()
+            });
+            if index.checkpoint().is_ok() {
+                break;
+            }
+            failed += 1;
+            check_no_leftovers(&device, &format!("{count} keys, operation {n}"));
+            index.checkpoint().unwrap();
+            assert_eq!(find(&mut index, 203), Some(2));
         }
-        failed += 1;
-        check_no_leftovers(&device, &format!("operation {n}"));
-        index.checkpoint().unwrap();
-        assert_eq!(find(&mut index, 203), Some(2));
+        assert!(failed >= least, "{before} and {count} keys: {failed}");
     }
-    assert!(failed > 3, "{failed}");
 }
