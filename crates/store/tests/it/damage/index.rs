@@ -122,3 +122,20 @@ fn damage_to_the_index_costs_time_only_in_the_middle_of_a_backup_too() {
         }
     }
 }
+
+/// Versions 1 to 3 of its manifest are refused.
+#[test]
+fn an_index_of_an_earlier_version_is_rebuilt_by_itself() {
+    for version in 1..=5 {
+        let (device, known) = five_backups();
+        let golden = format!("../index/testdata/strata-{version}/manifest");
+        let golden = std::fs::read(golden).expect("golden file");
+        let replaced = device.damage("index/manifest", |bytes| *bytes = golden);
+        replaced.unwrap();
+        let dir: Arc<dyn Dir> = Arc::new(device);
+        let repository = open(&dir, 1, 5).unwrap();
+        let (root, stats) = back_up(&repository, &known).unwrap();
+        assert_eq!(stats.new_chunks, 0, "strata-{version}");
+        assert_sound(&repository, &[(root, known)], &version);
+    }
+}
