@@ -1,9 +1,10 @@
 //! The fingerprint log: what was inserted, in the order of insertion, which keeps the locality of the stream.
 //!
-//! A log file is pages of 4 KiB and a footer of such pages, which stay as they are once it has its place in the manifest. Its writer may add more pages and another footer
-//! behind them. Pages of all log files are numbered in one sequence, so a higher page is a newer record. Always holds: a fingerprint stands at most once in the pages of one sealed tail; a run may speak of several.
-//! Containers are stored as runs, because a stream fills one container for some thousand chunks: 127 records a page
-//! instead of 102.
+//! A log file is pages of 4 KiB and a footer of such pages, which stay as they are once it has its place in the
+//! manifest. Its writer may add more pages and another footer behind them. Pages of all log files are numbered in one
+//! sequence, so a higher page is a newer record. Always holds: a fingerprint stands at most once in the pages of one
+//! sealed tail; a run may speak of several. Containers are stored as runs, because a stream fills one container for
+//! some thousand chunks: 127 records a page instead of 102.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Disk;

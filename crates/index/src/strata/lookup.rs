@@ -1,9 +1,9 @@
 //! Lookups, a batch of a stream at a time.
 //!
-//! The order for each key: tail; then what is loose, which is newer than any run; then the prefetch cache, whose answer stands if no newer run may hold the key; then
-//! every run whose filter says "maybe", newest first, one page read each. A run's record proves the fingerprint by 128
-//! bits and tells log page and span, which the view turns into the container; the log itself is read for locality, and
-//! where a page has too many spans.
+//! The order for each key: tail; then what is loose, which is newer than any run; then the prefetch cache, whose answer
+//! stands if no newer run may hold the key; then every run whose filter says "maybe", newest first, one page read each.
+//! A run's record proves the fingerprint by 128 bits and tells log page and span, which the view turns into the
+//! container; the log itself is read for locality, and where a page has too many spans.
 //!
 //! Reads are in waves. The first wave resolves one key in 64 and reads 64 KiB of the log for each: where the stream
 //! repeats an earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for

@@ -5,8 +5,8 @@
 //!                              run:       128 bits of each fingerprint, sorted ─▶ its log page and span; merged in tiers;
 //!                                         of the newest pages none, while they hold little: they are loose, and in RAM
 //!                              filter:    a ribbon filter for each partition of a run, in RAM
-//! lookup ─▶ tail ─▶ loose pages ─▶ prefetch cache ─▶ filters ─▶ one page of a run, which proves it ─▶ where keys repeat a stream,
-//!                                                                                                     64 KiB of the log
+//! lookup ─▶ tail ─▶ loose pages ─▶ prefetch cache ─▶ filters ─▶ one page of a run, which proves it
+//!                                                           ─▶ where keys repeat a stream, 64 KiB of the log
 //! ```
 //!
 //! The log keeps the locality of the stream: who finds one fingerprint of a stream has the next two thousand in the cache. Runs find

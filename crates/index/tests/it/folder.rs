@@ -24,7 +24,8 @@ pub fn files_in(dir: &dyn Dir) -> Files {
     }
 }
 
-/// Those that the manifest names: behind a frame's head of 24 bytes, generation, `born`, `next_page` and how many records are loose.
+/// Those that the manifest names: behind a frame's head of 24 bytes, generation, `born`, `next_page` and how many
+/// records are loose.
 pub fn files_named_in(dir: &dyn Dir) -> Files {
     let Ok(manifest) = dir.open("manifest") else {
         return Files { logs: 0, runs: 0 };
