@@ -2,7 +2,7 @@
 //!
 //! Bytes that are encrypted, or compressed as far as can be, come again as whole files or not at all, so short chunks
 //! of them find next to nothing, and cost as much metadata as any: at a mean of 8 KiB a repository of random bytes is
-//! 1.5 % larger than they are, at 2.1 MiB 0.01 %. That size of a chunk may depend on what lies around it is the idea of
+//! 1.5 % larger than they are, at 2.1 MiB 0.010 %, and 0.005 % as they are cut here. That size of a chunk may depend on what lies around it is the idea of
 //! bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking for Backup Streams, FAST 2010), whose
 //! chunks are short where known data ends; here what decides is in the data itself, so that equal data is cut alike
 //! whatever is known, but for what changes in place (below).
@@ -12,7 +12,9 @@
 //!    bytes are (χ² below [`CHI_SQUARED_MAX`])?
 //! 2. *Long.* If so, [`sieve`](crate::sieve) cuts within [`LONG_BYTES_MIN`] and [`LONG_BYTES_MAX`]. So it does what is
 //!    left of a stream behind a long chunk.
-//! 3. *Short.* If not, sieve cuts at the mean that was asked for, at least as far as [`PLAIN_BYTES`] beyond the first
+//! 3. *Deep.* Behind [`DEEP_BYTES`] of long chunks, one after the other, it cuts within [`DEEP_BYTES_MIN`] and
+//!    [`DEEP_BYTES_MAX`] where all up to there is as even; else as before.
+//! 4. *Short.* If not, sieve cuts at the mean that was asked for, at least as far as [`PLAIN_BYTES`] beyond the first
 //!    sample that is uneven; then comes the next look.
 //!
 //! What is deflated (zip and what is built on it, PNG, gzip) is uneven enough to be cut finely, so the members that two
@@ -24,14 +26,15 @@
 //! stored once more in short chunks, and from then on finely.
 //!
 //! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither
-//! time nor RAM. A look counts 48 KiB of 3 MiB at most, and there is one for each long chunk, or for [`PLAIN_BYTES`]:
+//! time nor RAM. A look counts 48 KiB of 3 MiB at most, or 128 of 8, and there is one for each long chunk (two where the
+//! first sees that not all of 8 MiB is even), or for [`PLAIN_BYTES`]:
 //! as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it
 //! counted.
 //!
-//! **Downside.** The first change of a place costs its long chunk, 2.1 MiB. Where two files have random bytes in
-//! common, but not from their beginning, what comes first of them is not found: 3.5 MiB on average, 6.4 once in ten
-//! times (of 60 places; with chunks of 2 to 3 MiB it would be 13 and 35). A cut depends on the chunks before, as far as
-//! the last end that was told of or [`Chunker::begin`].
+//! **Downside.** The first change of a place costs its long chunk: 2.1 MiB, deep in random bytes 5.75. Where two files
+//! have random bytes in common, but not from their beginning, what comes first of them is not found: 9 MiB on average,
+//! 20 once in ten times (of 60 places; with chunks of 1.25 to 3 MiB alone it would be 3.5 and 6.4, with 2 to 3 MiB 13
+//! and 35). A cut depends on the chunks before, as far as the last end that was told of or [`Chunker::begin`].
 
 use crate::sieve::Sieve;
 use crate::{Chunker, Hints, Limits};
@@ -40,6 +43,12 @@ use crate::{Chunker, Hints, Limits};
 pub const LONG_BYTES_MIN: usize = 5 << 18;
 /// The longest one, in bytes.
 pub const LONG_BYTES_MAX: usize = 3 << 20;
+/// Behind so many bytes of long chunks that follow each other,
+pub const DEEP_BYTES: usize = 4 << 20;
+/// a chunk is at least so long,
+pub const DEEP_BYTES_MIN: usize = 7 << 19;
+/// and at most so long, if all that is as even.
+pub const DEEP_BYTES_MAX: usize = 8 << 20;
 /// A sample is taken of so many bytes,
 pub const PIECE_BYTES: usize = 64 << 10;
 /// and has so many.
@@ -53,7 +62,7 @@ pub const CHI_SQUARED_MAX: u64 = 420;
 /// What streams begin with that look random and change in place: disks encrypted with LUKS.
 const CHANGES_IN_PLACE: &[u8] = b"LUKS\xba\xbe";
 
-/// Two sizes of chunks: 1.25 to 3 MiB where the bytes look random, those of [`Sieve`] everywhere else.
+/// Two sizes of chunks: 1.25 to 3 MiB where the bytes look random, and 3.5 to 8 deep in such bytes; those of [`Sieve`] everywhere else.
 ///
 /// It must be told of each stream with [`Chunker::begin`].
 ///
@@ -66,7 +75,7 @@ const CHANGES_IN_PLACE: &[u8] = b"LUKS\xba\xbe";
 ///     (state >> 56) as u8
 /// };
 /// let noise: Vec<u8> = (0..8 << 20).map(|_| random()).collect();
-/// assert_eq!(Chunks::new(Adaptive::new(8192), &noise).count(), 4);
+/// assert_eq!(Chunks::new(Adaptive::new(8192), &noise).count(), 3);
 /// let letters: Vec<u8> = noise.iter().map(|byte| b'a' + byte % 26).collect();
 /// assert!(Chunks::new(Adaptive::new(8192), &letters).count() > 900);
 /// ```
@@ -74,8 +83,9 @@ const CHANGES_IN_PLACE: &[u8] = b"LUKS\xba\xbe";
 pub struct Adaptive {
     short: Sieve,
     long: Sieve,
-    /// The chunk before, of this stream, was a long one.
-    follows_long: bool,
+    deep: Sieve,
+    /// Of this stream, so many bytes before were cut into long chunks, one behind the other.
+    long_bytes: usize,
     /// Bytes before the next look.
     plain_bytes: usize,
     /// Nothing of the stream is looked at.
@@ -86,6 +96,8 @@ pub struct Adaptive {
 enum Look {
     /// Random bytes.
     Long,
+    /// Random bytes in the midst of others.
+    Deep,
     /// So many bytes to cut finely.
     Short(usize),
     /// Nothing uneven yet.
@@ -95,23 +107,20 @@ enum Look {
 impl Adaptive {
     /// Chunks of `mean` bytes on average where bytes do not look random.
     pub fn new(mean: usize) -> Self {
-        Self::of(
-            Sieve::new(mean),
-            Sieve::within(LONG_BYTES_MIN, LONG_BYTES_MAX, None),
-        )
+        Self::of(Sieve::new(mean), None)
     }
 
     /// Chunks as [`new`](Self::new) makes them, with cut points that depend on `key`. Which bytes look random does not.
     pub fn keyed(mean: usize, key: &[u8; 32]) -> Self {
-        let long = Sieve::within(LONG_BYTES_MIN, LONG_BYTES_MAX, Some(key));
-        Self::of(Sieve::keyed(mean, key), long)
+        Self::of(Sieve::keyed(mean, key), Some(key))
     }
 
-    fn of(short: Sieve, long: Sieve) -> Self {
+    fn of(short: Sieve, key: Option<&[u8; 32]>) -> Self {
         Self {
             short,
-            long,
-            follows_long: false,
+            long: Sieve::within(LONG_BYTES_MIN, LONG_BYTES_MAX, key),
+            deep: Sieve::within(DEEP_BYTES_MIN, DEEP_BYTES_MAX, key),
+            long_bytes: 0,
             plain_bytes: 0,
             is_plain: false,
         }
@@ -120,14 +129,28 @@ impl Adaptive {
     /// What comes next is cut as the beginning of a stream. What was looked at of the bytes before depends on how they
     /// came.
     fn start_over(&mut self) {
-        (self.follows_long, self.plain_bytes) = (false, 0);
+        (self.long_bytes, self.plain_bytes) = (0, 0);
     }
 
     /// What `data` looks like, with which the stream `ends` or not.
     fn look(&self, data: &[u8], ends: bool) -> Look {
-        let window = &data[..data.len().min(LONG_BYTES_MAX)];
-        let is_cut_off = window.len() < LONG_BYTES_MAX;
-        if is_cut_off && ends && window.len() < LONG_BYTES_MIN && !self.follows_long {
+        if self.long_bytes < DEEP_BYTES {
+            return self.look_within(LONG_BYTES_MAX, data, ends);
+        }
+        if data.len() < DEEP_BYTES_MAX && !ends {
+            return Look::More;
+        }
+        match self.look_within(DEEP_BYTES_MAX, data, ends) {
+            Look::Long => Look::Deep,
+            _ => self.look_within(LONG_BYTES_MAX, data, ends),
+        }
+    }
+
+    /// The same of the first `reach` bytes: [`Look::Long`] where all of them are even.
+    fn look_within(&self, reach: usize, data: &[u8], ends: bool) -> Look {
+        let window = &data[..data.len().min(reach)];
+        let is_cut_off = window.len() < reach;
+        if is_cut_off && ends && window.len() < LONG_BYTES_MIN && self.long_bytes == 0 {
             return Look::Short(window.len());
         }
         let mut all = [0; 256];
@@ -153,15 +176,28 @@ impl Adaptive {
         }
     }
 
+    /// The length of the chunk that `data` begins with, by what that looks like; `None`: it is to be cut finely, or
+    /// there is more to look at.
+    fn cut_long(&mut self, look: &Look, data: &[u8]) -> Option<usize> {
+        let length = match look {
+            Look::Long => self.long.cut(data),
+            Look::Deep => self.deep.cut(data),
+            Look::Short(bytes) => {
+                (self.plain_bytes, self.long_bytes) = (*bytes, 0);
+                return None;
+            }
+            Look::More => return None,
+        };
+        self.long_bytes += length;
+        Some(length)
+    }
+
     /// [`Chunker::cut`], wherever the stream ends.
     fn cut_one(&mut self, data: &[u8]) -> usize {
         if !self.is_plain && self.plain_bytes == 0 {
-            match self.look(data, data.len() < LONG_BYTES_MAX) {
-                Look::Short(bytes) => (self.plain_bytes, self.follows_long) = (bytes, false),
-                Look::Long | Look::More => {
-                    self.follows_long = true;
-                    return self.long.cut(data);
-                }
+            let look = self.look(data, data.len() < self.limits().max);
+            if let Some(length) = self.cut_long(&look, data) {
+                return length;
             }
         }
         let length = self.short.cut(data);
@@ -187,7 +223,7 @@ impl Chunker for Adaptive {
     fn limits(&self) -> Limits {
         let short = self.short.limits();
         Limits {
-            max: short.max.max(LONG_BYTES_MAX),
+            max: short.max.max(DEEP_BYTES_MAX),
             ..short
         }
     }
@@ -222,16 +258,14 @@ impl Chunker for Adaptive {
         while at < data.len() {
             let rest = &data[at..];
             if self.plain_bytes == 0 {
-                match self.look(rest, ends) {
-                    Look::More => break,
-                    Look::Long => {
-                        let length = self.long.cut(rest);
-                        chunk(length);
-                        at += length;
-                        self.follows_long = true;
-                        continue;
-                    }
-                    Look::Short(bytes) => (self.plain_bytes, self.follows_long) = (bytes, false),
+                let look = self.look(rest, ends);
+                if let Some(length) = self.cut_long(&look, rest) {
+                    chunk(length);
+                    at += length;
+                    continue;
+                }
+                if matches!(look, Look::More) {
+                    break;
                 }
             }
             match self.cut_short(rest, ends, chunk) {

@@ -72,9 +72,12 @@ pub struct Config {
 /// The mean chunk of file contents, in bytes, where `init` says nothing: of 4 to 32 KiB the one whose whole repositories
 /// are smallest on average (docs/chunkers, "Why 8 KiB").
 pub const CHUNK_BYTES_MEAN_DEFAULT: u32 = 8 * 1024;
-/// The longest chunk that a new repository's chunker may make, in bytes. A backup holds some twenty of them at once:
-/// with this it stays below 200 MiB.
+/// The longest chunk that a new repository's chunker may make of nearly all data, in bytes. A backup holds some twenty
+/// of them at once: with this it stays below 200 MiB.
 pub const CUT_BYTES_MAX: usize = 4 << 20;
+/// The longest one that it may make of any data, in bytes. Of those that are longer than [`CUT_BYTES_MAX`] a backup
+/// holds as many as that leaves room for.
+pub const LONG_CUT_BYTES_MAX: usize = 8 << 20;
 
 impl Config {
     /// The repository's name in hexadecimal.
@@ -97,17 +100,21 @@ impl Config {
     /// That a new repository may have this chunker with this mean.
     ///
     /// # Errors
-    /// [`Error::Option`]: there is none, or its chunks could be longer than [`CUT_BYTES_MAX`].
+    /// [`Error::Option`]: there is none, or its chunks could be longer than [`CUT_BYTES_MAX`] or [`LONG_CUT_BYTES_MAX`].
     pub fn check_chunker(&self) -> Result<()> {
-        let max = self.chunker(None)?.limits().max;
-        if max > CUT_BYTES_MAX {
+        let chunker = self.chunker(None)?;
+        let lengths = [
+            (chunker.ahead(), CUT_BYTES_MAX),
+            (chunker.limits().max, LONG_CUT_BYTES_MAX),
+        ];
+        if let Some((max, allowed)) = lengths.into_iter().find(|(max, allowed)| max > allowed) {
             let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
             return Err(Error::Option(format!(
                 "{} with a mean of {} makes chunks of up to {}; a repository takes {} at most, so that its RAM is bounded",
                 self.chunker,
                 mib(self.chunk_bytes_mean as usize),
                 mib(max),
-                mib(CUT_BYTES_MAX)
+                mib(allowed)
             )));
         }
         Ok(())

@@ -30,6 +30,9 @@ pub const BLOCK_TAIL_BYTES: usize = 16 << 10;
 /// Usual blocks that may be under way however few threads there are: two of the longest chunks.
 const UNITS_MIN: usize = 6;
 
+/// Buffers of long chunks that are kept for the next.
+const LONG_BLOCKS_KEPT: usize = 2;
+
 /// Containers that may be under way: one that is stored, one that waits for it, and one that blocks are added to.
 /// Without a bound each thread could hold one that is whole while the disk is slow.
 const CONTAINERS_MAX: usize = 3;
@@ -50,7 +53,7 @@ impl Spares {
         let block_bytes = session.block_bytes(stream) + BLOCK_TAIL_BYTES;
         Self {
             blocks: bounded(2 * threads + 1),
-            long_blocks: bounded(UNITS_MIN / 2),
+            long_blocks: bounded(LONG_BLOCKS_KEPT),
             containers: bounded(1),
             block_bytes,
             // A container is seen to be full when it is; blocks that are under way still come.
@@ -58,16 +61,21 @@ impl Spares {
         }
     }
 
-    /// An empty buffer for the raw bytes of a block that begins with a chunk of so many bytes.
+    /// An empty buffer for the raw bytes of a block that begins with a chunk of so many bytes. Where none is kept of the
+    /// one kind, those of the other go: what comes now has the RAM.
     pub fn block(&self, chunk_bytes: usize) -> Vec<u8> {
         let bytes = chunk_bytes + BLOCK_TAIL_BYTES;
-        if bytes <= self.block_bytes {
-            let spare = self.blocks.1.try_recv();
-            return spare.unwrap_or_else(|_| Vec::with_capacity(self.block_bytes));
-        }
-        let mut block = self.long_blocks.1.try_recv().unwrap_or_default();
+        let is_long = bytes > self.block_bytes;
+        let (own, other) = match is_long {
+            true => (&self.long_blocks.1, &self.blocks.1),
+            false => (&self.blocks.1, &self.long_blocks.1),
+        };
+        let mut block = own.try_recv().unwrap_or_else(|_| {
+            other.try_iter().for_each(drop);
+            Vec::new()
+        });
         // Growing behind the chunk, for its seal, would double it.
-        block.reserve_exact(bytes);
+        block.reserve_exact(bytes.max(self.block_bytes));
         block
     }
 

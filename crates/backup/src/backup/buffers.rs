@@ -19,36 +19,18 @@ pub const SEGMENT_BYTES: usize = 512 << 10;
 /// copied, and the more chunks are fingerprinted together, the quicker each is.
 pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// Beyond so much before it, a buffer of a long segment counts as one that has had as much as can be.
-const DEEP_BYTES: usize = 512 << 10;
-/// Of those, so many are kept for the next segments while the store has new data to work on: it needs the RAM, and the
-/// budget counts them only where much is carried lately. Of known data all are kept, as many as segments fit into the
-/// budget.
-const DEEP_POOLED_MAX: usize = 4;
+/// So many buffers in which segments are gathered are kept for the next while the store has new data to work on: it
+/// needs the RAM. Of known data all are kept. None is once there is need of buffers for other files.
+const GATHERED_POOLED_MAX: usize = 1;
 
 /// What was read.
 pub enum Buffer {
     /// Small files, or a segment that was in RAM.
     Heap(Vec<u8>),
-    /// A segment that came from the disk, or one with much before it.
-    Huge {
-        bytes: Mapped,
-        /// It has had much before it: that stays in RAM.
-        is_deep: bool,
-    },
-}
-
-impl Buffer {
-    /// So much was carried into it.
-    pub fn carries(&mut self, carried: usize) {
-        if let Self::Huge { is_deep, .. } = self {
-            *is_deep |= carried > DEEP_BYTES;
-        }
-    }
-
-    fn is_deep(&self) -> bool {
-        matches!(self, Self::Huge { is_deep: true, .. })
-    }
+    /// A segment that came from the disk.
+    Huge(Mapped),
+    /// Segments that no chunk ended in, one behind the other.
+    Gathered(Mapped),
 }
 
 impl Deref for Buffer {
@@ -57,7 +39,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Huge { bytes, .. } => bytes,
+            Self::Huge(bytes) | Self::Gathered(bytes) => bytes,
         }
     }
 }
@@ -66,7 +48,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Huge { bytes, .. } => bytes,
+            Self::Huge(bytes) | Self::Gathered(bytes) => bytes,
         }
     }
 }
@@ -102,45 +84,17 @@ impl Deref for Held {
     }
 }
 
-/// Buffers of long segments that nobody uses.
-#[derive(Default)]
-struct Cold {
-    buffers: VecDeque<Buffer>,
-    deep: usize,
-}
-
-impl Cold {
-    fn take(&mut self) -> Option<Buffer> {
-        let buffer = self.buffers.pop_front()?;
-        self.deep -= usize::from(buffer.is_deep());
-        Some(buffer)
-    }
-
-    /// Keeps `deep_max` of those that have had much before them.
-    fn keep(&mut self, buffer: Buffer, deep_max: usize) {
-        self.deep += usize::from(buffer.is_deep());
-        self.buffers.push_back(buffer);
-        while self.deep > deep_max {
-            // The last one still lies in a core's cache.
-            let last = self.buffers.iter().rposition(Buffer::is_deep);
-            let Some(_) = last.and_then(|last| self.buffers.remove(last)) else {
-                break;
-            };
-            self.deep -= 1;
-        }
-    }
-}
-
-/// Buffers in three sizes, used again so that their pages are touched once.
+/// Buffers in four sizes, used again so that their pages are touched once.
 pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
     segments: Mutex<Vec<Vec<u8>>>,
     /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more
     /// slowly.
-    cold_segments: Mutex<Cold>,
+    cold_segments: Mutex<VecDeque<Mapped>>,
+    gathered: Mutex<Vec<Mapped>>,
     /// Room before a segment for the end of the one before it, as nearly all streams need it: whole pages.
     carried_bytes: usize,
-    /// The same in the buffers of long segments, of which only what is needed takes RAM: as any stream needs it.
+    /// The most that can come before a segment. More than there is room for is gathered.
     carried_bytes_max: usize,
     outlook: Arc<Outlook>,
 }
@@ -152,6 +106,7 @@ impl Buffers {
             outlook,
             small: Mutex::default(),
             segments: Mutex::default(),
+            gathered: Mutex::default(),
             cold_segments: Mutex::default(),
             carried_bytes: chunker.ahead().next_multiple_of(PAGES_BYTES),
             carried_bytes_max: chunker.limits().max.next_multiple_of(PAGES_BYTES),
@@ -177,9 +132,9 @@ impl Buffers {
         }
     }
 
-    /// What to count for such a buffer if so much is likely to be carried into it. Of known data that is not more: it
-    /// leaves as soon as it is fingerprinted, so that most buffers at a time are only just read to, and the disk is
-    /// kept busy by their number. Buffers are used again: in time each has had the most.
+    /// What to count for such a buffer if so much is likely to be carried into it: a segment that a chunk ends in is
+    /// gathered with those before it. Of known data that is not more: it leaves as soon as it is fingerprinted, so that
+    /// most buffers at a time are only just read to, and the disk is kept busy by their number.
     pub fn likely_bytes(&self, bytes: usize, carried: usize) -> usize {
         let more = match self.outlook.is_known() {
             true => 0,
@@ -201,14 +156,22 @@ impl Buffers {
         } else {
             None
         };
-        pooled.unwrap_or_else(|| vec![0; size])
+        pooled.unwrap_or_else(|| {
+            self.gathered.lock().clear();
+            vec![0; size]
+        })
     }
 
     /// One for a segment of so many bytes, and where in it the segment is read to: at a page's start, with room before
     /// it for the end of the segment before.
     pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
         if bytes > SEGMENT_BYTES {
-            return self.for_any_segment();
+            let pooled = self.cold_segments.lock().pop_front();
+            let make = || Mapped::huge(self.carried_bytes, LONG_SEGMENT_BYTES);
+            return (
+                Buffer::Huge(pooled.unwrap_or_else(make)),
+                self.carried_bytes,
+            );
         }
         let buffer = self.get(self.segment_bytes(bytes));
         let place = buffer.as_ptr().addr() + self.carried_bytes;
@@ -216,14 +179,11 @@ impl Buffers {
         (Buffer::Heap(buffer), start)
     }
 
-    /// One for a segment of any size, with room before it for as much as can be carried into it.
-    pub fn for_any_segment(&self) -> (Buffer, usize) {
-        let pooled = self.cold_segments.lock().take();
-        let make = || Buffer::Huge {
-            bytes: Mapped::huge(self.carried_bytes_max, LONG_SEGMENT_BYTES),
-            is_deep: false,
-        };
-        (pooled.unwrap_or_else(make), self.carried_bytes_max)
+    /// One for as much as can be carried into a segment, and the segment behind it.
+    pub fn for_gathering(&self) -> Buffer {
+        let pooled = self.gathered.lock().pop();
+        let make = || Mapped::huge(0, self.carried_bytes_max + LONG_SEGMENT_BYTES);
+        Buffer::Gathered(pooled.unwrap_or_else(make))
     }
 
     /// The room before a segment for the end of the one before it, in bytes, as nearly all streams need it.
@@ -242,12 +202,12 @@ impl Buffers {
             return;
         };
         match buffer {
-            buffer @ Buffer::Huge { .. } => {
-                let deep_max = match self.outlook.is_known() {
-                    true => usize::MAX,
-                    false => DEEP_POOLED_MAX,
-                };
-                self.cold_segments.lock().keep(buffer, deep_max);
+            Buffer::Huge(buffer) => self.cold_segments.lock().push_back(buffer),
+            Buffer::Gathered(buffer) => {
+                let mut pool = self.gathered.lock();
+                if self.outlook.is_known() || pool.len() < GATHERED_POOLED_MAX {
+                    pool.push(buffer);
+                }
             }
             Buffer::Heap(buffer) => match buffer.len() {
                 JOB_BYTES => self.small.lock().push(buffer),
@@ -265,39 +225,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_known_data_all_buffers_are_kept_and_of_new_data_few_that_had_much_before_them() {
+    fn of_known_data_all_gathered_segments_buffers_are_kept_and_of_new_data_one() {
         let outlook = Arc::new(Outlook::default());
         let buffers = Buffers::new(&Adaptive::new(8192), outlook.clone());
         let carried = buffers.carried_bytes_max();
-        assert!(carried > DEEP_BYTES);
-        let deep = || {
-            let mut buffer = buffers.for_any_segment().0;
-            buffer.carries(carried);
-            Arc::new(Held::Buffer(buffer))
-        };
-        let pooled = || {
-            let cold = buffers.cold_segments.lock();
-            (cold.buffers.len(), cold.deep)
+        assert!(carried > LONG_SEGMENT_BYTES);
+        let put_ten = || {
+            let held: Vec<_> = (0..10).map(|_| buffers.for_gathering()).collect();
+            for buffer in held {
+                buffers.put(Arc::new(Held::Buffer(buffer)));
+            }
+            buffers.gathered.lock().len()
         };
         let usual = buffers.segment_bytes(LONG_SEGMENT_BYTES);
+        let likely = || buffers.likely_bytes(LONG_SEGMENT_BYTES, carried);
 
         outlook.tell(u64::MAX / 2, false);
-        assert_eq!(buffers.likely_bytes(LONG_SEGMENT_BYTES, carried), usual);
-        let held: Vec<_> = (0..10).map(|_| deep()).collect();
-        let shallow = Arc::new(Held::Buffer(buffers.for_any_segment().0));
-        held.into_iter().for_each(|held| buffers.put(held));
-        buffers.put(shallow);
-        assert_eq!(pooled(), (11, 10));
-        buffers.put(deep());
-        assert_eq!(pooled(), (11, 10), "one of them was used again");
-
+        assert_eq!((likely(), put_ten()), (usual, 10));
+        assert_eq!(put_ten(), 10, "they are used again");
         outlook.tell(1, true);
-        let more = carried - buffers.carried_bytes();
-        assert_eq!(
-            buffers.likely_bytes(LONG_SEGMENT_BYTES, carried),
-            usual + more
-        );
-        buffers.put(deep());
-        assert_eq!(pooled(), (DEEP_POOLED_MAX + 1, DEEP_POOLED_MAX));
+        assert_eq!(likely(), usual + carried - buffers.carried_bytes());
+        buffers.get(SEGMENT_BYTES);
+        assert_eq!(buffers.gathered.lock().len(), 0, "others need the RAM");
+        assert_eq!(put_ten(), GATHERED_POOLED_MAX);
     }
 }

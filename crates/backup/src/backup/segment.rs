@@ -269,7 +269,6 @@ impl Worker<'_> {
             _ => return self.gather((before, bytes), got, filled),
         };
         if let Held::Buffer(buffer) = &mut got.held {
-            buffer.carries(bytes.len());
             buffer[start..got.fresh].copy_from_slice(&before[bytes]);
         }
         self.buffers.put(before);
@@ -288,8 +287,7 @@ impl Worker<'_> {
             Ok(Held::Buffer(buffer)) if buffer.len() - bytes.end >= filled => (buffer, bytes),
             other => {
                 let before = other.map_or_else(|shared| shared, Arc::new);
-                let (mut buffer, _) = self.buffers.for_any_segment();
-                buffer.carries(buffer.len());
+                let mut buffer = self.buffers.for_gathering();
                 buffer[..bytes.len()].copy_from_slice(&before[bytes.clone()]);
                 self.buffers.put(before);
                 (buffer, 0..bytes.len())

@@ -10,7 +10,7 @@ use onefold_backup::Progress;
 use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::tree::{Visit, visit_items};
-use onefold_chunk::adaptive::{LONG_BYTES_MAX, LONG_BYTES_MIN};
+use onefold_chunk::adaptive::{DEEP_BYTES_MAX, LONG_BYTES_MAX, LONG_BYTES_MIN};
 use onefold_io::MemDir;
 use onefold_io::sim::SimDir;
 use onefold_store::{CheckDepth, ChunkRef, Entropy, Repository, SessionKind, container};
@@ -20,8 +20,8 @@ use crate::scene::{
     Log, back_up, bytes, entry, look, noise, options, repository_from, restore_folder,
 };
 
-const FILE_BYTES: usize = 20 << 20;
-const PLACES: [u64; 3] = [1 << 20, 9 << 20, 19 << 20];
+const FILE_BYTES: usize = 40 << 20;
+const PLACES: [u64; 3] = [1 << 20, 17 << 20, 39 << 20];
 
 fn change(file: &fs::File, seed: u64) {
     for (place, seed) in PLACES.into_iter().zip(seed..) {
@@ -53,7 +53,7 @@ fn what_changes_in_place_is_stored_finely_from_its_second_change_on() {
         .expect("open");
     change(&file, 10);
     let second = back_up(&repository, &source, 2);
-    let long = 3 * LONG_BYTES_MAX as u64 + 100_000;
+    let long = (LONG_BYTES_MAX + 2 * DEEP_BYTES_MAX) as u64 + 100_000;
     assert!(added(&second) < long, "{}", added(&second));
     assert!(second.snapshot.summary.data_chunks > 200);
 
@@ -68,7 +68,7 @@ fn what_changes_in_place_is_stored_finely_from_its_second_change_on() {
     }
 }
 
-/// A file of 20 MiB on a device that can be damaged.
+/// A file of 40 MiB on a device that can be damaged.
 struct Scene {
     dir: tempfile::TempDir,
     device: SimDir,
@@ -188,7 +188,7 @@ fn a_long_chunk_that_was_lost_is_stored_again_as_it_was() {
         scene.lose(&chunks[2..3]);
         if changes {
             // In the last chunk but one.
-            scene.change(FILE_BYTES as u64 - 2 * LONG_BYTES_MAX as u64, 5);
+            scene.change(FILE_BYTES as u64 - 2 * DEEP_BYTES_MAX as u64, 5);
         }
         let second = scene.back_up(is_forced);
         assert!(scene.is_whole(), "{is_forced}, {changes}");
@@ -205,7 +205,7 @@ fn short_chunks_that_were_lost_are_stored_again_as_they_were() {
     for is_forced in [false, true] {
         let mut scene = Scene::new();
         scene.back_up(false);
-        scene.change(9 << 20, 2);
+        scene.change(17 << 20, 2);
         let second = scene.back_up(false);
         let (long, short): (Vec<_>, Vec<_>) = scene.chunks(&second).into_iter().partition(is_long);
         assert!(long.len() > 4 && short.len() > 100, "{long:?}");
@@ -221,7 +221,7 @@ fn short_chunks_that_were_lost_are_stored_again_as_they_were() {
 fn what_was_stored_finely_is_found_under_another_name_and_in_a_stream() {
     let mut scene = Scene::new();
     scene.back_up(false);
-    for place in [1 << 20, 9 << 20, 19 << 20] {
+    for place in PLACES {
         scene.change(place, place);
     }
     let changed = scene.back_up(false);
@@ -267,5 +267,5 @@ fn a_file_that_another_takes_the_place_of_keeps_long_chunks() {
         .into_iter()
         .filter(|chunk| !is_long(chunk));
     let short: u64 = short.map(|chunk| u64::from(chunk.len)).sum();
-    assert!(short <= 2 * LONG_BYTES_MAX as u64, "{short}");
+    assert!(short <= 2 * DEEP_BYTES_MAX as u64, "{short}");
 }
