@@ -72,7 +72,12 @@ fn hash(content: &Content, reader: &mut ChunkReader, goes_below: bool) -> Result
                 part.extend_from_slice(&chunk.fingerprint.0);
                 return Ok(false);
             }
-            Visit::Data(chunk, _) => part.extend_from_slice(&chunk.fingerprint.0),
+            Visit::Data(slice, _) => {
+                part.extend_from_slice(&slice.chunk.fingerprint.0);
+                if !slice.is_whole() {
+                    part.extend([slice.skip, slice.len].map(u32::to_le_bytes).concat());
+                }
+            }
             Visit::Hole(_, len) => part.extend_from_slice(&len.to_le_bytes()),
         }
         if part.len() >= PART_BYTES {
@@ -84,8 +89,13 @@ fn hash(content: &Content, reader: &mut ChunkReader, goes_below: bool) -> Result
 }
 
 /// What is equal in two items that hold the same; of holes the layer does not count.
-fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<Fingerprint>, u64) {
-    (depth, item.chunk().map(|c| c.fingerprint), item.span())
+fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<(Fingerprint, u32)>, u64) {
+    let skip = match item {
+        Item::Slice(slice) => slice.skip,
+        _ => 0,
+    };
+    let chunk = item.chunk().map(|chunk| (chunk.fingerprint, skip));
+    (depth, chunk, item.span())
 }
 
 /// A content's items to come, each at its depth: of the recipe chunks that were opened, what they hold.

@@ -13,7 +13,7 @@ use onefold_store::ChunkReader;
 use crate::path::{entry_order, join, show, split, within};
 use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_items};
-use crate::{Entry, Error, Kind, Result, content};
+use crate::{Entry, Error, Kind, Result, Slice, content};
 
 /// How an entry differs; restic's marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,7 +220,7 @@ impl Chunks {
             visit_items(&entry.content, reader, &mut |visit, _| {
                 let (sample, chunk) = match visit {
                     Visit::Recipe(chunk) => (&mut self.tree, chunk),
-                    Visit::Data(chunk, _) => (&mut self.data, chunk),
+                    Visit::Data(Slice { chunk, .. }, _) => (&mut self.data, chunk),
                     Visit::Hole(..) => return Ok(true),
                 };
                 sample.meet(chunk.fingerprint.prefix(), |sides| sides.0[side] = true);

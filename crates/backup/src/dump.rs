@@ -13,7 +13,7 @@ pub use tar::tar;
 pub use zip::zip;
 
 use crate::content::Ahead;
-use crate::{Entry, Error, Item, Result};
+use crate::{Entry, Error, Item, Result, Slice};
 
 /// `out` has no path that is known here.
 fn failed(source: io::Error) -> Error {
@@ -65,17 +65,14 @@ pub fn file(
                 Ok(()) => continue,
                 Err(e) => Err(e),
             },
-            Item::Chunk { chunk, .. } => {
+            _ => {
                 content.pass();
-                reader.read(&chunk).map(Some).map_err(Error::from)
-            }
-            Item::Hole { .. } => {
-                content.pass();
-                Ok(None)
+                let read = |slice: Slice| Ok((slice, reader.read(&slice.chunk)?));
+                item.data().map(read).transpose()
             }
         };
         match got {
-            Ok(Some(data)) => out.write_all(&data).map_err(failed)?,
+            Ok(Some((slice, data))) => out.write_all(slice.of(&data)).map_err(failed)?,
             Ok(None) => write_zeros(bytes, out).map_err(failed)?,
             Err(e) if e.is_loss() => {
                 told.lost(path, at..at.saturating_add(bytes), e)?;

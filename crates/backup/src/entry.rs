@@ -1,5 +1,6 @@
 //! What a snapshot knows of one file, folder, link or device.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_store::ChunkRef;
@@ -115,6 +116,61 @@ pub enum Item {
         /// Bytes of the file that it covers.
         span: u64,
     },
+    /// A part of a chunk of data, at depth 0.
+    Slice(Slice),
+}
+
+/// Bytes of a chunk of data: all, or those that a file still has of a long one which it changed in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slice {
+    /// The chunk.
+    pub chunk: ChunkRef,
+    /// Of its bytes, so many come before.
+    pub skip: u32,
+    /// So many bytes of it; `skip` and these are no more than it has.
+    pub len: u32,
+}
+
+impl Slice {
+    /// All of a chunk.
+    pub fn whole(chunk: ChunkRef) -> Self {
+        Self {
+            chunk,
+            skip: 0,
+            len: chunk.len,
+        }
+    }
+
+    /// Whether it is all of its chunk.
+    pub fn is_whole(&self) -> bool {
+        self.len == self.chunk.len
+    }
+
+    /// Its bytes, of those of its chunk.
+    pub fn of<'a>(&self, chunk: &'a [u8]) -> &'a [u8] {
+        &chunk[self.skip as usize..][..self.len as usize]
+    }
+
+    /// Of its bytes those in `part`.
+    pub fn part(&self, part: Range<usize>) -> Self {
+        Self {
+            skip: self.skip + part.start as u32,
+            len: part.len() as u32,
+            ..*self
+        }
+    }
+}
+
+impl From<Slice> for Item {
+    fn from(slice: Slice) -> Item {
+        match slice.is_whole() {
+            true => Item::Chunk {
+                chunk: slice.chunk,
+                span: slice.len.into(),
+            },
+            false => Item::Slice(slice),
+        }
+    }
 }
 
 impl Item {
@@ -122,7 +178,16 @@ impl Item {
     pub fn chunk(&self) -> Option<&ChunkRef> {
         match self {
             Item::Hole { .. } => None,
-            Item::Chunk { chunk, .. } => Some(chunk),
+            Item::Chunk { chunk, .. } | Item::Slice(Slice { chunk, .. }) => Some(chunk),
+        }
+    }
+
+    /// Of an item of depth 0, its data.
+    pub fn data(&self) -> Option<Slice> {
+        match *self {
+            Item::Hole { .. } => None,
+            Item::Chunk { chunk, .. } => Some(Slice::whole(chunk)),
+            Item::Slice(slice) => Some(slice),
         }
     }
 
@@ -131,6 +196,7 @@ impl Item {
         match *self {
             Item::Hole { len } => len,
             Item::Chunk { span, .. } => span,
+            Item::Slice(slice) => slice.len.into(),
         }
     }
 }

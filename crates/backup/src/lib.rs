@@ -32,6 +32,6 @@ pub mod walk;
 pub mod way;
 mod wire;
 
-pub use entry::{Content, Entry, Flags, Item, Kind, Owner, Time, Xattrs};
+pub use entry::{Content, Entry, Flags, Item, Kind, Owner, Slice, Time, Xattrs};
 pub use error::{Error, Result};
 pub use progress::{Change, Events, Progress, Silent};

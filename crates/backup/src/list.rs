@@ -7,7 +7,7 @@ use crate::exclude::Patterns;
 use crate::linked::{Linked, Value};
 use crate::sample::Sample;
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Content, Entry, Kind, Result, Time, content, path};
+use crate::{Content, Entry, Kind, Result, Slice, Time, content, path};
 
 /// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says
 /// false.
@@ -189,7 +189,7 @@ impl Adder {
             return Ok(());
         }
         visit_items(&entry.content, reader, &mut |visit, _| {
-            if let Visit::Data(chunk, _) = visit {
+            if let Visit::Data(Slice { chunk, .. }, _) = visit {
                 let bytes = u64::from(chunk.len);
                 let key = path ^ chunk.fingerprint.prefix();
                 versions.chunks.meet(key, |known| *known = bytes);
@@ -205,7 +205,7 @@ impl Adder {
                 Visit::Recipe(chunk) => {
                     return Ok(self.recipes.meet(chunk.fingerprint.prefix(), |()| {}));
                 }
-                Visit::Data(chunk, _) => {
+                Visit::Data(Slice { chunk, .. }, _) => {
                     let bytes = u64::from(chunk.len);
                     self.chunks
                         .meet(chunk.fingerprint.prefix(), |known| *known = bytes);

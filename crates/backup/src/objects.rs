@@ -4,7 +4,7 @@ use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::snapshot::Snapshot;
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Result, path};
+use crate::{Result, Slice, path};
 
 /// An object that a snapshot refers to.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub fn visit(
         for (folder, entry) in read.iter() {
             let path = path::join(folder, &entry.name);
             visit_items(&entry.content, reader, &mut |met, _| {
-                if let Visit::Data(chunk, _) | Visit::Recipe(chunk) = met {
+                if let Visit::Data(Slice { chunk, .. }, _) | Visit::Recipe(chunk) = met {
                     let path = &path;
                     visit(Met::OfFile { chunk, path, leaf })?;
                 }

@@ -6,7 +6,7 @@ use crate::leaf::{Leaf, RecipeRef, decode_bare, recipe};
 use crate::snapshot::{LeafRef, Snapshot, Table};
 use crate::tree::{Tree, Visit, visit_items};
 use crate::wire::Reader;
-use crate::{Entry, Error, Item, Result, path};
+use crate::{Entry, Error, Item, Result, Slice, path};
 
 /// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk
 /// that an earlier snapshot has too is not gone into again.
@@ -94,7 +94,7 @@ fn refs_of_leaf(
     for entry in &decoded.entries {
         let visited = visit_items(&entry.content, reader, &mut |met, _| match met {
             Visit::Hole(..) => Ok(true),
-            Visit::Data(chunk, _) => Ok(visit(&chunk).map(|()| true)?),
+            Visit::Data(slice, _) => Ok(visit(&slice.chunk).map(|()| true)?),
             Visit::Recipe(chunk) => Ok(visit(&chunk).map(|()| is_new(&chunk))?),
         });
         match visited {
@@ -247,7 +247,7 @@ fn lost_items(
 fn is_hurt(entry: &Entry, reader: &mut ChunkReader, (is_lost, counts): Lost<'_>) -> Result<bool> {
     let mut lost = false;
     let visited = visit_items(&entry.content, reader, &mut |met, _| {
-        if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = met {
+        if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = met {
             lost |= is_lost(&chunk);
         }
         Ok(!lost)

@@ -7,7 +7,7 @@ use onefold_store::{ChunkReader, ChunkRef};
 use crate::leaf::{Leaf, recipe};
 use crate::path::entry_order;
 use crate::snapshot::{LeafRef, Snapshot, Table, append_table};
-use crate::{Content, Entry, Item, Result};
+use crate::{Content, Entry, Item, Result, Slice};
 
 /// The entries of one snapshot. Holds the table of leaves (about 100 bytes per 1,500 entries) and nothing else.
 pub struct Tree {
@@ -214,8 +214,8 @@ impl Cursor<'_> {
 pub enum Visit {
     /// A recipe chunk, before it is read. False: pass over what it holds.
     Recipe(ChunkRef),
-    /// A chunk of the file's data, at this offset.
-    Data(ChunkRef, u64),
+    /// A chunk of the file's data, or a part of one, at this offset.
+    Data(Slice, u64),
     /// A hole at this offset, of this length.
     Hole(u64, u64),
 }
@@ -268,7 +268,10 @@ fn visit_level(
         }
         let on = match *item {
             Item::Hole { len } => visit(Visit::Hole(start, len), reader)?,
-            Item::Chunk { chunk, .. } if depth == 0 => visit(Visit::Data(chunk, start), reader)?,
+            Item::Chunk { chunk, .. } if depth == 0 => {
+                visit(Visit::Data(Slice::whole(chunk), start), reader)?
+            }
+            Item::Slice(slice) => visit(Visit::Data(slice, start), reader)?,
             Item::Chunk { chunk, span } => {
                 if visit(Visit::Recipe(chunk), reader)? {
                     let below = read_recipe(&chunk, span, depth - 1, reader)?;

@@ -19,7 +19,7 @@ use notes::mark_unreadable;
 
 use super::budget::Budget;
 use super::buffers::{Buffer, Buffers, Held};
-use super::long_chunks::LongChunks;
+use super::long_chunks::{LongChunks, Piece};
 use super::metadata::MetadataStream;
 use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
@@ -31,7 +31,7 @@ use super::source::{FileEnd, LARGE_BYTES, Part};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
-use crate::{Content, Entry, Error, Events, Flags, Progress, Result, path};
+use crate::{Content, Entry, Error, Events, Flags, Progress, Result, Slice, path};
 
 /// A batch goes to the store at this many chunks,
 const BATCH_CHUNKS: usize = 512;
@@ -46,6 +46,8 @@ const BATCH_NOTES: usize = 4096;
 enum Note {
     /// So many references belong to the current file.
     Chunks(usize),
+    /// What was compared with this part of a chunk is the same.
+    Kept(Slice),
     /// So many bytes of it were verified along a trace.
     Verified(u64),
     /// A hole in the current file.
@@ -275,9 +277,9 @@ impl<'a> Finisher<'a> {
                         Done::Cut(segment) => {
                             let fingerprinter = &worker.fingerprinter;
                             let writer = &mut self.writer;
-                            let segment =
-                                self.long_chunks.settle(segment, writer, fingerprinter)?;
-                            self.segment(segment);
+                            let pieces =
+                                self.long_chunks.settle(&segment, writer, fingerprinter)?;
+                            self.segment(segment, pieces);
                         }
                         Done::Retraced(stretch) => self.retraced(stretch),
                     }
@@ -307,19 +309,23 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    fn segment(&mut self, segment: Segment) {
-        let Segment {
-            held,
-            packing,
-            start: mut at,
-            chunks,
-        } = segment;
-        let Some(held) = held else { return };
+    fn segment(&mut self, segment: Segment, pieces: Vec<Piece>) {
+        let Some(held) = segment.held else { return };
         self.batch.held.push(held);
-        for (fingerprint, len) in chunks {
-            let bytes = at..at + len as usize;
-            self.chunk(fingerprint, self.batch.held.len() - 1, bytes, packing);
-            at += len as usize;
+        let mut at = segment.start;
+        for piece in pieces {
+            let bytes = at..at + piece.bytes();
+            at = bytes.end;
+            match piece {
+                Piece::Chunk(fingerprint, _) => {
+                    let held = self.batch.held.len() - 1;
+                    self.chunk(fingerprint, held, bytes, segment.packing);
+                }
+                Piece::Kept(slice) => {
+                    self.batch.bytes += bytes.len();
+                    self.batch.notes.push(Note::Kept(slice));
+                }
+            }
         }
     }
 

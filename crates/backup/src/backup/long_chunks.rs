@@ -6,17 +6,21 @@
 //! 1. *The parent has this very chunk there*: it was lost. It stays long, so that what refers to it can be read again.
 //! 2. *The parent has short chunks there*: so it goes on. What has not changed of them is found, and what was lost of
 //!    them comes back.
-//! 3. *Some of its first short chunks are stored*: under another name, or in a snapshot that is not the parent. It is
+//! 3. *The parent has another long chunk there*, or parts of one, of the same inode: a change in place. The two are
+//!    compared ([`kept`]). What is the same is kept as a part of the old chunk, and what is not is cut into short ones.
+//!    Where that is more than half, or all over, it is 4, and then all of it is cut into short ones.
+//! 4. *Some of its first short chunks are stored*: under another name, or in a snapshot that is not the parent. It is
 //!    cut into short ones.
-//! 4. *The parent has another long chunk there*, of the same inode: a change in place. It is cut into short ones, and
-//!    from then on finely.
 //! 5. Anything else is new, and stays long.
 //!
-//! With [`Options::force_reread`](super::Options::force_reread), 3 counts as 5: what was lost may be such a long chunk
+//! With [`Options::force_reread`](super::Options::force_reread), 4 counts as 5: what was lost may be such a long chunk
 //! of another snapshot.
 //!
-//! Always holds: nothing but the sizes of chunks hangs on it. RAM: a recipe chunk a layer, and a reader with small
-//! caches.
+//! Always holds: nothing but the sizes of chunks hangs on it. RAM: a recipe chunk a layer, a reader with small caches,
+//! and a long chunk. I/O: a long chunk that changed is read from the repository; of a file of which several in a row
+//! were to no avail, no more are.
+
+mod kept;
 
 use std::ops::Range;
 
@@ -27,12 +31,14 @@ use super::segment::Segment;
 use super::source::pieces;
 use super::unchanged::Before;
 use crate::content::Ahead;
-use crate::{Content, Entry, Result};
+use crate::{Content, Entry, Result, Slice};
 
 /// Of a long chunk that nobody knows, so many bytes are cut into short ones to see whether these are known,
 const LOOK_BYTES: usize = 128 << 10;
 /// and so many of those are looked up.
 const LOOKED_UP: usize = 8;
+/// After so many comparisons in vain, one after the other, the file is another one: none is read any more.
+const IN_VAIN_MAX: u32 = 2;
 
 /// Decides of each new long chunk whether it stays long or is cut into short ones.
 pub struct LongChunks<'a> {
@@ -45,6 +51,8 @@ pub struct LongChunks<'a> {
     /// What the parent has of the current file.
     former: Option<Former>,
     is_same_inode: bool,
+    /// So many long chunks of the current file were compared in a row of which not enough could be kept.
+    in_vain: u32,
     /// Where the current file's next chunk begins.
     at: u64,
 }
@@ -59,6 +67,7 @@ impl<'a> LongChunks<'a> {
             finds_elsewhere: !is_forced,
             former: None,
             is_same_inode: false,
+            in_vain: 0,
             at: 0,
         }
     }
@@ -69,7 +78,7 @@ impl<'a> LongChunks<'a> {
         self.is_same_inode = before.is_some_and(|before| {
             (before.entry.device, before.entry.inode) == (now.device, now.inode)
         });
-        self.at = 0;
+        (self.at, self.in_vain) = (0, 0);
     }
 
     /// A hole of the current file.
@@ -77,58 +86,71 @@ impl<'a> LongChunks<'a> {
         self.at += len;
     }
 
-    /// The segment with its long chunks as they are to be stored.
+    /// The chunks of a segment, the long ones as they are to be stored.
     pub fn settle(
         &mut self,
-        mut segment: Segment,
+        segment: &Segment,
         writer: &mut ChunkWriter,
         fingerprinter: &Fingerprinter,
-    ) -> Result<Segment> {
-        let start = self.at;
+    ) -> Result<Vec<Piece>> {
+        let mut place = self.at;
         self.at += segment.bytes();
         let longest = self.chunker.ahead();
-        let is_long = |(_, len): &(Fingerprint, u32)| *len as usize > longest;
-        let Some(held) = segment.held.as_ref() else {
-            return Ok(segment);
+        let is_long = |len: u32| len as usize > longest;
+        let has_long = segment.chunks.iter().any(|(_, len)| is_long(*len));
+        let whole = |&(fingerprint, len): &(Fingerprint, u32)| Piece::Chunk(fingerprint, len);
+        let held = match &segment.held {
+            Some(held) if has_long && self.chunker.short().is_some() => &held[segment.start..],
+            _ => return Ok(segment.chunks.iter().map(whole).collect()),
         };
-        if !segment.chunks.iter().any(is_long) || self.chunker.short().is_none() {
-            return Ok(segment);
-        }
-        let (mut at, mut chunks) = (0, Vec::with_capacity(segment.chunks.len()));
-        for chunk in segment.chunks {
-            let (fingerprint, len) = chunk;
-            let bytes = &held[segment.start + at..][..len as usize];
-            let place = start + at as u64..start + (at + bytes.len()) as u64;
-            at += bytes.len();
-            let stays = !is_long(&chunk)
-                || writer.knows_any(&[fingerprint])?
-                || self.stays_long((fingerprint, place), bytes, writer, fingerprinter)?;
-            if stays {
-                chunks.push(chunk);
-                continue;
+        let mut settled = Vec::with_capacity(segment.chunks.len());
+        for (chunk, bytes) in segment.chunks.iter().zip(pieces(held, segment.lengths())) {
+            if !is_long(chunk.1) || writer.knows_any(&[chunk.0])? {
+                settled.push(whole(chunk));
+            } else {
+                let new = NewChunk {
+                    fingerprint: chunk.0,
+                    place: place..place + bytes.len() as u64,
+                    bytes,
+                };
+                match self.fate(&new, writer, fingerprinter)? {
+                    Fate::Long => settled.push(whole(chunk)),
+                    Fate::Short => settled.extend(self.cut_short(bytes, fingerprinter)),
+                    Fate::Kept(parts) => {
+                        settled.extend(self.with_kept(bytes, parts, fingerprinter));
+                    }
+                }
             }
-            let lengths = self.short_lengths(bytes, true);
-            let found = fingerprinter.fingerprints(pieces(bytes, lengths.iter().copied()));
-            chunks.extend(found.into_iter().zip(lengths));
+            place += bytes.len() as u64;
         }
-        segment.chunks = chunks;
-        Ok(segment)
+        Ok(settled)
     }
 
-    /// Whether a long chunk that nobody knows stays one.
-    fn stays_long(
+    /// What becomes of a long chunk that nobody knows.
+    fn fate(
         &mut self,
-        (fingerprint, place): (Fingerprint, Range<u64>),
-        bytes: &[u8],
+        new: &NewChunk<'_>,
         writer: &mut ChunkWriter,
         fingerprinter: &Fingerprinter,
-    ) -> Result<bool> {
-        let formerly = self.formerly(&fingerprint, place)?;
+    ) -> Result<Fate> {
+        let (formerly, parts) = self.formerly(new)?;
         match formerly {
-            Formerly::Same => return Ok(true),
-            Formerly::Short => return Ok(false),
+            Formerly::Same => return Ok(Fate::Long),
+            Formerly::Short => return Ok(Fate::Short),
             Formerly::Long | Formerly::Nothing => {}
         }
+        let is_changed = formerly == Formerly::Long && self.is_same_inode;
+        if is_changed
+            && self.in_vain < IN_VAIN_MAX
+            && let Some(reader) = &mut self.reader
+        {
+            if let Some(kept) = kept::kept(new, &parts, self.session, reader)? {
+                self.in_vain = 0;
+                return Ok(Fate::Kept(kept));
+            }
+            self.in_vain += 1;
+        }
+        let bytes = new.bytes;
         if self.finds_elsewhere {
             // Where its first cut lies depends on what is before it.
             let look = &bytes[..bytes.len().min(LOOK_BYTES)];
@@ -136,10 +158,37 @@ impl<'a> LongChunks<'a> {
             let found = fingerprinter.fingerprints(pieces(look, lengths.into_iter()));
             let some: Vec<_> = found.into_iter().skip(1).take(LOOKED_UP).collect();
             if writer.knows_any(&some)? {
-                return Ok(false);
+                return Ok(Fate::Short);
             }
         }
-        Ok(!(formerly == Formerly::Long && self.is_same_inode))
+        Ok(match is_changed {
+            true => Fate::Short,
+            false => Fate::Long,
+        })
+    }
+
+    /// Short chunks of all that is not kept, and between them what is.
+    fn with_kept(
+        &mut self,
+        bytes: &[u8],
+        parts: Vec<Part>,
+        fingerprinter: &Fingerprinter,
+    ) -> Vec<Piece> {
+        let (mut settled, mut at) = (Vec::new(), 0);
+        for Part { start, slice } in parts {
+            settled.extend(self.cut_short(&bytes[at..start], fingerprinter));
+            settled.push(Piece::Kept(slice));
+            at = start + slice.len as usize;
+        }
+        settled.extend(self.cut_short(&bytes[at..], fingerprinter));
+        settled
+    }
+
+    fn cut_short(&mut self, bytes: &[u8], fingerprinter: &Fingerprinter) -> Vec<Piece> {
+        let lengths = self.short_lengths(bytes, true);
+        let found = fingerprinter.fingerprints(pieces(bytes, lengths.iter().copied()));
+        let chunks = found.into_iter().zip(lengths);
+        chunks.map(|(name, len)| Piece::Chunk(name, len)).collect()
     }
 
     fn short_lengths(&mut self, bytes: &[u8], ends: bool) -> Vec<u32> {
@@ -150,18 +199,61 @@ impl<'a> LongChunks<'a> {
         lengths
     }
 
-    fn formerly(&mut self, fingerprint: &Fingerprint, place: Range<u64>) -> Result<Formerly> {
+    /// What was where the chunk is, and the parts of chunks that were there.
+    fn formerly(&mut self, new: &NewChunk<'_>) -> Result<(Formerly, Vec<Place>)> {
         let longest = self.chunker.ahead() as u64;
         let Some(former) = &mut self.former else {
-            return Ok(Formerly::Nothing);
+            return Ok((Formerly::Nothing, Vec::new()));
         };
         let reader = match &mut self.reader {
             Some(reader) => reader,
             none => none.insert(self.session.small_reader()?),
         };
-        former.look(fingerprint, place, longest, reader)
+        former.look(new, longest, reader)
     }
 }
+
+/// What is to be stored for some bytes of a file.
+pub enum Piece {
+    /// A chunk of so many bytes.
+    Chunk(Fingerprint, u32),
+    /// Nothing: it is a part of a chunk that is stored.
+    Kept(Slice),
+}
+
+impl Piece {
+    /// Bytes of the file.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Chunk(_, len) | Self::Kept(Slice { len, .. }) => *len as usize,
+        }
+    }
+}
+
+/// A long chunk that nobody knows.
+struct NewChunk<'a> {
+    fingerprint: Fingerprint,
+    /// In the file.
+    place: Range<u64>,
+    bytes: &'a [u8],
+}
+
+/// What becomes of it.
+enum Fate {
+    Long,
+    Short,
+    /// These parts, in order, are parts of chunks that are stored.
+    Kept(Vec<Part>),
+}
+
+/// Bytes from `start` on, of a new chunk, that are those of `slice`.
+struct Part {
+    start: usize,
+    slice: Slice,
+}
+
+/// What the parent has of a file from this offset on.
+type Place = (u64, Slice);
 
 /// What was where a chunk is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,15 +279,15 @@ impl Former {
         }
     }
 
-    /// What was at `place`, which does not lie before the one that was asked for last; where chunks of both kinds were,
-    /// those that had more of it. What cannot be read any more was nothing.
+    /// What was where `new` is, which does not lie before the one that was asked for last; where chunks of both kinds
+    /// were, those that had more of it; and what of them was there. What cannot be read any more was nothing.
     fn look(
         &mut self,
-        fingerprint: &Fingerprint,
-        place: Range<u64>,
+        new: &NewChunk<'_>,
         longest_short: u64,
         reader: &mut ChunkReader,
-    ) -> Result<Formerly> {
+    ) -> Result<(Formerly, Vec<Place>)> {
+        let (place, mut parts) = (&new.place, Vec::new());
         let (mut long, mut short) = (0, 0);
         while let Some((depth, item)) = self.ahead.peek() {
             let end = self.at + item.span();
@@ -209,15 +301,17 @@ impl Former {
                 }
                 continue;
             }
-            if let Some(chunk) = item.chunk()
+            if let Some(slice) = item.data()
                 && end > place.start
             {
-                if chunk.fingerprint == *fingerprint {
-                    return Ok(Formerly::Same);
+                if slice == Slice::whole(slice.chunk) && slice.chunk.fingerprint == new.fingerprint
+                {
+                    return Ok((Formerly::Same, parts));
                 }
                 let common = end.min(place.end) - self.at.max(place.start);
-                let is_long = item.span() > longest_short;
+                let is_long = u64::from(slice.chunk.len) > longest_short;
                 *(if is_long { &mut long } else { &mut short }) += common;
+                parts.push((self.at, slice));
             }
             if end > place.end {
                 break;
@@ -225,10 +319,11 @@ impl Former {
             self.ahead.pass();
             self.at = end;
         }
-        Ok(match (long, short) {
+        let formerly = match (long, short) {
             (0, 0) => Formerly::Nothing,
             (long, short) if long > short => Formerly::Long,
             _ => Formerly::Short,
-        })
+        };
+        Ok((formerly, parts))
     }
 }

@@ -27,7 +27,7 @@ use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::{Found, Piece, Walk};
-use crate::{Change, Entry, Error, Events, Kind, Progress, Result, path};
+use crate::{Change, Entry, Error, Events, Kind, Progress, Result, Slice, path};
 
 /// Entries without content that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
@@ -442,7 +442,7 @@ impl Planner<'_> {
         let mut all = true;
         let session = self.session;
         let visited = visit_items(&before.content, &mut self.reader, &mut |visit, _| {
-            if let Visit::Recipe(chunk) | Visit::Data(chunk, _) = visit {
+            if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = visit {
                 all &= session.holds(&chunk);
             }
             Ok(all)

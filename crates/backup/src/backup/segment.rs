@@ -36,6 +36,11 @@ pub struct Segment {
 
 impl Segment {
     /// Of its chunks.
+    pub fn lengths(&self) -> impl Iterator<Item = u32> {
+        self.chunks.iter().map(|(_, len)| *len)
+    }
+
+    /// Of its chunks.
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, len)| u64::from(*len)).sum()
     }

@@ -15,7 +15,7 @@ use super::buffers::LONG_SEGMENT_BYTES;
 use super::windows::WINDOW_BYTES;
 use crate::content::Ahead;
 use crate::tree::{Tree, read_leaf};
-use crate::{Content, Flags, Kind, Progress, Result, Time};
+use crate::{Content, Flags, Item, Kind, Progress, Result, Time};
 
 /// Smaller files are cut anew.
 pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
@@ -98,7 +98,7 @@ impl<'a> Traces<'a> {
         let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
         let mut vouched = None;
         while let Some((depth, item)) = trace.peek() {
-            let Some(chunk) = item.chunk() else {
+            let Item::Chunk { chunk, .. } = &item else {
                 return Ok(None);
             };
             if vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {

@@ -10,7 +10,7 @@ use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
 use crate::wire::{Reader, put};
-use crate::{Content, Item, Result};
+use crate::{Content, Item, Result, Slice};
 
 /// The version of the recipe format that is written.
 pub const VERSION: u8 = 1;
@@ -24,6 +24,9 @@ const CHUNK_ITEMS_MAX: usize = 4096;
 const CHUNK_ITEMS_STEP: u64 = 768;
 /// A reader takes no more: a few bytes could say of many items that they are holes.
 const CHUNK_ITEMS_READ_MAX: usize = 1 << 16;
+/// Before a slice: it reads as a hole of no bytes, which there is not.
+const SLICE: &[u8] = &[0, 0];
+const NOTHING: &str = "an item that covers nothing";
 /// Layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
 pub const DEPTH_MAX: u8 = 8;
 
@@ -172,7 +175,8 @@ impl Builder {
 
 fn ends_chunk(item: &Item, step: u64) -> bool {
     match item {
-        Item::Hole { .. } => false,
+        // All slices of a chunk have its fingerprint.
+        Item::Hole { .. } | Item::Slice(_) => false,
         Item::Chunk { chunk, .. } => chunk.fingerprint.prefix() < u64::MAX / step,
     }
 }
@@ -256,6 +260,13 @@ fn put_item(
                 put(shapes, u64::from(chunk.len));
             }
         }
+        Item::Slice(slice) => {
+            shapes.extend_from_slice(SLICE);
+            put(shapes, containers.number(slice.chunk.container));
+            fingerprints.extend_from_slice(&slice.chunk.fingerprint.0);
+            put(shapes, slice.chunk.len.into());
+            put(shapes, slice.skip.into());
+        }
     }
     put(shapes, item.span());
 }
@@ -268,12 +279,13 @@ fn read_item(
 ) -> Result<Item> {
     let number: usize = shapes.small()?;
     if number == 0 {
-        let len = read_span(shapes)?;
-        return Ok(Item::Hole { len });
+        return match shapes.varint()? {
+            0 if depth == 0 => read_slice(shapes, fingerprints, containers),
+            0 => Err(shapes.fail(NOTHING)),
+            len => Ok(Item::Hole { len }),
+        };
     }
-    let container = containers
-        .get(number - 1)
-        .ok_or_else(|| shapes.fail(format_args!("container {number} of {}", containers.len())))?;
+    let container = container(number, containers, shapes)?;
     let fingerprint = Fingerprint(fingerprints.array()?);
     let chunk_len = if depth > 0 {
         Some(shapes.small()?)
@@ -293,18 +305,57 @@ fn read_item(
     Ok(Item::Chunk {
         chunk: ChunkRef {
             fingerprint,
-            container: *container,
+            container,
             len,
         },
         span,
     })
 }
 
+/// What is behind [`SLICE`].
+fn read_slice(
+    shapes: &mut Reader<'_>,
+    fingerprints: &mut Reader<'_>,
+    containers: &[ContainerId],
+) -> Result<Item> {
+    let container = container(shapes.small()?, containers, shapes)?;
+    let fingerprint = Fingerprint(fingerprints.array()?);
+    let (len, skip): (u32, u32) = (shapes.small()?, shapes.small()?);
+    let span = read_span(shapes)?;
+    let end = span.checked_add(skip.into());
+    if span >= u64::from(len) || end.is_none_or(|end| end > u64::from(len)) {
+        return Err(shapes.fail(format_args!(
+            "{span} bytes from {skip} on as a part of a chunk of {len}"
+        )));
+    }
+    let chunk = ChunkRef {
+        fingerprint,
+        container,
+        len,
+    };
+    Ok(Item::Slice(Slice {
+        chunk,
+        skip,
+        len: span as u32,
+    }))
+}
+
+fn container(
+    number: usize,
+    containers: &[ContainerId],
+    shapes: &Reader<'_>,
+) -> Result<ContainerId> {
+    let found = number.checked_sub(1).and_then(|at| containers.get(at));
+    found
+        .copied()
+        .ok_or_else(|| shapes.fail(format_args!("container {number} of {}", containers.len())))
+}
+
 /// What an item covers. One that covers nothing is none: any number of them would fit into any file, and recipe chunks
 /// of such, layer upon layer, have no end.
 fn read_span(shapes: &mut Reader<'_>) -> Result<u64> {
     match shapes.varint()? {
-        0 => Err(shapes.fail("an item that covers nothing")),
+        0 => Err(shapes.fail(NOTHING)),
         span => Ok(span),
     }
 }

@@ -427,13 +427,13 @@ impl<'a> Planner<'a> {
             match visit {
                 Visit::Recipe(_) => {}
                 Visit::Hole(..) => has_holes = true,
-                Visit::Data(chunk, offset) => {
+                Visit::Data(slice, offset) => {
                     if window.is_full() && entry.content.depth > 0 {
                         stopped = Some(offset);
                         return Ok(false);
                     }
-                    window.chunk(file, &chunk, offset);
-                    end = offset + u64::from(chunk.len);
+                    window.chunk(file, &slice, offset);
+                    end = offset + u64::from(slice.len);
                 }
             }
             Ok(true)

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 
-use onefold_chunk::Fingerprint;
+use onefold_store::{ChunkReader, ContainerId};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use super::open_folders::{OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
 use crate::tree::{Visit, visit_items};
-use crate::{Entry, Error, Result};
+use crate::{Entry, Error, Result, Slice};
 
 impl Writer<'_> {
     /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should be, without the last where it
@@ -36,7 +36,9 @@ impl Writer<'_> {
                 continue;
             };
             let folder = open(file.folder).map_err(|failed| failed.why.into());
-            match folder.and_then(|folder| self.verify_file(&folder, file, made, own)) {
+            match folder
+                .and_then(|folder| self.verify_file(&folder, file, made, (own, &window.containers)))
+            {
                 Ok(()) => {
                     let is_whole = !last_continues || number + 1 < window.files.len();
                     verified += u64::from(is_whole);
@@ -67,14 +69,14 @@ impl Writer<'_> {
         folder: &OwnedFd,
         file: &File,
         made: Made,
-        uses: &[&Use],
+        (uses, containers): (&[&Use], &[ContainerId]),
     ) -> io::Result<()> {
         let name = made.place.name(&file.name);
         let opened = self.open_restored(folder, &name, file.size)?;
-        let mut buffer = Vec::new();
+        let mut comparing = Comparing::new(self, &opened);
         uses.iter().try_for_each(|one| {
-            let place = (one.offset, one.len);
-            self.compare(&opened, place, &one.fingerprint, &mut buffer)
+            let slice = one.slice(containers[one.container as usize]);
+            comparing.compare(&slice, one.offset, None)
         })
     }
 
@@ -84,12 +86,12 @@ impl Writer<'_> {
         let opened = self
             .open_restored(folder, &entry.name, entry.size)
             .map_err(failed)?;
-        let (mut buffer, mut reader) = (Vec::new(), self.session.reader()?);
-        visit_items(&entry.content, &mut reader, &mut |visit, _| {
+        let (mut comparing, mut reader) = (Comparing::new(self, &opened), self.session.reader()?);
+        visit_items(&entry.content, &mut reader, &mut |visit, reader| {
             self.progress.check()?;
-            if let Visit::Data(chunk, offset) = visit {
-                let place = (offset, chunk.len);
-                self.compare(&opened, place, &chunk.fingerprint, &mut buffer)
+            if let Visit::Data(slice, offset) = visit {
+                comparing
+                    .compare(&slice, offset, Some(reader))
                     .map_err(failed)?;
             }
             Ok(true)
@@ -117,22 +119,55 @@ impl Writer<'_> {
         }
         Ok(opened)
     }
+}
 
-    fn compare(
-        &self,
-        opened: &Opened,
-        (offset, len): (u64, u32),
-        expected: &Fingerprint,
-        buffer: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        buffer.resize(len as usize, 0);
-        opened.read_exact_at(buffer, offset)?;
-        if self.session.fingerprinter().fingerprint(buffer) != *expected {
-            return differs(format!(
-                "what was written at byte {offset} reads differently"
-            ));
+/// A restored file that is compared with what it should hold.
+struct Comparing<'a> {
+    writer: &'a Writer<'a>,
+    opened: &'a Opened,
+    buffer: Vec<u8>,
+    /// Made when it is first needed.
+    reader: Option<ChunkReader>,
+}
+
+impl<'a> Comparing<'a> {
+    fn new(writer: &'a Writer<'a>, opened: &'a Opened) -> Self {
+        Self {
+            writer,
+            opened,
+            buffer: Vec::new(),
+            reader: None,
         }
-        Ok(())
+    }
+
+    /// Fails where at `offset` there is something else. A part of a chunk has no fingerprint: the chunk is read, by
+    /// `reader` if there is one.
+    fn compare(
+        &mut self,
+        slice: &Slice,
+        offset: u64,
+        reader: Option<&mut ChunkReader>,
+    ) -> io::Result<()> {
+        self.buffer.resize(slice.len as usize, 0);
+        self.opened.read_exact_at(&mut self.buffer, offset)?;
+        let session = self.writer.session;
+        let is_same = if slice.is_whole() {
+            let found = session.fingerprinter().fingerprint(&self.buffer);
+            found == slice.chunk.fingerprint
+        } else {
+            let reader = match (reader, &mut self.reader) {
+                (Some(reader), _) | (None, Some(reader)) => reader,
+                (None, none) => none.insert(session.reader().map_err(io::Error::other)?),
+            };
+            let chunk = reader.read(&slice.chunk).map_err(io::Error::other)?;
+            slice.of(&chunk) == self.buffer
+        };
+        match is_same {
+            true => Ok(()),
+            false => differs(format!(
+                "what was written at byte {offset} reads differently"
+            )),
+        }
     }
 }
 

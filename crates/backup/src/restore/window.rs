@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::apply::Meta;
 use super::fate::Fate;
 use super::temporary::Place;
-use crate::{Entry, Item, Xattrs};
+use crate::{Entry, Item, Slice, Xattrs};
 
 /// A folder of the window.
 pub struct Folder {
@@ -94,8 +94,28 @@ pub struct Use {
     pub container: u32,
     pub file: u32,
     pub fingerprint: Fingerprint,
+    pub chunk_len: u32,
+    /// Of the file.
     pub offset: u64,
+    /// Of the chunk's bytes, those that go there.
+    pub skip: u32,
     pub len: u32,
+}
+
+impl Use {
+    /// What goes there.
+    pub fn slice(&self, container: ContainerId) -> Slice {
+        let chunk = ChunkRef {
+            fingerprint: self.fingerprint,
+            container,
+            len: self.chunk_len,
+        };
+        Slice {
+            chunk,
+            skip: self.skip,
+            len: self.len,
+        }
+    }
 }
 
 /// A link, pipe, socket or device.
@@ -195,8 +215,9 @@ impl Window {
         self.files.len() as u32 - 1
     }
 
-    /// Adds a chunk of the file that was added last.
-    pub fn chunk(&mut self, file: u32, chunk: &ChunkRef, offset: u64) {
+    /// Adds a chunk, or a part of one, of the file that was added last.
+    pub fn chunk(&mut self, file: u32, slice: &Slice, offset: u64) {
+        let chunk = &slice.chunk;
         self.bytes += size_of::<Use>();
         let next = self.containers.len() as u32;
         let container = *self.numbers.entry(chunk.container).or_insert_with(|| {
@@ -208,8 +229,10 @@ impl Window {
             container,
             file,
             fingerprint: chunk.fingerprint,
+            chunk_len: chunk.len,
             offset,
-            len: chunk.len,
+            skip: slice.skip,
+            len: slice.len,
         });
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkReader, ChunkRef, ContainerId, Error as StoreError, Session};
+use onefold_store::{ChunkReader, ContainerId, Error as StoreError, Session};
 use parking_lot::Mutex;
 
 use self::folding::{Listed, TAKEN};
@@ -250,14 +250,7 @@ impl Run<'_> {
             move |_| !seen.next().expect("one a group")
         });
         for group in groups {
-            let Use {
-                fingerprint, len, ..
-            } = group[0];
-            match reader.read(&ChunkRef {
-                fingerprint,
-                container: id,
-                len,
-            }) {
+            match reader.read(&group[0].slice(id).chunk) {
                 Ok(bytes) => self.hand_out(&bytes, group, &mut batch, batches),
                 Err(e) => self.lost(group, Error::Store(e)),
             }
@@ -272,8 +265,8 @@ impl Run<'_> {
         }
         let mut start = batch.push(bytes, group[0].offset);
         for one in group {
-            if one.len as usize != bytes.len() {
-                let why = StoreError::other_length(&one.fingerprint, one.len, bytes.len());
+            if one.chunk_len as usize != bytes.len() {
+                let why = StoreError::other_length(&one.fingerprint, one.chunk_len, bytes.len());
                 self.lost(&[*one], Error::Store(why));
                 continue;
             }
@@ -284,8 +277,8 @@ impl Run<'_> {
             batch.places.push(Place {
                 file: one.file,
                 offset: one.offset,
-                start,
-                len: bytes.len(),
+                start: start + one.skip as usize,
+                len: one.len as usize,
             });
         }
     }

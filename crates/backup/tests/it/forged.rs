@@ -3,7 +3,7 @@
 
 use onefold_backup::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
 use onefold_backup::snapshot::{LeafRef, decode_table, encode_table};
-use onefold_backup::{Content, Entry, Item, Kind, path};
+use onefold_backup::{Content, Entry, Item, Kind, Slice, path};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
@@ -41,6 +41,33 @@ fn items_that_cover_nothing_are_damage() {
     }
     let something = Item::Chunk { chunk, span: 1 };
     assert!(recipe::decode(&recipe::encode(&[something], 1), 1).is_ok());
+}
+
+#[test]
+fn a_part_of_a_chunk_lies_within_it() {
+    let chunk = ChunkRef {
+        len: 1000,
+        ..chunk(1)
+    };
+    let slice = |skip, len| Item::Slice(Slice { chunk, skip, len });
+    let decoded = |item| recipe::decode(&recipe::encode(&[item], 0), 0);
+    for item in [slice(0, 999), slice(1, 999), slice(999, 1), slice(500, 1)] {
+        assert_eq!(decoded(item).expect("a part"), [item]);
+    }
+    for (skip, len) in [
+        (0, 1000),
+        (0, 1001),
+        (1, 1000),
+        (1000, 1),
+        (u32::MAX, 1),
+        (1, 0),
+        (1, u32::MAX),
+    ] {
+        assert_damage(decoded(slice(skip, len)), "no part");
+    }
+    // Recipe chunks have none.
+    let bytes = recipe::encode(&[slice(1, 2)], 1);
+    assert_damage(recipe::decode(&bytes, 1), "a part of a recipe chunk");
 }
 
 #[test]

@@ -6,18 +6,20 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use onefold_backup::Progress;
 use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::tree::{Visit, visit_items};
-use onefold_chunk::adaptive::{DEEP_BYTES_MAX, LONG_BYTES_MAX, LONG_BYTES_MIN};
+use onefold_backup::{Progress, Slice, dump, path, restore};
+use onefold_chunk::adaptive::{DEEP_BYTES_MAX, LONG_BYTES_MIN};
 use onefold_io::MemDir;
 use onefold_io::sim::SimDir;
-use onefold_store::{CheckDepth, ChunkRef, Entropy, Repository, SessionKind, container};
+use onefold_store::{
+    CheckDepth, ChunkRef, Entropy, Repository, SessionKind, SweepOptions, Unused, container,
+};
 
 use crate::crash::{NoWait, init, open};
 use crate::scene::{
-    Log, back_up, bytes, entry, look, noise, options, repository_from, restore_folder,
+    Log, back_up, bytes, entry, look, noise, options, repository_from, restore_folder, restore_with,
 };
 
 const FILE_BYTES: usize = 40 << 20;
@@ -36,7 +38,7 @@ fn added(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn what_changes_in_place_is_stored_finely_from_its_second_change_on() {
+fn what_changes_in_place_costs_little_from_its_first_change_on() {
     let dir = tempfile::tempdir().expect("tempdir");
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
     fs::create_dir(&source).expect("mkdir");
@@ -53,16 +55,19 @@ fn what_changes_in_place_is_stored_finely_from_its_second_change_on() {
         .expect("open");
     change(&file, 10);
     let second = back_up(&repository, &source, 2);
-    let long = (LONG_BYTES_MAX + 2 * DEEP_BYTES_MAX) as u64 + 100_000;
-    assert!(added(&second) < long, "{}", added(&second));
-    assert!(second.snapshot.summary.data_chunks > 200);
+    assert!(added(&second) < 100_000, "{}", added(&second));
 
     for (seed, time) in [(20, 3), (30, 4)] {
         change(&file, seed);
         let next = back_up(&repository, &source, time);
-        assert!(added(&next) < 300_000, "{}", added(&next));
+        assert!(added(&next) < 100_000, "{}", added(&next));
         if time == 4 {
-            restore_folder(&repository, &next, &source, &target);
+            let options = restore::Options {
+                path: path::clean(&bytes(&source)),
+                verify: true,
+                ..restore::Options::default()
+            };
+            restore_with(&repository, &next, &target, &options);
             assert_eq!(look(&source), look(&target));
         }
     }
@@ -108,6 +113,14 @@ impl Scene {
         write.expect("write");
     }
 
+    /// More than half of a long chunk, so that it is cut into short ones.
+    fn change_much(&self, place: u64, seed: u64) {
+        let file = fs::File::options().write(true).open(self.disk());
+        let much = noise(seed, DEEP_BYTES_MAX);
+        let write = file.expect("open").write_all_at(&much, place);
+        write.expect("write");
+    }
+
     fn back_up(&mut self, is_forced: bool) -> Outcome {
         self.secs += 1;
         let options = backup::Options {
@@ -121,20 +134,25 @@ impl Scene {
         outcome.expect("backup")
     }
 
-    /// The chunks of the file.
+    /// The chunks of the file, those of which it has parts as often.
     fn chunks(&self, outcome: &Outcome) -> Vec<ChunkRef> {
+        let slices = self.slices(outcome);
+        slices.into_iter().map(|slice| slice.chunk).collect()
+    }
+
+    fn slices(&self, outcome: &Outcome) -> Vec<Slice> {
         let content = entry(&self.repository, outcome, &self.disk()).content;
         let session = self.repository.session(SessionKind::Read).expect("session");
         let mut reader = session.reader().expect("reader");
-        let mut chunks = Vec::new();
+        let mut slices = Vec::new();
         visit_items(&content, &mut reader, &mut |visit, _| {
-            if let Visit::Data(chunk, _) = visit {
-                chunks.push(chunk);
+            if let Visit::Data(slice, _) = visit {
+                slices.push(slice);
             }
             Ok(true)
         })
         .expect("read");
-        chunks
+        slices
     }
 
     /// Damages all that holds these chunks, and has it repaired as far as that goes.
@@ -205,10 +223,10 @@ fn short_chunks_that_were_lost_are_stored_again_as_they_were() {
     for is_forced in [false, true] {
         let mut scene = Scene::new();
         scene.back_up(false);
-        scene.change(17 << 20, 2);
+        scene.change_much(17 << 20, 2);
         let second = scene.back_up(false);
         let (long, short): (Vec<_>, Vec<_>) = scene.chunks(&second).into_iter().partition(is_long);
-        assert!(long.len() > 4 && short.len() > 100, "{long:?}");
+        assert!(long.len() > 3 && short.len() > 100, "{long:?}");
         scene.lose(&short);
         let third = scene.back_up(is_forced);
         assert!(scene.is_whole(), "{is_forced}");
@@ -221,9 +239,7 @@ fn short_chunks_that_were_lost_are_stored_again_as_they_were() {
 fn what_was_stored_finely_is_found_under_another_name_and_in_a_stream() {
     let mut scene = Scene::new();
     scene.back_up(false);
-    for place in PLACES {
-        scene.change(place, place);
-    }
+    scene.change_much(17 << 20, 3);
     let changed = scene.back_up(false);
     let chunks = scene.chunks(&changed).len();
     assert!(chunks > 200, "{chunks}");
@@ -268,4 +284,87 @@ fn a_file_that_another_takes_the_place_of_keeps_long_chunks() {
         .filter(|chunk| !is_long(chunk));
     let short: u64 = short.map(|chunk| u64::from(chunk.len)).sum();
     assert!(short <= 2 * DEEP_BYTES_MAX as u64, "{short}");
+}
+
+/// Wherever it changes, and whatever changed before.
+#[test]
+fn what_is_the_same_is_kept_as_parts_of_the_chunk_that_was_there() {
+    let mut scene = Scene::new();
+    let first = scene.back_up(false);
+    let whole: HashSet<_> = scene.chunks(&first).into_iter().collect();
+    for (round, place) in [17 << 20, (17 << 20) + 500_000, 100, 18 << 20, 17 << 20]
+        .into_iter()
+        .enumerate()
+    {
+        scene.change(place, place + round as u64);
+        let next = scene.back_up(false);
+        assert!(added(&next) < 50_000, "{place}: {}", added(&next));
+        let parts = scene.slices(&next);
+        let (own, new): (Vec<Slice>, Vec<Slice>) =
+            parts.iter().partition(|part| whole.contains(&part.chunk));
+        assert!(!own.iter().all(Slice::is_whole));
+        let new: u64 = new.iter().map(|part| u64::from(part.len)).sum();
+        assert!(new <= 8192 * (round as u64 + 1), "{place}: {new}");
+        scene.assert_restores(&next);
+        // Nothing has changed: what is read again is kept again.
+        let again = scene.back_up(true);
+        assert_eq!(again.snapshot.summary.data_chunks, 0, "{place}");
+        assert_eq!(scene.slices(&again), parts);
+    }
+    assert!(scene.is_whole());
+}
+
+#[test]
+fn what_changes_all_over_or_for_the_most_part_is_cut_into_short_chunks() {
+    let mut scene = Scene::new();
+    let first = scene.back_up(false);
+    let whole: HashSet<_> = scene.chunks(&first).into_iter().collect();
+    // Less than is worth a part stays the same between two of them.
+    (0..100).for_each(|number| scene.change((16 << 20) + number * 50_000, number));
+    let second = scene.back_up(false);
+    let parts = scene.slices(&second);
+    let short = parts.iter().filter(|part| !is_long(&part.chunk)).count();
+    assert!(short > 300, "{short}");
+    // Another file in its place, so to speak: some are compared, in vain.
+    fs::write(scene.disk(), noise(99, FILE_BYTES)).expect("write");
+    let third = scene.back_up(false);
+    assert!(
+        scene
+            .chunks(&third)
+            .iter()
+            .all(|chunk| !whole.contains(chunk))
+    );
+    scene.assert_restores(&third);
+}
+
+#[test]
+fn a_chunk_stays_as_long_as_a_part_of_it_is_used_and_its_loss_is_told() {
+    let mut scene = Scene::new();
+    let first = scene.back_up(false);
+    scene.change(17 << 20, 1);
+    let second = scene.back_up(false);
+    let id = first.id.expect("a snapshot");
+    scene.repository.remove_root(&id).expect("forget");
+    let options = SweepOptions {
+        unused_max: Some(Unused::Bytes(0)),
+        ..SweepOptions::default()
+    };
+    let swept = scene
+        .repository
+        .sweep(&SnapshotRoots, &options, &mut NoWait);
+    swept.expect("a sweep");
+    assert!(scene.is_whole());
+    scene.assert_restores(&second);
+    let entry = entry(&scene.repository, &second, &scene.disk());
+    let session = scene.repository.session(SessionKind::Read);
+    let mut reader = session.expect("session").reader().expect("reader");
+    let mut dumped = Vec::new();
+    dump::file(b"/disk", &entry, &mut reader, &mut dumped, &mut ()).expect("dump");
+    assert!(dumped == fs::read(scene.disk()).expect("read"));
+
+    let parts = scene.slices(&second);
+    let part = parts.iter().find(|part| !part.is_whole()).expect("a part");
+    scene.lose(&[part.chunk]);
+    let third = scene.back_up(true);
+    scene.assert_restores(&third);
 }

@@ -247,8 +247,8 @@ impl Scene {
         let mut reader = session.reader().expect("reader");
         let mut chunks = Vec::new();
         visit_items(&self.first, &mut reader, &mut |visit, _| {
-            if let Visit::Data(chunk, _) = visit {
-                chunks.push(chunk);
+            if let Visit::Data(slice, _) = visit {
+                chunks.push(slice.chunk);
             }
             Ok(true)
         })

@@ -91,8 +91,8 @@ impl Scene {
         let content = scene::entry(&self.repository, &self.outcome, &self.source.join("a")).content;
         let mut container = None;
         onefold_backup::tree::visit_items(&content, &mut reader, &mut |visit, _| {
-            if let onefold_backup::tree::Visit::Data(chunk, _) = visit {
-                container = Some(chunk.container);
+            if let onefold_backup::tree::Visit::Data(slice, _) = visit {
+                container = Some(slice.chunk.container);
             }
             Ok(true)
         })

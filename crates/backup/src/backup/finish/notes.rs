@@ -34,6 +34,10 @@ impl Finisher<'_> {
                 }
                 Ok(())
             }
+            Note::Kept(slice) => {
+                Progress::add(&self.progress.bytes_of_current, slice.len.into());
+                self.recipe.push(slice.into(), store)
+            }
             Note::Verified(bytes) => {
                 Progress::add(&self.progress.bytes_of_current, bytes);
                 Ok(())

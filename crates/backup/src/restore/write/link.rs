@@ -150,9 +150,10 @@ impl Run<'_> {
         let mut reader = self.all.session.reader()?;
         let visited = visit_items(&entry.content, &mut reader, &mut |visit, reader| {
             self.all.progress.check()?;
-            if let Visit::Data(chunk, offset) = visit {
-                let bytes = reader.read(&chunk)?;
-                let written = std::os::unix::fs::FileExt::write_all_at(&file, &bytes, offset);
+            if let Visit::Data(slice, offset) = visit {
+                let chunk = reader.read(&slice.chunk)?;
+                let bytes = slice.of(&chunk);
+                let written = std::os::unix::fs::FileExt::write_all_at(&file, bytes, offset);
                 written.map_err(failed)?;
                 self.all
                     .progress

@@ -1,0 +1,66 @@
+//! What a long chunk that changed in place still has of the chunks that were there.
+//!
+//! It is compared with them byte by byte, in blocks of 4 KiB. Always holds: what is kept has the very bytes of a chunk
+//! that can be read, and that this session may refer to.
+
+use onefold_store::{ChunkReader, Session};
+
+use super::{NewChunk, Part, Place};
+use crate::Result;
+
+/// What is compared at once, in bytes: databases and disks change pages of so many.
+const COMPARED_BYTES: usize = 4 << 10;
+/// Less than this is not worth an item of a recipe, and the reading of a long chunk for it.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+/// So many parts of a chunk are kept at most: each costs a restore what a chunk costs.
+const PARTS_MAX: usize = 64;
+
+/// The parts of `new` that are the same in what the parent has there; `None` where they are less than half of it, or
+/// too many.
+pub(super) fn kept(
+    new: &NewChunk<'_>,
+    former: &[Place],
+    session: &Session,
+    reader: &mut ChunkReader,
+) -> Result<Option<Vec<Part>>> {
+    let mut parts = Vec::new();
+    for (at, slice) in former {
+        let begin = (*at).max(new.place.start);
+        let end = (at + u64::from(slice.len)).min(new.place.end);
+        if end < begin + KEPT_BYTES_MIN as u64 || !session.holds(&slice.chunk) {
+            continue;
+        }
+        let old = match reader.read(&slice.chunk) {
+            Ok(chunk) => chunk,
+            Err(error) if error.is_loss() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let (start, skip) = ((begin - new.place.start) as usize, (begin - at) as usize);
+        let len = (end - begin) as usize;
+        let same = equal_runs(&new.bytes[start..][..len], &slice.of(&old)[skip..][..len]);
+        parts.extend(same.map(|run| Part {
+            start: start + run.start,
+            slice: slice.part(skip + run.start..skip + run.end),
+        }));
+    }
+    let bytes: usize = parts.iter().map(|part| part.slice.len as usize).sum();
+    let is_worth_it = bytes >= new.bytes.len() / 2 && parts.len() <= PARTS_MAX;
+    Ok(is_worth_it.then_some(parts))
+}
+
+/// Where two texts of one length are the same, for long enough.
+fn equal_runs(new: &[u8], old: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let blocks = new.chunks(COMPARED_BYTES).zip(old.chunks(COMPARED_BYTES));
+    let equal: Vec<(bool, usize)> = blocks.map(|(new, old)| (new == old, new.len())).collect();
+    let runs: Vec<_> = equal
+        .chunk_by(|(a, _), (b, _)| a == b)
+        .scan(0, |at, run| {
+            let start = *at;
+            *at += run.iter().map(|(_, len)| len).sum::<usize>();
+            Some((run[0].0, start..*at))
+        })
+        .collect();
+    runs.into_iter()
+        .filter(|(is_equal, run)| *is_equal && run.len() >= KEPT_BYTES_MIN)
+        .map(|(_, run)| run)
+}
