@@ -22,8 +22,7 @@
 //! than [`LONG_BYTES_MIN`] is cut finely, and so is a disk that is encrypted with LUKS, known by its header.
 //!
 //! **What changes in place.** Encrypted disks and databases do, a few KiB here and there. Who knows that a file has
-//! changed can cut a long chunk that is new into short ones ([`Chunker::short`]): where such a file changes, it is
-//! stored once more in short chunks, and from then on finely.
+//! changed can cut a long chunk that is new, or what is new of it, into short ones ([`Chunker::short`]).
 //!
 //! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither
 //! time nor RAM. A look counts 48 KiB of 3 MiB at most, or 128 of 8, and there is one for each long chunk (two where the
@@ -31,7 +30,8 @@
 //! as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it
 //! counted.
 //!
-//! **Downside.** The first change of a place costs its long chunk: 2.1 MiB, deep in random bytes 5.75. Where two files
+//! **Downside.** Who knows nothing of what was there before stores a long chunk for a change: 2.1 MiB, deep in random
+//! bytes 5.75. Where two files
 //! have random bytes in common, but not from their beginning, what comes first of them is not found: 9 MiB on average,
 //! 20 once in ten times (of 60 places; with chunks of 1.25 to 3 MiB alone it would be 3.5 and 6.4, with 2 to 3 MiB 13
 //! and 35). A cut depends on the chunks before, as far as the last end that was told of or [`Chunker::begin`].
