@@ -31,10 +31,10 @@
 //! counted.
 //!
 //! **Downside.** Who knows nothing of what was there before stores a long chunk for a change: 2.1 MiB, deep in random
-//! bytes 5.75. Where two files
-//! have random bytes in common, but not from their beginning, what comes first of them is not found: 9 MiB on average,
-//! 20 once in ten times (of 60 places; with chunks of 1.25 to 3 MiB alone it would be 3.5 and 6.4, with 2 to 3 MiB 13
-//! and 35). A cut depends on the chunks before, as far as the last end that was told of or [`Chunker::begin`].
+//! bytes 5.75. Where two files have random bytes in common, but not from their beginning, what comes first of them is
+//! not found: 9 MiB on average, 20 once in ten times (of 60 places; with chunks of 1.25 to 3 MiB alone it would be 3.5
+//! and 6.4, with 2 to 3 MiB 13 and 35). A cut depends on the chunks before, as far as the last end that was told of or
+//! [`Chunker::begin`].
 
 use crate::sieve::Sieve;
 use crate::{Chunker, Hints, Limits};
@@ -62,7 +62,8 @@ pub const CHI_SQUARED_MAX: u64 = 420;
 /// What streams begin with that look random and change in place: disks encrypted with LUKS.
 const CHANGES_IN_PLACE: &[u8] = b"LUKS\xba\xbe";
 
-/// Two sizes of chunks: 1.25 to 3 MiB where the bytes look random, and 3.5 to 8 deep in such bytes; those of [`Sieve`] everywhere else.
+/// Chunks of 1.25 to 3 MiB where the bytes look random, of 3.5 to 8 deep in such bytes, and those of [`Sieve`]
+/// everywhere else.
 ///
 /// It must be told of each stream with [`Chunker::begin`].
 ///

@@ -27,7 +27,7 @@ enum Failure {
 /// Room in a block's buffer for the chunk lengths and the seal, so that they are added without a copy.
 pub const BLOCK_TAIL_BYTES: usize = 16 << 10;
 
-/// Usual blocks that may be under way however few threads there are: two of the longest chunks.
+/// Usual blocks that may be under way however few threads there are: two chunks of 3 MiB, or one that is longer.
 const UNITS_MIN: usize = 6;
 
 /// Buffers of long chunks that are kept for the next.

@@ -304,8 +304,7 @@ impl Former {
             if let Some(slice) = item.data()
                 && end > place.start
             {
-                if slice == Slice::whole(slice.chunk) && slice.chunk.fingerprint == new.fingerprint
-                {
+                if slice.is_whole() && slice.chunk.fingerprint == new.fingerprint {
                     return Ok((Formerly::Same, parts));
                 }
                 let common = end.min(place.end) - self.at.max(place.start);

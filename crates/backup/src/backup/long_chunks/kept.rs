@@ -23,25 +23,33 @@ pub(super) fn kept(
     session: &Session,
     reader: &mut ChunkReader,
 ) -> Result<Option<Vec<Part>>> {
-    let mut parts = Vec::new();
-    for (at, slice) in former {
-        let begin = (*at).max(new.place.start);
+    let overlap = |(at, slice): &Place| {
         let end = (at + u64::from(slice.len)).min(new.place.end);
-        if end < begin + KEPT_BYTES_MIN as u64 || !session.holds(&slice.chunk) {
-            continue;
-        }
-        let old = match reader.read(&slice.chunk) {
+        (*at).max(new.place.start)..end
+    };
+    let is_candidate = |place: &&Place| {
+        let common = overlap(place);
+        common.end >= common.start + KEPT_BYTES_MIN as u64 && session.holds(&place.1.chunk)
+    };
+    let candidates: Vec<&Place> = former.iter().filter(is_candidate).collect();
+    let mut parts = Vec::new();
+    for of_chunk in candidates.chunk_by(|a, b| a.1.chunk == b.1.chunk) {
+        let old = match reader.read(&of_chunk[0].1.chunk) {
             Ok(chunk) => chunk,
             Err(error) if error.is_loss() => continue,
             Err(error) => return Err(error.into()),
         };
-        let (start, skip) = ((begin - new.place.start) as usize, (begin - at) as usize);
-        let len = (end - begin) as usize;
-        let same = equal_runs(&new.bytes[start..][..len], &slice.of(&old)[skip..][..len]);
-        parts.extend(same.map(|run| Part {
-            start: start + run.start,
-            slice: slice.part(skip + run.start..skip + run.end),
-        }));
+        for &place in of_chunk {
+            let (common, (at, slice)) = (overlap(place), place);
+            let start = (common.start - new.place.start) as usize;
+            let skip = (common.start - at) as usize;
+            let len = (common.end - common.start) as usize;
+            let same = equal_runs(&new.bytes[start..][..len], &slice.of(&old)[skip..][..len]);
+            parts.extend(same.map(|run| Part {
+                start: start + run.start,
+                slice: slice.part(skip + run.start..skip + run.end),
+            }));
+        }
     }
     let bytes: usize = parts.iter().map(|part| part.slice.len as usize).sum();
     let is_worth_it = bytes >= new.bytes.len() / 2 && parts.len() <= PARTS_MAX;
