@@ -55,7 +55,7 @@ pub fn repair(
     if snapshots::load_if_there(repository, named.id)?.is_none() {
         return Ok(Repaired::Whole);
     }
-    let (mut reader, mut again) = (session.reader()?, session.reader()?);
+    let (mut reader, mut again) = (session.reader()?, session.data_reader()?);
     let (mut hurts, mut not_given) = (Vec::new(), None);
     // Since it was looked for, a backup may have stored it again: what is lost cannot be read now either.
     let mut is_lost = |chunk: &ChunkRef| {

@@ -46,8 +46,15 @@ pub struct ChunkReader {
     elsewhere: Arc<Mutex<Elsewhere>>,
 }
 
+/// Four blocks of metadata. Where a snapshot's folders were stored by several backups, its leaves and their recipes
+/// come from the blocks of these by turns: with room for one or two, each leaf cost one that was read and decoded anew.
+pub(crate) const METADATA_CACHE_BYTES: usize = 36 << 20;
+/// Some blocks of data, for one of several threads.
+pub(crate) const DATA_CACHE_BYTES: usize = 16 << 20;
+/// What is read in order, once, needs the last block.
+pub(crate) const SMALL_CACHE_BYTES: usize = 2 << 20;
+/// Of descriptors, at most; where there is little room for blocks, half as much as for these.
 const TABLE_CACHE_BYTES: usize = 8 << 20;
-const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// Neighbouring blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 4 << 20;
 /// How often a chunk is looked for again because it was swept away between.
@@ -56,23 +63,20 @@ const MOVES_MAX: usize = 3;
 const GAP_BYTES: u64 = 128 << 10;
 
 impl ChunkReader {
-    pub(crate) fn new(shared: Arc<Shared>, elsewhere: Arc<Mutex<Elsewhere>>) -> Result<Self> {
+    /// One that keeps so many bytes of blocks.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        elsewhere: Arc<Mutex<Elsewhere>>,
+        cache_bytes: usize,
+    ) -> Result<Self> {
         Ok(Self {
             shared,
             elsewhere,
             zstd: Decompressor::new()?,
             room: Vec::new(),
-            tables: Cache::new(TABLE_CACHE_BYTES),
-            blocks: Cache::new(BLOCK_CACHE_BYTES),
+            tables: Cache::new(TABLE_CACHE_BYTES.min(cache_bytes / 2)),
+            blocks: Cache::new(cache_bytes),
         })
-    }
-
-    pub(crate) fn with_small_caches(self) -> Self {
-        Self {
-            tables: Cache::new(TABLE_CACHE_BYTES / 8),
-            blocks: Cache::new(BLOCK_CACHE_BYTES / 8),
-            ..self
-        }
     }
 
     /// The bytes of a chunk.

@@ -213,7 +213,7 @@ impl Repository {
             return Ok(());
         }
         let session = self.session(SessionKind::Backup)?;
-        let reader = session.reader()?;
+        let reader = session.data_reader()?;
         let total = damaged.len() as u64;
         let (mut closed, mut aside) = (0, Vec::new());
         for (hit, done) in damaged.into_iter().zip(0..) {

@@ -33,9 +33,9 @@ const UNITS_MIN: usize = 6;
 /// Buffers of long chunks that are kept for the next.
 const LONG_BLOCKS_KEPT: usize = 2;
 
-/// Containers that may be under way: one that is stored, one that waits for it, and one that blocks are added to.
-/// Without a bound each thread could hold one that is whole while the disk is slow.
-const CONTAINERS_MAX: usize = 3;
+/// Containers that may be under way: one that is stored, and one that blocks are added to. A third one, whole and
+/// waiting, was new memory each time: a third of all page faults, and 15 MiB, for no time that could be measured.
+const CONTAINERS_MAX: usize = 2;
 
 /// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
 #[derive(Clone)]
@@ -143,14 +143,14 @@ pub struct Sealing {
 impl Sealing {
     pub fn start(session: &Arc<SessionState>, stream: StreamKind, threads: usize) -> Result<Self> {
         // Where compressing takes long anyway and blocks are large, nothing waits: RAM is worth more.
-        let (waiting, containers) = match session.options().compression {
-            Compression::Max => (0, CONTAINERS_MAX - 1),
-            _ => (threads, CONTAINERS_MAX),
+        let waiting = match session.options().compression {
+            Compression::Max => 0,
+            _ => threads,
         };
         let units = (waiting + threads).max(UNITS_MIN);
         let mut sealing = Self {
             room: Room::new(units),
-            containers: Room::new(containers),
+            containers: Room::new(CONTAINERS_MAX),
             session: Arc::clone(session),
             stream,
             stored: Arc::default(),

@@ -18,7 +18,7 @@ use crate::keys::{Fingerprinter, Keys};
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
 use crate::pin::Pin;
-use crate::reader::ChunkReader;
+use crate::reader::{self, ChunkReader};
 use crate::repository::{OpenOptions, Shared};
 use crate::room::Taken;
 use crate::writer::ChunkWriter;
@@ -66,21 +66,34 @@ impl Session {
         ChunkWriter::new(Arc::clone(&self.state), stream)
     }
 
-    /// A reader of chunks with caches of its own.
+    /// A reader of chunks with a cache of its own: 36 MiB, for metadata that several backups stored.
     ///
     /// # Errors
     /// [`Error::Machine`]: no memory for a decompressor.
     pub fn reader(&self) -> Result<ChunkReader> {
-        let state = &self.state;
-        ChunkReader::new(Arc::clone(&state.shared), Arc::clone(&state.elsewhere))
+        self.reader_that_keeps(reader::METADATA_CACHE_BYTES)
     }
 
-    /// A reader of chunks with caches of a MiB or two: for what is read in order, once.
+    /// A reader of chunks that are mostly data, for one of several threads: its cache is of 16 MiB.
+    ///
+    /// # Errors
+    /// Those of [`reader`](Self::reader).
+    pub fn data_reader(&self) -> Result<ChunkReader> {
+        self.reader_that_keeps(reader::DATA_CACHE_BYTES)
+    }
+
+    /// A reader of chunks with a cache of 2 MiB: for what is read in order, once.
     ///
     /// # Errors
     /// Those of [`reader`](Self::reader).
     pub fn small_reader(&self) -> Result<ChunkReader> {
-        Ok(self.reader()?.with_small_caches())
+        self.reader_that_keeps(reader::SMALL_CACHE_BYTES)
+    }
+
+    fn reader_that_keeps(&self, bytes: usize) -> Result<ChunkReader> {
+        let state = &self.state;
+        let elsewhere = Arc::clone(&state.elsewhere);
+        ChunkReader::new(Arc::clone(&state.shared), elsewhere, bytes)
     }
 
     /// Whether the chunk can be referred to again as it is: its container is there and not condemned.

@@ -124,7 +124,7 @@ impl<'a> Traces<'a> {
         let mut reader = self.reader.lock();
         match &mut *reader {
             Some(reader) => read(reader),
-            none => read(none.insert(self.session.reader()?)),
+            none => read(none.insert(self.session.data_reader()?)),
         }
     }
 }

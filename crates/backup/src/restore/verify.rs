@@ -86,7 +86,8 @@ impl Writer<'_> {
         let opened = self
             .open_restored(folder, &entry.name, entry.size)
             .map_err(failed)?;
-        let (mut comparing, mut reader) = (Comparing::new(self, &opened), self.session.reader()?);
+        let (mut comparing, mut reader) =
+            (Comparing::new(self, &opened), self.session.data_reader()?);
         visit_items(&entry.content, &mut reader, &mut |visit, reader| {
             self.progress.check()?;
             if let Visit::Data(slice, offset) = visit {
@@ -157,7 +158,7 @@ impl<'a> Comparing<'a> {
         } else {
             let reader = match (reader, &mut self.reader) {
                 (Some(reader), _) | (None, Some(reader)) => reader,
-                (None, none) => none.insert(session.reader().map_err(io::Error::other)?),
+                (None, none) => none.insert(session.data_reader().map_err(io::Error::other)?),
             };
             let chunk = reader.read(&slice.chunk).map_err(io::Error::other)?;
             slice.of(&chunk) == self.buffer

@@ -138,7 +138,7 @@ impl Writer<'_> {
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);
         let read = |batches: Sender<Batch>| -> Result<()> {
-            let mut reader = self.session.reader()?;
+            let mut reader = self.session.data_reader()?;
             while let Some((id, uses)) = containers.get(next.fetch_add(1, Relaxed)) {
                 self.progress.check()?;
                 run.read_container(*id, &window.uses[uses.clone()], &mut reader, &batches)?;

@@ -308,3 +308,42 @@ fn who_begins_a_session_looks_at_no_container_by_itself() {
     assert_eq!(repository.roots().unwrap().len(), 1);
     assert_eq!((counters.counts() - before).lens, 0);
 }
+
+/// A snapshot's leaves, when several backups stored its folders.
+#[test]
+fn metadata_of_three_blocks_read_by_turns_is_decoded_once() {
+    let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
+    init(&dir, Encryption::None).unwrap();
+    let counters = Counters::new();
+    let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(dir, counters.clone()));
+    let options = OpenOptions {
+        threads: 1,
+        index_ram_bytes: 1 << 20,
+        ..OpenOptions::default()
+    };
+    let repository = Repository::open(counted, options, None).unwrap();
+    let session = repository.session(SessionKind::Backup).unwrap();
+    let mut writer = session.writer(StreamKind::Metadata).unwrap();
+    // Three times the raw bytes of a block of metadata, in chunks of half a MiB.
+    let data: Vec<Vec<u8>> = (1..=48).map(|i| vec![i; 512 << 10]).collect();
+    let fingerprinter = repository.fingerprinter();
+    let mut refs = Vec::new();
+    for chunk in &data {
+        let chunk = (fingerprinter.fingerprint(chunk), &chunk[..]);
+        writer.write(&[chunk], &mut refs).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut reader = session.reader().unwrap();
+    let mut read_all = || {
+        let before = counters.counts();
+        for first in 0..16 {
+            for at in [first, first + 16, first + 32] {
+                assert_eq!(&reader.read(&refs[at]).unwrap()[..], &data[at][..]);
+            }
+        }
+        (counters.counts() - before).reads
+    };
+    let first = read_all();
+    assert!((3..16).contains(&first), "{first}");
+    assert_eq!(read_all(), 0);
+}

@@ -147,7 +147,7 @@ impl Run<'_> {
         let failed = |e: std::io::Error| self.io("write", path, e);
         let file = std::fs::File::from(fd.try_clone().map_err(failed)?);
         file.set_len(entry.size).map_err(failed)?;
-        let mut reader = self.all.session.reader()?;
+        let mut reader = self.all.session.data_reader()?;
         let visited = visit_items(&entry.content, &mut reader, &mut |visit, reader| {
             self.all.progress.check()?;
             if let Visit::Data(slice, offset) = visit {
