@@ -46,7 +46,7 @@ pub use file_window::FileWindow;
 pub use flash::{FlashCounts, FlashDir, FlashModel};
 pub use heap::tune_heap;
 pub use hex::hex_number;
-pub use huge_pages::HUGE_PAGE_BYTES;
+pub use huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 pub use if_there::{if_there, remove_if_there};
 pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes, mapped_peak, reset_mapped_peak};
 pub use mem::{MemDir, MemDisk};

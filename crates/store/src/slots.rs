@@ -6,8 +6,8 @@
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use onefold_io::frame::{self, FrameKind};
-use onefold_io::hex_number;
 use onefold_io::varint::{ByteReader, put_bytes};
+use onefold_io::{hex_number, prefer_huge_pages};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use zeroize::Zeroizing;
 
@@ -250,6 +250,7 @@ fn stretch(password: &Secret, salt: &[u8], cost: KdfCost) -> Result<Zeroizing<[u
     memory
         .try_reserve_exact(params.block_count())
         .map_err(|_| bad(argon2::Error::OutOfMemory))?;
+    prefer_huge_pages(memory.spare_capacity_mut());
     // The system hands pages out slowly: all cores ask for them, as they do for the lanes.
     let blocks = (0..params.block_count()).into_par_iter();
     blocks.map(|_| Block::new()).collect_into_vec(&mut memory);
