@@ -49,7 +49,7 @@ pub struct ChunkReader {
 /// Four blocks of metadata. Where a snapshot's folders were stored by several backups, its leaves and their recipes
 /// come from the blocks of these by turns: with room for one or two, each leaf cost one that was read and decoded anew.
 pub(crate) const METADATA_CACHE_BYTES: usize = 36 << 20;
-/// Some blocks of data, for one of several threads.
+/// Some blocks of data, or one of metadata.
 pub(crate) const DATA_CACHE_BYTES: usize = 16 << 20;
 /// What is read in order, once, needs the last block.
 pub(crate) const SMALL_CACHE_BYTES: usize = 2 << 20;

@@ -74,7 +74,7 @@ impl Session {
         self.reader_that_keeps(reader::METADATA_CACHE_BYTES)
     }
 
-    /// A reader of chunks that are mostly data, for one of several threads: its cache is of 16 MiB.
+    /// A reader of chunks with a cache of 16 MiB: for data, and for one of several that read at once.
     ///
     /// # Errors
     /// Those of [`reader`](Self::reader).

@@ -204,7 +204,7 @@ impl MetadataStream {
         // What is to be read again must be stored first.
         let next = session.writer(StreamKind::Metadata)?;
         self.before = std::mem::replace(&mut self.writer, next).finish()?;
-        let mut reader = session.data_reader()?;
+        let mut reader = session.reader()?;
         by_leaf
             .into_iter()
             .try_for_each(|(at, folders)| self.replace_leaf(at, &folders, &mut reader))

@@ -124,6 +124,7 @@ impl<'a> Traces<'a> {
         let mut reader = self.reader.lock();
         match &mut *reader {
             Some(reader) => read(reader),
+            // The planner's reader of metadata has its cache at the same time.
             none => read(none.insert(self.session.data_reader()?)),
         }
     }
