@@ -1,6 +1,6 @@
 //! What a snapshot knows of one file, folder, link or device.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use onefold_store::ChunkRef;
@@ -73,6 +73,32 @@ pub struct Owner {
 /// Extended attributes, ACLs among them (`system.posix_acl_*`), sorted by name; names and values as the system gives
 /// them.
 pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// Attributes of an entry, which entries with the same ones share; those of one that has none take no RAM.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SharedXattrs(Option<Arc<Xattrs>>);
+
+impl SharedXattrs {
+    /// Whether both are in the same place.
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl From<Xattrs> for SharedXattrs {
+    fn from(xattrs: Xattrs) -> Self {
+        Self((!xattrs.is_empty()).then(|| xattrs.into()))
+    }
+}
+
+impl Deref for SharedXattrs {
+    type Target = Xattrs;
+
+    fn deref(&self) -> &Xattrs {
+        static NONE: Xattrs = Xattrs::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
 
 /// What attributes take in RAM, in bytes.
 pub(crate) fn xattrs_bytes(xattrs: &Xattrs) -> usize {
@@ -240,7 +266,7 @@ pub struct Entry {
     /// What a symbolic link says.
     pub target: Vec<u8>,
     /// Extended attributes and ACLs.
-    pub xattrs: Arc<Xattrs>,
+    pub xattrs: SharedXattrs,
     /// What is noteworthy.
     pub flags: Flags,
     /// For files: where the bytes are.
@@ -250,11 +276,16 @@ pub struct Entry {
 impl Entry {
     /// An entry with nothing but name and kind.
     pub fn new(name: Vec<u8>, kind: Kind) -> Self {
+        Self::owned_by(Arc::default(), name, kind)
+    }
+
+    /// An entry with nothing but its owner, name and kind.
+    pub fn owned_by(owner: Arc<Owner>, name: Vec<u8>, kind: Kind) -> Self {
         Self {
             name,
             kind,
             mode: 0,
-            owner: Arc::default(),
+            owner,
             size: 0,
             mtime: Time::default(),
             ctime: Time::default(),
@@ -264,7 +295,7 @@ impl Entry {
             links: 1,
             rdev: 0,
             target: Vec::new(),
-            xattrs: Arc::default(),
+            xattrs: SharedXattrs::default(),
             flags: Flags::default(),
             content: Content::default(),
         }

@@ -22,6 +22,7 @@ pub mod objects;
 pub mod path;
 mod progress;
 pub mod repair;
+mod open_files;
 pub mod restore;
 pub mod roots;
 mod sample;
@@ -32,6 +33,6 @@ pub mod walk;
 pub mod way;
 mod wire;
 
-pub use entry::{Content, Entry, Flags, Item, Kind, Owner, Slice, Time, Xattrs};
+pub use entry::{Content, Entry, Flags, Item, Kind, Owner, SharedXattrs, Slice, Time, Xattrs};
 pub use error::{Error, Result};
 pub use progress::{Change, Events, Progress, Silent};

@@ -134,9 +134,17 @@ impl Stat {
 
     /// An entry with everything that `stat` says; target, attributes, time of access and content are missing.
     pub fn entry(&self, name: Vec<u8>, owners: &Owners) -> Entry {
-        let mut entry = Entry::new(name, self.kind);
-        entry.mode = self.mode;
-        entry.owner = owners.get(self.uid, self.gid);
+        let mut entry = Entry::owned_by(owners.get(self.uid, self.gid), name, self.kind);
+        self.tell(&mut entry, owners);
+        entry
+    }
+
+    /// Makes `entry` say what this does.
+    pub fn tell(&self, entry: &mut Entry, owners: &Owners) {
+        (entry.kind, entry.mode) = (self.kind, self.mode);
+        if (entry.owner.uid, entry.owner.gid) != (self.uid, self.gid) {
+            entry.owner = owners.get(self.uid, self.gid);
+        }
         entry.size = if self.kind == Kind::File {
             self.size
         } else {
@@ -154,7 +162,6 @@ impl Stat {
         } else {
             0
         };
-        entry
     }
 }
 

@@ -16,7 +16,6 @@ mod dry;
 mod fate;
 mod leading;
 pub(crate) mod links;
-mod open_files;
 mod open_folders;
 mod output;
 mod owners;

@@ -11,6 +11,7 @@
 mod folder;
 mod key;
 pub(crate) mod names;
+pub(crate) mod opened;
 mod put_off;
 mod schedule;
 mod select;
@@ -23,6 +24,7 @@ use onefold_store::Error as StoreError;
 use crate::exclude::Excludes;
 use crate::meta::Stat;
 use crate::{Error, Flags, Result};
+use opened::{OpenFiles, Opened};
 pub(crate) use folder::above::is_below_left_out;
 use schedule::Schedule;
 use select::Select;
@@ -37,6 +39,9 @@ pub struct Options {
     pub excludes: Arc<Excludes>,
     /// Do not enter other file systems than those of the sources.
     pub one_file_system: bool,
+    /// So many small files are open at most since they were looked at, for whoever reads all of them anyway; 0: they
+    /// are looked at only.
+    pub open_files: usize,
     /// A disk that fails, for tests.
     pub failing: Failing,
 }
@@ -69,7 +74,7 @@ pub struct Piece {
 }
 
 /// One entry, as the walk met it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Found {
     /// Its name in the folder.
     pub name: Vec<u8>,
@@ -77,6 +82,8 @@ pub struct Found {
     pub stat: Stat,
     /// What could not be looked at: `UNREADABLE` where `stat` failed and its answer is made up, `UNLISTED` of folders.
     pub flags: Flags,
+    /// The file itself, which `stat` is of, where [`Options::open_files`] asks for that.
+    pub opened: Option<Opened>,
 }
 
 /// A walk under way: an iterator over pieces in order. Dropping it ends its threads.
@@ -96,7 +103,10 @@ impl Walk {
             return Err(Error::Usage("nothing to back up: no path given".into()));
         }
         let select = Arc::new(Select::new(sources)?);
-        let schedule = Arc::new(Schedule::new(folder::Task::root(select)));
+        let schedule = Arc::new(Schedule::new(
+            folder::Task::root(select),
+            OpenFiles::new(options.open_files),
+        ));
         let worker = || {
             let (schedule, options) = (schedule.clone(), options.clone());
             std::thread::Builder::new()

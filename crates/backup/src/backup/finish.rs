@@ -27,7 +27,7 @@ use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Job, Planned, STEP_BYTES_MAX, Step};
 use super::retrace::Retraced;
 use super::segment::{Done, Segment, Worker};
-use super::source::{FileEnd, LARGE_BYTES, Part};
+use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
@@ -198,8 +198,8 @@ impl<'a> Finisher<'a> {
         worker: &Worker<'_>,
     ) -> Result<()> {
         self.progress.current.lock().clone_from(&folder.to_vec());
-        let (mut files, mut fingerprints, rest) = match job {
-            Job::None => (Vec::new().into_iter(), Vec::new().into_iter(), None),
+        let done = match job {
+            Job::None => SmallDone::default(),
             Job::Large {
                 parts,
                 budget_bytes,
@@ -211,13 +211,14 @@ impl<'a> Finisher<'a> {
                 return Ok(());
             }
             Job::Small { done } => {
-                let done = done.recv().map_err(|_| self.reader_died())?;
-                let held = Held::Buffer(Buffer::Heap(done.buffer));
+                let mut done = done.recv().map_err(|_| self.reader_died())?;
+                let held = Held::Buffer(Buffer::Heap(std::mem::take(&mut done.buffer)));
                 self.batch.held.push(Arc::new(held));
-                let (files, fingerprints) = (done.files, done.fingerprints);
-                (files.into_iter(), fingerprints.into_iter(), done.rest)
+                done
             }
         };
+        let (mut files, rest) = (done.files.into_iter(), done.rest);
+        let (mut parts, mut fingerprints) = (done.parts.iter(), done.fingerprints.into_iter());
         let (held, mut at) = (self.batch.held.len().saturating_sub(1), 0);
         for mut planned in entries {
             if planned.content != ContentFrom::Job {
@@ -230,8 +231,8 @@ impl<'a> Finisher<'a> {
                 (None, Some(parts)) => self.large(folder, planned, parts, worker)?,
                 (Some(Err(e)), _) => self.unreadable(folder, planned, e),
                 (Some(Ok(file)), _) => {
-                    for part in file.parts {
-                        match part {
+                    for part in parts.by_ref().take(file.parts) {
+                        match *part {
                             Part::Chunk(len) => {
                                 let fingerprint =
                                     fingerprints.next().ok_or_else(|| self.reader_died())?;
@@ -384,14 +385,11 @@ impl<'a> Finisher<'a> {
 
     /// The entry as the file was when it was read.
     fn describe(&mut self, folder: &[u8], entry: &mut Entry, end: FileEnd) {
-        let name = std::mem::take(&mut entry.name);
-        // That of before it was read, which may count as an access.
-        let atime = entry.atime;
-        *entry = end.stat.entry(name, self.owners);
-        entry.atime = atime;
+        // Its time of access is that of before it was read, which may count as one.
+        end.stat.tell(entry, self.owners);
+        entry.flags = Flags::default();
         match end.xattrs {
-            Ok(xattrs) if xattrs.is_empty() => {}
-            Ok(xattrs) => entry.xattrs = Arc::new(xattrs),
+            Ok(xattrs) => entry.xattrs = xattrs.into(),
             Err(e) => {
                 entry.flags.0 |= Flags::UNLISTED.0;
                 let path = path::join(folder, &entry.name);

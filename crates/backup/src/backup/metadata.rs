@@ -256,7 +256,7 @@ mod tests {
         for n in 0..60u32 {
             let mut entry = Entry::new(n.to_be_bytes().to_vec(), Kind::Fifo);
             let value = n.to_be_bytes().repeat(100_000);
-            entry.xattrs = Arc::new(vec![(Box::from(&b"user.a"[..]), value.into())]);
+            entry.xattrs = vec![(Box::from(&b"user.a"[..]), value.into())].into();
             stream.push(b"", entry).expect("push");
             let waiting = stream.pending.iter().map(|leaf| leaf.bytes.len());
             let bytes: usize = waiting.sum();

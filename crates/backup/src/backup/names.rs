@@ -1,13 +1,11 @@
 //! Files with several names: what the planner remembers of the first one, and what the finisher does, so that each is
 //! read once.
 
-use std::sync::Arc;
-
 use crate::leaf::recipe;
 use crate::linked::{LinkKey, Linked, Value};
 use crate::meta::Stat;
 use crate::wire::{Reader, put, put_bytes, zigzag};
-use crate::{Content, Entry, Flags, Item, Result, Time, Xattrs};
+use crate::{Content, Entry, Flags, Item, Result, SharedXattrs, Time, Xattrs};
 
 /// A file with several names.
 #[derive(Clone, Copy)]
@@ -94,7 +92,7 @@ pub struct First {
     mtime: Time,
     ctime: Time,
     flags: Flags,
-    xattrs: Arc<Xattrs>,
+    xattrs: SharedXattrs,
 }
 
 /// What the finisher remembers for the names to come; nothing more once that has failed.
@@ -181,14 +179,14 @@ impl Value for First {
         let items = recipe::decode(reader.bytes()?, depth)?;
         let xattrs = (0..reader.count()?)
             .map(|_| Ok((reader.bytes()?.into(), reader.bytes()?.into())))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Xattrs>>()?;
         Ok(Self {
             content: Content { depth, items },
             size,
             mtime,
             ctime,
             flags,
-            xattrs: Arc::new(xattrs),
+            xattrs: xattrs.into(),
         })
     }
 

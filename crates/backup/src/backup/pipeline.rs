@@ -24,6 +24,7 @@ use super::source::{Reader, Work};
 use super::traces::Traces;
 use super::{Earlier, Options, stream};
 use crate::linked::Linked;
+use crate::open_files;
 use crate::meta::Owners;
 use crate::snapshot::{Summary, Table};
 use crate::snapshots::Named;
@@ -120,7 +121,7 @@ impl<'a> Pipeline<'a> {
             drop(jobs);
             match stream {
                 None => {
-                    let walk = self.walk(paths)?;
+                    let walk = self.walk(paths, trees.parent.is_some())?;
                     let tree = trees.parent.as_deref();
                     start(scope, move || planner.run(walk, tree))?;
                 }
@@ -214,11 +215,14 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    fn walk(&self, paths: &[Vec<u8>]) -> Result<Walk> {
+    /// Without a parent all files are read.
+    fn walk(&self, paths: &[Vec<u8>], has_parent: bool) -> Result<Walk> {
+        let reads_all = !has_parent || self.options.force_reread;
         let options = walk::Options {
             threads: self.options.walkers,
             excludes: self.options.excludes.clone(),
             one_file_system: self.options.one_file_system,
+            open_files: if reads_all { open_files::ahead_max() } else { 0 },
             failing: self.options.failing,
         };
         Walk::start(paths, &options)
@@ -279,12 +283,10 @@ impl<'a> Pipeline<'a> {
             .readers
             .clamp(1, at_once(buffers, SEGMENT_BYTES))
         {
-            let cutter = Cutter {
-                chunker: self.cutting.chunker()?,
-                begins: None,
-            };
+            let cutter = Cutter::new(self.cutting.chunker()?);
             let reader = Reader {
                 cutter: Arc::new(Mutex::new(cutter)),
+                lengths: Vec::new(),
                 fingerprinter: self.repository.fingerprinter(),
                 buffers,
                 progress: self.progress,

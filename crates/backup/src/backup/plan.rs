@@ -21,13 +21,14 @@ use super::names::{self, Looks, Names};
 use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
-use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Work};
+use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Wanted, Work};
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
+use crate::walk::opened::Opened;
 use crate::walk::{Found, Piece, Walk};
-use crate::{Change, Entry, Error, Events, Kind, Progress, Result, Slice, path};
+use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, Slice, path};
 
 /// Entries without content that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
@@ -136,7 +137,7 @@ struct Gone;
 #[derive(Default)]
 struct Batch {
     entries: Vec<Planned>,
-    names: Vec<Vec<u8>>,
+    wanted: Vec<Wanted>,
     bytes: u64,
     /// What the entries have with them.
     entry_bytes: usize,
@@ -187,7 +188,13 @@ impl Planner<'_> {
         let mut batch = Batch::default();
         for found in piece.found {
             let before = self.before(cursor, &piece.folder, &found.name);
-            let planned = match self.entry(&dir, &piece.folder, &found, before) {
+            let Found {
+                name,
+                stat,
+                flags,
+                opened,
+            } = found;
+            let planned = match self.entry(&dir, &piece.folder, (name, stat, flags), before) {
                 Ok(planned) => planned,
                 Err(failed) => {
                     let Failed { path, error, entry } = *failed;
@@ -206,7 +213,7 @@ impl Planner<'_> {
                 }
             };
             if self
-                .add(&dir, &piece.folder, found.stat, planned, &mut batch)
+                .add(&dir, &piece.folder, (stat, opened), planned, &mut batch)
                 .is_err()
             {
                 return Ok(Err(Gone));
@@ -239,7 +246,7 @@ impl Planner<'_> {
         &self,
         dir: &Arc<OwnedFd>,
         folder: &Arc<[u8]>,
-        stat: Stat,
+        (stat, opened): (Stat, Option<Opened>),
         planned: Planned,
         batch: &mut Batch,
     ) -> Result<(), Gone> {
@@ -286,7 +293,7 @@ impl Planner<'_> {
                 .map_err(|_| Gone)?;
             return self.steps.send(step).map_err(|_| Gone);
         }
-        if batch.names.len() >= JOB_FILES
+        if batch.wanted.len() >= JOB_FILES
             || batch.bytes + stat.size > JOB_BYTES as u64
             || batch.entry_bytes >= STEP_BYTES
         {
@@ -294,7 +301,10 @@ impl Planner<'_> {
         }
         batch.bytes += stat.size;
         batch.entry_bytes += entry_bytes;
-        batch.names.push(planned.entry.name.clone());
+        batch.wanted.push(Wanted {
+            name: planned.entry.name.clone(),
+            opened: opened.map(|file| (file, stat)),
+        });
         batch.entries.push(planned);
         Ok(())
     }
@@ -318,20 +328,20 @@ impl Planner<'_> {
         // The folder's path stays as long as the entries do.
         let mut budget_bytes = (batch.entry_bytes + folder.len()).min(STEP_BYTES_MAX);
         let buffer_bytes = batch.bytes as usize;
-        if !batch.names.is_empty() {
+        if !batch.wanted.is_empty() {
             budget_bytes += self.buffers.size_for(buffer_bytes);
         }
         if !self.budget.take(budget_bytes) {
             return Err(Gone);
         }
-        let job = if batch.names.is_empty() {
+        let job = if batch.wanted.is_empty() {
             Job::None
         } else {
             let (sender, done) = slot();
             self.work
                 .send(Work::Small {
                     dir: dir.clone(),
-                    names: batch.names,
+                    wanted: batch.wanted,
                     buffer_bytes,
                     done: sender,
                 })
@@ -352,12 +362,12 @@ impl Planner<'_> {
         &mut self,
         dir: &OwnedFd,
         folder: &[u8],
-        found: &Found,
+        (name, stat, flags): (Vec<u8>, Stat, Flags),
         before: Option<Entry>,
     ) -> Result<Planned, Box<Failed>> {
-        let mut entry = found.stat.entry(found.name.clone(), self.owners);
-        entry.flags = found.flags;
-        entry.atime = self.options.with_atime.then_some(found.stat.atime);
+        let mut entry = stat.entry(name, self.owners);
+        entry.flags = flags;
+        entry.atime = self.options.with_atime.then_some(stat.atime);
         if entry.is_unreadable() {
             return Ok(Planned {
                 entry,

@@ -15,6 +15,7 @@ use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::meta::{Stat, xattrs_of};
+use crate::walk::opened::{self, Opened};
 use crate::{Kind, Progress, Xattrs};
 
 /// How often a stream that sends nothing is left to see whether anybody still wants what it may send.
@@ -63,12 +64,18 @@ pub enum Cached {
 /// `NXIO`: it is no regular file (any more). `LOOP`: a symbolic link. `AGAIN`: who has a lease on it did not give it
 /// back in three seconds. Others of the system. That its attributes cannot be had is told in the source.
 pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
-    let mut source = open_to_look(dir, name)?;
-    if is_fresh(&source.stat) {
-        begin_write_back(source.handle.fd.as_fd());
-    }
-    source.xattrs = xattrs_of(source.handle.fd.as_fd());
-    Ok(source)
+    Ok(open_to_look(dir, name)?.for_backup())
+}
+
+/// What was opened for a backup when it was looked at, and looked like `stat`.
+pub fn opened(file: Opened, stat: Stat) -> Source<'static> {
+    let source = Source {
+        stat,
+        xattrs: Ok(Xattrs::new()),
+        handle: Handle::new(file.into_fd()),
+        cancel: None,
+    };
+    source.for_backup()
 }
 
 /// Opens `name` in `dir` for its content alone, without its attributes and without any trace of having read it.
@@ -76,14 +83,7 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
 /// # Errors
 /// Those of [`open`].
 pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
-    let flags =
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = match open_leased(dir, name, flags | OFlags::NOATIME) {
-        // Only the owner may leave the access time alone.
-        Err(Errno::PERM) => open_leased(dir, name, flags)?,
-        other => other?,
-    };
-    let source = Source::file(fd)?;
+    let source = Source::file(open_leased(dir, name)?)?;
     match source.stat.kind {
         Kind::File => Ok(source),
         _ => Err(Errno::NXIO),
@@ -100,10 +100,10 @@ fn is_fresh(stat: &Stat) -> bool {
 
 /// Opens. Whoever has a lease on the file (a file server does, for a client that writes) is told to give it back by the first try, and has some
 /// seconds to do so.
-fn open_leased(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open_leased(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let mut waits = LEASE_WAITS_MAX;
     loop {
-        match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        match opened::open(dir, name) {
             Err(Errno::AGAIN) if waits > 0 => {
                 waits -= 1;
                 std::thread::sleep(LEASE_WAIT);
@@ -125,6 +125,15 @@ impl<'a> Source<'a> {
             handle: Handle::new(fd),
             cancel: None,
         })
+    }
+
+    /// With its attributes, and such that what is written from now on shows in its times.
+    fn for_backup(mut self) -> Self {
+        if is_fresh(&self.stat) {
+            begin_write_back(self.handle.fd.as_fd());
+        }
+        self.xattrs = xattrs_of(self.handle.fd.as_fd());
+        self
     }
 
     /// A pipe or other stream, which becomes a file that looks like `stat`. Its reads end with `CANCELED` soon after `cancel` says so.

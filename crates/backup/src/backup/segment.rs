@@ -61,16 +61,33 @@ pub fn slot<T>() -> (Sender<T>, Receiver<T>) {
 
 /// What cuts files, one after the other.
 pub struct Cutter {
-    pub chunker: Box<dyn Chunker>,
-    /// The name of a file of which nothing has been cut yet.
-    pub begins: Option<Vec<u8>>,
+    chunker: Box<dyn Chunker>,
+    /// The name of the file.
+    name: Vec<u8>,
+    /// Nothing of it has been cut yet.
+    begins: bool,
 }
 
 impl Cutter {
+    pub fn new(chunker: Box<dyn Chunker>) -> Self {
+        Self {
+            chunker,
+            name: Vec::new(),
+            begins: false,
+        }
+    }
+
+    /// A file of this name is cut next.
+    pub fn begin(&mut self, name: &[u8]) {
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        self.begins = true;
+    }
+
     /// As [`cut`]; tells the chunker before of a file that begins here.
     pub fn cut(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
-        if let Some(name) = self.begins.take() {
-            self.chunker.begin(&Hints::of(&name, data));
+        if std::mem::take(&mut self.begins) {
+            self.chunker.begin(&Hints::of(&self.name, data));
         }
         cut(&mut *self.chunker, data, ends, lengths)
     }

@@ -7,6 +7,8 @@
 //! until the store has taken earlier segments, its own or those of files before it ([`super::ahead`]); the store waits
 //! for readers and segments; segments wait for segments before them. So nothing waits in a circle.
 
+mod small;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,6 +29,7 @@ use super::traces::Traces;
 use super::windows::WINDOW_BYTES;
 use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
+use crate::walk::opened::Opened;
 use crate::{Content, Progress, Xattrs};
 
 /// Small files up to this many bytes together make one job; larger ones stand alone.
@@ -70,13 +73,17 @@ impl FileEnd {
 pub struct SmallFile {
     pub end: FileEnd,
     pub packing: Packing,
-    pub parts: Vec<Part>,
+    /// How many of the job's it has.
+    pub parts: usize,
 }
 
 /// A job of small files, done: chunks of all files in order fill the buffer from its start.
+#[derive(Default)]
 pub struct SmallDone {
     pub buffer: Vec<u8>,
     pub files: Vec<Result<SmallFile, Errno>>,
+    /// Those of all files, in order.
+    pub parts: Vec<Part>,
     /// Those of all chunks, in order.
     pub fingerprints: Vec<Fingerprint>,
     /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it
@@ -84,12 +91,19 @@ pub struct SmallDone {
     pub rest: Option<PartReceiver>,
 }
 
+/// A small file to read.
+pub struct Wanted {
+    pub name: Vec<u8>,
+    /// The file as it was found, if it is open since.
+    pub opened: Option<(Opened, Stat)>,
+}
+
 /// What a reader thread is to do.
 pub enum Work {
     /// Files of one folder.
     Small {
         dir: Arc<OwnedFd>,
-        names: Vec<Vec<u8>>,
+        wanted: Vec<Wanted>,
         buffer_bytes: usize,
         done: Sender<SmallDone>,
     },
@@ -125,6 +139,8 @@ pub fn pieces(
 /// A reader thread.
 pub struct Reader<'a> {
     pub cutter: Arc<Mutex<Cutter>>,
+    /// Of the chunks that were cut last.
+    pub lengths: Vec<u32>,
     pub fingerprinter: Fingerprinter,
     pub buffers: &'a Buffers,
     pub progress: &'a Progress,
@@ -145,12 +161,12 @@ impl Reader<'_> {
             match work {
                 Work::Small {
                     dir,
-                    names,
+                    mut wanted,
                     buffer_bytes,
                     done,
                 } => {
-                    let mut result = self.small(&dir, &names, buffer_bytes);
-                    let rest = &names[result.files.len()..];
+                    let mut result = self.small(&dir, &mut wanted, buffer_bytes);
+                    let rest = &wanted[result.files.len()..];
                     let parts = (!rest.is_empty()).then(|| {
                         // One segment at a time, beside the budget.
                         let (parts, receiver) = large_channel(&Ahead::new(1));
@@ -161,7 +177,7 @@ impl Reader<'_> {
                     drop(done);
                     if let Some(parts) = parts {
                         let mut rest = rest.iter();
-                        let _ = rest.try_for_each(|name| self.large(&dir, name, None, &parts));
+                        let _ = rest.try_for_each(|it| self.large(&dir, &it.name, None, &parts));
                     }
                 }
                 Work::Large {
@@ -185,127 +201,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the files up to the first one that does not fit into what is reserved for all.
-    fn small(&mut self, dir: &OwnedFd, names: &[Vec<u8>], buffer_bytes: usize) -> SmallDone {
-        let mut buffer = self.buffers.get(buffer_bytes);
-        let mut files = Vec::with_capacity(names.len());
-        let (mut used, mut xattrs_bytes) = (0, 0);
-        for name in names {
-            let file = read::open(dir.as_fd(), name)
-                .and_then(|source| self.small_file((name, source), &mut buffer[used..]));
-            match file {
-                Ok(Some((file, more))) => {
-                    used += more;
-                    xattrs_bytes += file.end.bytes();
-                    if xattrs_bytes > JOB_XATTRS_BYTES_MAX {
-                        break;
-                    }
-                    files.push(Ok(file));
-                }
-                Ok(None) => break,
-                Err(e) => files.push(Err(e)),
-            }
-        }
-        let lengths = files
-            .iter()
-            .flatten()
-            .flat_map(|file: &SmallFile| &file.parts)
-            .filter_map(|part| match part {
-                Part::Chunk(len) => Some(*len),
-                Part::Hole(_) => None,
-            });
-        let fingerprints = self.fingerprinter.fingerprints(pieces(&buffer, lengths));
-        SmallDone {
-            buffer,
-            files,
-            fingerprints,
-            rest: None,
-        }
-    }
-
-    /// The file, and how many bytes of the room it takes; `None` where it does not fit into that.
-    fn small_file(
-        &mut self,
-        (name, mut source): (&[u8], Source),
-        room: &mut [u8],
-    ) -> Result<Option<(SmallFile, usize)>, Errno> {
-        self.begins(name);
-        let mut read = self.small_content(&source, room)?;
-        let mut changed = read.is_some() && source.changed()?;
-        if changed {
-            source.look_again()?;
-            self.begins(name);
-            read = self.small_content(&source, room)?;
-            changed = source.changed()?;
-        }
-        let Some((parts, used)) = read else {
-            return Ok(None);
-        };
-        let end = FileEnd {
-            stat: source.stat,
-            xattrs: source.xattrs,
-            changed,
-            retraced: None,
-        };
-        let packing = self.cutter.lock().packing();
-        let file = SmallFile {
-            end,
-            packing,
-            parts,
-        };
-        Ok(Some((file, used)))
-    }
-
-    /// Reads the whole file into the room; gives its parts and how many bytes they take, `None` where there are more.
-    fn small_content(
-        &mut self,
-        source: &Source,
-        room: &mut [u8],
-    ) -> Result<Option<(Vec<Part>, usize)>, Errno> {
-        // What is longer than memory is none that fits.
-        let size = usize::try_from(source.stat.size).unwrap_or(usize::MAX);
-        let mut parts = Vec::new();
-        if !source.may_have_holes() {
-            let used = match size {
-                0 => read_to_end(source, room)?,
-                _ if size > room.len() => None,
-                _ => Some(source.read_fully(&mut room[..size])?),
-            };
-            let Some(used) = used else { return Ok(None) };
-            self.cut(&room[..used], &mut parts);
-            return Ok(Some((parts, used)));
-        }
-        let (mut used, mut offset) = (0, 0);
-        while let Some(data) = source
-            .data_from(offset)?
-            .filter(|data| data.start < size as u64)
-        {
-            push_hole(&mut parts, data.start - offset);
-            let want = data.end.min(size as u64) - data.start;
-            if want > (room.len() - used) as u64 {
-                return Ok(None);
-            }
-            let got = source.read_fully(&mut room[used..used + want as usize])?;
-            self.cut(&room[used..used + got], &mut parts);
-            used += got;
-            offset = data.start + got as u64;
-            if (got as u64) < want {
-                return Ok(Some((parts, used)));
-            }
-        }
-        push_hole(&mut parts, (size as u64).saturating_sub(offset));
-        Ok(Some((parts, used)))
-    }
-
-    fn cut(&mut self, data: &[u8], parts: &mut Vec<Part>) {
-        let mut lengths = Vec::new();
-        self.cutter.lock().cut(data, true, &mut lengths);
-        parts.extend(lengths.into_iter().map(Part::Chunk));
-    }
-
     /// A file of this name is cut next.
     fn begins(&self, name: &[u8]) {
-        self.cutter.lock().begins = Some(name.to_vec());
+        self.cutter.lock().begin(name);
     }
 
     fn segments<'s>(&'s self, parts: &'s PartSender, maps: bool) -> Segments<'s> {
@@ -426,21 +324,6 @@ impl Reader<'_> {
                 Err(e) => return Ok(Err(e)),
             }
         }
-    }
-}
-
-/// Reads what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always,
-/// are read as large ones. `None`: it has more than fits.
-fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno> {
-    let used = source.read_fully(room)?;
-    let is_all = used < room.len() || source.read(&mut [0])? == 0;
-    Ok(is_all.then_some(used))
-}
-
-/// A hole of no length is none.
-fn push_hole(parts: &mut Vec<Part>, len: u64) {
-    if len > 0 {
-        parts.push(Part::Hole(len));
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::path::{folder_is_safe, name_is_safe, show};
 use crate::wire::Reader;
-use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, Time, Xattrs};
+use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, Time, SharedXattrs, Xattrs};
 
 /// Reads a recipe chunk's items.
 pub type ReadRecipe<'a> = &'a mut dyn FnMut(&ChunkRef) -> Result<Vec<Item>>;
@@ -128,7 +128,7 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
 struct Tables {
     owners: Vec<Arc<Owner>>,
     /// Number 0: none.
-    xattrs: Vec<Arc<Xattrs>>,
+    xattrs: Vec<SharedXattrs>,
     containers: Vec<ContainerId>,
 }
 
@@ -151,7 +151,7 @@ impl Tables {
                 group: reader.text()?.into(),
             }));
         }
-        let mut xattrs = vec![Arc::default()];
+        let mut xattrs = vec![SharedXattrs::default()];
         for _ in 0..count("sets of attributes", reader)? {
             let mut one = Xattrs::new();
             let own = reader.count()?;
@@ -159,7 +159,7 @@ impl Tables {
             for _ in 0..own {
                 one.push((reader.bytes()?.into(), reader.bytes()?.into()));
             }
-            xattrs.push(Arc::new(one));
+            xattrs.push(one.into());
         }
         Ok(Self {
             owners,
@@ -330,7 +330,7 @@ impl<'a> Rows<'a, '_> {
         Ok(())
     }
 
-    fn xattrs(&mut self) -> Result<Arc<Xattrs>> {
+    fn xattrs(&mut self) -> Result<SharedXattrs> {
         let number: usize = self.column(Column::XattrIndexes).small()?;
         let xattrs = self.tables.xattrs.get(number).cloned();
         xattrs.ok_or_else(|| {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::acl;
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, xattr_names};
-use crate::{Entry, Kind, Owner, Time, Xattrs};
+use crate::{Entry, Kind, Owner, SharedXattrs, Time};
 
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
@@ -23,7 +23,7 @@ pub struct Meta {
     pub mtime: Time,
     /// Few snapshots have it, and many of these stand in RAM.
     pub atime: Option<Box<Time>>,
-    pub xattrs: Arc<Xattrs>,
+    pub xattrs: SharedXattrs,
     /// The snapshot knows its attributes: what else is there goes.
     pub knows_xattrs: bool,
 }
@@ -280,7 +280,7 @@ mod tests {
                 nanos: 5,
             },
             atime: None,
-            xattrs: Arc::default(),
+            xattrs: SharedXattrs::default(),
             knows_xattrs: true,
         };
         let applier = Applier {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::fate::Fate;
 use super::leading::Leading;
-use super::open_files::folders_max;
+use crate::open_files::folders_max;
 use super::open_folders::{OpenFolders, open};
 use super::shut;
 use super::target::Target;

@@ -14,7 +14,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::batch::Place;
-use super::open_files::large_max;
+use crate::open_files::large_max;
 
 /// Files from this size on are written past the page cache, while not too many are open.
 const LARGE_BYTES: u64 = 8 << 20;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::open_files::folders_max;
+use crate::open_files::folders_max;
 use super::open_folders::{OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;

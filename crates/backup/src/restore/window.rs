@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::apply::Meta;
 use super::fate::Fate;
 use super::temporary::Place;
-use crate::{Entry, Item, Slice, Xattrs};
+use crate::{Entry, Item, SharedXattrs, Slice};
 
 /// A folder of the window.
 pub struct Folder {
@@ -153,7 +153,7 @@ pub struct Window {
     pub specials: Vec<Special>,
     numbers: HashMap<ContainerId, u32>,
     /// The attributes that were counted last.
-    xattrs: Option<Arc<Xattrs>>,
+    xattrs: SharedXattrs,
     /// The folder of a first name that was counted last.
     firsts: Option<Arc<[u8]>>,
     bytes: usize,
@@ -174,7 +174,7 @@ impl Window {
             links: room(bytes_max),
             specials: room(bytes_max),
             numbers: HashMap::new(),
-            xattrs: None,
+            xattrs: SharedXattrs::default(),
             firsts: None,
             bytes: 0,
             bytes_max,
@@ -267,20 +267,15 @@ impl Window {
     }
 
     /// Entries of one leaf share attributes that are the same.
-    fn count_xattrs(&mut self, xattrs: &Arc<Xattrs>) {
-        if xattrs.is_empty()
-            || self
-                .xattrs
-                .as_ref()
-                .is_some_and(|last| Arc::ptr_eq(last, xattrs))
-        {
+    fn count_xattrs(&mut self, xattrs: &SharedXattrs) {
+        if xattrs.is_empty() || xattrs.is_shared_with(&self.xattrs) {
             return;
         }
         let each = |(name, value): &(Box<[u8]>, Box<[u8]>)| {
             name.len() + value.len() + XATTR_OVERHEAD_BYTES
         };
         self.bytes += xattrs.iter().map(each).sum::<usize>();
-        self.xattrs = Some(Arc::clone(xattrs));
+        self.xattrs = xattrs.clone();
     }
 
     /// The rest of this file comes in the next window: it is not complete when its chunks of this one are there.

@@ -24,7 +24,7 @@ use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::leading::Leading;
 use super::links::FailedFirsts;
-use super::open_files;
+use crate::open_files;
 use super::open_folders::OpenFolders;
 use super::output::LargeFiles;
 use super::owners::ShownOwners;

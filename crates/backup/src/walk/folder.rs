@@ -12,7 +12,8 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::key::{Folder, Key};
-use super::names::{Listing, NAME_OVERHEAD_BYTES, Names, PASS_BYTES_MAX, sorted_names};
+use super::names::{Listed, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names};
+use super::opened::Opened;
 use super::put_off::{Kept, Subfolder};
 use super::schedule::{Done, Shared};
 use super::{Found, Options, Piece, Select};
@@ -41,8 +42,8 @@ enum Step {
     Open(Option<(Arc<OwnedFd>, Vec<u8>)>),
     /// List on after this name.
     List(Arc<OwnedFd>, Vec<u8>),
-    /// Stat these names, given with their inode numbers.
-    Stat(Arc<OwnedFd>, Vec<(Vec<u8>, u64)>),
+    /// Stat these names.
+    Stat(Arc<OwnedFd>, Vec<Listed>),
     /// Look into these subfolders, of which the task's key names the first.
     Descend(Arc<OwnedFd>, Kept),
 }
@@ -165,7 +166,7 @@ impl Look<'_> {
                 .select
                 .children
                 .keys()
-                .map(|name| (name.clone(), 0))
+                .map(|name| Listed::given(name))
                 .collect();
             self.stat_all(dir, names);
             return Ok(());
@@ -211,12 +212,12 @@ impl Look<'_> {
             None => {}
         }
         // Of all names: where the next pass begins does not depend on which of them are wanted.
-        let last = names.last().map(|(name, _)| name.clone());
+        let last = names.last().map(|last| last.name.clone());
         if let Some(marker) = self.marker(dir) {
             let named = &self.select.children;
             let is_kept = |name: &Vec<u8>| *name == marker || named.contains_key(name);
-            self.piece.excluded += names.iter().filter(|(name, _)| !is_kept(name)).count() as u64;
-            names.retain(|(name, _)| is_kept(name));
+            self.piece.excluded += names.iter().filter(|it| !is_kept(&it.name)).count() as u64;
+            names.retain(|it| is_kept(&it.name));
         }
         let last = last.filter(|_| more);
         self.add_named(&mut names, after.as_deref(), last.as_deref());
@@ -256,13 +257,13 @@ impl Look<'_> {
 
     /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are
     /// of those behind `after`, and up to `last`, unless they are all.
-    fn add_named(&self, names: &mut Names, after: Option<&[u8]>, last: Option<&[u8]>) {
+    fn add_named(&self, names: &mut Vec<Listed>, after: Option<&[u8]>, last: Option<&[u8]>) {
         let is_here = |name: &[u8]| {
             after.is_none_or(|after| name > after) && last.is_none_or(|last| name <= last)
         };
         for name in self.select.children.keys().filter(|name| is_here(name)) {
-            if let Err(place) = names.binary_search_by(|(there, _)| there.cmp(name)) {
-                names.insert(place, (name.clone(), 0));
+            if let Err(place) = names.binary_search_by(|there| there.name.cmp(name)) {
+                names.insert(place, Listed::given(name));
             }
         }
     }
@@ -296,27 +297,56 @@ impl Look<'_> {
         present.map(|(name, _)| name.clone())
     }
 
-    fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<(Vec<u8>, u64)>) {
+    fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<Listed>) {
         let mut by_inode: Vec<usize> = (0..names.len()).collect();
-        by_inode.sort_unstable_by_key(|&i| names[i].1);
-        let mut stats: Vec<Option<Result<Stat, Errno>>> = vec![None; names.len()];
+        by_inode.sort_unstable_by_key(|&i| names[i].inode);
+        let mut looks: Vec<_> = (0..names.len()).map(|_| None).collect();
         for i in by_inode {
-            let name = &names[i].0;
-            let stat = Stat::at(&dir, name, false);
-            // A folder on the way to a source may be a symbolic link: the user named it, so it is followed.
-            let leads_on = || self.select.children.get(name).is_some_and(|to| !to.whole);
-            stats[i] = Some(match stat {
-                Ok(link) if link.kind == Kind::Symlink && leads_on() => Stat::at(&dir, name, true),
-                other => other,
-            });
+            looks[i] = Some(self.look_at(&dir, &names[i]));
         }
-        for ((name, _), stat) in names.into_iter().zip(stats) {
-            self.found(&dir, name, stat.expect("every name was looked at"));
+        for (listed, look) in names.into_iter().zip(looks) {
+            let (stat, opened) = look.expect("every name was looked at");
+            self.found(&dir, listed.name, stat, opened);
         }
         self.piece.dir = Some(dir);
     }
 
-    fn found(&mut self, dir: &Arc<OwnedFd>, name: Vec<u8>, stat: Result<Stat, Errno>) {
+    /// What `stat` says, and the file, open, where that is asked for.
+    fn look_at(
+        &self,
+        dir: &OwnedFd,
+        listed: &Listed,
+    ) -> (Result<Stat, Errno>, Option<Opened>) {
+        let name = &listed.name;
+        // What is left out is not touched.
+        let is_wanted = || {
+            self.options.excludes.is_empty() && self.ignore.is_none()
+                || !self.is_excluded(&path::join(&self.piece.folder, name), None)
+        };
+        if listed.is_file
+            && self.options.open_files > 0
+            && is_wanted()
+            && let Some((stat, opened)) = self.shared.open_files.open(dir, name)
+        {
+            return (Ok(stat), opened);
+        }
+        let stat = Stat::at(dir, name, false);
+        // A folder on the way to a source may be a symbolic link: the user named it, so it is followed.
+        let leads_on = || self.select.children.get(name).is_some_and(|to| !to.whole);
+        let stat = match stat {
+            Ok(link) if link.kind == Kind::Symlink && leads_on() => Stat::at(dir, name, true),
+            other => other,
+        };
+        (stat, None)
+    }
+
+    fn found(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        name: Vec<u8>,
+        stat: Result<Stat, Errno>,
+        opened: Option<Opened>,
+    ) {
         let path = path::join(&self.piece.folder, &name);
         let select = Arc::clone(&self.select);
         let named = select.children.get(&name);
@@ -330,8 +360,12 @@ impl Look<'_> {
                 let error = Error::io("stat", &path, e);
                 self.piece.errors.push((path, error));
                 if select.whole && e != Errno::NOENT {
-                    let (stat, flags) = (Stat::unknown(), Flags::UNREADABLE);
-                    self.piece.found.push(Found { name, stat, flags });
+                    self.piece.found.push(Found {
+                        name,
+                        stat: Stat::unknown(),
+                        flags: Flags::UNREADABLE,
+                        opened: None,
+                    });
                 }
                 return;
             }
@@ -363,7 +397,12 @@ impl Look<'_> {
             }
             self.descend(dir, &name, &stat, is_out, flags);
         }
-        self.piece.found.push(Found { name, stat, flags });
+        self.piece.found.push(Found {
+            name,
+            stat,
+            flags,
+            opened,
+        });
     }
 
     fn is_excluded(&self, path: &[u8], stat: Option<&Stat>) -> bool {

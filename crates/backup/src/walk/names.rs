@@ -6,22 +6,39 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::vec::IntoIter;
 
-use rustix::fs::RawDir;
+use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
 /// Names that one pass over a folder keeps, in bytes with overhead.
 pub const PASS_BYTES_MAX: usize = 8 << 20;
-pub const NAME_OVERHEAD_BYTES: usize = 32;
+pub const NAME_OVERHEAD_BYTES: usize = size_of::<Listed>();
 /// How many names are listed before it is asked again whether anybody wants them: a listing may have no end.
 const NAMES_UNASKED: usize = 1024;
 
-/// Names with inode numbers.
-pub type Names = Vec<(Vec<u8>, u64)>;
+/// A name, as its folder lists it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    pub name: Vec<u8>,
+    pub inode: u64,
+    /// It is a regular file, as far as the listing says.
+    pub is_file: bool,
+}
+
+impl Listed {
+    /// A name that the user gave.
+    pub fn given(name: &[u8]) -> Self {
+        Self {
+            name: name.to_vec(),
+            inode: 0,
+            is_file: false,
+        }
+    }
+}
 
 /// Names of a folder, in order.
 pub struct Listing {
     /// As many as a pass keeps.
-    pub names: Names,
+    pub names: Vec<Listed>,
     /// Whether others follow them.
     pub more: bool,
     /// What ended it too early.
@@ -55,7 +72,10 @@ pub fn sorted_names(
             other => other,
         };
         match entry {
-            Ok(entry) => pass.add(entry.file_name().to_bytes(), entry.ino()),
+            Ok(entry) => {
+                let is_file = entry.file_type() == FileType::RegularFile;
+                pass.add(entry.file_name().to_bytes(), entry.ino(), is_file);
+            }
             Err(e) => {
                 failed = Some(e);
                 break;
@@ -68,7 +88,7 @@ pub fn sorted_names(
 /// All names of a folder, one after the other, in order.
 pub struct SortedNames {
     bytes_max: usize,
-    names: Peekable<IntoIter<(Vec<u8>, u64)>>,
+    names: Peekable<IntoIter<Listed>>,
     /// The last name of the pass before.
     last: Option<Vec<u8>>,
     /// Others follow this pass.
@@ -98,11 +118,11 @@ impl SortedNames {
                 return Err(e);
             }
             self.more = listing.more;
-            self.last = listing.names.last().map(|(name, _)| name.clone());
+            self.last = listing.names.last().map(|last| last.name.clone());
             self.names = listing.names.into_iter().peekable();
         }
-        let is_due = |(name, _): &(Vec<u8>, u64)| last.is_none_or(|last| &name[..] <= last);
-        Ok(self.names.next_if(is_due).map(|(name, _)| name))
+        let is_due = |listed: &Listed| last.is_none_or(|last| &listed.name[..] <= last);
+        Ok(self.names.next_if(is_due).map(|listed| listed.name))
     }
 }
 
@@ -110,7 +130,7 @@ impl SortedNames {
 struct Pass<'a> {
     after: Option<&'a [u8]>,
     bytes_max: usize,
-    names: Names,
+    names: Vec<Listed>,
     bytes: usize,
     /// Names behind this one are for the next pass.
     ceiling: Option<Vec<u8>>,
@@ -127,7 +147,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn add(&mut self, name: &[u8], inode: u64) {
+    fn add(&mut self, name: &[u8], inode: u64, is_file: bool) {
         let is_beyond = self
             .ceiling
             .as_deref()
@@ -137,26 +157,30 @@ impl<'a> Pass<'a> {
             return;
         }
         self.bytes += name.len() + NAME_OVERHEAD_BYTES;
-        self.names.push((name.to_vec(), inode));
+        self.names.push(Listed {
+            name: name.to_vec(),
+            inode,
+            is_file,
+        });
         if self.bytes > 2 * self.bytes_max {
             self.sort();
             self.keep_first();
-            self.ceiling = self.names.last().map(|(name, _)| name.clone());
+            self.ceiling = self.names.last().map(|last| last.name.clone());
         }
     }
 
     /// Sorts; a file system may give a name twice that is replaced while it lists.
     fn sort(&mut self) {
         self.names.sort_unstable();
-        self.names.dedup_by(|(name, _), (before, _)| name == before);
+        self.names.dedup_by(|next, before| next.name == before.name);
     }
 
     /// Keeps the first names up to the most bytes.
     fn keep_first(&mut self) {
         self.bytes = 0;
         let mut keep = 0;
-        for (name, _) in &self.names {
-            let more = name.len() + NAME_OVERHEAD_BYTES;
+        for listed in &self.names {
+            let more = listed.name.len() + NAME_OVERHEAD_BYTES;
             if self.bytes + more > self.bytes_max {
                 break;
             }
@@ -195,9 +219,9 @@ mod tests {
                 let mut pass = Pass::new(after.as_deref(), bytes_max);
                 given
                     .iter()
-                    .for_each(|(name, inode)| pass.add(name, *inode));
+                    .for_each(|(name, inode)| pass.add(name, *inode, true));
                 let listing = pass.end(None);
-                all.extend(listing.names.into_iter().map(|(name, _)| name));
+                all.extend(listing.names.into_iter().map(|listed| listed.name));
                 after = all.last().cloned();
                 if !listing.more {
                     break;

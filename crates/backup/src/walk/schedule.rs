@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::folder::Task;
 use super::key::Key;
+use super::opened::OpenFiles;
 use super::put_off::PutOff;
 use super::{Options, Piece};
 
@@ -44,12 +45,13 @@ struct State {
 }
 
 /// What all tasks share.
-#[derive(Default)]
 pub(super) struct Shared {
     pub put_off: PutOff,
     /// How many tasks wait.
     pub waiting: AtomicUsize,
     pub is_stopped: AtomicBool,
+    /// Small files that are open.
+    pub open_files: OpenFiles,
 }
 
 pub(super) struct Schedule {
@@ -60,7 +62,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub fn new((key, task): (Key, Task)) -> Self {
+    pub fn new((key, task): (Key, Task), open_files: OpenFiles) -> Self {
         let state = State {
             slots: BTreeMap::from([(key.clone(), Slot::Waiting(Box::new(task)))]),
             waiting: BTreeSet::from([key]),
@@ -68,7 +70,12 @@ impl Schedule {
         };
         Self {
             state: Mutex::new(state),
-            shared: Shared::default(),
+            shared: Shared {
+                put_off: PutOff::default(),
+                waiting: AtomicUsize::default(),
+                is_stopped: AtomicBool::default(),
+                open_files,
+            },
             work: Condvar::new(),
             ready: Condvar::new(),
         }
@@ -177,7 +184,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_piece_that_does_not_come_may_give_up() {
-        let schedule = Schedule::new(Task::root(Default::default()));
+        let schedule = Schedule::new(Task::root(Default::default()), OpenFiles::new(0));
         assert!(schedule.take().is_some());
         assert!(schedule.next(&|| true).is_none());
     }
@@ -203,13 +210,13 @@ mod tests {
             folder.push("000");
         }
         let below = dir.path().as_os_str().as_encoded_bytes();
-        let schedule = Schedule::new(Task::root(Arc::new(
-            Select::new(&[below.to_vec()]).expect("not deep"),
-        )));
+        let select = Select::new(&[below.to_vec()]).expect("not deep");
+        let schedule = Schedule::new(Task::root(Arc::new(select)), OpenFiles::new(0));
         let options = Options {
             threads: 1,
             excludes: Default::default(),
             one_file_system: false,
+            open_files: 0,
             failing: SOUND,
         };
         let (mut most, mut folders) = (0, Vec::<Arc<[u8]>>::new());

@@ -104,7 +104,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 group: "".into(),
             });
             entry.flags = Flags(flags);
-            entry.xattrs = Arc::new(vec![(b"user.x"[..].into(), bytes.clone().into()); xattrs]);
+            entry.xattrs = vec![(b"user.x"[..].into(), bytes.clone().into()); xattrs].into();
             match kind {
                 Kind::File => {
                     entry.size = content.items.iter().map(Item::span).sum();

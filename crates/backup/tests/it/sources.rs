@@ -35,6 +35,7 @@ fn walked(
         threads,
         excludes: Arc::new(excludes),
         one_file_system: false,
+        open_files: 0,
         failing: walk::SOUND,
     };
     let sources: Vec<_> = sources.iter().map(|name| bytes(&root.join(name))).collect();
@@ -169,6 +170,7 @@ fn the_root_does_not_lead_to_other_file_systems() {
             ..Excludes::default()
         }),
         one_file_system: true,
+        open_files: 0,
         failing: walk::SOUND,
     };
     let pieces: Vec<_> = Walk::start(&[b"/".to_vec()], &options)
@@ -206,6 +208,7 @@ fn a_marked_folder_of_any_number_of_names_is_passed_over() {
             ..Excludes::default()
         }),
         one_file_system: false,
+        open_files: 0,
         failing: walk::SOUND,
     };
     let sources = [bytes(dir.path()), bytes(&dir.path().join("many/named"))];

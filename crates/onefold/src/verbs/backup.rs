@@ -343,6 +343,7 @@ fn start_scan<'scope, 'env>(
         threads: 1,
         excludes: Arc::clone(&options.excludes),
         one_file_system: options.one_file_system,
+        open_files: 0,
         failing: walk::SOUND,
     };
     let Ok(walk) = Walk::start(paths, &options) else {

@@ -1,7 +1,6 @@
 //! What a backup asks of entries that are not read: targets and attributes.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -38,7 +37,7 @@ impl Planner<'_> {
             }
         }
         match xattrs_at(dir.as_fd(), &entry.name) {
-            Ok(xattrs) => entry.xattrs = Arc::new(xattrs),
+            Ok(xattrs) => entry.xattrs = xattrs.into(),
             Err(e) => {
                 // All else that is known of it is kept.
                 entry.flags.0 |= match entry.kind {

@@ -40,6 +40,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         threads: 2,
         excludes: Arc::default(),
         one_file_system: false,
+        open_files: 0,
         failing: walk::SOUND,
     };
     let source = folder.as_os_str().as_encoded_bytes().to_vec();

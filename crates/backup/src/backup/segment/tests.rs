@@ -26,8 +26,7 @@ fn read(
     let outlook = Arc::new(Outlook::default());
     outlook.tell(u64::MAX / 2, !is_known);
     let buffers = Buffers::new(&*chunker, outlook.clone());
-    let begins = None;
-    let cutter = Arc::new(Mutex::new(Cutter { chunker, begins }));
+    let cutter = Arc::new(Mutex::new(Cutter::new(chunker)));
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let queues = Queues { cold, cached };
     let (parts, received) = large_channel(&Ahead::new(FILE_BYTES_AHEAD));

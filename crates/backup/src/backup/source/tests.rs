@@ -18,16 +18,23 @@ fn session() -> Session {
     repository.session(SessionKind::Backup).expect("session")
 }
 
+fn wanted(name: &str) -> Wanted {
+    Wanted {
+        name: name.as_bytes().to_vec(),
+        opened: None,
+    }
+}
+
 /// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
 fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
     let chunker = Box::new(Sieve::new(8192));
     let session = session();
     let outlook = Arc::new(Outlook::default());
     let buffers = Buffers::new(&*chunker, outlook.clone());
-    let begins = None;
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let reader = Reader {
-        cutter: Arc::new(Mutex::new(Cutter { chunker, begins })),
+        cutter: Arc::new(Mutex::new(Cutter::new(chunker))),
+        lengths: Vec::new(),
         fingerprinter: Fingerprinter::default(),
         buffers: &buffers,
         progress: &Progress::default(),
@@ -39,7 +46,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {
         dir: Arc::new(std::fs::File::open(folder).expect("open").into()),
-        names: names.iter().map(|name| name.as_bytes().to_vec()).collect(),
+        wanted: names.iter().map(|name| wanted(name)).collect(),
         buffer_bytes,
         done,
     };
@@ -86,8 +93,7 @@ fn files_that_grew_take_no_more_than_was_reserved() {
     write("c", JOB_BYTES - 2000);
     write("d", 0);
     let (done, files) = read(&names);
-    let full = done.files.iter().flatten().flat_map(|file| &file.parts);
-    let bytes = full.map(|part| match part {
+    let bytes = done.parts.iter().map(|part| match part {
         Part::Chunk(len) => *len as usize,
         Part::Hole(_) => 0,
     });

@@ -41,6 +41,7 @@ pub fn all(
         threads: 1,
         excludes: args.leave_out.excludes(out)?.0.into(),
         one_file_system: args.leave_out.one_file_system,
+        open_files: 0,
         failing: walk::SOUND,
     };
     // A chunker that cannot be is told before the walk begins.

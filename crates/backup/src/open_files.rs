@@ -1,18 +1,25 @@
-//! How many files and folders a restore keeps open: as many as help, and no more than a part of what the system grants.
+//! How many files and folders are kept open: as many as help, and no more than a part of what the system grants.
 
 use rustix::process::{Resource, getrlimit};
 
-/// Folders that are kept open at most,
+/// Folders that a restore keeps open at most,
 const FOLDERS_MAX: usize = 384;
 /// and large files.
 const LARGE_MAX: usize = 128;
+/// Small files that a backup opens before it reads them.
+const AHEAD_MAX: usize = 4096;
 
-/// How many folders are kept open.
+/// How many small files a backup opens before it reads them.
+pub fn ahead_max() -> usize {
+    share(granted(), 4, AHEAD_MAX)
+}
+
+/// How many folders a restore keeps open.
 pub fn folders_max() -> usize {
     share(granted(), 4, FOLDERS_MAX)
 }
 
-/// How many large files are kept open.
+/// How many large files it keeps open.
 pub fn large_max() -> usize {
     share(granted(), 8, LARGE_MAX)
 }

@@ -1,0 +1,227 @@
+//! Small files: those of a job are read into one buffer, one after the other, and cut and fingerprinted there.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::{FileEnd, JOB_XATTRS_BYTES_MAX, Part, Reader, SmallDone, SmallFile, Wanted, pieces};
+use crate::backup::read::{self, Source};
+use crate::meta::Stat;
+use crate::walk::opened::Opened;
+
+impl Reader<'_> {
+    /// Reads the files up to the first one that does not fit into what is reserved for all.
+    pub(super) fn small(&mut self, dir: &OwnedFd, wanted: &mut [Wanted], buffer_bytes: usize) -> SmallDone {
+        let mut room = Room::new(self.buffers.get(buffer_bytes), wanted.len());
+        let mut files = Vec::with_capacity(wanted.len());
+        let mut xattrs_bytes = 0;
+        for Wanted { name, opened } in wanted {
+            let before = room.filled;
+            let as_found = opened.take();
+            let as_found = as_found.and_then(|it| self.as_found(name, it, &mut room));
+            let file = match as_found {
+                Some(file) => Ok(Some(file)),
+                None => read::open(dir.as_fd(), name)
+                    .and_then(|source| self.small_file((name, source), &mut room)),
+            };
+            match file {
+                Ok(Some(file)) => {
+                    xattrs_bytes += file.end.bytes();
+                    if xattrs_bytes > JOB_XATTRS_BYTES_MAX {
+                        room.back_to(before);
+                        break;
+                    }
+                    files.push(Ok(file));
+                }
+                Ok(None) => break,
+                Err(e) => files.push(Err(e)),
+            }
+        }
+        let Room { buffer, parts, .. } = room;
+        let lengths = parts.iter().filter_map(|part| match part {
+            Part::Chunk(len) => Some(*len),
+            Part::Hole(_) => None,
+        });
+        let fingerprints = self.fingerprinter.fingerprints(pieces(&buffer, lengths));
+        SmallDone {
+            buffer,
+            files,
+            parts,
+            fingerprints,
+            rest: None,
+        }
+    }
+
+    /// The file; `None` where it does not fit into the room, or is not what it was when it was opened.
+    fn as_found(
+        &mut self,
+        name: &[u8],
+        (file, stat): (Opened, Stat),
+        room: &mut Room,
+    ) -> Option<SmallFile> {
+        let before = room.filled;
+        let source = read::opened(file, stat);
+        self.begins(name);
+        let fits = self.small_content(&source, room) == Ok(true);
+        if fits && source.changed() == Ok(false) {
+            return Some(self.whole(source, room.since(before), false));
+        }
+        room.back_to(before);
+        None
+    }
+
+    /// The file; `None` where it does not fit into the room, which is as it was then.
+    fn small_file(
+        &mut self,
+        (name, mut source): (&[u8], Source),
+        room: &mut Room,
+    ) -> Result<Option<SmallFile>, Errno> {
+        let before = room.filled;
+        let read = self.small_file_from((name, &mut source), room);
+        if !matches!(read, Ok((true, _))) {
+            room.back_to(before);
+        }
+        let (fits, changed) = read?;
+        Ok(fits.then(|| self.whole(source, room.since(before), changed)))
+    }
+
+    /// Whether it fits, and whether somebody wrote each time.
+    fn small_file_from(
+        &mut self,
+        (name, source): (&[u8], &mut Source),
+        room: &mut Room,
+    ) -> Result<(bool, bool), Errno> {
+        let before = room.filled;
+        self.begins(name);
+        if !self.small_content(source, room)? {
+            return Ok((false, false));
+        }
+        if !source.changed()? {
+            return Ok((true, false));
+        }
+        source.look_again()?;
+        room.back_to(before);
+        self.begins(name);
+        let fits = self.small_content(source, room)?;
+        Ok((fits, source.changed()?))
+    }
+
+    /// A file that was read to its end, and has so many parts.
+    fn whole(&self, source: Source, parts: usize, changed: bool) -> SmallFile {
+        SmallFile {
+            end: FileEnd {
+                stat: source.stat,
+                xattrs: source.xattrs,
+                changed,
+                retraced: None,
+            },
+            packing: self.cutter.lock().packing(),
+            parts,
+        }
+    }
+
+    /// Reads the whole file into the room; `false` where it does not fit.
+    fn small_content(&mut self, source: &Source, room: &mut Room) -> Result<bool, Errno> {
+        // What is longer than memory is none that fits.
+        let size = usize::try_from(source.stat.size).unwrap_or(usize::MAX);
+        if !source.may_have_holes() {
+            let left = room.left();
+            let read = match size {
+                0 => read_to_end(source, left)?,
+                _ if size > left.len() => None,
+                _ => Some(source.read_fully(&mut left[..size])?),
+            };
+            let Some(read) = read else { return Ok(false) };
+            self.cut(read, room);
+            return Ok(true);
+        }
+        let mut offset = 0;
+        while let Some(data) = source
+            .data_from(offset)?
+            .filter(|data| data.start < size as u64)
+        {
+            room.hole(data.start - offset);
+            let want = data.end.min(size as u64) - data.start;
+            let left = room.left();
+            if want > left.len() as u64 {
+                return Ok(false);
+            }
+            let got = source.read_fully(&mut left[..want as usize])?;
+            self.cut(got, room);
+            offset = data.start + got as u64;
+            if (got as u64) < want {
+                return Ok(true);
+            }
+        }
+        room.hole((size as u64).saturating_sub(offset));
+        Ok(true)
+    }
+
+    /// Cuts the next so many bytes of the room.
+    fn cut(&mut self, bytes: usize, room: &mut Room) {
+        let data = &room.left()[..bytes];
+        self.lengths.clear();
+        self.cutter.lock().cut(data, true, &mut self.lengths);
+        room.chunks(bytes, &self.lengths);
+    }
+}
+
+/// Reads what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always,
+/// are read as large ones. `None`: it has more than fits.
+fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno> {
+    let used = source.read_fully(room)?;
+    let is_all = used < room.len() || source.read(&mut [0])? == 0;
+    Ok(is_all.then_some(used))
+}
+
+/// What a job's files are read to, one after the other.
+struct Room {
+    buffer: Vec<u8>,
+    parts: Vec<Part>,
+    filled: Filled,
+}
+
+/// How much of a room is filled.
+#[derive(Clone, Copy)]
+struct Filled {
+    bytes: usize,
+    parts: usize,
+}
+
+impl Room {
+    fn new(buffer: Vec<u8>, parts: usize) -> Self {
+        Self {
+            buffer,
+            parts: Vec::with_capacity(parts),
+            filled: Filled { bytes: 0, parts: 0 },
+        }
+    }
+
+    fn left(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled.bytes..]
+    }
+
+    fn chunks(&mut self, bytes: usize, lengths: &[u32]) {
+        self.parts.extend(lengths.iter().copied().map(Part::Chunk));
+        self.filled.bytes += bytes;
+        self.filled.parts = self.parts.len();
+    }
+
+    /// A hole of no length is none.
+    fn hole(&mut self, len: u64) {
+        if len > 0 {
+            self.parts.push(Part::Hole(len));
+            self.filled.parts += 1;
+        }
+    }
+
+    /// Parts since then.
+    fn since(&self, before: Filled) -> usize {
+        self.filled.parts - before.parts
+    }
+
+    fn back_to(&mut self, before: Filled) {
+        self.parts.truncate(before.parts);
+        self.filled = before;
+    }
+}

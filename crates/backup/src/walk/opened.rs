@@ -1,0 +1,78 @@
+//! Small files that are open since they were looked at, for whoever reads all of them anyway: a name is looked up once,
+//! not twice, and what the kernel needs of the file is fetched into a core's cache once.
+//!
+//! What is open stays on the disk when it is deleted, so files are few and small.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::Kind;
+use crate::meta::Stat;
+
+/// Larger files are not held, in bytes.
+const SMALL_BYTES: u64 = 512 << 10;
+
+/// How many more may be open.
+#[derive(Clone, Debug)]
+pub(super) struct OpenFiles(Arc<AtomicUsize>);
+
+/// A file that is open.
+#[derive(Debug)]
+pub struct Opened {
+    fd: OwnedFd,
+    /// To be there as long as it is open.
+    _place: Place,
+}
+
+impl Opened {
+    /// The file, which another one may take the place of.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
+
+/// One of those that may be open.
+#[derive(Debug)]
+struct Place(OpenFiles);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl OpenFiles {
+    pub fn new(most: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(most)))
+    }
+
+    /// What `stat` says of `name` in `dir`, and the file, if it is a small one; `None` where too many are open or it
+    /// cannot be.
+    pub fn open(&self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<Opened>)> {
+        let take = |left: usize| left.checked_sub(1);
+        self.0.fetch_update(Relaxed, Relaxed, take).ok()?;
+        let place = Place(self.clone());
+        let fd = open(dir, name).ok()?;
+        let stat = Stat::of(&fd).ok()?;
+        let is_held = stat.kind == Kind::File && stat.size < SMALL_BYTES;
+        let opened = Opened { fd, _place: place };
+        Some((stat, is_held.then_some(opened)))
+    }
+}
+
+/// Opens a file to read it: not through a symbolic link, without waiting for anybody, and without a trace in its time
+/// of access where that is ours to leave alone.
+pub(crate) fn open(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let open = |more| rustix::fs::openat(dir.as_fd(), name, flags | more, Mode::empty());
+    match open(OFlags::NOATIME) {
+        // Only the owner may leave the time of access alone.
+        Err(Errno::PERM) => open(OFlags::empty()),
+        other => other,
+    }
+}
