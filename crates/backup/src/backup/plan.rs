@@ -137,7 +137,7 @@ struct Gone;
 #[derive(Default)]
 struct Batch {
     entries: Vec<Planned>,
-    wanted: Vec<Wanted>,
+    wanted: Wanted,
     bytes: u64,
     /// What the entries have with them.
     entry_bytes: usize,
@@ -301,10 +301,8 @@ impl Planner<'_> {
         }
         batch.bytes += stat.size;
         batch.entry_bytes += entry_bytes;
-        batch.wanted.push(Wanted {
-            name: planned.entry.name.clone(),
-            opened: opened.map(|file| (file, stat)),
-        });
+        let opened = opened.map(|file| (file, stat));
+        batch.wanted.push(&planned.entry.name, opened);
         batch.entries.push(planned);
         Ok(())
     }

@@ -91,11 +91,46 @@ pub struct SmallDone {
     pub rest: Option<PartReceiver>,
 }
 
-/// A small file to read.
+/// Small files of one folder to read.
+#[derive(Default)]
 pub struct Wanted {
-    pub name: Vec<u8>,
+    /// Their names, one behind the other.
+    names: Vec<u8>,
+    files: Vec<WantedFile>,
+}
+
+struct WantedFile {
+    name_end: usize,
     /// The file as it was found, if it is open since.
-    pub opened: Option<(Opened, Stat)>,
+    opened: Option<(Opened, Stat)>,
+}
+
+impl Wanted {
+    pub fn push(&mut self, name: &[u8], opened: Option<(Opened, Stat)>) {
+        self.names.extend_from_slice(name);
+        self.files.push(WantedFile {
+            name_end: self.names.len(),
+            opened,
+        });
+    }
+
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The files with their names; what is open is handed over.
+    fn iter(&mut self) -> impl Iterator<Item = (&[u8], Option<(Opened, Stat)>)> {
+        let (names, mut start) = (&self.names, 0);
+        self.files.iter_mut().map(move |file| {
+            let name = &names[start..file.name_end];
+            start = file.name_end;
+            (name, file.opened.take())
+        })
+    }
 }
 
 /// What a reader thread is to do.
@@ -103,7 +138,7 @@ pub enum Work {
     /// Files of one folder.
     Small {
         dir: Arc<OwnedFd>,
-        wanted: Vec<Wanted>,
+        wanted: Wanted,
         buffer_bytes: usize,
         done: Sender<SmallDone>,
     },
@@ -166,8 +201,8 @@ impl Reader<'_> {
                     done,
                 } => {
                     let mut result = self.small(&dir, &mut wanted, buffer_bytes);
-                    let rest = &wanted[result.files.len()..];
-                    let parts = (!rest.is_empty()).then(|| {
+                    let read = result.files.len();
+                    let parts = (read < wanted.len()).then(|| {
                         // One segment at a time, beside the budget.
                         let (parts, receiver) = large_channel(&Ahead::new(1));
                         result.rest = Some(receiver);
@@ -176,8 +211,8 @@ impl Reader<'_> {
                     let _ = done.send(result);
                     drop(done);
                     if let Some(parts) = parts {
-                        let mut rest = rest.iter();
-                        let _ = rest.try_for_each(|it| self.large(&dir, &it.name, None, &parts));
+                        let mut rest = wanted.iter().skip(read);
+                        let _ = rest.try_for_each(|(name, _)| self.large(&dir, name, None, &parts));
                     }
                 }
                 Work::Large {

@@ -319,13 +319,9 @@ impl Look<'_> {
     ) -> (Result<Stat, Errno>, Option<Opened>) {
         let name = &listed.name;
         // What is left out is not touched.
-        let is_wanted = || {
-            self.options.excludes.is_empty() && self.ignore.is_none()
-                || !self.is_excluded(&path::join(&self.piece.folder, name), None)
-        };
         if listed.is_file
             && self.options.open_files > 0
-            && is_wanted()
+            && !self.is_excluded(name, None)
             && let Some((stat, opened)) = self.shared.open_files.open(dir, name)
         {
             return (Ok(stat), opened);
@@ -347,7 +343,6 @@ impl Look<'_> {
         stat: Result<Stat, Errno>,
         opened: Option<Opened>,
     ) {
-        let path = path::join(&self.piece.folder, &name);
         let select = Arc::clone(&self.select);
         let named = select.children.get(&name);
         let stat = match stat {
@@ -355,8 +350,9 @@ impl Look<'_> {
             // Deleted since it was listed: as if it had never been there. A source that is missing is the user's
             // mistake.
             Err(Errno::NOENT) if named.is_none() => return,
-            Err(_) if named.is_none() && self.is_excluded(&path, None) => return,
+            Err(_) if named.is_none() && self.is_excluded(&name, None) => return,
             Err(e) => {
+                let path = self.path_of(&name);
                 let error = Error::io("stat", &path, e);
                 self.piece.errors.push((path, error));
                 if select.whole && e != Errno::NOENT {
@@ -372,10 +368,10 @@ impl Look<'_> {
         };
         let is_source = named.is_some_and(|named| named.whole);
         if is_source && (self.options.excludes.is_left_out(&stat) || self.is_below_left_out(dir)) {
-            self.piece.errors.push((path, Error::IntoItself));
+            self.piece.errors.push((self.path_of(&name), Error::IntoItself));
             return;
         }
-        let is_out = !is_source && self.is_excluded(&path, Some(&stat));
+        let is_out = !is_source && self.is_excluded(&name, Some(&stat));
         if is_out && named.is_none() {
             self.piece.excluded += 1;
             return;
@@ -384,8 +380,9 @@ impl Look<'_> {
             && let Some(named) = named
             && !named.children.is_empty()
         {
+            let path = self.path_of(&name);
             let error = Error::io("open the folder", &path, Errno::NOTDIR);
-            self.piece.errors.push((path.clone(), error));
+            self.piece.errors.push((path, error));
             if is_out || !select.whole && !is_source {
                 return;
             }
@@ -405,7 +402,11 @@ impl Look<'_> {
         });
     }
 
-    fn is_excluded(&self, path: &[u8], stat: Option<&Stat>) -> bool {
+    fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        path::join(&self.piece.folder, name)
+    }
+
+    fn is_excluded(&self, name: &[u8], stat: Option<&Stat>) -> bool {
         if !self.select.whole {
             return false;
         }
@@ -414,13 +415,17 @@ impl Look<'_> {
         let too_large = |stat: &Stat| {
             stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max)
         };
-        stat.is_some_and(|stat| excludes.is_left_out(stat))
-            || excludes.patterns.decide(path, is_dir) == Some(true)
+        stat.is_some_and(|stat| excludes.is_left_out(stat) || too_large(stat))
+            || (!excludes.patterns.is_empty() || self.ignore.is_some())
+                && self.is_path_excluded(&self.path_of(name), is_dir)
+    }
+
+    fn is_path_excluded(&self, path: &[u8], is_dir: bool) -> bool {
+        self.options.excludes.patterns.decide(path, is_dir) == Some(true)
             || self
                 .ignore
                 .as_ref()
                 .is_some_and(|ignore| ignore.excludes(path, is_dir))
-            || stat.is_some_and(too_large)
     }
 }
 

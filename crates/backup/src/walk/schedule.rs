@@ -19,6 +19,8 @@ use super::{Options, Piece};
 
 /// Entries that may wait for the consumer.
 const AHEAD_ENTRIES_MAX: usize = 32 << 10;
+/// Workers that stopped for these go on when so many are left: were it sooner, all would be woken for each piece.
+const AHEAD_ENTRIES_FEW: usize = AHEAD_ENTRIES_MAX / 4 * 3;
 /// Of an entry, about.
 const ENTRY_BYTES: usize = 150;
 /// What a waiting folder counts for, in entries: it holds a file descriptor.
@@ -90,9 +92,9 @@ impl Schedule {
                 let Slot::Ready(piece) = first.remove() else {
                     unreachable!("it was ready")
                 };
-                let was_full = state.ahead > AHEAD_ENTRIES_MAX;
+                let were_many = state.ahead > AHEAD_ENTRIES_FEW;
                 state.ahead -= weight(&piece);
-                if was_full && state.ahead <= AHEAD_ENTRIES_MAX || state.slots.is_empty() {
+                if were_many && state.ahead <= AHEAD_ENTRIES_FEW || state.slots.is_empty() {
                     self.work.notify_all();
                 }
                 return Some(*piece);

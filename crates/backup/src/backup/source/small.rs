@@ -11,14 +11,13 @@ use crate::walk::opened::Opened;
 
 impl Reader<'_> {
     /// Reads the files up to the first one that does not fit into what is reserved for all.
-    pub(super) fn small(&mut self, dir: &OwnedFd, wanted: &mut [Wanted], buffer_bytes: usize) -> SmallDone {
+    pub(super) fn small(&mut self, dir: &OwnedFd, wanted: &mut Wanted, buffer_bytes: usize) -> SmallDone {
         let mut room = Room::new(self.buffers.get(buffer_bytes), wanted.len());
         let mut files = Vec::with_capacity(wanted.len());
         let mut xattrs_bytes = 0;
-        for Wanted { name, opened } in wanted {
+        for (name, opened) in wanted.iter() {
             let before = room.filled;
-            let as_found = opened.take();
-            let as_found = as_found.and_then(|it| self.as_found(name, it, &mut room));
+            let as_found = opened.and_then(|it| self.as_found(name, it, &mut room));
             let file = match as_found {
                 Some(file) => Ok(Some(file)),
                 None => read::open(dir.as_fd(), name)

@@ -18,11 +18,12 @@ fn session() -> Session {
     repository.session(SessionKind::Backup).expect("session")
 }
 
-fn wanted(name: &str) -> Wanted {
-    Wanted {
-        name: name.as_bytes().to_vec(),
-        opened: None,
+fn wanted(names: &[&str]) -> Wanted {
+    let mut wanted = Wanted::default();
+    for name in names {
+        wanted.push(name.as_bytes(), None);
     }
+    wanted
 }
 
 /// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
@@ -46,7 +47,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {
         dir: Arc::new(std::fs::File::open(folder).expect("open").into()),
-        wanted: names.iter().map(|name| wanted(name)).collect(),
+        wanted: wanted(names),
         buffer_bytes,
         done,
     };
