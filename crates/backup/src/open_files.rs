@@ -6,12 +6,19 @@ use rustix::process::{Resource, getrlimit};
 const FOLDERS_MAX: usize = 384;
 /// and large files.
 const LARGE_MAX: usize = 128;
-/// Small files that a backup opens before it reads them.
+/// Small files that a backup opens before it reads them,
 const AHEAD_MAX: usize = 4096;
+/// and folders of such that are kept open.
+const FOLDERS_AHEAD_MAX: usize = 1024;
 
 /// How many small files a backup opens before it reads them.
 pub fn ahead_max() -> usize {
-    share(granted(), 4, AHEAD_MAX)
+    share(granted(), 8, AHEAD_MAX)
+}
+
+/// Of how many folders it does so.
+pub fn folders_ahead_max() -> usize {
+    share(granted(), 4, FOLDERS_AHEAD_MAX)
 }
 
 /// How many folders a restore keeps open.

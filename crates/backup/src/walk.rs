@@ -136,6 +136,13 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// Whether the next piece is there already.
+    pub fn is_ready(&self) -> bool {
+        self.schedule.is_ready()
+    }
+}
+
 impl Iterator for Walk {
     type Item = Piece;
 

@@ -24,7 +24,7 @@ use super::metadata::MetadataStream;
 use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
-use super::plan::{ContentFrom, Job, Planned, STEP_BYTES_MAX, Step};
+use super::plan::{ContentFrom, Entries, Job, Planned, STEP_BYTES_MAX, Step};
 use super::retrace::Retraced;
 use super::segment::{Done, Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
@@ -170,13 +170,12 @@ impl<'a> Finisher<'a> {
                 Step::CutOff(folder) => self.cut_off.push(folder),
                 Step::Fatal(error) => return Err(error),
                 Step::Entries {
-                    folder,
                     entries,
                     job,
                     budget_bytes,
                 } => {
                     self.batch.budget_bytes += budget_bytes;
-                    self.entries(&folder, entries, job, &worker)?;
+                    self.entries(entries, job, &worker)?;
                 }
             }
         }
@@ -192,20 +191,23 @@ impl<'a> Finisher<'a> {
 
     fn entries(
         &mut self,
-        folder: &Arc<[u8]>,
-        entries: Vec<Planned>,
+        entries: Entries,
         job: Job,
         worker: &Worker<'_>,
     ) -> Result<()> {
-        self.progress.current.lock().clone_from(&folder.to_vec());
+        if let Some(folder) = entries.first_folder() {
+            let mut current = self.progress.current.lock();
+            current.clear();
+            current.extend_from_slice(folder);
+        }
         let done = match job {
             Job::None => SmallDone::default(),
             Job::Large {
                 parts,
                 budget_bytes,
             } => {
-                for planned in entries {
-                    self.large(folder, planned, &parts, worker)?;
+                for (folder, planned) in entries.into_iter() {
+                    self.large(&folder, planned, &parts, worker)?;
                 }
                 self.large_budget.free(budget_bytes);
                 return Ok(());
@@ -220,7 +222,8 @@ impl<'a> Finisher<'a> {
         let (mut files, rest) = (done.files.into_iter(), done.rest);
         let (mut parts, mut fingerprints) = (done.parts.iter(), done.fingerprints.into_iter());
         let (held, mut at) = (self.batch.held.len().saturating_sub(1), 0);
-        for mut planned in entries {
+        for (folder, mut planned) in entries.into_iter() {
+            let folder = &folder;
             if planned.content != ContentFrom::Job {
                 self.batch.entry(folder, planned);
                 continue;

@@ -179,6 +179,7 @@ impl<'a> Pipeline<'a> {
             large_budget: &between.large_budget,
             ahead: &between.ahead,
             buffers: &between.buffers,
+            dir_bytes: self.options.bytes_in_flight / open_files::folders_ahead_max(),
             progress: self.progress,
             events: self.events,
             work,

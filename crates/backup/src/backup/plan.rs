@@ -3,6 +3,7 @@
 //!
 //! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
 
+mod batch;
 mod describe;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,9 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkReader, Session};
 
+use batch::Batch;
+pub use batch::Entries;
+
 use super::Options;
 use super::ahead::Ahead;
 use super::budget::Budget;
@@ -21,7 +25,7 @@ use super::names::{self, Looks, Names};
 use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
-use super::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallDone, Wanted, Work};
+use super::source::{LARGE_BYTES, SmallDone, Work};
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
@@ -30,9 +34,7 @@ use crate::walk::opened::Opened;
 use crate::walk::{Found, Piece, Walk};
 use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, Slice, path};
 
-/// Entries without content that go together to the store. Many steps wait for it.
-const STEP_ENTRIES: usize = 64;
-/// Or so many bytes of names, targets, attributes and contents.
+/// What goes together to the store, in bytes of names, targets, attributes and contents.
 const STEP_BYTES: usize = 128 << 10;
 /// What a step counts for in the budget at most beside what its job reads: an entry with as many attributes as are
 /// kept, and what the parent has of it.
@@ -71,10 +73,9 @@ pub enum ContentFrom {
 
 /// What the planner hands to the store, in order.
 pub enum Step {
-    /// Entries of one folder; those with [`ContentFrom::Job`] are the files of `job`, in order.
+    /// Those with [`ContentFrom::Job`] are the files of `job`, in order.
     Entries {
-        folder: Arc<[u8]>,
-        entries: Vec<Planned>,
+        entries: Entries,
         job: Job,
         /// What was taken of the budget of small files for it.
         budget_bytes: usize,
@@ -110,6 +111,8 @@ pub struct Planner<'a> {
     pub large_budget: &'a Budget,
     pub ahead: &'a Arc<Ahead>,
     pub buffers: &'a Buffers,
+    /// What an open folder counts for in the budget of small files.
+    pub dir_bytes: usize,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub work: Sender<Work>,
@@ -133,16 +136,6 @@ struct Failed {
 /// The store takes no more steps: it has failed, and says why itself.
 struct Gone;
 
-/// Small files of one folder, collected until they make a job.
-#[derive(Default)]
-struct Batch {
-    entries: Vec<Planned>,
-    wanted: Wanted,
-    bytes: u64,
-    /// What the entries have with them.
-    entry_bytes: usize,
-}
-
 impl Planner<'_> {
     /// Plans the whole walk.
     pub fn run(mut self, walk: Walk, parent: Option<&Tree>) {
@@ -154,9 +147,15 @@ impl Planner<'_> {
 
     fn plan(&mut self, mut walk: Walk, parent: Option<&Tree>) -> Result<()> {
         let mut cursor = parent.map(Tree::cursor);
+        let mut batch = Batch::default();
         while let Some(piece) = walk.next_unless(&|| self.progress.is_over()) {
             self.progress.check()?;
-            if self.piece(piece, &mut cursor)?.is_err() {
+            let mut taken = self.piece(piece, &mut cursor, &mut batch)?;
+            if taken.is_ok() && !walk.is_ready() {
+                // Nobody is to wait for what only waits for more.
+                taken = self.submit(&mut batch);
+            }
+            if taken.is_err() {
                 return Ok(());
             }
         }
@@ -170,7 +169,12 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, cursor: &mut Option<Cursor<'_>>) -> Result<Result<(), Gone>> {
+    fn piece(
+        &mut self,
+        piece: Piece,
+        cursor: &mut Option<Cursor<'_>>,
+        batch: &mut Batch,
+    ) -> Result<Result<(), Gone>> {
         for (file, why) in &piece.warnings {
             self.events.warning(file, &why.to_string());
         }
@@ -185,7 +189,6 @@ impl Planner<'_> {
         let Some(dir) = piece.dir else {
             return Ok(Ok(()));
         };
-        let mut batch = Batch::default();
         for found in piece.found {
             let before = self.before(cursor, &piece.folder, &found.name);
             let Found {
@@ -213,13 +216,13 @@ impl Planner<'_> {
                 }
             };
             if self
-                .add(&dir, &piece.folder, (stat, opened), planned, &mut batch)
+                .add(&dir, &piece.folder, (stat, opened), planned, batch)
                 .is_err()
             {
                 return Ok(Err(Gone));
             }
         }
-        Ok(self.submit(&dir, &piece.folder, &mut batch))
+        Ok(Ok(()))
     }
 
     /// The parent's entry. A parent that cannot be read is a parent that is not there: everything is read anew.
@@ -254,18 +257,15 @@ impl Planner<'_> {
             Progress::add(&self.progress.files_total, 1);
             Progress::add(&self.progress.bytes_total, stat.size);
         }
-        let entry_bytes = planned.heap_bytes();
         if planned.content != ContentFrom::Job {
-            batch.entries.push(planned);
-            batch.entry_bytes += entry_bytes;
-            let is_full = batch.entries.len() >= STEP_ENTRIES || batch.entry_bytes >= STEP_BYTES;
-            return match is_full {
-                true => self.submit(dir, folder, batch),
+            batch.push(folder, planned);
+            return match batch.is_full() {
+                true => self.submit(batch),
                 false => Ok(()),
             };
         }
         if stat.size >= LARGE_BYTES || self.may_hide_its_size(dir, &planned.entry.name, stat) {
-            self.submit(dir, folder, batch)?;
+            self.submit(batch)?;
             let budget_bytes = ahead_bytes(stat.size, self.buffers);
             if !self.large_budget.take(budget_bytes) {
                 return Err(Gone);
@@ -275,8 +275,7 @@ impl Planner<'_> {
             let before = planned.before.as_ref();
             let before = before.and_then(Before::unchanged_content).cloned();
             let step = Step::Entries {
-                folder: folder.clone(),
-                entries: vec![planned],
+                entries: Entries::one(folder, planned),
                 job: Job::Large {
                     parts: receiver,
                     budget_bytes,
@@ -293,17 +292,11 @@ impl Planner<'_> {
                 .map_err(|_| Gone)?;
             return self.steps.send(step).map_err(|_| Gone);
         }
-        if batch.wanted.len() >= JOB_FILES
-            || batch.bytes + stat.size > JOB_BYTES as u64
-            || batch.entry_bytes >= STEP_BYTES
-        {
-            self.submit(dir, folder, batch)?;
+        if !batch.has_room_for(stat.size, LARGE_BYTES as usize / self.dir_bytes.max(1)) {
+            self.submit(batch)?;
         }
-        batch.bytes += stat.size;
-        batch.entry_bytes += entry_bytes;
-        let opened = opened.map(|file| (file, stat));
-        batch.wanted.push(&planned.entry.name, opened);
-        batch.entries.push(planned);
+        batch.want(dir, (opened, stat), &planned);
+        batch.push(folder, planned);
         Ok(())
     }
 
@@ -313,33 +306,28 @@ impl Planner<'_> {
         stat.size == 0 && self.sizeless.may_hide(dir, name, stat.device)
     }
 
-    fn submit(
-        &self,
-        dir: &Arc<OwnedFd>,
-        folder: &Arc<[u8]>,
-        batch: &mut Batch,
-    ) -> Result<(), Gone> {
+    fn submit(&self, batch: &mut Batch) -> Result<(), Gone> {
         let batch = std::mem::take(batch);
-        if batch.entries.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
-        // The folder's path stays as long as the entries do.
-        let mut budget_bytes = (batch.entry_bytes + folder.len()).min(STEP_BYTES_MAX);
-        let buffer_bytes = batch.bytes as usize;
-        if !batch.wanted.is_empty() {
-            budget_bytes += self.buffers.size_for(buffer_bytes);
+        let mut budget_bytes = batch.entry_bytes().min(STEP_BYTES_MAX);
+        let buffer_bytes = batch.file_bytes() as usize;
+        if !batch.wanted().is_empty() {
+            let dir_bytes = batch.wanted().dirs() * self.dir_bytes;
+            budget_bytes += self.buffers.size_for(buffer_bytes).max(dir_bytes);
         }
         if !self.budget.take(budget_bytes) {
             return Err(Gone);
         }
-        let job = if batch.wanted.is_empty() {
+        let (entries, wanted) = batch.into_parts();
+        let job = if wanted.is_empty() {
             Job::None
         } else {
             let (sender, done) = slot();
             self.work
                 .send(Work::Small {
-                    dir: dir.clone(),
-                    wanted: batch.wanted,
+                    wanted,
                     buffer_bytes,
                     done: sender,
                 })
@@ -348,8 +336,7 @@ impl Planner<'_> {
         };
         self.steps
             .send(Step::Entries {
-                folder: folder.clone(),
-                entries: batch.entries,
+                entries,
                 job,
                 budget_bytes,
             })

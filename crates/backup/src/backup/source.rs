@@ -91,9 +91,11 @@ pub struct SmallDone {
     pub rest: Option<PartReceiver>,
 }
 
-/// Small files of one folder to read.
+/// Small files to read.
 #[derive(Default)]
 pub struct Wanted {
+    /// Their folders, each with how many of the files lie in it.
+    dirs: Vec<(Arc<OwnedFd>, usize)>,
     /// Their names, one behind the other.
     names: Vec<u8>,
     files: Vec<WantedFile>,
@@ -106,7 +108,11 @@ struct WantedFile {
 }
 
 impl Wanted {
-    pub fn push(&mut self, name: &[u8], opened: Option<(Opened, Stat)>) {
+    pub fn push(&mut self, dir: &Arc<OwnedFd>, name: &[u8], opened: Option<(Opened, Stat)>) {
+        match self.dirs.last_mut() {
+            Some((last, count)) if Arc::ptr_eq(last, dir) => *count += 1,
+            _ => self.dirs.push((Arc::clone(dir), 1)),
+        }
         self.names.extend_from_slice(name);
         self.files.push(WantedFile {
             name_end: self.names.len(),
@@ -122,22 +128,28 @@ impl Wanted {
         self.files.is_empty()
     }
 
-    /// The files with their names; what is open is handed over.
-    fn iter(&mut self) -> impl Iterator<Item = (&[u8], Option<(Opened, Stat)>)> {
+    /// Folders that are open for it, at most.
+    pub fn dirs(&self) -> usize {
+        self.dirs.len()
+    }
+
+    /// The files with their folders and names; what is open is handed over.
+    fn iter(&mut self) -> impl Iterator<Item = (&OwnedFd, &[u8], Option<(Opened, Stat)>)> {
+        let dirs = self.dirs.iter();
+        let dirs = dirs.flat_map(|(dir, count)| std::iter::repeat_n(&**dir, *count));
         let (names, mut start) = (&self.names, 0);
-        self.files.iter_mut().map(move |file| {
+        dirs.zip(&mut self.files).map(move |(dir, file)| {
             let name = &names[start..file.name_end];
             start = file.name_end;
-            (name, file.opened.take())
+            (dir, name, file.opened.take())
         })
     }
 }
 
 /// What a reader thread is to do.
 pub enum Work {
-    /// Files of one folder.
+    /// Small files.
     Small {
-        dir: Arc<OwnedFd>,
         wanted: Wanted,
         buffer_bytes: usize,
         done: Sender<SmallDone>,
@@ -195,12 +207,11 @@ impl Reader<'_> {
         for work in work {
             match work {
                 Work::Small {
-                    dir,
                     mut wanted,
                     buffer_bytes,
                     done,
                 } => {
-                    let mut result = self.small(&dir, &mut wanted, buffer_bytes);
+                    let mut result = self.small(&mut wanted, buffer_bytes);
                     let read = result.files.len();
                     let parts = (read < wanted.len()).then(|| {
                         // One segment at a time, beside the budget.
@@ -212,7 +223,7 @@ impl Reader<'_> {
                     drop(done);
                     if let Some(parts) = parts {
                         let mut rest = wanted.iter().skip(read);
-                        let _ = rest.try_for_each(|(name, _)| self.large(&dir, name, None, &parts));
+                        let _ = rest.try_for_each(|(dir, name, _)| self.large(dir, name, None, &parts));
                     }
                 }
                 Work::Large {

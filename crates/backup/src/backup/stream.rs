@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use super::ahead::Ahead;
 use super::parts::{FILE_BYTES_AHEAD, large_channel};
-use super::plan::{ContentFrom, Job, Planned, Planner, Step};
+use super::plan::{ContentFrom, Entries, Job, Planned, Planner, Step};
 use super::source::Work;
 use crate::meta::Stat;
 use crate::{Entry, Kind, path};
@@ -47,8 +47,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
         };
         // Where the finisher has ended, nobody takes it.
         let _ = steps.send(Step::Entries {
-            folder: folder.into(),
-            entries: vec![planned],
+            entries: Entries::one(&folder.into(), planned),
             job,
             budget_bytes: 0,
         });

@@ -107,6 +107,12 @@ impl Schedule {
         }
     }
 
+    /// Whether the next piece is there.
+    pub fn is_ready(&self) -> bool {
+        let state = self.state.lock();
+        matches!(state.slots.first_key_value(), Some((_, Slot::Ready(_))))
+    }
+
     /// Ends the workers after what they are doing.
     pub fn stop(&self) {
         let _state = self.state.lock();

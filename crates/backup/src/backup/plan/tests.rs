@@ -27,6 +27,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         large_budget: &budget,
         ahead: &Ahead::new(usize::MAX / 2),
         buffers: &Buffers::new(&Fixed::new(1 << 16), Arc::default()),
+        dir_bytes: 0,
         progress: &Progress::default(),
         events: &Silent,
         work,
@@ -66,6 +67,7 @@ fn a_step_takes_of_the_budget_what_its_entries_have_with_them() {
         else {
             panic!("nothing failed");
         };
+        let entries: Vec<_> = entries.into_iter().map(|(_, planned)| planned).collect();
         let is_link = |planned: &&Planned| planned.entry.kind == Kind::Symlink;
         links += entries.iter().filter(is_link).count();
         let bytes: usize = entries.iter().map(Planned::heap_bytes).sum();

@@ -1,6 +1,6 @@
 //! Small files: those of a job are read into one buffer, one after the other, and cut and fingerprinted there.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
@@ -11,11 +11,11 @@ use crate::walk::opened::Opened;
 
 impl Reader<'_> {
     /// Reads the files up to the first one that does not fit into what is reserved for all.
-    pub(super) fn small(&mut self, dir: &OwnedFd, wanted: &mut Wanted, buffer_bytes: usize) -> SmallDone {
+    pub(super) fn small(&mut self, wanted: &mut Wanted, buffer_bytes: usize) -> SmallDone {
         let mut room = Room::new(self.buffers.get(buffer_bytes), wanted.len());
         let mut files = Vec::with_capacity(wanted.len());
         let mut xattrs_bytes = 0;
-        for (name, opened) in wanted.iter() {
+        for (dir, name, opened) in wanted.iter() {
             let before = room.filled;
             let as_found = opened.and_then(|it| self.as_found(name, it, &mut room));
             let file = match as_found {

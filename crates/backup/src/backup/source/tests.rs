@@ -18,10 +18,11 @@ fn session() -> Session {
     repository.session(SessionKind::Backup).expect("session")
 }
 
-fn wanted(names: &[&str]) -> Wanted {
+fn wanted(folder: &std::path::Path, names: &[&str]) -> Wanted {
+    let dir = Arc::new(std::fs::File::open(folder).expect("open").into());
     let mut wanted = Wanted::default();
     for name in names {
-        wanted.push(name.as_bytes(), None);
+        wanted.push(&dir, name.as_bytes(), None);
     }
     wanted
 }
@@ -46,8 +47,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
     };
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {
-        dir: Arc::new(std::fs::File::open(folder).expect("open").into()),
-        wanted: wanted(names),
+        wanted: wanted(folder, names),
         buffer_bytes,
         done,
     };

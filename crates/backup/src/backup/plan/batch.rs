@@ -1,0 +1,121 @@
+//! What goes together to the store: entries of folders that follow each other, and the small ones of their files that
+//! one job reads.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::{Planned, STEP_BYTES};
+use crate::backup::source::{JOB_BYTES, JOB_FILES, Wanted};
+use crate::meta::Stat;
+use crate::walk::opened::Opened;
+
+/// Entries that go together to the store. Many steps wait for it.
+const STEP_ENTRIES: usize = 64;
+
+/// Entries in order, and the folders that they lie in.
+#[derive(Default)]
+pub struct Entries {
+    entries: Vec<Planned>,
+    /// Each with how many of the entries lie in it.
+    folders: Vec<(Arc<[u8]>, usize)>,
+}
+
+impl Entries {
+    /// A single one.
+    pub fn one(folder: &Arc<[u8]>, planned: Planned) -> Self {
+        Self {
+            entries: vec![planned],
+            folders: vec![(Arc::clone(folder), 1)],
+        }
+    }
+
+    /// The folder that the first one lies in.
+    pub fn first_folder(&self) -> Option<&Arc<[u8]>> {
+        self.folders.first().map(|(folder, _)| folder)
+    }
+
+    /// Each with its folder.
+    pub fn into_iter(self) -> impl Iterator<Item = (Arc<[u8]>, Planned)> {
+        let folders = self.folders.into_iter();
+        let folders = folders.flat_map(|(folder, count)| std::iter::repeat_n(folder, count));
+        folders.zip(self.entries)
+    }
+
+    /// Gives the bytes of the folder's path where it was none of these before.
+    fn push(&mut self, folder: &Arc<[u8]>, planned: Planned) -> usize {
+        self.entries.push(planned);
+        match self.folders.last_mut() {
+            Some((last, count)) if Arc::ptr_eq(last, folder) => {
+                *count += 1;
+                0
+            }
+            _ => {
+                self.folders.push((Arc::clone(folder), 1));
+                folder.len()
+            }
+        }
+    }
+}
+
+/// Collected until it is enough for a step.
+#[derive(Default)]
+pub(super) struct Batch {
+    entries: Entries,
+    wanted: Wanted,
+    /// Of the files.
+    file_bytes: u64,
+    /// What the entries have with them, and the paths of the folders, which stay as long as they do.
+    entry_bytes: usize,
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.entries.entries.is_empty()
+    }
+
+    /// Whether no more entries are to come.
+    pub fn is_full(&self) -> bool {
+        self.entries.entries.len() >= STEP_ENTRIES || self.entry_bytes >= STEP_BYTES
+    }
+
+    /// Whether its job takes a file more of so many bytes, and is then of no more than so many folders.
+    pub fn has_room_for(&self, bytes: u64, dirs_max: usize) -> bool {
+        self.wanted.len() < JOB_FILES
+            && self.wanted.dirs() < dirs_max.max(1)
+            && self.file_bytes + bytes <= JOB_BYTES as u64
+            && self.entry_bytes < STEP_BYTES
+    }
+
+    pub fn push(&mut self, folder: &Arc<[u8]>, planned: Planned) {
+        self.entry_bytes += planned.heap_bytes();
+        self.entry_bytes += self.entries.push(folder, planned);
+    }
+
+    /// The file which `planned`, that is pushed next, stands for.
+    pub fn want(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        (opened, stat): (Option<Opened>, Stat),
+        planned: &Planned,
+    ) {
+        self.file_bytes += stat.size;
+        let opened = opened.map(|file| (file, stat));
+        self.wanted.push(dir, &planned.entry.name, opened);
+    }
+
+    pub fn entry_bytes(&self) -> usize {
+        self.entry_bytes
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    pub fn into_parts(self) -> (Entries, Wanted) {
+        (self.entries, self.wanted)
+    }
+}
