@@ -189,12 +189,7 @@ impl<'a> Finisher<'a> {
         self.events.error(path, error);
     }
 
-    fn entries(
-        &mut self,
-        entries: Entries,
-        job: Job,
-        worker: &Worker<'_>,
-    ) -> Result<()> {
+    fn entries(&mut self, entries: Entries, job: Job, worker: &Worker<'_>) -> Result<()> {
         if let Some(folder) = entries.first_folder() {
             let mut current = self.progress.current.lock();
             current.clear();

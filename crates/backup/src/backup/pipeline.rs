@@ -24,8 +24,8 @@ use super::source::{Reader, Work};
 use super::traces::Traces;
 use super::{Earlier, Options, stream};
 use crate::linked::Linked;
-use crate::open_files;
 use crate::meta::Owners;
+use crate::open_files;
 use crate::snapshot::{Summary, Table};
 use crate::snapshots::Named;
 use crate::tree::Tree;
@@ -223,7 +223,11 @@ impl<'a> Pipeline<'a> {
             threads: self.options.walkers,
             excludes: self.options.excludes.clone(),
             one_file_system: self.options.one_file_system,
-            open_files: if reads_all { open_files::ahead_max() } else { 0 },
+            open_files: if reads_all {
+                open_files::ahead_max()
+            } else {
+                0
+            },
             failing: self.options.failing,
         };
         Walk::start(paths, &options)

@@ -223,7 +223,8 @@ impl Reader<'_> {
                     drop(done);
                     if let Some(parts) = parts {
                         let mut rest = wanted.iter().skip(read);
-                        let _ = rest.try_for_each(|(dir, name, _)| self.large(dir, name, None, &parts));
+                        let _ =
+                            rest.try_for_each(|(dir, name, _)| self.large(dir, name, None, &parts));
                     }
                 }
                 Work::Large {

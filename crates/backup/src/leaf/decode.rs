@@ -16,7 +16,7 @@ use super::{
 };
 use crate::path::{folder_is_safe, name_is_safe, show};
 use crate::wire::Reader;
-use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, Time, SharedXattrs, Xattrs};
+use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, SharedXattrs, Time, Xattrs};
 
 /// Reads a recipe chunk's items.
 pub type ReadRecipe<'a> = &'a mut dyn FnMut(&ChunkRef) -> Result<Vec<Item>>;

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 
 use super::fate::Fate;
 use super::leading::Leading;
-use crate::open_files::folders_max;
 use super::open_folders::{OpenFolders, open};
 use super::shut;
 use super::target::Target;
@@ -17,6 +16,7 @@ use super::times::may_be_same;
 use super::window::{Folder, Made, State, Window};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
+use crate::open_files::folders_max;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Time};
 

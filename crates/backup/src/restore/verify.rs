@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::open_files::folders_max;
 use super::open_folders::{OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
+use crate::open_files::folders_max;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Result, Slice};
 

@@ -24,7 +24,6 @@ use super::apply::{Applier, Meta, Missed};
 use super::batch::{Batch, Place, Spares};
 use super::leading::Leading;
 use super::links::FailedFirsts;
-use crate::open_files;
 use super::open_folders::OpenFolders;
 use super::output::LargeFiles;
 use super::owners::ShownOwners;
@@ -32,6 +31,7 @@ use super::target::Target;
 use super::times::TimeSteps;
 use super::window::{File, State, Use, Window};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
+use crate::open_files;
 use crate::{Error, Events, Kind, Progress, Result};
 
 /// Batches between readers and writers.

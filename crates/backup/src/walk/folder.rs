@@ -312,11 +312,7 @@ impl Look<'_> {
     }
 
     /// What `stat` says, and the file, open, where that is asked for.
-    fn look_at(
-        &self,
-        dir: &OwnedFd,
-        listed: &Listed,
-    ) -> (Result<Stat, Errno>, Option<Opened>) {
+    fn look_at(&self, dir: &OwnedFd, listed: &Listed) -> (Result<Stat, Errno>, Option<Opened>) {
         let name = &listed.name;
         // What is left out is not touched.
         if listed.is_file
@@ -368,7 +364,9 @@ impl Look<'_> {
         };
         let is_source = named.is_some_and(|named| named.whole);
         if is_source && (self.options.excludes.is_left_out(&stat) || self.is_below_left_out(dir)) {
-            self.piece.errors.push((self.path_of(&name), Error::IntoItself));
+            self.piece
+                .errors
+                .push((self.path_of(&name), Error::IntoItself));
             return;
         }
         let is_out = !is_source && self.is_excluded(&name, Some(&stat));

@@ -143,8 +143,7 @@ fn on<'a>(
         out.push(Fingerprint([0; OUT_LEN]));
     }
     // Those with a leaf number i stand in front.
-    let half_leaves_max = 2 * ALONE_BYTES / CHUNK_LEN;
-    let mut messages = longest_first(&messages, half_leaves_max, Message::half_leaves);
+    let mut messages = longest_first(&messages, Message::half_leaves);
     let mut lanes = Lanes::new(platform, key, leaves, messages.len());
     let left = lanes.whole_leaves(&messages);
     lanes.ragged_leaves(&messages, &short, left, &mut out);

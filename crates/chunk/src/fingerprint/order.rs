@@ -4,12 +4,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The longest first; those of one length stay as they were. `length` is at most `length_max`.
-pub fn longest_first<T: Copy>(
-    items: &[T],
-    length_max: usize,
-    length: impl Fn(&T) -> usize,
-) -> Vec<T> {
+/// The longest first; those of one length stay as they were.
+pub fn longest_first<T: Copy>(items: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
+    let length_max = items.iter().map(&length).max().unwrap_or(0);
     // Where in the order those of each length begin, the longest at the front.
     let mut places = vec![0; length_max + 2];
     for item in items {
@@ -38,7 +35,7 @@ mod tests {
         for some in [&items[..], &items[..1], &[]] {
             let mut expected = some.to_vec();
             expected.sort_by_key(|(length, _)| core::cmp::Reverse(*length));
-            assert_eq!(longest_first(some, 16, |(length, _)| *length), expected);
+            assert_eq!(longest_first(some, |(length, _)| *length), expected);
         }
     }
 }

@@ -76,7 +76,7 @@ const LANES_MIN: usize = 3;
 /// Compresses all leaves; they come back in another order, without empty ones.
 pub fn compress<'a>(platform: Platform, mode: u8, mut leaves: Vec<Leaf<'a>>) -> Vec<Leaf<'a>> {
     leaves.retain(|leaf| !leaf.data.is_empty() && leaf.data.len() <= CHUNK_LEN);
-    let mut leaves = longest_first(&leaves, CHUNK_LEN / BLOCK_LEN, Leaf::blocks);
+    let mut leaves = longest_first(&leaves, Leaf::blocks);
     for group in leaves.chunks_mut(LANES) {
         if group.len() < LANES_MIN || !side_by_side(mode, group) {
             alone(platform, mode, group);
