@@ -6,10 +6,17 @@ use rustix::process::{Resource, getrlimit};
 const FOLDERS_MAX: usize = 384;
 /// and large files.
 const LARGE_MAX: usize = 128;
-/// Small files that a backup opens before it reads them,
+/// Folders that a walk keeps open for who follows it,
+const FOLDERS_MET_MAX: usize = 512;
+/// small files that a backup opens before it reads them,
 const AHEAD_MAX: usize = 4096;
 /// and folders of such that are kept open.
 const FOLDERS_AHEAD_MAX: usize = 1024;
+
+/// How many folders a walk keeps open for who follows it.
+pub fn folders_met_max() -> usize {
+    share(granted(), 8, FOLDERS_MET_MAX)
+}
 
 /// How many small files a backup opens before it reads them.
 pub fn ahead_max() -> usize {

@@ -16,6 +16,7 @@ use super::key::Key;
 use super::opened::OpenFiles;
 use super::put_off::PutOff;
 use super::{Options, Piece};
+use crate::open_files;
 
 /// Entries that may wait for the consumer.
 const AHEAD_ENTRIES_MAX: usize = 32 << 10;
@@ -23,8 +24,6 @@ const AHEAD_ENTRIES_MAX: usize = 32 << 10;
 const AHEAD_ENTRIES_FEW: usize = AHEAD_ENTRIES_MAX / 4 * 3;
 /// Of an entry, about.
 const ENTRY_BYTES: usize = 150;
-/// What a waiting folder counts for, in entries: it holds a file descriptor.
-const AHEAD_PER_PIECE: usize = 64;
 /// How often who waits for a piece asks whether it is still wanted.
 const ASKING: Duration = Duration::from_millis(100);
 
@@ -52,6 +51,8 @@ pub(super) struct Shared {
     /// How many tasks wait.
     pub waiting: AtomicUsize,
     pub is_stopped: AtomicBool,
+    /// What a folder that waits for the consumer counts for, in entries: it is open.
+    folder_entries: usize,
     /// Small files that are open.
     pub open_files: OpenFiles,
 }
@@ -76,6 +77,7 @@ impl Schedule {
                 put_off: PutOff::default(),
                 waiting: AtomicUsize::default(),
                 is_stopped: AtomicBool::default(),
+                folder_entries: AHEAD_ENTRIES_MAX / open_files::folders_met_max(),
                 open_files,
             },
             work: Condvar::new(),
@@ -93,7 +95,7 @@ impl Schedule {
                     unreachable!("it was ready")
                 };
                 let were_many = state.ahead > AHEAD_ENTRIES_FEW;
-                state.ahead -= weight(&piece);
+                state.ahead -= self.weight(&piece);
                 if were_many && state.ahead <= AHEAD_ENTRIES_FEW || state.slots.is_empty() {
                     self.work.notify_all();
                 }
@@ -162,7 +164,7 @@ impl Schedule {
         }
         self.shared.waiting.store(state.waiting.len(), Relaxed);
         if let Some(piece) = done.piece {
-            state.ahead += weight(&piece);
+            state.ahead += self.weight(&piece);
             state.slots.insert(key, Slot::Ready(Box::new(piece)));
         }
         if is_first {
@@ -175,11 +177,11 @@ impl Schedule {
             _ => drop(self.work.notify_all()),
         }
     }
-}
 
-fn weight(piece: &Piece) -> usize {
-    let bytes = piece.folder.len() + piece.ignore_bytes;
-    AHEAD_PER_PIECE + piece.found.len() + bytes / ENTRY_BYTES
+    fn weight(&self, piece: &Piece) -> usize {
+        let bytes = piece.folder.len() + piece.ignore_bytes;
+        self.shared.folder_entries + piece.found.len() + bytes / ENTRY_BYTES
+    }
 }
 
 #[cfg(test)]
@@ -199,10 +201,11 @@ mod tests {
 
     #[test]
     fn long_paths_and_ignore_files_count_in_what_is_looked_at_ahead() {
+        let schedule = Schedule::new(Task::root(Default::default()), OpenFiles::new(0));
         let mut piece = super::super::folder::empty(vec![b'a'; 1 << 20].into());
-        assert!(weight(&piece) > AHEAD_ENTRIES_MAX / 8);
+        assert!(schedule.weight(&piece) > AHEAD_ENTRIES_MAX / 8);
         piece.ignore_bytes = 8 << 20;
-        assert!(weight(&piece) > AHEAD_ENTRIES_MAX);
+        assert!(schedule.weight(&piece) > AHEAD_ENTRIES_MAX);
     }
 
     /// Each level of the tree has hundreds of folders that wait until all below one of them is looked at.
