@@ -18,7 +18,7 @@ const SMALL_BYTES: u64 = 512 << 10;
 
 /// How many more may be open.
 #[derive(Clone, Debug)]
-pub(super) struct OpenFiles(Arc<AtomicUsize>);
+pub(crate) struct OpenFiles(Arc<AtomicUsize>);
 
 /// A file that is open.
 #[derive(Debug)]
@@ -74,5 +74,44 @@ pub(crate) fn open(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
         // Only the owner may leave the time of access alone.
         Err(Errno::PERM) => open(OFlags::empty()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn small_files_are_held_and_no_more_than_may_be() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b", "c"] {
+            fs::write(path(name), name).expect("write");
+        }
+        let large = fs::File::create(path("large")).expect("create");
+        large.set_len(SMALL_BYTES).expect("grow");
+        std::os::unix::fs::symlink("a", path("link")).expect("symlink");
+        // Whoever opened one to read it would wait for who writes.
+        let dir: OwnedFd = fs::File::open(folder.path()).expect("open").into();
+        rustix::fs::mkfifoat(&dir, "fifo", Mode::RUSR).expect("fifo");
+        let files = OpenFiles::new(2);
+        let open = |name: &str| files.open(&dir, name.as_bytes());
+        let held = |name: &str| open(name).and_then(|(_, opened)| opened);
+        assert!(open("link").is_none() && open("none").is_none());
+        for (name, bytes) in [("large", SMALL_BYTES), ("fifo", 0)] {
+            let (stat, opened) = open(name).expect("it can be opened");
+            assert_eq!((stat.size, opened.is_none()), (bytes, true), "{name}");
+        }
+        let (a, b) = (held("a").expect("small"), held("b").expect("small"));
+        assert!(open("c").is_none(), "two may be open");
+        drop(a);
+        let c = held("c").expect("another was let go");
+        assert!(open("a").is_none());
+        let taken = fs::File::from(b.into_fd());
+        assert_eq!(std::io::read_to_string(taken).expect("read"), "b");
+        assert!(open("a").is_some(), "who took it reads it");
+        drop(c);
     }
 }

@@ -26,6 +26,7 @@ mod lost_leaf;
 mod mapped;
 mod mount;
 mod moved;
+mod opened;
 mod passing;
 mod patterns;
 mod read_once;

@@ -363,6 +363,24 @@ fn a_limit_on_threads_is_an_error_and_no_panic() {
     }
 }
 
+/// As few open files as an old system or a container allows.
+#[test]
+fn a_backup_gets_by_with_few_open_files() {
+    let rig = Rig::open();
+    for n in 0..600 {
+        rig.write(&format!("s/{n}/a/f"), b"x");
+        rig.write(&format!("s/{n}/f"), b"y");
+    }
+    let program = rig.command(["backup", "s"]);
+    let mut limited = std::process::Command::new("prlimit");
+    limited.arg("--nofile=128:128").arg(program.get_program());
+    limited.args(program.get_args()).current_dir(rig.dir.path());
+    let variables = program.get_envs();
+    limited.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    let ran = limited.output().map(crate::rig::Ran::from).expect("starts");
+    ran.ends(0);
+}
+
 /// What `nohup` and closing a terminal are for.
 #[test]
 fn a_hangup_that_is_ignored_ends_nothing() {

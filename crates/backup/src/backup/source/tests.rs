@@ -1,5 +1,8 @@
 //! What a job of small files reads, and what it hands on.
 
+use std::fs::{self, File};
+use std::path::Path;
+
 use crossbeam_channel::unbounded;
 use onefold_chunk::sieve::Sieve;
 use onefold_io::{Dir, MemDir};
@@ -7,6 +10,7 @@ use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, Session, S
 
 use super::*;
 use crate::backup::segment::{Turns, Worker, slot};
+use crate::walk::opened::OpenFiles;
 
 /// One that nobody asks.
 fn session() -> Session {
@@ -18,8 +22,8 @@ fn session() -> Session {
     repository.session(SessionKind::Backup).expect("session")
 }
 
-fn wanted(folder: &std::path::Path, names: &[&str]) -> Wanted {
-    let dir = Arc::new(std::fs::File::open(folder).expect("open").into());
+fn wanted(folder: &Path, names: &[&str]) -> Wanted {
+    let dir = Arc::new(File::open(folder).expect("open").into());
     let mut wanted = Wanted::default();
     for name in names {
         wanted.push(&dir, name.as_bytes(), None);
@@ -28,7 +32,12 @@ fn wanted(folder: &std::path::Path, names: &[&str]) -> Wanted {
 }
 
 /// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
-fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
+fn read(folder: &Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
+    read_wanted(wanted(folder, names), buffer_bytes)
+}
+
+fn read_wanted(wanted: Wanted, buffer_bytes: usize) -> (SmallDone, usize) {
+    let count = wanted.len();
     let chunker = Box::new(Sieve::new(8192));
     let session = session();
     let outlook = Arc::new(Outlook::default());
@@ -47,7 +56,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
     };
     let ((work, jobs), (done, result)) = (unbounded(), slot());
     let job = Work::Small {
-        wanted: wanted(folder, names),
+        wanted,
         buffer_bytes,
         done,
     };
@@ -67,7 +76,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
         let mut done: SmallDone = result.recv().expect("done");
         // Nobody takes the rest: that lets the reader go.
         let is_handed_on = done.rest.take().is_some();
-        assert_eq!(is_handed_on, done.files.len() < names.len());
+        assert_eq!(is_handed_on, done.files.len() < count);
         let reserved = buffers.size_for(buffer_bytes);
         assert!(done.buffer.len() <= reserved, "{}", done.buffer.len());
         let read = done.files.len();
@@ -79,7 +88,7 @@ fn read(folder: &std::path::Path, names: &[&str], buffer_bytes: usize) -> (Small
 fn files_that_grew_take_no_more_than_was_reserved() {
     let folder = tempfile::tempdir().expect("tempdir");
     let write = |name: &str, len: usize| {
-        std::fs::write(folder.path().join(name), vec![7; len]).expect("write");
+        fs::write(folder.path().join(name), vec![7; len]).expect("write");
     };
     let names = ["a", "b", "c", "d"];
     names.iter().for_each(|name| write(name, 1000));
@@ -107,7 +116,7 @@ fn files_with_many_attributes_are_no_part_of_a_job() {
     let names: Vec<String> = (0..JOB_FILES).map(|n| format!("{n:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for name in &names {
-        let file = std::fs::File::create(folder.path().join(name)).expect("create");
+        let file = File::create(folder.path().join(name)).expect("create");
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::fsetxattr(&file, "user.long", &[7; 3000], flags).expect("setxattr");
     }
@@ -117,4 +126,81 @@ fn files_with_many_attributes_are_no_part_of_a_job() {
     assert!((1..=JOB_XATTRS_BYTES_MAX).contains(&bytes), "{bytes}");
     assert!(files < names.len());
     assert_eq!(read(folder.path(), &names[..files], 0).1, files);
+}
+
+#[test]
+fn a_file_that_was_opened_before_is_read_as_what_it_is_by_now() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let path = |name: &str| folder.path().join(name);
+    let names = ["deleted", "grown", "replaced", "same", "written"];
+    let dir: Arc<OwnedFd> = Arc::new(File::open(folder.path()).expect("open").into());
+    let open_files = OpenFiles::new(names.len());
+    let mut wanted = Wanted::default();
+    for name in names {
+        fs::write(path(name), [b"old ", name.as_bytes()].concat()).expect("write");
+        let (stat, opened) = open_files.open(&dir, name.as_bytes()).expect("open");
+        wanted.push(&dir, name.as_bytes(), Some((opened.expect("small"), stat)));
+    }
+    // Times come in steps.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    fs::remove_file(path("deleted")).expect("delete");
+    fs::write(path("grown"), "new and longer than before").expect("write");
+    fs::write(path("other"), "new").expect("write");
+    fs::rename(path("other"), path("replaced")).expect("rename");
+    fs::write(path("written"), "new written").expect("write");
+
+    let (done, files) = read_wanted(wanted, JOB_BYTES);
+    assert_eq!(files, names.len());
+    let mut parts = done.parts.iter();
+    let mut at = 0;
+    let mut contents = Vec::new();
+    for file in &done.files {
+        let Ok(file) = file else {
+            assert_eq!(file.as_ref().err(), Some(&Errno::NOENT));
+            continue;
+        };
+        let start = at;
+        for part in parts.by_ref().take(file.parts) {
+            let Part::Chunk(len) = part else {
+                panic!("no file has a hole");
+            };
+            at += *len as usize;
+        }
+        assert_eq!(file.end.stat.size, (at - start) as u64);
+        assert!(!file.end.changed);
+        contents.push(std::str::from_utf8(&done.buffer[start..at]).expect("text"));
+    }
+    let expected = [
+        "new and longer than before",
+        "new",
+        "old same",
+        "new written",
+    ];
+    assert_eq!(contents, expected);
+    assert_eq!(done.fingerprints.len(), expected.len());
+}
+
+#[test]
+fn files_of_several_folders_are_read_in_order() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let mut wanted = Wanted::default();
+    for below in ["a", "b", "c"] {
+        let below = folder.path().join(below);
+        fs::create_dir(&below).expect("mkdir");
+        let dir = Arc::new(File::open(&below).expect("open").into());
+        for name in ["x", "y"] {
+            fs::write(below.join(name), below.join(name).to_str().expect("text")).expect("write");
+            wanted.push(&dir, name.as_bytes(), None);
+        }
+    }
+    assert_eq!((wanted.dirs(), wanted.len()), (3, 6));
+    let (done, files) = read_wanted(wanted, JOB_BYTES);
+    assert_eq!(files, 6);
+    let paths = ["a/x", "a/y", "b/x", "b/y", "c/x", "c/y"];
+    let paths: Vec<_> = paths.iter().map(|path| folder.path().join(path)).collect();
+    let expected: String = paths
+        .iter()
+        .map(|path| path.to_str().expect("text"))
+        .collect();
+    assert_eq!(&done.buffer[..expected.len()], expected.as_bytes());
 }
