@@ -2,6 +2,7 @@
 
 mod across;
 mod aligned;
+mod attributes;
 mod batch;
 mod bus_errors;
 pub mod count;
@@ -36,6 +37,7 @@ pub mod varint;
 
 pub use across::{BatchFile, ReadFrom, read_across, read_across_within};
 pub use aligned::DIRECT_ALIGN;
+pub use attributes::has_no_attributes;
 pub use batch::{BatchWays, Batching, IN_FLIGHT_MAX, batch_ways};
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
