@@ -17,7 +17,7 @@ use super::long_chunks::LongChunks;
 use super::metadata::MetadataStream;
 use super::outlook::Outlook;
 use super::parts::{BYTES_AHEAD, BYTES_PLANNED};
-use super::plan::{Planner, Step};
+use super::plan::{OpenBytes, Planner, Step};
 use super::segment::{Cutter, Queues, Task, Turns, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
@@ -179,7 +179,7 @@ impl<'a> Pipeline<'a> {
             large_budget: &between.large_budget,
             ahead: &between.ahead,
             buffers: &between.buffers,
-            dir_bytes: self.options.bytes_in_flight / open_files::folders_ahead_max(),
+            open_bytes: OpenBytes::of(self.options.bytes_in_flight),
             progress: self.progress,
             events: self.events,
             work,

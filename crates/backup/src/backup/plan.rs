@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkReader, Session};
 
 use batch::Batch;
-pub use batch::Entries;
+pub use batch::{Entries, OpenBytes};
 
 use super::Options;
 use super::ahead::Ahead;
@@ -111,8 +111,7 @@ pub struct Planner<'a> {
     pub large_budget: &'a Budget,
     pub ahead: &'a Arc<Ahead>,
     pub buffers: &'a Buffers,
-    /// What an open folder counts for in the budget of small files.
-    pub dir_bytes: usize,
+    pub open_bytes: OpenBytes,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub work: Sender<Work>,
@@ -292,7 +291,7 @@ impl Planner<'_> {
                 .map_err(|_| Gone)?;
             return self.steps.send(step).map_err(|_| Gone);
         }
-        if !batch.has_room_for(stat.size, LARGE_BYTES as usize / self.dir_bytes.max(1)) {
+        if !batch.has_room_for(stat.size, self.open_bytes.dirs_max()) {
             self.submit(batch)?;
         }
         batch.want(dir, (opened, stat), &planned);
@@ -314,8 +313,8 @@ impl Planner<'_> {
         let mut budget_bytes = batch.entry_bytes().min(STEP_BYTES_MAX);
         let buffer_bytes = batch.file_bytes() as usize;
         if !batch.wanted().is_empty() {
-            let dir_bytes = batch.wanted().dirs() * self.dir_bytes;
-            budget_bytes += self.buffers.size_for(buffer_bytes).max(dir_bytes);
+            let open_bytes = self.open_bytes.of_job(batch.wanted());
+            budget_bytes += self.buffers.size_for(buffer_bytes).max(open_bytes);
         }
         if !self.budget.take(budget_bytes) {
             return Err(Gone);

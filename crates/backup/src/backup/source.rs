@@ -133,6 +133,12 @@ impl Wanted {
         self.dirs.len()
     }
 
+    /// Files that are open for it.
+    pub fn opened(&self) -> usize {
+        let is_open = |file: &&WantedFile| file.opened.is_some();
+        self.files.iter().filter(is_open).count()
+    }
+
     /// The files with their folders and names; what is open is handed over.
     fn iter(&mut self) -> impl Iterator<Item = (&OwnedFd, &[u8], Option<(Opened, Stat)>)> {
         let dirs = self.dirs.iter();

@@ -15,7 +15,7 @@ use super::folder::Task;
 use super::key::Key;
 use super::opened::OpenFiles;
 use super::put_off::PutOff;
-use super::{Options, Piece};
+use super::{Found, Options, Piece};
 use crate::open_files;
 
 /// Entries that may wait for the consumer.
@@ -24,6 +24,8 @@ const AHEAD_ENTRIES_MAX: usize = 32 << 10;
 const AHEAD_ENTRIES_FEW: usize = AHEAD_ENTRIES_MAX / 4 * 3;
 /// Of an entry, about.
 const ENTRY_BYTES: usize = 150;
+/// What a small file that is open counts for at most: where few may be, others wait beside them.
+const FILE_ENTRIES_MAX: usize = 32;
 /// How often who waits for a piece asks whether it is still wanted.
 const ASKING: Duration = Duration::from_millis(100);
 
@@ -53,6 +55,8 @@ pub(super) struct Shared {
     pub is_stopped: AtomicBool,
     /// What a folder that waits for the consumer counts for, in entries: it is open.
     folder_entries: usize,
+    /// And a small file that is open: half of those that may be can wait here, the others with who reads them.
+    file_entries: usize,
     /// Small files that are open.
     pub open_files: OpenFiles,
 }
@@ -78,6 +82,8 @@ impl Schedule {
                 waiting: AtomicUsize::default(),
                 is_stopped: AtomicBool::default(),
                 folder_entries: AHEAD_ENTRIES_MAX / open_files::folders_met_max(),
+                file_entries: (2 * AHEAD_ENTRIES_MAX / open_files::ahead_max())
+                    .min(FILE_ENTRIES_MAX),
                 open_files,
             },
             work: Condvar::new(),
@@ -180,7 +186,11 @@ impl Schedule {
 
     fn weight(&self, piece: &Piece) -> usize {
         let bytes = piece.folder.len() + piece.ignore_bytes;
-        self.shared.folder_entries + piece.found.len() + bytes / ENTRY_BYTES
+        let is_open = |found: &&Found| found.opened.is_some();
+        self.shared.folder_entries
+            + piece.found.len()
+            + piece.found.iter().filter(is_open).count() * self.shared.file_entries
+            + bytes / ENTRY_BYTES
     }
 }
 

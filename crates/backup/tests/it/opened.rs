@@ -18,7 +18,7 @@ fn walked(folder: &Path, open_files: usize) -> ([BTreeSet<String>; 2], BTreeSet<
     let events = inotify::init(CreateFlags::NONBLOCK).expect("inotify");
     inotify::add_watch(&events, folder, WatchFlags::OPEN).expect("watch");
     let excludes = Excludes {
-        patterns: Patterns::new(&["*.left"]).expect("patterns"),
+        patterns: Patterns::new(["*.left"]).expect("patterns"),
         ..Excludes::default()
     };
     let options = walk::Options {

@@ -5,12 +5,47 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Planned, STEP_BYTES};
-use crate::backup::source::{JOB_BYTES, JOB_FILES, Wanted};
+use crate::backup::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, Wanted};
 use crate::meta::Stat;
+use crate::open_files;
 use crate::walk::opened::Opened;
 
 /// Entries that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
+
+/// What is open for a job counts for in the budget of small files, so that no more is than may be.
+pub struct OpenBytes {
+    dir: usize,
+    /// Half of the small files that may be open wait here, the others in the walk.
+    file: usize,
+}
+
+/// What a job counts for at most because of what is open for it.
+const OPEN_BYTES_MAX: usize = LARGE_BYTES as usize;
+/// What a file counts for at most: where few may be open, others wait beside them.
+const FILE_BYTES_MAX: usize = 16 << 10;
+
+impl OpenBytes {
+    /// Of so many bytes in flight.
+    pub fn of(bytes_in_flight: usize) -> Self {
+        Self {
+            dir: bytes_in_flight / open_files::folders_ahead_max(),
+            file: (2 * bytes_in_flight / open_files::ahead_max()).min(FILE_BYTES_MAX),
+        }
+    }
+
+    /// Folders of a job.
+    pub fn dirs_max(&self) -> usize {
+        OPEN_BYTES_MAX / self.dir.max(1)
+    }
+
+    /// No more than [`OPEN_BYTES_MAX`].
+    pub fn of_job(&self, wanted: &Wanted) -> usize {
+        (wanted.dirs() * self.dir)
+            .max(wanted.opened() * self.file)
+            .min(OPEN_BYTES_MAX)
+    }
+}
 
 /// Entries in order, and the folders that they lie in.
 #[derive(Default)]

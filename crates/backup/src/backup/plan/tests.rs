@@ -27,7 +27,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         large_budget: &budget,
         ahead: &Ahead::new(usize::MAX / 2),
         buffers: &Buffers::new(&Fixed::new(1 << 16), Arc::default()),
-        dir_bytes: 0,
+        open_bytes: OpenBytes::of(32 << 20),
         progress: &Progress::default(),
         events: &Silent,
         work,
