@@ -25,6 +25,7 @@ mod shut;
 mod target;
 mod temporary;
 mod times;
+mod top;
 mod trial;
 mod unfinished;
 mod verify;
@@ -263,23 +264,22 @@ pub fn run(
         let what = "nothing is deleted where a single file is restored";
         return Err(Error::Usage(what.into()));
     }
-    let target = if options.dry_run {
-        Target::existing(named)?
-    } else {
-        Some(Target::create(named)?)
+    let stands_for = std::mem::take(&mut planner.stands_for);
+    let (target, is_new) = match options.dry_run {
+        true => {
+            let there = Target::existing(named)?;
+            let is_missing = there.is_none();
+            (there, is_missing)
+        }
+        false => {
+            let (target, is_new) = Target::create(named, stands_for.mode())?;
+            (Some(target), is_new)
+        }
     };
+    let due = stands_for.due(target.as_ref(), is_new);
+    let due = due.map_err(|e| Error::io("stat", named, e))?;
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
         refuse_root(target, named)?;
-        // First, so that folders get their times when nothing changes in them any more.
-        (summary.deleted, summary.errors) = delete::delete_others(
-            snapshot,
-            &tree,
-            options,
-            target,
-            &mut reader,
-            progress,
-            events,
-        )?;
     }
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let leading = Leading::new(&snapshot.paths, &options.path);
@@ -313,7 +313,32 @@ pub fn run(
         }
         Ok(())
     };
-    each_window(&mut planner, &mut reader, &mut summary, real, carry_out)?;
+    let mut fill = || -> Result<()> {
+        if let Some(target) = target.as_ref().filter(|_| options.delete) {
+            // First, so that folders get their times when nothing changes in them any more.
+            (summary.deleted, summary.errors) = delete::delete_others(
+                snapshot,
+                &tree,
+                options,
+                target,
+                &mut reader,
+                progress,
+                events,
+            )?;
+        }
+        each_window(&mut planner, &mut reader, &mut summary, real, carry_out)
+    };
+    let filled = match real {
+        Some(target) => shut::while_let_in(target.root(), fill),
+        None => fill(),
+    };
+    filled?;
+    if let Some(due) = &due {
+        match &writer {
+            Some(writer) => writer.describe_target(due),
+            None => dry::attributes(due.knows_xattrs, options, events, &mut summary, Vec::new),
+        }
+    }
     if let Some(writer) = &writer {
         writer.tally.add_to(&mut summary);
         progress.is_settling.store(true, Relaxed);

@@ -75,6 +75,20 @@ pub fn look(
     }
 }
 
+/// Tells of something that would be restored without its attributes, if the snapshot does not know them.
+pub fn attributes(
+    knows_xattrs: bool,
+    options: &Options,
+    events: &dyn Events,
+    summary: &mut Summary,
+    path: impl FnOnce() -> Vec<u8>,
+) {
+    if options.xattrs.misses(knows_xattrs) {
+        summary.unread_attributes += 1;
+        events.warning(&path(), UNREAD_ATTRIBUTES);
+    }
+}
+
 /// What would be made.
 const MADE: Made = Made {
     inode: 0,
@@ -228,12 +242,8 @@ impl Look<'_> {
         State::Skipped
     }
 
-    /// Tells of something that would be restored without its attributes, if the snapshot does not know them.
     fn attributes(&mut self, knows_xattrs: bool, path: impl FnOnce() -> Vec<u8>) {
-        if self.options.xattrs.misses(knows_xattrs) {
-            self.summary.unread_attributes += 1;
-            self.events.warning(&path(), UNREAD_ATTRIBUTES);
-        }
+        attributes(knows_xattrs, self.options, self.events, self.summary, path);
     }
 
     /// What stands in place of a folder of the window.

@@ -9,12 +9,13 @@ use super::apply::Meta;
 use super::fate::Fate;
 use super::links::Links;
 use super::target;
+use super::top::StandsFor;
 use super::window::{FirstName, Link, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
 use crate::way::{Step, Way};
-use crate::{Entry, Events, Flags, Kind, Progress, Result};
+use crate::{Entry, Events, Kind, Progress, Result};
 
 /// A folder whose content is not passed yet.
 struct Folder {
@@ -62,6 +63,8 @@ pub struct Planner<'a> {
     is_unlisted: bool,
     /// One file is asked for.
     is_single_file: bool,
+    /// What the target does.
+    pub stands_for: StandsFor,
 }
 
 impl Folder {
@@ -116,17 +119,21 @@ impl<'a> Planner<'a> {
         events: &'a dyn Events,
     ) -> Result<Self> {
         let (mut is_single_file, mut is_unlisted) = (false, false);
+        let mut stands_for = StandsFor::None;
         let (mut top, mut cursor) = (&options.path[..], tree.cursor());
         if !options.path.is_empty() {
-            let (kind, flags) = match tree.entry(&options.path, reader) {
-                Ok(Some(entry)) => (entry.kind, entry.flags),
+            stands_for = match tree.entry(&options.path, reader) {
+                Ok(Some(entry)) if entry.is_dir() => {
+                    is_unlisted = entry.is_unlisted();
+                    StandsFor::Folder(Box::new(Meta::of(&entry)))
+                }
+                Ok(Some(_)) => StandsFor::None,
                 Ok(None) => return Err(crate::Error::NotInSnapshot(path::show(&options.path))),
                 // What it was is lost; of a folder more may be left.
-                Err(error) if error.is_loss() => (Kind::Dir, Flags::default()),
+                Err(error) if error.is_loss() => StandsFor::Lost,
                 Err(error) => return Err(error),
             };
-            is_single_file = kind != Kind::Dir;
-            is_unlisted = !is_single_file && flags.has(Flags::UNLISTED);
+            is_single_file = matches!(stands_for, StandsFor::None);
             let (folder, name) = path::split(&options.path);
             cursor = match is_single_file {
                 true => tree.cursor_at(folder, name),
@@ -151,6 +158,7 @@ impl<'a> Planner<'a> {
             unfinished: None,
             is_unlisted,
             is_single_file,
+            stands_for,
         })
     }
 

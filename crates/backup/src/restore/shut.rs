@@ -25,6 +25,17 @@ pub fn let_in(folder: &OwnedFd) -> Result<Option<u16>, Errno> {
     Ok(Some(there.mode))
 }
 
+/// Lets the owner in for as long as this runs.
+pub fn while_let_in<T>(folder: &OwnedFd, run: impl FnOnce() -> T) -> T {
+    // Where it fails, what goes into the folder tells of it.
+    let before = let_in(folder).unwrap_or_default();
+    let done = run();
+    if let Some(mode) = before {
+        shut_again(folder, mode);
+    }
+    done
+}
+
 /// Gives a folder back the mode that it had.
 pub fn shut_again(folder: &OwnedFd, mode: u16) {
     // It was just set to another, and by the same user.

@@ -2,8 +2,13 @@
 //! through no symbolic link, whatever the snapshot says and whoever changes the folder meanwhile.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -44,19 +49,18 @@ impl Target {
         }
     }
 
-    /// Opens the folder, making it and those above it where they are missing. What leads to it may be symbolic links: the user named it.
-    pub fn create(target: &[u8]) -> Result<Self> {
+    /// Opens the folder, making it with this mode, and those above it as new folders are, where they are missing. Also
+    /// whether it was. What leads to it may be symbolic links: the user named it.
+    pub fn create(target: &[u8], mode: Mode) -> Result<(Self, bool)> {
         let make = || {
-            std::fs::create_dir_all(std::path::Path::new(
-                <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(target),
-            ))?;
+            let is_new = make_with_those_above(Path::new(OsStr::from_bytes(target)), mode)?;
             let root = rustix::fs::openat(
                 CWD,
                 target,
                 OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
                 Mode::empty(),
             )?;
-            Ok(Self::new(root, target))
+            Ok((Self::new(root, target), is_new))
         };
         make().map_err(|e: std::io::Error| {
             let source = match e.kind() {
@@ -113,6 +117,11 @@ impl Target {
         done
     }
 
+    /// The folder itself.
+    pub fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
     /// Whether it is the root of all that this process sees, whatever it is called.
     pub fn is_root(&self) -> Result<bool, Errno> {
         let (here, root) = (Stat::of(&self.root)?, Stat::at(CWD, b"/", true)?);
@@ -152,6 +161,22 @@ impl Target {
             at = Some(open_with(from, piece, resolve)?);
         }
         at.ok_or(Errno::INVAL)
+    }
+}
+
+/// Whether the folder was missing; then it is made.
+fn make_with_those_above(folder: &Path, mode: Mode) -> std::io::Result<bool> {
+    let make = || DirBuilder::new().mode(mode.as_raw_mode()).create(folder);
+    let made = match (make(), folder.parent()) {
+        (Err(e), Some(above)) if e.kind() == ErrorKind::NotFound => {
+            std::fs::create_dir_all(above)?;
+            make()
+        }
+        (other, _) => other,
+    };
+    match made {
+        Err(_) if folder.is_dir() => Ok(false),
+        other => other.map(|()| true),
     }
 }
 
@@ -246,14 +271,14 @@ fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
 
     #[test]
     fn many_threads_make_a_folder_where_a_file_is() {
         let dir = tempfile::tempdir().expect("tempdir");
-        let target = Target::create(dir.path().as_os_str().as_bytes()).expect("target");
+        let place = dir.path().as_os_str().as_bytes();
+        let (target, is_new) = Target::create(place, Mode::RWXU).expect("target");
+        assert!(!is_new);
         for round in 0..500 {
             let path = format!("/{round}");
             std::fs::write(dir.path().join(&path[1..]), "x").expect("write");

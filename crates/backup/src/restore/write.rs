@@ -10,6 +10,7 @@ mod special;
 mod unfinished;
 
 use std::collections::{BTreeMap, HashSet};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -205,6 +206,35 @@ impl Writer<'_> {
         }
     }
 
+    /// The target gets its metadata, when everything is in it.
+    pub fn describe_target(&self, meta: &Meta) {
+        let missed = self.applier.to_open(self.target.root().as_fd(), meta);
+        self.tell_missed(meta, missed, Vec::new);
+    }
+
+    /// Tells what something lacks that was given its metadata. What says that there is no room is no sign of a full
+    /// target here: attributes have a room of their own.
+    fn tell_missed(&self, meta: &Meta, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
+        let lacks_unread = self.options.xattrs.misses(meta.knows_xattrs);
+        if missed.is_empty() && !lacks_unread {
+            return;
+        }
+        let path = path();
+        if lacks_unread {
+            self.tally.unread_attributes.fetch_add(1, Relaxed);
+            self.events.warning(&path, UNREAD_ATTRIBUTES);
+        }
+        if missed.is_empty() {
+            return;
+        }
+        self.tally.errors.fetch_add(1, Relaxed);
+        self.tally.lacking.fetch_add(1, Relaxed);
+        Progress::add(&self.progress.errors, 1);
+        for (op, e) in missed {
+            self.events.error(&path, &self.target.error(op, &path, e));
+        }
+    }
+
     pub(super) fn failed(&self, path: &[u8], error: &Error) {
         self.tally.lost.fetch_add(error.is_loss().into(), Relaxed);
         self.tally.is_full.fetch_or(error.is_full(), Relaxed);
@@ -335,28 +365,5 @@ impl Run<'_> {
             false => source,
         };
         self.all.target.error(op, path, source)
-    }
-
-    /// Tells what something lacks that was given its metadata. What says that there is no room is no sign of a full target here: attributes have a room of their
-    /// own.
-    fn tell_missed(&self, meta: &Meta, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
-        let lacks_unread = self.all.options.xattrs.misses(meta.knows_xattrs);
-        if missed.is_empty() && !lacks_unread {
-            return;
-        }
-        let path = path();
-        if lacks_unread {
-            self.all.tally.unread_attributes.fetch_add(1, Relaxed);
-            self.all.events.warning(&path, UNREAD_ATTRIBUTES);
-        }
-        if missed.is_empty() {
-            return;
-        }
-        self.all.tally.errors.fetch_add(1, Relaxed);
-        self.all.tally.lacking.fetch_add(1, Relaxed);
-        Progress::add(&self.all.progress.errors, 1);
-        for (op, e) in missed {
-            self.all.events.error(&path, &self.io(op, &path, e));
-        }
     }
 }

@@ -23,6 +23,7 @@ mod leased;
 mod lists;
 mod lost;
 mod lost_leaf;
+mod made_target;
 mod mapped;
 mod mount;
 mod moved;

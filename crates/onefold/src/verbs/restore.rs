@@ -27,11 +27,11 @@ use crate::select::{self, FilterArgs, Spec, short};
 /// Nothing outside of the target folder is ever touched, whatever the snapshot says. Every chunk is verified before it is written.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Beginning of an id, or "latest"; with ":PATH" what is below it goes right into the target, which keeps its own times, mode and owner
+    /// Beginning of an id, or "latest"; with ":PATH" what is below it goes right into the target
     #[arg(value_name = "SNAPSHOT[:PATH]")]
     pub snapshot: OsString,
 
-    /// The folder to restore into; made where it is missing
+    /// The folder to restore into; where it is missing it is made, with the mode, owner and times of PATH if that is a folder
     #[arg(short, long, value_name = "FOLDER")]
     pub target: OsString,
 

@@ -86,7 +86,7 @@ impl Run<'_> {
             place: Place::Own,
             ..made
         });
-        self.tell_missed(&file.meta, missed, || self.path(file));
+        self.all.tell_missed(&file.meta, missed, || self.path(file));
         if self.shown.swap(file.folder, Relaxed) != file.folder {
             *self.all.progress.current.lock() = self.window.path(file.folder);
         }

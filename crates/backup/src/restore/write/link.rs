@@ -138,7 +138,7 @@ impl Run<'_> {
         if !self.put(folder, wanted, place).map_err(failed)? {
             return Ok(());
         }
-        self.tell_missed(&meta, missed, || path.to_vec());
+        self.all.tell_missed(&meta, missed, || path.to_vec());
         link.is_copy.store(true, Relaxed);
         Ok(())
     }

@@ -56,7 +56,7 @@ impl Run<'_> {
         let path = self.window.path_in(*folder, &entry.name);
         match made {
             Ok(None) => {}
-            Ok(Some(missed)) => self.tell_missed(&meta, missed, || path),
+            Ok(Some(missed)) => self.all.tell_missed(&meta, missed, || path),
             Err(e) => {
                 self.all.tally.failed_others.fetch_add(1, Relaxed);
                 if entry.links > 1 {
