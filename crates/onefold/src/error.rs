@@ -4,10 +4,12 @@ use std::io;
 
 use onefold_backup::Error as BackupError;
 use onefold_index::Error as IndexError;
-use onefold_store::Error as StoreError;
 use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use onefold_store::slots::SLOT_FOLDER;
+use onefold_store::{Error as StoreError, ROOT_FOLDER};
 
 use crate::exit::Exit;
+use crate::remedy;
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +50,14 @@ pub enum Error {
     /// What was found is not what was stored; the report was printed before.
     #[error("{0}")]
     Damaged(String),
-    /// The same, found by a check.
-    #[error("{0}")]
-    FoundDamage(String),
-    /// What a repair could not get back; the report was printed before.
-    #[error("{0}")]
-    BeyondRepair(String),
+    /// The same, where it is known what helps.
+    #[error("{what}")]
+    Hurt {
+        /// What is damaged.
+        what: String,
+        /// What helps, unless that says it.
+        remedy: Option<String>,
+    },
     /// The snapshot is there, but what is asked for was not read when it was made.
     #[error("{0} could not be read when it was backed up: the snapshot has no content of it")]
     Unread(String),
@@ -88,7 +92,7 @@ impl Error {
             Self::Backup(error) => backup_exit(error),
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
-            Self::Damaged(_) | Self::FoundDamage(_) | Self::BeyondRepair(_) => Exit::Damaged,
+            Self::Damaged(_) | Self::Hurt { .. } => Exit::Damaged,
             Self::Unread(_) => Exit::Incomplete,
             Self::Failed(_) => Exit::Failed,
             Self::Closed => Exit::Ok,
@@ -115,25 +119,24 @@ impl Error {
         }
     }
 
-    /// Whether what opens the repository is damaged or gone.
-    fn is_of_keys(&self) -> bool {
+    /// What helps where something of the repository is damaged or gone that says itself what it is of.
+    fn remedy(&self) -> Option<&'static str> {
         let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
-            return false;
+            return None;
         };
-        matches!(error, StoreError::Damaged { object, .. } if object.split('/').next() == Some("keys"))
-    }
-
-    /// Whether what says how the repository was made is damaged or gone.
-    fn is_of_config(&self) -> bool {
-        let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
-            return false;
-        };
-        let object = match error {
-            StoreError::Damaged { object, .. } => object,
-            StoreError::Io(error) if error.kind == onefold_io::ErrorKind::Damaged => &error.path,
-            _ => return false,
-        };
-        [CONFIG_OBJECT, CONFIG_COPY_OBJECT].contains(&object.as_str())
+        if matches!(error, StoreError::MissingFolder { .. }) {
+            return Some(remedy::MISSING_FOLDER);
+        }
+        let object = error.damaged_object()?;
+        match object.split_once('/') {
+            None if object == SLOT_FOLDER => Some(remedy::KEYS),
+            Some((SLOT_FOLDER, _)) => Some(remedy::KEY),
+            Some((ROOT_FOLDER, _)) => Some(remedy::SNAPSHOT),
+            None if [CONFIG_OBJECT, CONFIG_COPY_OBJECT].contains(&object) => {
+                Some(remedy::CONFIGURATION)
+            }
+            _ => None,
+        }
     }
 
     /// What went wrong: the error and its causes, each said once.
@@ -142,7 +145,17 @@ impl Error {
     }
 
     /// What the user can do next, where there is something to say.
-    pub fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<&str> {
+        match self {
+            Self::Hurt { remedy, .. } => remedy.as_deref(),
+            _ => self.usual_advice(),
+        }
+    }
+
+    fn usual_advice(&self) -> Option<&'static str> {
+        if let Some(remedy) = self.remedy() {
+            return Some(remedy);
+        }
         Some(match self {
             Self::NoPassword => {
                 "give it with --password-file, --password-command or ONEFOLD_PASSWORD, or run on a terminal to be asked"
@@ -154,25 +167,12 @@ impl Error {
             Self::Io { .. } if self.exit() == Exit::NoSpace => {
                 "the repository is not what is full; make room, then run it again"
             }
-            Self::BeyondRepair(_) => {
-                "back up the same files again while they are there, which heals them; `onefold repair snapshots` makes snapshots without what is lost"
-            }
-            Self::FoundDamage(_) => {
-                "`onefold repair` reads everything, rebuilds what can be rebuilt, and lists what cannot"
-            }
             error if error.is_other_version() => {
                 "take the version of onefold that made it; this one leaves it alone. Where no other was ever used, somebody changed it: put it back from a copy of the repository, or drop it \
                  (`onefold forget ID` of a snapshot, `onefold key remove ID` of a key)"
             }
             Self::PasswordsDiffer => "nothing was changed; try again",
             Self::Store(StoreError::Index(IndexError::Budget { .. })) => "give it more with --ram",
-            error if error.is_of_keys() => {
-                "a key is what nothing can make again: put the folder `keys` back from a copy of the repository, or give the password of another key"
-            }
-            error if error.is_of_config() => {
-                "with encryption, each key slot has a copy: `onefold repair` writes the file anew where `config` and `config.copy` cannot be read or are not this repository's. Without, put it back from a copy of the \
-                 repository, or from a new one that was made with the same choices (`onefold init --encryption none`, --chunker, --chunk-size, --index)"
-            }
             error if error.cannot_write() => {
                 "nothing can be written there: the disk is mounted read-only, or the repository is somebody else's. It can be read, checked and restored from all the same"
             }

@@ -16,6 +16,8 @@ use crate::{paths, when};
 pub struct Hurts {
     /// Snapshots of which nothing can be found any more.
     pub snapshots: u64,
+    /// Of these, those whose own objects cannot be read.
+    pub unread: u64,
     /// Lost parts of other snapshots' listings, each with some thousand paths.
     pub parts: u64,
     /// Files that have lost a part of their contents.
@@ -88,6 +90,7 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
             "snapshot {name} cannot be read; `onefold forget {name}` drops it"
         ))?;
         count.add(&Hurt::All);
+        count.unread += 1;
         tell(&id.to_string(), &Hurt::All, out)?;
     }
     for (_, id) in readable {

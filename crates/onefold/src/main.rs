@@ -29,6 +29,7 @@ mod paths;
 mod patience;
 mod patterns;
 mod progress;
+mod remedy;
 mod repository;
 mod select;
 mod signal;
@@ -153,7 +154,9 @@ fn explain(error: &Error, exit: Exit, out: &Out) {
     }
     out.note(format_args!("onefold: {}", out::safe(&chain(error))));
     if let Some(advice) = error.advice() {
-        out.note(format_args!("         {advice}"));
+        for line in advice.lines() {
+            out.note(format_args!("         {line}"));
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{
-    ChunkReader, ChunkRef, Error as StoreError, PinInfo, Progress, RootId, Roots, Seen,
-    SweepObserver, SweepReport,
+    ChunkReader, ChunkRef, Error as StoreError, PinInfo, Progress, ROOT_FOLDER, RootId, Roots,
+    Seen, SweepObserver, SweepReport,
 };
 use serde_json::{Value, json};
 
@@ -140,20 +140,19 @@ impl Roots for Without<'_> {
 
 /// The error of a sweep that a snapshot stands in the way of, with what takes it away.
 pub fn unread_named(error: StoreError) -> Error {
-    let object = match &error {
-        StoreError::Damaged { object, .. } => object.as_str(),
-        _ => "",
-    };
-    let Some(name) = object
-        .strip_prefix("snapshots/")
-        .and_then(|it| it.get(..SHORT_ID))
+    let Some(name) = error
+        .damaged_object()
+        .and_then(|object| object.strip_prefix(ROOT_FOLDER)?.get(1..=SHORT_ID))
     else {
         return error.into();
     };
-    Error::Damaged(format!(
-        "snapshot {name} cannot be read; `onefold forget {name}` drops it: {}",
-        error::chain_of(&error)
-    ))
+    Error::Hurt {
+        what: format!(
+            "snapshot {name} cannot be read; `onefold forget {name}` drops it: {}",
+            error::chain_of(&error)
+        ),
+        remedy: None,
+    }
 }
 
 /// Prints what a sweep did, or would do.

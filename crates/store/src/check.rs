@@ -43,6 +43,9 @@ pub struct CheckReport {
     pub other_versions: Vec<Error>,
     /// Roots that cannot be read whole.
     pub damaged_roots: Vec<RootId>,
+    /// Some of the damage is what a repair mends: of containers, and of small objects that have another copy or are
+    /// found out anew.
+    pub is_mendable: bool,
     /// The second copy of the configuration is missing: no damage, but of two safeguards one.
     pub has_no_copy: bool,
     /// Containers that are damaged in any place, or missing.
@@ -115,7 +118,7 @@ impl Repository {
             false => Err(error),
         };
         check.report.set_aside = self.shared.aside_past(&mut is_noted)?;
-        check.containers(&listed, depth, observer)?;
+        check.mendable(|check| check.containers(&listed, depth, observer))?;
         let mut reader = session.reader()?;
         let mut astray = check.references(roots, &all, &listed, &mut reader, observer)?;
         // Snapshots are forgotten meanwhile, and where no pin keeps that off, containers swept: what was there is
@@ -180,6 +183,14 @@ impl Check<'_> {
         }
     }
 
+    /// What `look` notes of damage a repair mends.
+    fn mendable<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.report.damage.len();
+        let looked = look(self);
+        self.report.is_mendable |= self.report.damage.len() > before;
+        looked
+    }
+
     /// Damage, what the device does not give, and what another version made is noted; anything else ends the check.
     fn tolerate<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
@@ -194,6 +205,16 @@ impl Check<'_> {
 
     /// Both copies of the configuration and of every key slot; the sweep's list; the sketch.
     fn small_objects(&mut self) -> Result<()> {
+        self.mendable(Self::configuration)?;
+        self.slots()?;
+        self.mendable(|check| {
+            check.tolerate(condemned::read(&*check.repository.shared.objects))?;
+            check.tolerate(check.repository.sketch())
+        })?;
+        Ok(())
+    }
+
+    fn configuration(&mut self) -> Result<()> {
         let objects = &*self.repository.shared.objects;
         let in_use = self.repository.config().encode();
         for name in [CONFIG_OBJECT, CONFIG_COPY_OBJECT] {
@@ -217,6 +238,11 @@ impl Check<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn slots(&mut self) -> Result<()> {
+        let objects = &*self.repository.shared.objects;
         let keys = &self.repository.shared.keys;
         for name in slots::listed(objects)? {
             let slot = objects
@@ -227,11 +253,9 @@ impl Check<'_> {
                 continue; // removed since it was listed
             }
             if let Some(Some(damage)) = self.tolerate(slot)? {
-                self.note(damage);
+                self.mendable(|check| check.note(damage));
             }
         }
-        self.tolerate(condemned::read(objects))?;
-        self.tolerate(self.repository.sketch())?;
         Ok(())
     }
 
@@ -281,7 +305,7 @@ impl Check<'_> {
                 true => drop(self.report.hurt.containers.insert(id)),
                 false => self.lose(id),
             }
-            self.note(error);
+            self.mendable(|check| check.note(error));
         }
         self.search(listed, astray.missing)?;
         // A container that a sweep has rewritten is not missed.

@@ -65,6 +65,12 @@ pub enum Error {
         /// Expected and found.
         what: String,
     },
+    /// A folder that `init` makes is not there.
+    #[error("{folder}: the folder is missing, and all that was in it")]
+    MissingFolder {
+        /// Its name.
+        folder: String,
+    },
     /// A chunk that something refers to is in no container.
     #[error("chunk {fingerprint} is lost: it was in container {container}")]
     Lost {
@@ -154,11 +160,20 @@ impl Error {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::NotFound)
     }
 
+    /// The object that is damaged or gone, by its name, where it tells of one.
+    pub fn damaged_object(&self) -> Option<&str> {
+        match self {
+            Self::Damaged { object, .. } => Some(object),
+            Self::Io(error) if self.is_damage() => Some(&error.path),
+            _ => None,
+        }
+    }
+
     /// Whether it tells of stored bytes that are not what was written, in whatever layer that was seen.
     pub fn is_damage(&self) -> bool {
         use onefold_io::ErrorKind::{Damaged, NotAFile, NotFound, Short};
         match self {
-            Self::Damaged { .. } | Self::Lost { .. } => true,
+            Self::Damaged { .. } | Self::MissingFolder { .. } | Self::Lost { .. } => true,
             Self::Index(onefold_index::Error::Damaged { .. }) => true,
             Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
                 matches!(error.kind, Damaged | Short | NotFound | NotAFile)

@@ -66,7 +66,7 @@ pub use pin::PinInfo;
 pub use reader::{ChunkData, ChunkReader};
 pub use repair::RepairReport;
 pub use repository::{INDEX_FOLDER, InitOptions, OpenOptions, Repository};
-pub use roots::{RootId, Roots, RootsLock, Seen};
+pub use roots::{ROOT_FOLDER, RootId, Roots, RootsLock, Seen};
 pub use sealing::Packing;
 pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};

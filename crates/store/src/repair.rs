@@ -129,9 +129,9 @@ impl Repository {
         }
         for folder in missing {
             if others > 0 {
-                let what = "the folder is missing, and all that was in it; put it back from where it was moved to. A new one would be empty, and a prune would then \
-                            delete what is still there";
-                return Err(Error::damaged(folder, None, what));
+                return Err(Error::MissingFolder {
+                    folder: folder.into(),
+                });
             }
             self.shared.root.subdir(folder)?;
             self.shared.root.sync()?;

@@ -23,7 +23,7 @@ pub const ROOT: FrameKind = FrameKind {
 /// The longest root, in bytes: with its frame and its seal it is an object that can be read again.
 const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
 /// The folder of all roots.
-pub(crate) const ROOT_FOLDER: &str = "snapshots";
+pub const ROOT_FOLDER: &str = "snapshots";
 
 /// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's
 /// twin, both could go.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
-use onefold_store::{CheckDepth, CheckReport, Entropy, Repository};
+use onefold_store::{CheckDepth, CheckReport, Entropy, Error as StoreError, Repository};
 use serde_json::{Value, json};
 
 use crate::cli::Global;
@@ -12,8 +12,8 @@ use crate::exit::Exit;
 use crate::human::{self, many};
 use crate::hurt::{self, Hurts};
 use crate::out::Out;
-use crate::repository;
 use crate::sweeping::Watch;
+use crate::{remedy, repository};
 
 /// Check that everything is as it was written
 ///
@@ -171,13 +171,17 @@ fn print_set_aside(report: &CheckReport, out: &Out) -> Result<()> {
         out.say(format_args!("set aside  {}, {size}", aside.object))?;
     }
     if !report.set_aside.is_empty() {
+        let (which, it, they) = match report.set_aside.len() as u64 {
+            1 => ("1 container is".into(), "it", "it"),
+            more => (
+                format!("{} containers are", human::count(more)),
+                "them",
+                "they",
+            ),
+        };
         out.note(format_args!(
-            "{} set aside by a repair: `onefold repair` tries them once more, and takes back what is whole; once a check with --read-data finds that no snapshot \
-             misses anything, they can be deleted",
-            match report.set_aside.len() as u64 {
-                1 => "1 container is".into(),
-                more => format!("{} containers are", human::count(more)),
-            }
+            "{which} set aside by a repair: should all of {it} be readable again, `onefold repair` takes {it} back; once a check with --read-data finds that no snapshot \
+             misses anything, {they} can be deleted"
         ));
     }
     Ok(())
@@ -198,8 +202,18 @@ fn end(report: &mut CheckReport, hurts: Hurts, out: &Out) -> Result<Exit> {
         };
     }
     let found = many(damages, "damaged place");
-    Err(Error::FoundDamage(match hurts.count() {
-        0 => format!("found {found}, but all that snapshots refer to can be read"),
-        _ => format!("found {found}; hurt: {}", hurts.words()),
-    }))
+    let is_folder = |error: &StoreError| matches!(error, StoreError::MissingFolder { .. });
+    Err(Error::Hurt {
+        what: match hurts.count() {
+            0 if report.damage.iter().any(is_folder) => {
+                format!("found {found}; which snapshots there were is not known")
+            }
+            0 => format!("found {found}, but all that snapshots refer to can be read"),
+            _ => format!("found {found}; hurt: {}", hurts.words()),
+        },
+        remedy: match report.is_mendable {
+            true => Some(remedy::REPAIR.into()),
+            false => remedy::of_what_is_left(report, hurts),
+        },
+    })
 }

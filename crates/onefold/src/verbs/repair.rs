@@ -21,7 +21,7 @@ use crate::out::Out;
 use crate::patience::Patience;
 use crate::select::FilterArgs;
 use crate::sweeping::Watch;
-use crate::{paths, repository};
+use crate::{paths, remedy, repository};
 
 /// Rebuild what can be rebuilt, and list what is lost
 ///
@@ -222,13 +222,12 @@ fn end(mut report: RepairReport, hurts: Hurts, out: &Out) -> Result<Exit> {
             return Ok(Exit::Ok);
         }
     }
-    Err(Error::BeyondRepair(format!(
-        "{} beyond repair; hurt: {}",
-        if damages == 1 {
-            "1 damaged place is".into()
-        } else {
-            format!("{} damaged places are", human::count(damages))
-        },
-        hurts.words()
-    )))
+    let places = match damages {
+        1 => "1 damaged place is".into(),
+        more => format!("{} damaged places are", human::count(more)),
+    };
+    Err(Error::Hurt {
+        what: format!("{places} beyond repair; hurt: {}", hurts.words()),
+        remedy: remedy::of_what_is_left(&report.left, hurts),
+    })
 }

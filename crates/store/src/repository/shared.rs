@@ -56,10 +56,9 @@ impl Shared {
     /// Damage where the folder is missing.
     pub(crate) fn require_folder(&self, folder: &str) -> Result<()> {
         match self.root.open_subdir(folder) {
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                let what = "the folder is missing, and all that was in it";
-                Err(Error::damaged(folder, None, what))
-            }
+            Err(error) if error.kind == ErrorKind::NotFound => Err(Error::MissingFolder {
+                folder: folder.into(),
+            }),
             other => Ok(other.map(drop)?),
         }
     }
