@@ -38,6 +38,9 @@ pub trait Told {
     fn lost(&mut self, _path: &[u8], _bytes: Range<u64>, why: Error) -> Result<()> {
         Err(why)
     }
+
+    /// What was lost last is followed by what is not, or by the end of the file.
+    fn end_of_loss(&mut self) {}
 }
 
 /// Nobody listens.
@@ -50,6 +53,18 @@ impl Told for () {}
 /// [`Error::Io`] where `out` fails; what [`Told::lost`] gives; [`Error::Store`] where a chunk cannot be had for another
 /// reason. What is before it is written.
 pub fn file(
+    path: &[u8],
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    out: &mut dyn Write,
+    told: &mut dyn Told,
+) -> Result<()> {
+    let written = write_content(path, entry, reader, out, told);
+    told.end_of_loss();
+    written
+}
+
+fn write_content(
     path: &[u8],
     entry: &Entry,
     reader: &mut ChunkReader,
@@ -71,6 +86,9 @@ pub fn file(
                 item.data().map(read).transpose()
             }
         };
+        if got.is_ok() {
+            told.end_of_loss();
+        }
         match got {
             Ok(Some((slice, data))) => out.write_all(slice.of(&data)).map_err(failed)?,
             Ok(None) => write_zeros(bytes, out).map_err(failed)?,

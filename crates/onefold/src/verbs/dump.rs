@@ -15,7 +15,7 @@ use onefold_store::{ChunkReader, SessionKind};
 use crate::cli::Global;
 use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
-use crate::human::{many, unread_attributes};
+use crate::human::{self, many, unread_attributes};
 use crate::json::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
@@ -118,6 +118,17 @@ struct LeftOut<'a> {
     /// Nothing that a zip can hold.
     unfit: u64,
     lost_bytes: u64,
+    /// Where the loss is that is not told yet: more of it may follow.
+    losing: Option<Lost>,
+}
+
+/// Bytes of a file that are lost one beside the other.
+struct Lost {
+    path: Vec<u8>,
+    bytes: Range<u64>,
+    parts: u64,
+    /// Of the first.
+    why: String,
 }
 
 impl Told for LeftOut<'_> {
@@ -142,12 +153,31 @@ impl Told for LeftOut<'_> {
         if !self.salvage {
             return Err(why);
         }
-        let lost = bytes.end - bytes.start;
-        self.lost_bytes = self.lost_bytes.saturating_add(lost);
-        let why = chain_of(&why);
-        let what = format!(" (bytes {} to {} are lost: {why})", bytes.start, bytes.end);
-        self.note(path, &what);
+        self.lost_bytes = self.lost_bytes.saturating_add(bytes.end - bytes.start);
+        let lost = self.losing.get_or_insert_with(|| Lost {
+            path: path.to_vec(),
+            bytes: bytes.clone(),
+            parts: 0,
+            why: chain_of(&why),
+        });
+        lost.bytes.end = bytes.end;
+        lost.parts += 1;
         Ok(())
+    }
+
+    fn end_of_loss(&mut self) {
+        let Some(lost) = self.losing.take() else {
+            return;
+        };
+        let Range { start, end } = lost.bytes;
+        let bytes = many(end - start, "byte");
+        let parts = match lost.parts {
+            1 => String::new(),
+            more => format!(" in {} parts, the first", human::count(more)),
+        };
+        let why = lost.why;
+        let what = format!(" (bytes {start} to {end} are lost, {bytes}{parts}: {why})");
+        self.note(&lost.path, &what);
     }
 }
 
@@ -161,6 +191,7 @@ impl<'a> LeftOut<'a> {
             without_attributes: 0,
             unfit: 0,
             lost_bytes: 0,
+            losing: None,
         }
     }
 

@@ -135,7 +135,9 @@ fn a_dump_that_salvages_has_zeros_for_what_is_lost_and_tells_where() {
     let ran = rig
         .run(["dump", "latest", &path, "--salvage", "--target", "rest"])
         .ends(13);
-    assert!(ran.err.contains("are lost"), "{}", ran.err);
+    // Side by side all of them, and one line.
+    assert_eq!(ran.err.matches("are lost, ").count(), 1, "{}", ran.err);
+    assert!(ran.err.contains(" parts, the first: "), "{}", ran.err);
     assert!(ran.err.contains("zeros stand"), "{}", ran.err);
     let rest = fs::read(rig.path("rest")).expect("read");
     let lost = lost_bytes(&rest, &whole);
