@@ -63,16 +63,13 @@ pub fn tar(
             return archive.finish();
         };
         let path = path::join(&at, &entry.name);
-        let lacks = match entry.kind {
-            Kind::Socket => entry.is_unreadable(),
-            _ => entry.is_unlisted() || !entry.knows_xattrs(),
-        };
-        if lacks {
+        let is_socket = entry.kind == Kind::Socket;
+        if is_socket || entry.is_unlisted() || !entry.knows_xattrs() {
             archive.told.incomplete(&path, &entry);
         }
         if entry.is_dir() {
             way.met(entry);
-        } else if entry.kind != Kind::Socket && !entry.is_unreadable() {
+        } else if !is_socket && !entry.is_unreadable() {
             archive.add(&path, &entry, reader)?;
         }
     }

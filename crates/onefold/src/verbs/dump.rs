@@ -115,7 +115,7 @@ struct LeftOut<'a> {
     out: &'a Out,
     missing: u64,
     without_attributes: u64,
-    /// Nothing that a zip can hold.
+    /// Nothing that the archive can hold.
     unfit: u64,
     lost_bytes: u64,
     /// Where the loss is that is not told yet: more of it may follow.
@@ -134,7 +134,8 @@ struct Lost {
 impl Told for LeftOut<'_> {
     fn incomplete(&mut self, path: &[u8], entry: &Entry) {
         let is_missing = entry.is_unreadable() || entry.is_unlisted();
-        if self.archive == Archive::Zip && !is_missing {
+        let is_unfit = self.archive == Archive::Zip || entry.kind == Kind::Socket;
+        if is_unfit && !is_missing {
             self.unfit += 1;
             return;
         }
@@ -211,8 +212,12 @@ impl<'a> LeftOut<'a> {
     fn tell(&self) -> Exit {
         let out = self.out;
         if self.unfit > 0 {
+            let (archive, kinds) = match self.archive {
+                Archive::Tar => ("tar", "sockets"),
+                Archive::Zip => ("zip", "pipes, sockets and devices"),
+            };
             out.note(format_args!(
-                "left out {}: no zip can hold pipes, sockets and devices",
+                "left out {}: no {archive} can hold {kinds}",
                 many(self.unfit, "path")
             ));
         }

@@ -1,4 +1,4 @@
-//! `dump --archive zip`: what other programs make of it.
+//! `dump` of a folder: what other programs make of a zip, and what an archive has no place for.
 
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
@@ -74,4 +74,26 @@ fn a_folder_comes_as_a_zip() {
     is("'größe' 0o100644 5 b'utf-8'", "");
     is("'link' 0o120777 8 b'sub/te'", "");
     is("'od", "3 b'raw'");
+}
+
+#[test]
+fn what_an_archive_cannot_hold_is_told() {
+    let rig = Rig::open();
+    rig.write("s/file", b"x");
+    for name in ["s/sock", "s/other"] {
+        drop(std::os::unix::net::UnixListener::bind(rig.path(name)).expect("socket"));
+    }
+    let fifo = Command::new("mkfifo").arg(rig.path("s/fifo")).status();
+    assert!(fifo.expect("mkfifo").success());
+    rig.backup("s");
+    for (archive, told) in [
+        ("tar", "left out 2 paths: no tar can hold sockets\n"),
+        (
+            "zip",
+            "left out 3 paths: no zip can hold pipes, sockets and devices\n",
+        ),
+    ] {
+        let args = ["dump", "latest", "-a", archive, "--target", archive];
+        assert_eq!(rig.run(args).ends(0).err, told);
+    }
 }
