@@ -15,7 +15,7 @@ use onefold_backup::walk::Walk;
 use onefold_backup::{Change, Events, Kind, Progress};
 
 use crate::out::Out;
-use crate::{error, json, paths, signal};
+use crate::{error, human, json, paths, signal};
 
 pub use line::{Beside, aside};
 use rate::Rate;
@@ -31,6 +31,9 @@ const LOGGED_COLUMNS: usize = 120;
 
 /// How long the engine may take to stop when a signal asks it to.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of how many paths it is told one by one that there is no space for them; `-v` tells of all.
+const FULL_TOLD_MAX: u64 = 10;
 
 /// What is being done; restic's words for it differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +85,8 @@ pub struct Meter<'a> {
     pub expected: Expected,
     /// Sources that are the repository or lie in it.
     pub refused: AtomicU64,
+    /// Paths for which there was no space.
+    full: AtomicU64,
     started: Instant,
     told: AtomicBool,
     rates: Mutex<Rates>,
@@ -110,6 +115,7 @@ impl<'a> Meter<'a> {
             progress: Progress::default(),
             expected: Expected::default(),
             refused: AtomicU64::new(0),
+            full: AtomicU64::new(0),
             started: now,
             told: AtomicBool::new(false),
             rates: Mutex::new(rates),
@@ -151,7 +157,24 @@ impl<'a> Meter<'a> {
         }
         self.tell_scanned();
         line::clear();
+        self.tell_full();
         done
+    }
+
+    /// Of how many paths more there was no space for than were told.
+    fn tell_full(&self) {
+        let more = self.full.load(Relaxed).saturating_sub(FULL_TOLD_MAX);
+        if more > 0 && !self.tells_all() {
+            let more = human::count(more);
+            self.out.note(format_args!(
+                "error: and {more} more, with no space left either"
+            ));
+        }
+    }
+
+    /// Whether paths are told one by one however many they are: whoever asked for all of them, and programs.
+    fn tells_all(&self) -> bool {
+        self.out.json || self.wants_entries()
     }
 
     fn tick(&self) {
@@ -268,6 +291,10 @@ impl Events for Meter<'_> {
     fn error(&self, path: &[u8], error: &onefold_backup::Error) {
         if matches!(error, onefold_backup::Error::IntoItself) {
             self.refused.fetch_add(1, Relaxed);
+        }
+        if error.is_full() && self.full.fetch_add(1, Relaxed) >= FULL_TOLD_MAX && !self.tells_all()
+        {
+            return;
         }
         let message = error::chain_of(error);
         if self.out.json {

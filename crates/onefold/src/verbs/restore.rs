@@ -375,6 +375,11 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
             many(errors, "path")
         ));
     }
+    if summary.is_full {
+        out.note(
+            "the target is full, or a quota or size limit is reached: make room, then run it again",
+        );
+    }
     if summary.lacking > 0 {
         let (paths, lack) = match summary.lacking {
             1 => ("1 path".into(), "lacks some of its"),

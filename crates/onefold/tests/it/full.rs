@@ -67,6 +67,40 @@ fn a_full_target_ends_a_restore_with_14() {
     assert!(ran.err.contains("space"), "{}", ran.err);
 }
 
+/// What fits is restored, and nobody reads the same line for each path of thousands.
+#[test]
+fn a_full_target_is_told_in_few_lines() {
+    let rig = Rig::open();
+    rig.write("s/0-large", &Random(6).bytes(4 << 20));
+    for n in 0..400 {
+        rig.write(&format!("s/{n}"), &Random(n).bytes(5_000));
+    }
+    rig.backup("s");
+    let Some(_mount) = Mount::new(&rig.path("disk"), 1) else {
+        return;
+    };
+    let restore = |target: &str, more: &[&str]| -> Ran {
+        let args = ["restore", "latest", "--target", target];
+        rig.run([&args[..], more].concat()).ends(14)
+    };
+    let ran = restore("disk/t", &[]);
+    let told = ran.err.matches("No space left on device").count();
+    assert_eq!(told, 10, "{}", ran.err);
+    assert!(ran.err.lines().count() < 15, "{}", ran.err);
+    let more = ran.err.lines().find(|line| line.contains(" more, "));
+    let more = more.unwrap_or_else(|| panic!("{}", ran.err));
+    let count: usize = more
+        .split(' ')
+        .find_map(|word| word.parse().ok())
+        .expect("a count");
+    let all = restore("disk/t2", &["-v"]).err;
+    assert!(
+        all.matches("No space left on device").count() > 10 + count,
+        "{all}"
+    );
+    assert!(!all.contains(" more, "), "{all}");
+}
+
 #[test]
 fn a_size_limit_ends_with_14() {
     let rig = Rig::open();
