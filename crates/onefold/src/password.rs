@@ -79,16 +79,16 @@ impl PasswordOptions {
     /// [`Error::NoPassword`] where nothing gives one and there is no terminal; [`Error::Usage`] where two things do.
     pub fn read(&self, purpose: Purpose, prompt: &str) -> Result<Secret> {
         let given = match self.given()? {
-            Some(_) if self.insecure_no_password => {
+            Some((by, _)) if self.insecure_no_password => {
                 return Err(Error::Usage(format!(
-                    "--insecure-no-password says that there is no password, and a file, a command or {PASSWORD_ENV} gives one: leave one out"
+                    "--insecure-no-password says that there is no password, and {by} gives one: leave one out"
                 )));
             }
             None if self.insecure_no_password => return Ok(Secret::new(Vec::new())),
             None => return ask(purpose, prompt),
-            Some(Given::File(file)) => from_file(Path::new(file))?,
-            Some(Given::Command(command)) => from_command(command)?,
-            Some(Given::Variable(password)) => password.into_vec(),
+            Some((_, Given::File(file))) => from_file(Path::new(file))?,
+            Some((_, Given::Command(command))) => from_command(command)?,
+            Some((_, Given::Variable(password))) => password.into_vec(),
         };
         not_empty(given, purpose)
     }
@@ -102,16 +102,16 @@ impl PasswordOptions {
         !given
     }
 
-    /// Whether an option or a variable gives one.
+    /// The option or the variable that gives one: `--password-file`, `ONEFOLD_PASSWORD` …
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
-    pub fn is_given(&self) -> Result<bool> {
-        Ok(self.given()?.is_some())
+    pub fn given_by(&self) -> Result<Option<String>> {
+        Ok(self.given()?.map(|(by, _)| by))
     }
 
-    /// What gives the password. Errors: [`Error::Usage`] where the command line or the environment names two things.
-    fn given(&self) -> Result<Option<Given<'_>>> {
+    /// What gives the password, and what the user calls that. Errors: [`Error::Usage`] where the command line or the environment names two things.
+    fn given(&self) -> Result<Option<(String, Given<'_>)>> {
         let file = Way {
             id: "password_file",
             variable: "ONEFOLD_PASSWORD_FILE",

@@ -43,8 +43,8 @@ pub fn place(global: &Global) -> Result<PathBuf> {
         value: global.repository_file.as_ref().map(Place::File),
     };
     let named = match global.typed.one_of("name the repository", [folder, file])? {
-        Some(Place::Folder(folder)) => folder.clone(),
-        Some(Place::File(file)) => from_file(file)?,
+        Some((_, Place::Folder(folder))) => folder.clone(),
+        Some((_, Place::File(file))) => from_file(file)?,
         None => {
             return Err(Error::Usage(
                 "no repository is named: give --repo FOLDER or set ONEFOLD_REPOSITORY".into(),
@@ -247,9 +247,11 @@ fn agree(global: &Global, place: &Path, is: Encryption) -> Result<()> {
             ))),
         };
     }
-    if is == Encryption::None && global.password.is_given()? {
+    if is == Encryption::None
+        && let Some(by) = global.password.given_by()?
+    {
         return Err(Error::Password(format!(
-            "a password is given, and the repository at {place} says that it is not encrypted. If it was made so, say --encryption none, or give no password; \
+            "a password is given ({by}), and the repository at {place} says that it is not encrypted. If it was made so, say --encryption none, or give no password; \
              if not, somebody has changed it: store nothing there"
         )));
     }

@@ -32,8 +32,8 @@ impl Typed {
         self.0.iter().any(|typed| typed == id)
     }
 
-    /// What the command line says, else what the environment does. `does` is what both of two would do: "give a
-    /// password".
+    /// What the command line says, else what the environment does, with what the user calls that. `does` is what both
+    /// of two would do: "give a password".
     ///
     /// # Errors
     /// [`Error::Usage`] where one of them says it in two ways.
@@ -41,7 +41,7 @@ impl Typed {
         &self,
         does: &str,
         ways: impl IntoIterator<Item = Way<T>>,
-    ) -> Result<Option<T>> {
+    ) -> Result<Option<(String, T)>> {
         let given = ways.into_iter().filter_map(|way| {
             let is_typed = self.has(way.id);
             let name = match is_typed {
@@ -57,7 +57,7 @@ impl Typed {
                 "{first} and {second} both {does}: leave one out"
             )));
         }
-        Ok(left.pop().map(|(.., value)| value))
+        Ok(left.pop().map(|(_, name, value)| (name, value)))
     }
 }
 

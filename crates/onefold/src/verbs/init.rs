@@ -99,14 +99,22 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
 /// That a password was given which protects nothing: whoever gives it may think otherwise, and the next command refuses
 /// it.
 fn tell_unused(global: &Global, out: &Out) {
-    if out.quiet || matches!(global.password.is_given(), Ok(false)) {
-        return;
-    }
+    let leave_out = match global.password.given_by() {
+        _ if out.quiet => return,
+        Ok(None) => return,
+        Ok(Some(option)) if option.starts_with('-') => format!("leave {option} out from now on"),
+        Ok(Some(variable)) => format!("unset {variable}"),
+        // Two give one.
+        Err(_) => "leave it out from now on".into(),
+    };
     let what = "not encrypted: the password that is given is not used";
-    let advice = "leave it out from now on (unset ONEFOLD_PASSWORD), or set ONEFOLD_ENCRYPTION=none: else other commands refuse it";
     match out.json {
         true => out.note_json(&json!({"message_type": "warning", "message": what})),
-        false => out.note(format_args!("warning: {what}\n         {advice}")),
+        // Other commands hear of the variable, too.
+        false if !global.typed.has("encryption") => out.note(format_args!("warning: {what}")),
+        false => out.note(format_args!(
+            "warning: {what}\n         {leave_out}, or set ONEFOLD_ENCRYPTION=none: else other commands refuse it"
+        )),
     }
 }
 

@@ -111,7 +111,29 @@ fn a_password_for_a_repository_without_encryption_is_refused_unless_that_is_mean
 fn a_password_that_protects_nothing_is_told_of_when_the_repository_is_made() {
     let rig = Rig::empty();
     let (given, none) = (("ONEFOLD_PASSWORD", PASSWORD), ("ONEFOLD_PASSWORD", ""));
+    rig.write("word", b"word\n");
+    let of_file = ("ONEFOLD_PASSWORD_FILE", "word");
+    for (variable, args, leave_out) in [
+        (given, &["init", "-r", "1"][..], "unset ONEFOLD_PASSWORD, "),
+        (
+            of_file,
+            &["init", "-r", "2"],
+            "unset ONEFOLD_PASSWORD_FILE, ",
+        ),
+        (
+            none,
+            &["init", "-r", "3", "--password-file", "word"],
+            "leave --password-file out ",
+        ),
+    ] {
+        let args = [args, &["--encryption", "none"]].concat();
+        let ran = with(&rig, &[none, variable], &args).ends(0);
+        assert!(ran.err.contains(leave_out), "{args:?}: {}", ran.err);
+    }
     let told = "not encrypted: the password that is given is not used";
+    let is_meant = ("ONEFOLD_ENCRYPTION", "none");
+    let ran = with(&rig, &[given, is_meant], &["init", "-r", "4"]).ends(0);
+    assert_eq!(ran.err, format!("warning: {told}\n"));
     for (variable, args, is_told) in [
         (given, &["init", "-r", "a"][..], true),
         (given, &["init", "-r", "b", "--json"], true),
