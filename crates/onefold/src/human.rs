@@ -1,5 +1,5 @@
-//! Numbers for people: sizes in binary units, counts with separators, durations, and sizes as people write them; and a
-//! sentence about a number that several verbs say.
+//! Numbers for people: sizes in binary units, counts with separators, durations, and sizes as people write them; and
+//! sentences about a number that several verbs say.
 
 use std::time::Duration;
 
@@ -43,6 +43,13 @@ pub fn many(n: u64, noun: &str) -> String {
         _ => format!("{noun}s"),
     };
     format!("{} {plural}", count(n))
+}
+
+/// That something does not have some paths, for they could not be read.
+pub fn unread(of: &str, paths: u64) -> String {
+    let they_were = if paths == 1 { "it was" } else { "they were" };
+    let paths = many(paths, "path");
+    format!("{of} lacks {paths} that could not be read or listed when {they_were} backed up")
 }
 
 /// That something does not have what could not be read of some of its paths.
@@ -199,6 +206,13 @@ impl<'a> Columns<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let [one, two] = [1, 2].map(|paths| unread("it", paths));
+        assert!(one.contains("1 path that") && one.contains("when it was"));
+        assert!(two.contains("2 paths that") && two.contains("when they were"));
+    }
 
     #[test]
     fn sizes_have_three_digits() {

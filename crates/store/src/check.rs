@@ -16,6 +16,7 @@ use references::References;
 use crate::aside::Aside;
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::error::chunks_are;
 use crate::marker::Marker;
 use crate::opened::Opened;
 use crate::repository::Repository;
@@ -444,7 +445,7 @@ impl Check<'_> {
             .filter(|prefix| !found.contains(prefix))
             .count();
         if lost > 0 {
-            let what = format!("{lost} chunks are lost");
+            let what = format!("{} lost", chunks_are(lost));
             self.note(match self.has_foreign_contents {
                 // They may be in what another version wrote.
                 true => onefold_io::Error::new(

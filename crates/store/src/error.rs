@@ -110,6 +110,14 @@ fn none_opens(slots: usize) -> String {
     }
 }
 
+/// The beginning of a sentence: `1 chunk is`, `2 chunks are`.
+pub(crate) fn chunks_are(chunks: usize) -> String {
+    match chunks {
+        1 => "1 chunk is".into(),
+        more => format!("{more} chunks are"),
+    }
+}
+
 impl Error {
     /// Stored bytes of `object` that are not what was written.
     pub fn damaged(

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::cache::Cache;
 use crate::container::{self, Table};
+use crate::error::chunks_are;
 use crate::opened::{Opened, check_layout};
 use crate::repository::Shared;
 use crate::salvage::Salvage;
@@ -102,9 +103,9 @@ impl Shared {
             return Ok(None);
         };
         if recovered.told.insert(id) && warns {
-            let chunks = opened.table.chunks.len();
+            let chunks_are = chunks_are(opened.table.chunks.len());
             tracing::warn!(
-                "{why}: {chunks} chunks are known to be in it all the same, and used where they can be read; run `onefold repair`"
+                "{why}: {chunks_are} known to be in it all the same, and used where that can be read; run `onefold repair`"
             );
         }
         let bytes = opened.ram_bytes();

@@ -15,7 +15,7 @@ use onefold_store::{ChunkReader, SessionKind};
 use crate::cli::Global;
 use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
-use crate::human::{self, many, unread_attributes};
+use crate::human::{self, many};
 use crate::json::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
@@ -222,13 +222,13 @@ impl<'a> LeftOut<'a> {
             ));
         }
         if self.missing > 0 {
-            out.note(format_args!(
-                "the archive lacks {} that could not be read or listed when they were backed up",
-                many(self.missing, "path")
-            ));
+            out.note(human::unread("the archive", self.missing));
         }
         if self.without_attributes > 0 {
-            out.note(unread_attributes("the archive", self.without_attributes));
+            out.note(human::unread_attributes(
+                "the archive",
+                self.without_attributes,
+            ));
         }
         if self.lost_bytes > 0 {
             out.note(format_args!(

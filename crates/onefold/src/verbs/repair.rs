@@ -163,11 +163,13 @@ fn print_small_objects(report: &RepairReport, out: &Out) -> Result<()> {
 /// Prints which containers were replaced, and which of them are kept beside the others.
 fn print_containers(report: &RepairReport, out: &Out) -> Result<()> {
     let (replaced, aside) = (&report.replaced_containers, &report.set_aside);
-    if !(replaced.is_empty() && aside.is_empty()) {
+    let count = (replaced.len() + aside.len()) as u64;
+    if count > 0 {
         out.say(format_args!(
-            "replaced {}, saving {} from them",
-            many((replaced.len() + aside.len()) as u64, "damaged container"),
-            many(report.saved_chunks, "chunk")
+            "replaced {}, saving {} from {}",
+            many(count, "damaged container"),
+            many(report.saved_chunks, "chunk"),
+            if count == 1 { "it" } else { "them" }
         ))?;
     }
     for one in aside {

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::human::{self, bytes, many, unread_attributes};
+use crate::human::{self, bytes, many};
 use crate::out::Out;
 use crate::patterns;
 use crate::progress::{Doing, Meter};
@@ -388,13 +388,13 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
         out.note(format_args!("{paths} {lack} metadata"));
     }
     if summary.unread > 0 {
-        out.note(format_args!(
-            "the snapshot lacks {} that could not be read or listed when they were backed up",
-            many(summary.unread, "path")
-        ));
+        out.note(human::unread("the snapshot", summary.unread));
     }
     if summary.unread_attributes > 0 {
-        out.note(unread_attributes("the snapshot", summary.unread_attributes));
+        out.note(human::unread_attributes(
+            "the snapshot",
+            summary.unread_attributes,
+        ));
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ fn restore_size(sizes: &Sizes, out: &Out) -> Result<()> {
     let lines = [
         format!("files      {}", count(sizes.total_file_count)),
         format!(
-            "other      {} folders, links and devices",
+            "other      {} (folders, links and devices)",
             count(sizes.total_other_count)
         ),
         format!("to restore {}", bytes(sizes.total_size)),

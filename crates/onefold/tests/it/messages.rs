@@ -318,6 +318,8 @@ fn one_is_no_plural_and_a_dry_run_has_no_speed() {
     let ids = rig.snapshots();
     let diff = rig.run(["diff", &ids[0], &ids[1]]).ends(0).out;
     assert!(!diff.contains("1 files"), "{diff}");
+    let stats = rig.run(["stats", &ids[0]]).ends(0).out;
+    assert!(stats.contains(" (folders, links and devices)\n"), "{stats}");
     let dry = rig
         .run(["restore", &ids[0], "--target", "t", "--dry-run", "-v"])
         .ends(0);
