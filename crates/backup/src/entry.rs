@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use onefold_store::ChunkRef;
+use onefold_store::{ChunkRef, ContainerId};
 
 /// What an entry is. The numbers are those on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -208,6 +208,14 @@ impl Item {
         }
     }
 
+    /// The same without where its chunk lies.
+    fn nowhere(mut self) -> Self {
+        if let Item::Chunk { chunk, .. } | Item::Slice(Slice { chunk, .. }) = &mut self {
+            chunk.container = ContainerId(0);
+        }
+        self
+    }
+
     /// Of an item of depth 0, its data.
     pub fn data(&self) -> Option<Slice> {
         match *self {
@@ -234,6 +242,16 @@ pub struct Content {
     pub depth: u8,
     /// In file order.
     pub items: Vec<Item>,
+}
+
+impl Content {
+    /// Whether the other says the same, but for where chunks lie. (Of two that differ in that, recipe chunks differ:
+    /// they say where the data is.)
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let (own, others) = (self.items.iter(), other.items.iter());
+        let same = |(a, b): (&Item, &Item)| a.nowhere() == b.nowhere();
+        self.depth == other.depth && own.len() == others.len() && own.zip(others).all(same)
+    }
 }
 
 /// An entry of a folder.

@@ -85,14 +85,17 @@ impl Before {
         (self.looks == Looks::Doubtful).then_some(&self.entry.content)
     }
 
-    /// Whether the entry, as it was read `now`, is the same.
+    /// Whether the entry, as it was read `now`, is the same. Where its chunks lie says nothing of that: a repair or a
+    /// sweep moves them.
     pub fn agrees_with(mut self, now: &mut Entry) -> bool {
-        match self.looks {
-            Looks::Changed => return false,
-            Looks::Doubtful => return *self.entry == *now,
-            Looks::Unchanged => {}
+        let agrees = match self.looks {
+            Looks::Changed => false,
+            Looks::Doubtful => self.entry.content.is_as(&now.content),
+            Looks::Unchanged => true,
+        };
+        if !agrees {
+            return false;
         }
-        // Where its chunks lie differs, and what of them is there.
         self.entry.content = Content::default();
         let content = std::mem::take(&mut now.content);
         let is_same = *self.entry == *now;

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use onefold_backup::backup::Outcome;
+use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::SnapshotRoots;
-use onefold_backup::snapshots;
+use onefold_backup::{Progress, Silent, snapshots};
 use onefold_io::sim::SimDir;
 use onefold_store::{CheckDepth, Repository, container};
 
 use crate::crash::{NoWait, init, open};
-use crate::scene::{back_up, entry, look, noise, restore_folder, uneven};
+use crate::scene::{back_up, bytes, entry, look, noise, options, restore_folder, uneven};
 
 const FILES: u64 = 30;
 const FILE_BYTES: u64 = 3_000;
@@ -90,6 +90,29 @@ fn after_a_repair_files_that_nobody_touched_are_unchanged_and_what_was_lost_is_s
         let third = back_up(&repository, source, 3);
         assert_eq!(counts(&third), [0, 0, FILES + 2]);
         assert_eq!(third.snapshot.summary.bytes_read, 0);
+    }
+}
+
+/// Where what is read lies now says nothing of what it is. Of a file with a recipe of its own, that says where its chunks
+/// lie, and is another then.
+#[test]
+fn after_a_repair_files_that_are_read_again_and_are_the_same_are_unchanged() {
+    for file in ["file-07", "long"] {
+        let source = tempfile::tempdir().expect("tempdir");
+        let source = source.path();
+        write_source(source);
+        let (repository, _) = damaged_and_repaired(source, file);
+        let options = backup::Options {
+            force_reread: true,
+            ..options(2)
+        };
+        let sources = Input::Paths(vec![bytes(source)]);
+        let progress = Progress::default();
+        let second = backup::run(&repository, sources, &options, &progress, &Silent);
+        let [new, changed, unchanged] = counts(&second.expect("backup"));
+        assert_eq!((new, changed + unchanged), (0, FILES + 2), "{file}");
+        assert!(changed <= 1, "{file}: {changed} changed");
+        assert!(is_whole(&repository), "{file}");
     }
 }
 
