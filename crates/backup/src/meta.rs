@@ -214,7 +214,7 @@ pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
 /// # Errors
 /// Those of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and it is no folder that can be opened.
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
-    // Nearly always, and in a quarter of the time.
+    // That takes a quarter of the time.
     if onefold_io::has_no_attributes(dir, name) {
         return Ok(Xattrs::new());
     }

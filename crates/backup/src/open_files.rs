@@ -10,7 +10,7 @@ const LARGE_MAX: usize = 128;
 const FOLDERS_MET_MAX: usize = 512;
 /// small files that a backup opens before it reads them,
 const AHEAD_MAX: usize = 4096;
-/// and folders of such that are kept open.
+/// and folders of small files that are kept open until these are read.
 const FOLDERS_AHEAD_MAX: usize = 1024;
 
 /// How many folders a walk keeps open for who follows it.
@@ -23,7 +23,7 @@ pub fn ahead_max() -> usize {
     share(granted(), 8, AHEAD_MAX)
 }
 
-/// Of how many folders it does so.
+/// How many folders of small files it keeps open until these are read.
 pub fn folders_ahead_max() -> usize {
     share(granted(), 4, FOLDERS_AHEAD_MAX)
 }

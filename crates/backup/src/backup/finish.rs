@@ -24,7 +24,7 @@ use super::metadata::MetadataStream;
 use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
-use super::plan::{ContentFrom, Entries, Job, Planned, STEP_BYTES_MAX, Step};
+use super::plan::{ContentFrom, Entries, Job, OpenBytes, Planned, STEP_BYTES_MAX, Step};
 use super::retrace::Retraced;
 use super::segment::{Done, Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
@@ -78,6 +78,7 @@ pub struct Finisher<'a> {
     long_chunks: LongChunks<'a>,
     pub budget: &'a Budget,
     pub large_budget: &'a Budget,
+    open_bytes: OpenBytes,
     pub buffers: &'a Buffers,
     pub outlook: &'a Outlook,
     pub owners: &'a Owners,
@@ -134,7 +135,7 @@ impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
         long_chunks: LongChunks<'a>,
-        (budget, large_budget): (&'a Budget, &'a Budget),
+        (budget, large_budget, open_bytes): (&'a Budget, &'a Budget, OpenBytes),
         (buffers, outlook): (&'a Buffers, &'a Outlook),
         owners: &'a Owners,
         (progress, events): (&'a Progress, &'a dyn Events),
@@ -146,6 +147,7 @@ impl<'a> Finisher<'a> {
             long_chunks,
             budget,
             large_budget,
+            open_bytes,
             buffers,
             outlook,
             owners,
@@ -215,7 +217,7 @@ impl<'a> Finisher<'a> {
             }
         };
         let (mut files, rest) = (done.files.into_iter(), done.rest);
-        let (mut parts, mut fingerprints) = (done.parts.iter(), done.fingerprints.into_iter());
+        let (mut pieces, mut fingerprints) = (done.parts.iter(), done.fingerprints.into_iter());
         let (held, mut at) = (self.batch.held.len().saturating_sub(1), 0);
         for (folder, mut planned) in entries.into_iter() {
             let folder = &folder;
@@ -229,7 +231,7 @@ impl<'a> Finisher<'a> {
                 (None, Some(parts)) => self.large(folder, planned, parts, worker)?,
                 (Some(Err(e)), _) => self.unreadable(folder, planned, e),
                 (Some(Ok(file)), _) => {
-                    for part in parts.by_ref().take(file.parts) {
+                    for part in pieces.by_ref().take(file.parts) {
                         match *part {
                             Part::Chunk(len) => {
                                 let fingerprint =
@@ -407,7 +409,8 @@ impl<'a> Finisher<'a> {
         let batch = &self.batch;
         // The planner must find room for any job while this thread waits for it with a batch begun: there may be little
         // to store in what is held.
-        let job_bytes_max = self.buffers.size_for(LARGE_BYTES as usize) + STEP_BYTES_MAX;
+        let read_bytes_max = self.buffers.size_for(LARGE_BYTES as usize);
+        let job_bytes_max = read_bytes_max.max(self.open_bytes.job_max()) + STEP_BYTES_MAX;
         let full = batch.chunks.len() >= BATCH_CHUNKS
             || batch.bytes >= BATCH_BYTES
             || batch.entry_bytes >= BATCH_ENTRY_BYTES

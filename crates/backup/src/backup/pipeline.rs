@@ -32,7 +32,7 @@ use crate::tree::Tree;
 use crate::walk::{self, Walk};
 use crate::{Error, Events, Progress, Result};
 
-/// Steps between planner and finisher; each holds at most a piece of a folder.
+/// Steps between planner and finisher; what each holds is bounded and counted ([`STEP_BYTES_MAX`](super::plan::STEP_BYTES_MAX)).
 const STEPS_AHEAD: usize = 512;
 
 /// RAM for the segments of large files that are read and cut at once, in bytes, and for those that wait for the store.
@@ -153,12 +153,16 @@ impl<'a> Pipeline<'a> {
         Ok(Finisher::new(
             writers,
             LongChunks::new(chunker, self.session, self.options.force_reread),
-            (&between.budget, &between.large_budget),
+            (&between.budget, &between.large_budget, self.open_bytes()),
             (&between.buffers, &between.outlook),
             &between.owners,
             (self.progress, self.events),
             self.options.hard_links_bytes / 3 * 2,
         ))
+    }
+
+    fn open_bytes(&self) -> OpenBytes {
+        OpenBytes::of(self.options.bytes_in_flight)
     }
 
     /// `started_ns`: when the parent began to read.
@@ -179,7 +183,7 @@ impl<'a> Pipeline<'a> {
             large_budget: &between.large_budget,
             ahead: &between.ahead,
             buffers: &between.buffers,
-            open_bytes: OpenBytes::of(self.options.bytes_in_flight),
+            open_bytes: self.open_bytes(),
             progress: self.progress,
             events: self.events,
             work,

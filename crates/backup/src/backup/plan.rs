@@ -291,7 +291,7 @@ impl Planner<'_> {
                 .map_err(|_| Gone)?;
             return self.steps.send(step).map_err(|_| Gone);
         }
-        if !batch.has_room_for(stat.size, self.open_bytes.dirs_max()) {
+        if !batch.has_room_for(stat.size, dir, self.open_bytes.dirs_max()) {
             self.submit(batch)?;
         }
         batch.want(dir, (opened, stat), &planned);

@@ -154,6 +154,14 @@ impl<'a> Source<'a> {
         Ok(!Stat::of(&self.handle.fd)?.same_state(&self.stat))
     }
 
+    /// Whether nobody wrote since it was looked at. Of what else changed, it is what it is by now that counts.
+    pub fn is_as_it_was(&mut self) -> bool {
+        let now = Stat::of(&self.handle.fd).ok();
+        let now = now.filter(|now| now.same_state(&self.stat));
+        self.stat = now.unwrap_or(self.stat);
+        now.is_some()
+    }
+
     /// Looks again, before it is read again.
     ///
     /// # Errors

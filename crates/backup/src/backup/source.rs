@@ -29,7 +29,7 @@ use super::traces::Traces;
 use super::windows::WINDOW_BYTES;
 use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
-use crate::walk::opened::Opened;
+use crate::walk::opened::{self, Opened};
 use crate::{Content, Progress, Xattrs};
 
 /// Small files up to this many bytes together make one job; larger ones stand alone.
@@ -41,6 +41,10 @@ pub const JOB_FILES: usize = 48;
 const JOB_XATTRS_BYTES_MAX: usize = 64 << 10;
 /// Files from this size on are read in segments.
 pub const LARGE_BYTES: u64 = SEGMENT_BYTES as u64;
+const _: () = assert!(
+    LARGE_BYTES == opened::SMALL_BYTES,
+    "no other is opened for nothing"
+);
 
 /// What follows in a file's content.
 pub enum Part {
@@ -131,6 +135,12 @@ impl Wanted {
     /// Folders that are open for it, at most.
     pub fn dirs(&self) -> usize {
         self.dirs.len()
+    }
+
+    /// Whether it is the folder of the last file.
+    pub fn is_last_dir(&self, dir: &Arc<OwnedFd>) -> bool {
+        let last = self.dirs.last();
+        last.is_some_and(|(last, _)| Arc::ptr_eq(last, dir))
     }
 
     /// Files that are open for it.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::key::{Folder, Key};
 use super::names::{Listed, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names};
-use super::opened::Opened;
+use super::opened::{self, Opened};
 use super::put_off::{Kept, Subfolder};
 use super::schedule::{Done, Shared};
 use super::{Found, Options, Piece, Select};
@@ -122,6 +122,14 @@ pub(super) fn empty(folder: Arc<[u8]>) -> Piece {
         excluded: 0,
         ignore_bytes: 0,
     }
+}
+
+/// What is seen of a name.
+struct Seen {
+    stat: Result<Stat, Errno>,
+    opened: Option<Opened>,
+    /// Its name is known not to be left out.
+    is_kept: bool,
 }
 
 struct Look<'a> {
@@ -300,27 +308,34 @@ impl Look<'_> {
     fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<Listed>) {
         let mut by_inode: Vec<usize> = (0..names.len()).collect();
         by_inode.sort_unstable_by_key(|&i| names[i].inode);
-        let mut looks: Vec<_> = (0..names.len()).map(|_| None).collect();
+        let opens = self.options.open_files > 0
+            && names.iter().any(|name| name.is_file)
+            && opened::may_be_held(&dir);
+        let mut seen: Vec<_> = (0..names.len()).map(|_| None).collect();
         for i in by_inode {
-            looks[i] = Some(self.look_at(&dir, &names[i]));
+            seen[i] = Some(self.look_at(&dir, &names[i], opens));
         }
-        for (listed, look) in names.into_iter().zip(looks) {
-            let (stat, opened) = look.expect("every name was looked at");
-            self.found(&dir, listed.name, stat, opened);
+        for (listed, seen) in names.into_iter().zip(seen) {
+            self.found(&dir, listed.name, seen.expect("every name was looked at"));
         }
         self.piece.dir = Some(dir);
     }
 
-    /// What `stat` says, and the file, open, where that is asked for.
-    fn look_at(&self, dir: &OwnedFd, listed: &Listed) -> (Result<Stat, Errno>, Option<Opened>) {
+    /// Files are opened for that if `opens`, but for those whose names are left out.
+    fn look_at(&self, dir: &OwnedFd, listed: &Listed, opens: bool) -> Seen {
         let name = &listed.name;
-        // What is left out is not touched.
-        if listed.is_file
-            && self.options.open_files > 0
-            && !self.is_excluded(name, None)
-            && let Some((stat, opened)) = self.shared.open_files.open(dir, name)
+        if opens
+            && listed.is_file
+            && let Some(place) = self.shared.open_files.place()
+            && !self.is_name_excluded(name, false)
+            && let Some((stat, opened)) = place.open(dir, name)
         {
-            return (Ok(stat), opened);
+            let is_kept = stat.kind != Kind::Dir;
+            return Seen {
+                stat: Ok(stat),
+                opened,
+                is_kept,
+            };
         }
         let stat = Stat::at(dir, name, false);
         // A folder on the way to a source may be a symbolic link: the user named it, so it is followed.
@@ -329,16 +344,19 @@ impl Look<'_> {
             Ok(link) if link.kind == Kind::Symlink && leads_on() => Stat::at(dir, name, true),
             other => other,
         };
-        (stat, None)
+        Seen {
+            stat,
+            opened: None,
+            is_kept: false,
+        }
     }
 
-    fn found(
-        &mut self,
-        dir: &Arc<OwnedFd>,
-        name: Vec<u8>,
-        stat: Result<Stat, Errno>,
-        opened: Option<Opened>,
-    ) {
+    fn found(&mut self, dir: &Arc<OwnedFd>, name: Vec<u8>, seen: Seen) {
+        let Seen {
+            stat,
+            opened,
+            is_kept,
+        } = seen;
         let select = Arc::clone(&self.select);
         let named = select.children.get(&name);
         let stat = match stat {
@@ -346,7 +364,7 @@ impl Look<'_> {
             // Deleted since it was listed: as if it had never been there. A source that is missing is the user's
             // mistake.
             Err(Errno::NOENT) if named.is_none() => return,
-            Err(_) if named.is_none() && self.is_excluded(&name, None) => return,
+            Err(_) if named.is_none() && self.is_name_excluded(&name, false) => return,
             Err(e) => {
                 let path = self.path_of(&name);
                 let error = Error::io("stat", &path, e);
@@ -369,7 +387,9 @@ impl Look<'_> {
                 .push((self.path_of(&name), Error::IntoItself));
             return;
         }
-        let is_out = !is_source && self.is_excluded(&name, Some(&stat));
+        let is_dir = stat.kind == Kind::Dir;
+        let is_out = !is_source
+            && (self.is_excluded(&stat) || !is_kept && self.is_name_excluded(&name, is_dir));
         if is_out && named.is_none() {
             self.piece.excluded += 1;
             return;
@@ -404,26 +424,26 @@ impl Look<'_> {
         path::join(&self.piece.folder, name)
     }
 
-    fn is_excluded(&self, name: &[u8], stat: Option<&Stat>) -> bool {
-        if !self.select.whole {
-            return false;
-        }
+    /// Whether it is left out because of what it is.
+    fn is_excluded(&self, stat: &Stat) -> bool {
         let excludes = &self.options.excludes;
-        let is_dir = stat.is_some_and(|stat| stat.kind == Kind::Dir);
-        let too_large = |stat: &Stat| {
-            stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max)
-        };
-        stat.is_some_and(|stat| excludes.is_left_out(stat) || too_large(stat))
-            || (!excludes.patterns.is_empty() || self.ignore.is_some())
-                && self.is_path_excluded(&self.path_of(name), is_dir)
+        let is_too_large =
+            || stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max);
+        self.select.whole && (excludes.is_left_out(stat) || is_too_large())
     }
 
-    fn is_path_excluded(&self, path: &[u8], is_dir: bool) -> bool {
-        self.options.excludes.patterns.decide(path, is_dir) == Some(true)
+    /// Whether it is left out because of its name and those of the folders above it.
+    fn is_name_excluded(&self, name: &[u8], is_dir: bool) -> bool {
+        let patterns = &self.options.excludes.patterns;
+        if !self.select.whole || patterns.is_empty() && self.ignore.is_none() {
+            return false;
+        }
+        let path = self.path_of(name);
+        patterns.decide(&path, is_dir) == Some(true)
             || self
                 .ignore
                 .as_ref()
-                .is_some_and(|ignore| ignore.excludes(path, is_dir))
+                .is_some_and(|ignore| ignore.excludes(&path, is_dir))
     }
 }
 

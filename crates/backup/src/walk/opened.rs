@@ -1,20 +1,33 @@
 //! Small files that are open since they were looked at, for whoever reads all of them anyway: a name is looked up once,
 //! not twice, and what the kernel needs of the file is fetched into a core's cache once.
 //!
-//! What is open stays on the disk when it is deleted, so files are few and small.
+//! What is open stays on the disk when it is deleted, so files are few and small, and on file systems of this machine: to
+//! a server an open file is more than a number, and one that was deleted meanwhile stays in its folder.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fstatfs};
 use rustix::io::Errno;
 
 use crate::Kind;
 use crate::meta::Stat;
 
-/// Larger files are not held, in bytes.
-const SMALL_BYTES: u64 = 512 << 10;
+/// Files from this size on are not held, in bytes.
+pub(crate) const SMALL_BYTES: u64 = 512 << 10;
+/// `f_type` of file systems of this machine: ext2 to ext4, XFS, btrfs, ZFS, bcachefs, F2FS, those in RAM, and layers of
+/// these.
+const LOCAL: [u32; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+    0xf2f5_2010,
+    0x0102_1994,
+    0x794c_7630,
+];
 
 /// How many more may be open.
 #[derive(Clone, Debug)]
@@ -37,7 +50,7 @@ impl Opened {
 
 /// One of those that may be open.
 #[derive(Debug)]
-struct Place(OpenFiles);
+pub(crate) struct Place(OpenFiles);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -50,18 +63,28 @@ impl OpenFiles {
         Self(Arc::new(AtomicUsize::new(most)))
     }
 
-    /// What `stat` says of `name` in `dir`, and the file, if it is a small one; `None` where too many are open or it
-    /// cannot be.
-    pub fn open(&self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<Opened>)> {
+    /// Room for one more.
+    pub fn place(&self) -> Option<Place> {
         let take = |left: usize| left.checked_sub(1);
-        self.0.fetch_update(Relaxed, Relaxed, take).ok()?;
-        let place = Place(self.clone());
+        let taken = self.0.fetch_update(Relaxed, Relaxed, take);
+        taken.is_ok().then(|| Place(self.clone()))
+    }
+}
+
+impl Place {
+    /// What `stat` says of `name` in `dir`, and the file, if it is a small one; `None` where it cannot be opened.
+    pub fn open(self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<Opened>)> {
         let fd = open(dir, name).ok()?;
         let stat = Stat::of(&fd).ok()?;
         let is_held = stat.kind == Kind::File && stat.size < SMALL_BYTES;
-        let opened = Opened { fd, _place: place };
+        let opened = Opened { fd, _place: self };
         Some((stat, is_held.then_some(opened)))
     }
+}
+
+/// Whether files in `dir` may stay open for a while.
+pub(super) fn may_be_held(dir: &OwnedFd) -> bool {
+    fstatfs(dir).is_ok_and(|about| LOCAL.contains(&(about.f_type as u32)))
 }
 
 /// Opens a file to read it: not through a symbolic link, without waiting for anybody, and without a trace in its time
@@ -97,7 +120,7 @@ mod tests {
         let dir: OwnedFd = fs::File::open(folder.path()).expect("open").into();
         rustix::fs::mkfifoat(&dir, "fifo", Mode::RUSR).expect("fifo");
         let files = OpenFiles::new(2);
-        let open = |name: &str| files.open(&dir, name.as_bytes());
+        let open = |name: &str| files.place()?.open(&dir, name.as_bytes());
         let held = |name: &str| open(name).and_then(|(_, opened)| opened);
         assert!(open("link").is_none() && open("none").is_none());
         for (name, bytes) in [("large", SMALL_BYTES), ("fifo", 0)] {
@@ -113,5 +136,10 @@ mod tests {
         assert_eq!(std::io::read_to_string(taken).expect("read"), "b");
         assert!(open("a").is_some(), "who took it reads it");
         drop(c);
+        let proc = fs::File::open("/proc").expect("open");
+        assert!(
+            !may_be_held(&proc.into()),
+            "that is no disk of this machine"
+        );
     }
 }

@@ -3,7 +3,8 @@
 //! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result
 //! becomes ready (one without a result may make one with its own key). So the smallest key is always the next result,
 //! be it ready, running or waiting. Workers take the smallest waiting task, and stop looking ahead when enough results
-//! wait for the consumer; the task that the consumer itself waits for is always allowed.
+//! wait for the consumer. Tasks that come before all results that wait are always allowed: the consumer is about to wait
+//! for theirs, and however much lies ahead of a slow folder, those below it are looked at side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -38,13 +39,31 @@ pub(super) struct Done {
 enum Slot {
     Waiting(Box<Task>),
     Running,
-    Ready(Box<Piece>),
+    /// With what it counts for in what is ahead.
+    Ready(Box<Piece>, usize),
 }
 
 struct State {
     slots: BTreeMap<Key, Slot>,
     waiting: BTreeSet<Key>,
     ahead: usize,
+}
+
+impl State {
+    /// Whether the next piece is there.
+    fn is_ready(&self) -> bool {
+        let first = self.slots.first_key_value();
+        matches!(first, Some((_, Slot::Ready(..))))
+    }
+
+    /// Whether no piece is there that comes before what the first waiting task gives: the consumer is about to wait for
+    /// it, however much lies behind.
+    fn is_wanted_soon(&self) -> bool {
+        self.waiting.first().is_some_and(|first| {
+            let mut before = self.slots.range(..first);
+            !before.any(|(_, slot)| matches!(slot, Slot::Ready(..)))
+        })
+    }
 }
 
 /// What all tasks share.
@@ -55,7 +74,8 @@ pub(super) struct Shared {
     pub is_stopped: AtomicBool,
     /// What a folder that waits for the consumer counts for, in entries: it is open.
     folder_entries: usize,
-    /// And a small file that is open: half of those that may be can wait here, the others with who reads them.
+    /// And a small file that is open: of those that may be, about half wait here where many may, and the others for who
+    /// reads them.
     file_entries: usize,
     /// Small files that are open.
     pub open_files: OpenFiles,
@@ -96,13 +116,13 @@ impl Schedule {
         let mut state = self.state.lock();
         loop {
             let mut first = state.slots.first_entry()?;
-            if let Slot::Ready(_) = first.get_mut() {
-                let Slot::Ready(piece) = first.remove() else {
+            if let Slot::Ready(..) = first.get_mut() {
+                let Slot::Ready(piece, weight) = first.remove() else {
                     unreachable!("it was ready")
                 };
                 let were_many = state.ahead > AHEAD_ENTRIES_FEW;
-                state.ahead -= self.weight(&piece);
-                if were_many && state.ahead <= AHEAD_ENTRIES_FEW || state.slots.is_empty() {
+                state.ahead -= weight;
+                if were_many && state.ahead <= AHEAD_ENTRIES_FEW || !state.is_ready() {
                     self.work.notify_all();
                 }
                 return Some(*piece);
@@ -117,8 +137,7 @@ impl Schedule {
 
     /// Whether the next piece is there.
     pub fn is_ready(&self) -> bool {
-        let state = self.state.lock();
-        matches!(state.slots.first_key_value(), Some((_, Slot::Ready(_))))
+        self.state.lock().is_ready()
     }
 
     /// Ends the workers after what they are doing.
@@ -143,8 +162,7 @@ impl Schedule {
             if self.shared.is_stopped.load(Relaxed) || state.slots.is_empty() {
                 return None;
             }
-            let is_needed = state.waiting.first() == state.slots.keys().next();
-            if (is_needed || state.ahead <= AHEAD_ENTRIES_MAX)
+            if (state.ahead <= AHEAD_ENTRIES_MAX || state.is_wanted_soon())
                 && let Some(key) = state.waiting.pop_first()
             {
                 self.shared.waiting.store(state.waiting.len(), Relaxed);
@@ -159,6 +177,10 @@ impl Schedule {
     }
 
     fn finish(&self, key: Key, done: Done) {
+        let ready = done.piece.map(|piece| {
+            let weight = self.weight(&piece);
+            (Box::new(piece), weight)
+        });
         let mut state = self.state.lock();
         let state = &mut *state;
         let is_first = state.slots.keys().next() == Some(&key);
@@ -169,9 +191,9 @@ impl Schedule {
             state.slots.insert(key, Slot::Waiting(Box::new(task)));
         }
         self.shared.waiting.store(state.waiting.len(), Relaxed);
-        if let Some(piece) = done.piece {
-            state.ahead += self.weight(&piece);
-            state.slots.insert(key, Slot::Ready(Box::new(piece)));
+        if let Some((piece, weight)) = ready {
+            state.ahead += weight;
+            state.slots.insert(key, Slot::Ready(piece, weight));
         }
         if is_first {
             self.ready.notify_one();
@@ -218,6 +240,50 @@ mod tests {
         assert!(schedule.weight(&piece) > AHEAD_ENTRIES_MAX);
     }
 
+    /// What lies behind a slow folder may be much more than may wait.
+    #[test]
+    fn folders_that_are_wanted_soon_are_looked_at_side_by_side_however_much_is_there_behind_them() {
+        let dir = tempfile::tempdir().expect("dir");
+        for name in ["a/1", "a/2", "a/3", "b"] {
+            std::fs::create_dir_all(dir.path().join(name)).expect("dir");
+        }
+        let source = dir.path().as_os_str().as_encoded_bytes().to_vec();
+        let select = Select::new(std::slice::from_ref(&source)).expect("not deep");
+        let schedule = Schedule::new(Task::root(Arc::new(select)), OpenFiles::new(0));
+        let options = Options {
+            threads: 1,
+            excludes: Default::default(),
+            one_file_system: false,
+            open_files: 0,
+            failing: SOUND,
+        };
+        let is_at = |key: &Key, below: &str| key.folder.path().ends_with(below.as_bytes());
+        let look = |(key, task): (Key, Task)| {
+            schedule.finish(key.clone(), task.run(&key, &options, &schedule.shared));
+        };
+        // Up to `a`, whose folders wait then; `b` is there before them.
+        let a = loop {
+            let taken = schedule.take().expect("a task");
+            if is_at(&taken.0, "/a") {
+                break taken;
+            }
+            look(taken);
+            while schedule.is_ready() {
+                schedule.next(&|| false).expect("a piece");
+            }
+        };
+        let b = schedule.take().expect("a task");
+        assert!(is_at(&b.0, "/b"));
+        look(b);
+        look(a);
+        schedule.next(&|| false).expect("that of a");
+        schedule.state.lock().ahead += AHEAD_ENTRIES_MAX;
+        for below in ["/a/1", "/a/2", "/a/3"] {
+            assert!(is_at(&schedule.take().expect("a task").0, below));
+        }
+        assert!(schedule.state.lock().waiting.is_empty());
+    }
+
     /// Each level of the tree has hundreds of folders that wait until all below one of them is looked at.
     #[test]
     fn of_a_deep_and_wide_tree_few_folders_wait_and_none_is_left_out() {
@@ -246,7 +312,7 @@ mod tests {
             most = most.max(schedule.state.lock().waiting.len());
             while matches!(
                 schedule.state.lock().slots.first_key_value(),
-                Some((_, Slot::Ready(_)))
+                Some((_, Slot::Ready(..)))
             ) {
                 let piece = schedule.next(&|| false).expect("a piece");
                 assert!(piece.errors.is_empty());

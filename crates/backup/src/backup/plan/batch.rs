@@ -13,14 +13,15 @@ use crate::walk::opened::Opened;
 /// Entries that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
 
-/// What is open for a job counts for in the budget of small files, so that no more is than may be.
+/// What a folder and a file that are open for a job count for in the budget of small files, so that no more are than may
+/// be.
+#[derive(Clone, Copy)]
 pub struct OpenBytes {
     dir: usize,
-    /// Half of the small files that may be open wait here, the others in the walk.
     file: usize,
 }
 
-/// What a job counts for at most because of what is open for it.
+/// What a job counts for at most because of what is open for it, but for one with a single folder.
 const OPEN_BYTES_MAX: usize = LARGE_BYTES as usize;
 /// What a file counts for at most: where few may be open, others wait beside them.
 const FILE_BYTES_MAX: usize = 16 << 10;
@@ -36,14 +37,18 @@ impl OpenBytes {
 
     /// Folders of a job.
     pub fn dirs_max(&self) -> usize {
-        OPEN_BYTES_MAX / self.dir.max(1)
+        (OPEN_BYTES_MAX / self.dir.max(1)).max(1)
     }
 
-    /// No more than [`OPEN_BYTES_MAX`].
+    /// What a job counts for at most because of what is open for it.
+    pub fn job_max(&self) -> usize {
+        OPEN_BYTES_MAX.max(self.dir)
+    }
+
+    /// What this one does.
     pub fn of_job(&self, wanted: &Wanted) -> usize {
-        (wanted.dirs() * self.dir)
-            .max(wanted.opened() * self.file)
-            .min(OPEN_BYTES_MAX)
+        let files = (wanted.opened() * self.file).min(OPEN_BYTES_MAX);
+        files.max(wanted.dirs() * self.dir)
     }
 }
 
@@ -113,10 +118,10 @@ impl Batch {
         self.entries.entries.len() >= STEP_ENTRIES || self.entry_bytes >= STEP_BYTES
     }
 
-    /// Whether its job takes a file more of so many bytes, and is then of no more than so many folders.
-    pub fn has_room_for(&self, bytes: u64, dirs_max: usize) -> bool {
+    /// Whether its job takes a file more of so many bytes in `dir`, and is then of no more than so many folders.
+    pub fn has_room_for(&self, bytes: u64, dir: &Arc<OwnedFd>, dirs_max: usize) -> bool {
         self.wanted.len() < JOB_FILES
-            && self.wanted.dirs() < dirs_max.max(1)
+            && (self.wanted.dirs() < dirs_max || self.wanted.is_last_dir(dir))
             && self.file_bytes + bytes <= JOB_BYTES as u64
             && self.entry_bytes < STEP_BYTES
     }
@@ -152,5 +157,55 @@ impl Batch {
 
     pub fn into_parts(self) -> (Entries, Wanted) {
         (self.entries, self.wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn dir() -> Arc<OwnedFd> {
+        Arc::new(File::open("/").expect("open").into())
+    }
+
+    #[test]
+    fn a_job_of_as_many_folders_as_it_may_have_takes_more_of_the_last_one() {
+        let (first, second) = (dir(), dir());
+        let mut batch = Batch::default();
+        assert!(batch.has_room_for(1, &first, 1));
+        batch.wanted.push(&first, b"a", None);
+        assert!(batch.has_room_for(1, &first, 1) && !batch.has_room_for(1, &second, 1));
+        assert!(batch.has_room_for(1, &second, 2));
+        batch.wanted.push(&second, b"a", None);
+        assert!(batch.has_room_for(1, &second, 2) && !batch.has_room_for(1, &first, 2));
+    }
+
+    /// Whoever waits with a batch begun leaves room for a job.
+    #[test]
+    fn no_job_counts_for_more_than_is_said_because_of_what_is_open() {
+        for (dir_bytes, file) in [(1 << 10, 100), (32 << 10, FILE_BYTES_MAX), (2 << 20, 1)] {
+            let open = OpenBytes {
+                dir: dir_bytes,
+                file,
+            };
+            let mut batch = Batch::default();
+            let mut dirs = 0;
+            loop {
+                let dir = dir();
+                if !batch.has_room_for(0, &dir, open.dirs_max()) {
+                    break;
+                }
+                batch.wanted.push(&dir, b"a", None);
+                dirs += 1;
+            }
+            assert!((1..=JOB_FILES).contains(&dirs), "{dirs}");
+            let counted = open.of_job(&batch.wanted);
+            assert!(
+                (dirs * dir_bytes..=open.job_max()).contains(&counted),
+                "{counted}"
+            );
+        }
     }
 }

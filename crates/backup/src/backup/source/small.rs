@@ -19,7 +19,7 @@ impl Reader<'_> {
             let before = room.filled;
             let as_found = opened.and_then(|it| self.as_found(name, it, &mut room));
             let file = match as_found {
-                Some(file) => Ok(Some(file)),
+                Some(read) => read.map(Some),
                 None => read::open(dir.as_fd(), name)
                     .and_then(|source| self.small_file((name, source), &mut room)),
             };
@@ -57,13 +57,19 @@ impl Reader<'_> {
         name: &[u8],
         (file, stat): (Opened, Stat),
         room: &mut Room,
-    ) -> Option<SmallFile> {
+    ) -> Option<Result<SmallFile, Errno>> {
         let before = room.filled;
-        let source = read::opened(file, stat);
+        let mut source = read::opened(file, stat);
         self.begins(name);
-        let fits = self.small_content(&source, room) == Ok(true);
-        if fits && source.changed() == Ok(false) {
-            return Some(self.whole(source, room.since(before), false));
+        let read = self.small_content(&source, room);
+        if source.is_as_it_was() && read != Ok(false) {
+            return Some(match read {
+                Ok(_) => Ok(self.whole(source, room.since(before), false)),
+                Err(e) => {
+                    room.back_to(before);
+                    Err(e)
+                }
+            });
         }
         room.back_to(before);
         None

@@ -138,7 +138,8 @@ fn a_file_that_was_opened_before_is_read_as_what_it_is_by_now() {
     let mut wanted = Wanted::default();
     for name in names {
         fs::write(path(name), [b"old ", name.as_bytes()].concat()).expect("write");
-        let (stat, opened) = open_files.open(&dir, name.as_bytes()).expect("open");
+        let place = open_files.place().expect("room");
+        let (stat, opened) = place.open(&dir, name.as_bytes()).expect("open");
         wanted.push(&dir, name.as_bytes(), Some((opened.expect("small"), stat)));
     }
     // Times come in steps.
