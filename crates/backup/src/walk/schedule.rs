@@ -224,6 +224,16 @@ mod tests {
     use crate::path;
     use crate::walk::{SOUND, Select};
 
+    fn options() -> Options {
+        Options {
+            threads: 1,
+            excludes: Default::default(),
+            one_file_system: false,
+            open_files: 0,
+            failing: SOUND,
+        }
+    }
+
     #[test]
     fn who_waits_for_a_piece_that_does_not_come_may_give_up() {
         let schedule = Schedule::new(Task::root(Default::default()), OpenFiles::new(0));
@@ -250,13 +260,7 @@ mod tests {
         let source = dir.path().as_os_str().as_encoded_bytes().to_vec();
         let select = Select::new(std::slice::from_ref(&source)).expect("not deep");
         let schedule = Schedule::new(Task::root(Arc::new(select)), OpenFiles::new(0));
-        let options = Options {
-            threads: 1,
-            excludes: Default::default(),
-            one_file_system: false,
-            open_files: 0,
-            failing: SOUND,
-        };
+        let options = options();
         let is_at = |key: &Key, below: &str| key.folder.path().ends_with(below.as_bytes());
         let look = |(key, task): (Key, Task)| {
             schedule.finish(key.clone(), task.run(&key, &options, &schedule.shared));
@@ -299,13 +303,7 @@ mod tests {
         let below = dir.path().as_os_str().as_encoded_bytes();
         let select = Select::new(&[below.to_vec()]).expect("not deep");
         let schedule = Schedule::new(Task::root(Arc::new(select)), OpenFiles::new(0));
-        let options = Options {
-            threads: 1,
-            excludes: Default::default(),
-            one_file_system: false,
-            open_files: 0,
-            failing: SOUND,
-        };
+        let options = options();
         let (mut most, mut folders) = (0, Vec::<Arc<[u8]>>::new());
         while let Some((key, task)) = schedule.take() {
             schedule.finish(key.clone(), task.run(&key, &options, &schedule.shared));
