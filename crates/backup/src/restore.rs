@@ -32,7 +32,7 @@ mod verify;
 mod window;
 mod write;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_store::{ChunkReader, Session};
 
@@ -42,17 +42,15 @@ use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::{Error, Events, Kind, Progress, Result, Time};
 
-use apply::Applier;
 pub use apply::Attributes;
+use apply::{Applier, Meta};
 use leading::Leading;
-use links::FailedFirsts;
-use owners::ShownOwners;
 use plan::Planner;
 use target::Target;
-use times::TimeSteps;
+use top::StandsFor;
 use unfinished::is_unfinished;
 use window::{State, Window};
-use write::{Begun, Tally, Writer};
+use write::{Begun, Writer};
 
 /// What is told of what the snapshot knows but for its attributes.
 const UNREAD_ATTRIBUTES: &str =
@@ -265,43 +263,17 @@ pub fn run(
         return Err(Error::Usage(what.into()));
     }
     let stands_for = std::mem::take(&mut planner.stands_for);
-    let (target, is_new) = match options.dry_run {
-        true => {
-            let there = Target::existing(named)?;
-            let is_missing = there.is_none();
-            (there, is_missing)
-        }
-        false => {
-            let (target, is_new) = Target::create(named, stands_for.mode())?;
-            (Some(target), is_new)
-        }
-    };
-    let due = stands_for.due(target.as_ref(), is_new);
-    let due = due.map_err(|e| Error::io("stat", named, e))?;
-    if let Some(target) = target.as_ref().filter(|_| options.delete) {
-        refuse_root(target, named)?;
-    }
+    let (target, due) = open_target(named, stands_for, options)?;
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let leading = Leading::new(&snapshot.paths, &options.path);
     let real = target.as_ref().filter(|_| !options.dry_run);
-    let writer = real.map(|target| Writer {
-        target,
-        session,
-        options,
-        times: TimeSteps::default(),
-        shown_owners: ShownOwners::default(),
-        failed_firsts: FailedFirsts::default(),
-        leading: &leading,
-        applier: Applier {
-            owners: options.owners,
-            names: names.as_ref(),
-            xattrs: &options.xattrs,
-        },
-        progress,
-        events,
-        tally: Tally::default(),
-        tells_kept: AtomicBool::new(false),
-    });
+    let applier = Applier {
+        owners: options.owners,
+        names: names.as_ref(),
+        xattrs: &options.xattrs,
+    };
+    let told = (progress, events);
+    let writer = real.map(|target| Writer::new(target, session, options, &leading, applier, told));
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
         let Some(writer) = &writer else {
             dry::look(window, target.as_ref(), options, &leading, events, summary);
@@ -345,6 +317,31 @@ pub fn run(
         settle(writer.target, named, &mut summary, progress, events);
     }
     Ok(summary)
+}
+
+/// The target, made where it is missing and something is to be written, and what it gets in the end.
+fn open_target(
+    named: &[u8],
+    stands_for: StandsFor,
+    options: &Options,
+) -> Result<(Option<Target>, Option<Meta>)> {
+    let (target, is_new) = match options.dry_run {
+        true => {
+            let there = Target::existing(named)?;
+            let is_missing = there.is_none();
+            (there, is_missing)
+        }
+        false => {
+            let (target, is_new) = Target::create(named, stands_for.mode())?;
+            (Some(target), is_new)
+        }
+    };
+    let due = stands_for.due(target.as_ref(), is_new);
+    let due = due.map_err(|e| Error::io("stat", named, e))?;
+    if let Some(target) = target.as_ref().filter(|_| options.delete) {
+        refuse_root(target, named)?;
+    }
+    Ok((target, due))
 }
 
 /// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or

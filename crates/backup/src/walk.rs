@@ -134,9 +134,7 @@ impl Walk {
     pub fn next_unless(&mut self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
         self.schedule.next(is_over)
     }
-}
 
-impl Walk {
     /// Whether the next piece is there already.
     pub fn is_ready(&self) -> bool {
         self.schedule.is_ready()

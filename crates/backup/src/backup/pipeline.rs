@@ -32,7 +32,7 @@ use crate::tree::Tree;
 use crate::walk::{self, Walk};
 use crate::{Error, Events, Progress, Result};
 
-/// Steps between planner and finisher; what each holds is bounded and counted ([`STEP_BYTES_MAX`](super::plan::STEP_BYTES_MAX)).
+/// Steps between planner and finisher; what each holds is counted in the budget.
 const STEPS_AHEAD: usize = 512;
 
 /// RAM for the segments of large files that are read and cut at once, in bytes, and for those that wait for the store.

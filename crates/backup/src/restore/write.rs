@@ -119,7 +119,32 @@ struct Run<'a> {
     shown: AtomicU32,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// Into `target`, of what the containers of `session` hold.
+    pub fn new(
+        target: &'a Target,
+        session: &'a Session,
+        options: &'a Options,
+        leading: &'a Leading,
+        applier: Applier<'a>,
+        (progress, events): (&'a Progress, &'a dyn Events),
+    ) -> Self {
+        Self {
+            target,
+            session,
+            options,
+            times: TimeSteps::default(),
+            shown_owners: ShownOwners::default(),
+            failed_firsts: FailedFirsts::default(),
+            leading,
+            applier,
+            progress,
+            events,
+            tally: Tally::default(),
+            tells_kept: AtomicBool::new(false),
+        }
+    }
+
     /// Everything of the window, but for folders and a file that continue in the next.
     pub fn carry_out(&self, window: &mut Window) -> Result<()> {
         let containers = window.by_container();

@@ -16,7 +16,7 @@ impl Reader<'_> {
         let mut files = Vec::with_capacity(wanted.len());
         let mut xattrs_bytes = 0;
         for (dir, name, opened) in wanted.iter() {
-            let before = room.filled;
+            let before = room.filled();
             let as_found = opened.and_then(|it| self.as_found(name, it, &mut room));
             let file = match as_found {
                 Some(read) => read.map(Some),
@@ -58,7 +58,7 @@ impl Reader<'_> {
         (file, stat): (Opened, Stat),
         room: &mut Room,
     ) -> Option<Result<SmallFile, Errno>> {
-        let before = room.filled;
+        let before = room.filled();
         let mut source = read::opened(file, stat);
         self.begins(name);
         let read = self.small_content(&source, room);
@@ -81,7 +81,7 @@ impl Reader<'_> {
         (name, mut source): (&[u8], Source),
         room: &mut Room,
     ) -> Result<Option<SmallFile>, Errno> {
-        let before = room.filled;
+        let before = room.filled();
         let read = self.small_file_from((name, &mut source), room);
         if !matches!(read, Ok((true, _))) {
             room.back_to(before);
@@ -96,7 +96,7 @@ impl Reader<'_> {
         (name, source): (&[u8], &mut Source),
         room: &mut Room,
     ) -> Result<(bool, bool), Errno> {
-        let before = room.filled;
+        let before = room.filled();
         self.begins(name);
         if !self.small_content(source, room)? {
             return Ok((false, false));
@@ -182,8 +182,9 @@ fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno>
 /// What a job's files are read to, one after the other.
 struct Room {
     buffer: Vec<u8>,
+    /// How much of it is filled.
+    used: usize,
     parts: Vec<Part>,
-    filled: Filled,
 }
 
 /// How much of a room is filled.
@@ -197,36 +198,41 @@ impl Room {
     fn new(buffer: Vec<u8>, parts: usize) -> Self {
         Self {
             buffer,
+            used: 0,
             parts: Vec::with_capacity(parts),
-            filled: Filled { bytes: 0, parts: 0 },
+        }
+    }
+
+    fn filled(&self) -> Filled {
+        Filled {
+            bytes: self.used,
+            parts: self.parts.len(),
         }
     }
 
     fn left(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled.bytes..]
+        &mut self.buffer[self.used..]
     }
 
     fn chunks(&mut self, bytes: usize, lengths: &[u32]) {
         self.parts.extend(lengths.iter().copied().map(Part::Chunk));
-        self.filled.bytes += bytes;
-        self.filled.parts = self.parts.len();
+        self.used += bytes;
     }
 
     /// A hole of no length is none.
     fn hole(&mut self, len: u64) {
         if len > 0 {
             self.parts.push(Part::Hole(len));
-            self.filled.parts += 1;
         }
     }
 
     /// Parts since then.
     fn since(&self, before: Filled) -> usize {
-        self.filled.parts - before.parts
+        self.parts.len() - before.parts
     }
 
     fn back_to(&mut self, before: Filled) {
         self.parts.truncate(before.parts);
-        self.filled = before;
+        self.used = before.bytes;
     }
 }
