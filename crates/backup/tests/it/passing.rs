@@ -60,13 +60,13 @@ fn repair_with(
     (made, reads)
 }
 
-/// Lets reads of a repair fail, one in each run; and says how many of the runs told that.
+/// Lets reads of a repair fail, one in each run; and says how many of the runs made the read that was to fail.
 fn fail_once(device: &SimDir, named: &Named) -> (Option<Made>, u64) {
     let report = check(&open(device));
     let (expected, reads) = repair_with(&device.fork(), named, &report, Faults::default());
     let expected = expected.expect("without a fault it succeeds");
     assert!(reads > CASES / 2, "only {reads} reads");
-    let mut told = 0;
+    let mut met = 0;
     let step = (reads / CASES).max(1);
     for n in (0..reads).step_by(step as usize) {
         let faults = Faults {
@@ -83,15 +83,14 @@ fn fail_once(device: &SimDir, named: &Named) -> (Option<Made>, u64) {
             let made = made.unwrap_or_else(|error| panic!("read {n} of {reads} flips: {error}"));
             assert!(made == expected, "read {n} of {reads} flips");
         }
-        match repair_with(&device.fork(), named, &report, faults).0 {
+        let (made, made_reads) = repair_with(&device.fork(), named, &report, faults);
+        met += u64::from(made_reads > n);
+        match made {
             Ok(made) => assert!(made == expected, "read {n} of {reads}"),
-            Err(error) => {
-                assert!(!error.is_damage(), "read {n} of {reads}: {error}");
-                told += 1;
-            }
+            Err(error) => assert!(!error.is_damage(), "read {n} of {reads}: {error}"),
         }
     }
-    (expected, told)
+    (expected, met)
 }
 
 #[test]
@@ -111,14 +110,16 @@ fn a_read_that_fails_or_flips_a_bit_once_makes_nothing_lost_for_a_repair() {
         leaves.map(|leaf| leaf.chunk.container).collect()
     };
     drop(repository);
-    let (made, told_of_whole) = fail_once(&device, &named);
+    let (made, met_whole) = fail_once(&device, &named);
     assert!(made.is_none(), "nothing is lost");
 
     let lost = containers.iter().nth(containers.len() / 2).expect("some");
     device.lose(&object(*lost)).expect("lose");
-    let (made, told) = fail_once(&device, &named);
+    let (made, met) = fail_once(&device, &named);
     let (hurts, _) = made.expect("something is lost");
     assert!(!hurts.is_empty());
-    // Most are looked for elsewhere and found: how many are not depends on what was read ahead.
-    assert!(told_of_whole + told > 0, "no failure was in the way");
+    // Few are told: what does not come is asked for once more, or found elsewhere. How many reads there are depends on
+    // what was read ahead.
+    let least = CASES / 2;
+    assert!(met_whole.min(met) > least, "{met_whole} and {met} failed");
 }
