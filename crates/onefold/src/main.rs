@@ -53,8 +53,8 @@ use crate::out::Out;
 fn main() -> ExitCode {
     let caught = signal::catch();
     limits::install();
-    signal::listen_to(caught);
     open_files::allow_many();
+    signal::listen_to(caught);
     let arguments = cli::flags::as_typed(std::env::args_os());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
