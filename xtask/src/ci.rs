@@ -147,6 +147,16 @@ pub fn cargo(args: &[&str]) -> Result<(), String> {
     )
 }
 
+/// Does what this program is to do in one that is built for release.
+pub fn run_released() -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--release", "--package", "xtask", "--"]);
+    step(
+        "cargo run --release --package xtask",
+        command.args(std::env::args_os().skip(1)),
+    )
+}
+
 fn step(what: &str, command: &mut Command) -> Result<(), String> {
     println!("── {what}");
     match command.env("PATH", path()).status() {
