@@ -12,6 +12,7 @@ pub mod ae;
 mod chunker;
 #[cfg(feature = "std")]
 pub mod context;
+pub mod digest;
 pub mod fastcdc;
 #[cfg(feature = "std")]
 pub mod fbc;

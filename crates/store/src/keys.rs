@@ -4,6 +4,7 @@
 //! derived from a random salt that is stored beside it. Specified in FORMAT.md, "Sealing".
 
 use onefold_chunk::Fingerprint;
+use onefold_chunk::digest::Digester;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -43,6 +44,7 @@ pub struct Keys(Option<Box<Derived>>);
 struct Derived {
     fingerprint: [u8; 32],
     chunker: [u8; 32],
+    digest: [u8; 32],
     object: [u8; 32],
     container: [u8; 32],
     slot: [u8; 32],
@@ -60,6 +62,7 @@ impl Keys {
         Self(Some(Box::new(Derived {
             fingerprint: derive("onefold v1 fingerprint key"),
             chunker: derive("onefold v1 chunker key"),
+            digest: derive("onefold v1 digest key"),
             object: derive("onefold v1 object sealing key"),
             container: derive("onefold v1 container sealing key"),
             slot: derive("onefold v2 key slot key"),
@@ -74,6 +77,12 @@ impl Keys {
     /// What fingerprints chunks.
     pub fn fingerprinter(&self) -> Fingerprinter {
         Fingerprinter(self.0.as_ref().map(|keys| keys.fingerprint))
+    }
+
+    /// What digests whole files; `None` without encryption, where whoever reads the repository could choose two files of
+    /// one digest.
+    pub fn digester(&self) -> Option<Digester> {
+        self.0.as_ref().map(|keys| Digester::new(&keys.digest))
     }
 
     /// Whether anything is sealed: the repository is encrypted.

@@ -49,7 +49,7 @@ mod sweep;
 mod twins;
 mod writer;
 
-pub use onefold_chunk::Fingerprint;
+pub use onefold_chunk::{Fingerprint, digest};
 pub use onefold_index::{ContainerId, IndexName};
 pub use onefold_io::ASIDE_SUFFIX;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
+use onefold_chunk::digest::Digester;
 use onefold_index::ContainerId;
 use onefold_io::{Dir, ErrorKind};
 use parking_lot::Mutex;
@@ -180,6 +181,11 @@ impl Repository {
     /// What fingerprints chunks; cheap to copy into threads.
     pub fn fingerprinter(&self) -> Fingerprinter {
         self.shared.keys.fingerprinter()
+    }
+
+    /// What digests whole files, if the repository has a secret key.
+    pub fn digester(&self) -> Option<Digester> {
+        self.shared.keys.digester()
     }
 
     /// A chunker of file contents.
