@@ -30,6 +30,7 @@ mod source;
 mod sources;
 mod stream;
 mod traces;
+mod turns;
 mod unchanged;
 mod windows;
 

@@ -3,6 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use onefold_store::digest::Digest;
 use onefold_store::{ChunkRef, ContainerId};
 
 /// What an entry is. The numbers are those on disk.
@@ -242,6 +243,8 @@ pub struct Content {
     pub depth: u8,
     /// In file order.
     pub items: Vec<Item>,
+    /// Of all its bytes, if the file is long, has no holes and the repository a secret key.
+    pub digest: Option<Digest>,
 }
 
 impl Content {

@@ -114,14 +114,26 @@ enum Column {
     /// From here on only where the head says so.
     AtimeSecs,
     AtimeNanos,
+    Digests,
 }
 
 /// Columns of every leaf.
 const COLUMNS: usize = Column::Fingerprints as usize + 1;
-/// Columns of a leaf that keeps times of access.
-const COLUMNS_MAX: usize = Column::AtimeNanos as usize + 1;
+/// Columns of a leaf that has all of them.
+const COLUMNS_MAX: usize = Column::Digests as usize + 1;
 
 /// A leaf's head, bit by bit: ctimes are told from mtimes,
 const CTIME_FROM_MTIME: u8 = 1;
-/// and times of access are kept.
+/// times of access are kept,
 const HAS_ATIMES: u8 = 2;
+/// and some files have digests.
+const HAS_DIGESTS: u8 = 4;
+
+/// Whether a leaf with this head has the column, by its number.
+fn has_column(head: u8, column: usize) -> bool {
+    match column {
+        _ if column < COLUMNS => true,
+        _ if column == Column::Digests as usize => head & HAS_DIGESTS != 0,
+        _ => head & HAS_ATIMES != 0,
+    }
+}

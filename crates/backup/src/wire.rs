@@ -3,8 +3,15 @@
 use onefold_io::frame;
 use onefold_io::varint::ByteReader;
 pub use onefold_io::varint::{put_bytes, put_varint as put, zigzag};
+use onefold_store::digest::Digest;
 
 use crate::{Error, Result};
+
+/// One byte where there is no digest.
+pub fn put_digest(out: &mut Vec<u8>, digest: Option<Digest>) {
+    out.push(digest.is_some().into());
+    out.extend(digest.iter().flat_map(|digest| digest.0));
+}
 
 /// Reads what the `put`s wrote; a length is never trusted beyond what is left.
 pub struct Reader<'a>(ByteReader<'a>, &'static str);
@@ -73,6 +80,15 @@ impl<'a> Reader<'a> {
     pub fn text(&mut self) -> Result<&'a str> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).map_err(|_| self.fail("text is not UTF-8"))
+    }
+
+    /// What [`put_digest`] wrote.
+    pub fn digest(&mut self) -> Result<Option<Digest>> {
+        match self.u8()? {
+            0 => Ok(None),
+            1 => Ok(Some(Digest(self.array()?))),
+            other => Err(self.fail(format_args!("{other} digests"))),
+        }
     }
 
     /// A column: a reader over its bytes.

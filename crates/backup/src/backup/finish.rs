@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
+use onefold_store::digest::{self, Digest};
 use onefold_store::{ChunkWriter, Given, Packing, Written};
 use rustix::io::Errno;
 
@@ -25,7 +26,7 @@ use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Entries, Job, OpenBytes, Planned, STEP_BYTES_MAX, Step};
-use super::retrace::Retraced;
+use super::retrace::{Found, Retraced};
 use super::segment::{Done, Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
 use crate::leaf::recipe::Builder;
@@ -91,6 +92,8 @@ pub struct Finisher<'a> {
     recipe: Builder,
     /// Bytes of new chunks of the current file.
     new_bytes: u64,
+    /// Of the current file, as long as there is one of all its parts.
+    digest: Option<digest::InProgress>,
     /// Some of the current file was gone when it was to be stored.
     has_lost: bool,
     links: FirstNames,
@@ -158,6 +161,7 @@ impl<'a> Finisher<'a> {
             batch: Batch::default(),
             recipe: Builder::default(),
             new_bytes: 0,
+            digest: None,
             has_lost: false,
             links: FirstNames::new(links_bytes),
         }
@@ -258,24 +262,24 @@ impl<'a> Finisher<'a> {
         parts: &PartReceiver,
         worker: &Worker<'_>,
     ) -> Result<()> {
-        self.long_chunks
-            .begin(&planned.entry, planned.before.as_ref());
+        self.begin(&planned, worker);
         loop {
             self.progress.check()?;
             let help = || worker.help();
             match parts.recv(help).map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => {
                     self.long_chunks.pass_hole(len);
+                    self.digest = None;
                     self.batch.notes.push(Note::Hole(len));
                 }
                 LargePart::Again => {
-                    self.long_chunks
-                        .begin(&planned.entry, planned.before.as_ref());
+                    self.begin(&planned, worker);
                     self.batch.notes.push(Note::Again);
                 }
                 LargePart::Segment(segment, _) => {
                     match segment.recv().map_err(|_| self.reader_died())? {
-                        Done::Cut(segment) => {
+                        Done::Cut(mut segment) => {
+                            self.digest(segment.digest.take());
                             let fingerprinter = &worker.fingerprinter;
                             let writer = &mut self.writer;
                             let pieces =
@@ -286,16 +290,23 @@ impl<'a> Finisher<'a> {
                     }
                     self.flush_if_full()?;
                 }
-                LargePart::Settle => {
+                LargePart::Settle(expected) => {
                     self.flush()?;
-                    parts.settled(!std::mem::take(&mut self.has_lost));
+                    let is_other = expected.is_some() && expected != self.digested();
+                    if is_other {
+                        self.outlook.tell(0, true);
+                    }
+                    parts.settled(!std::mem::take(&mut self.has_lost) && !is_other);
                 }
                 LargePart::End(Ok(mut end)) => {
                     let retraced = end.retraced.take();
                     self.describe(folder, &mut planned.entry, end);
                     match retraced {
                         Some(content) => self.batch.retraced(folder, planned, content),
-                        None => self.batch.file(folder, planned),
+                        None => {
+                            planned.entry.content.digest = self.digested();
+                            self.batch.file(folder, planned);
+                        }
                     }
                     return self.flush_if_full();
                 }
@@ -308,6 +319,24 @@ impl<'a> Finisher<'a> {
                 }
             }
         }
+    }
+
+    /// The current file, or the same anew.
+    fn begin(&mut self, planned: &Planned, worker: &Worker<'_>) {
+        self.long_chunks
+            .begin(&planned.entry, planned.before.as_ref());
+        self.digest = worker.digester.as_ref().map(|digester| digester.begin());
+    }
+
+    fn digest(&mut self, part: Option<digest::Part>) {
+        match (&mut self.digest, part) {
+            (Some(digest), Some(part)) => digest.push(&part),
+            (digest, _) => *digest = None,
+        }
+    }
+
+    fn digested(&self) -> Option<Digest> {
+        self.digest.as_ref().map(digest::InProgress::finish)
     }
 
     fn segment(&mut self, segment: Segment, pieces: Vec<Piece>) {
@@ -331,18 +360,19 @@ impl<'a> Finisher<'a> {
     }
 
     fn retraced(&mut self, stretch: Retraced) {
-        match stretch.is_same {
-            true => {
-                self.batch.bytes += stretch.bytes;
-                let verified = Note::Verified(stretch.bytes as u64);
-                self.batch.notes.push(verified);
-            }
-            false => {
+        match stretch.found {
+            Found::Other => {
                 self.outlook.tell(0, true);
                 self.has_lost = true;
             }
+            Found::Same(part) => {
+                self.digest(part);
+                self.batch.bytes += stretch.len;
+                let verified = Note::Verified(stretch.len as u64);
+                self.batch.notes.push(verified);
+            }
         }
-        self.batch.held.push(stretch.held);
+        self.batch.held.extend(stretch.window);
     }
 
     /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.

@@ -4,7 +4,7 @@
 use crate::leaf::recipe;
 use crate::linked::{LinkKey, Linked, Value};
 use crate::meta::Stat;
-use crate::wire::{Reader, put, put_bytes, zigzag};
+use crate::wire::{Reader, put, put_bytes, put_digest, zigzag};
 use crate::{Content, Entry, Flags, Item, Result, SharedXattrs, Time, Xattrs};
 
 /// A file with several names.
@@ -164,6 +164,7 @@ impl Value for First {
             out,
             &recipe::encode(&self.content.items, self.content.depth),
         );
+        put_digest(out, self.content.digest);
         put(out, self.xattrs.len() as u64);
         for (name, value) in &*self.xattrs {
             put_bytes(out, name);
@@ -177,11 +178,16 @@ impl Value for First {
         let (mtime, ctime) = (time(&mut reader)?, time(&mut reader)?);
         let (flags, depth) = (Flags(reader.small()?), reader.small()?);
         let items = recipe::decode(reader.bytes()?, depth)?;
+        let digest = reader.digest()?;
         let xattrs = (0..reader.count()?)
             .map(|_| Ok((reader.bytes()?.into(), reader.bytes()?.into())))
             .collect::<Result<Xattrs>>()?;
         Ok(Self {
-            content: Content { depth, items },
+            content: Content {
+                depth,
+                items,
+                digest,
+            },
             size,
             mtime,
             ctime,

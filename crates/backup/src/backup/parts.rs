@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
+use onefold_store::digest::Digest;
 
 use super::ahead::{Ahead, Place};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
@@ -34,9 +35,9 @@ pub enum LargePart {
     Hole(u64),
     /// Forget what was said so far: the file changed and is read anew.
     Again,
-    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]). It is not where a mapped
-    /// file changed under us.
-    Settle,
+    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]), and has this digest. It is
+    /// not where a mapped file changed under us.
+    Settle(Option<Digest>),
     /// No more.
     End(Result<FileEnd, Errno>),
 }
@@ -126,12 +127,12 @@ impl PartSender {
         self.has_mapped.set(true);
     }
 
-    /// Waits until the store has all that was mapped; whether it was still there.
-    pub fn settle(&self) -> Result<bool, Abandoned> {
-        if !self.has_mapped.take() {
+    /// Waits until the store has all that was mapped, or is to have this digest; whether it was still there, and has.
+    pub fn settle(&self, digest: Option<Digest>) -> Result<bool, Abandoned> {
+        if !self.has_mapped.take() && digest.is_none() {
             return Ok(true);
         }
-        self.send(LargePart::Settle)?;
+        self.send(LargePart::Settle(digest))?;
         self.settled.recv().map_err(|_| Abandoned)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use onefold_store::digest::Digester;
 use onefold_store::{ChunkReader, Error as StoreError, Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
@@ -18,10 +19,11 @@ use super::metadata::MetadataStream;
 use super::outlook::Outlook;
 use super::parts::{BYTES_AHEAD, BYTES_PLANNED};
 use super::plan::{OpenBytes, Planner, Step};
-use super::segment::{Cutter, Queues, Task, Turns, Worker};
+use super::segment::{Cutter, Queues, Task, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
 use super::traces::Traces;
+use super::turns::Turns;
 use super::{Earlier, Options, stream};
 use crate::linked::Linked;
 use crate::meta::Owners;
@@ -61,6 +63,7 @@ struct Between<'a> {
     outlook: Arc<Outlook>,
     /// To compute.
     turns: Turns,
+    digester: Option<Arc<Digester>>,
     traces: Traces<'a>,
 }
 
@@ -93,6 +96,7 @@ impl<'a> Pipeline<'a> {
         let mut reader = self.session.reader()?;
         let trees = self.open_trees(earlier, &mut reader);
         let outlook = Arc::new(Outlook::default());
+        let digester = self.repository.digester().map(Arc::new);
         let between = Between {
             owners: Owners::load(),
             budget: Budget::new(self.options.bytes_in_flight),
@@ -101,7 +105,8 @@ impl<'a> Pipeline<'a> {
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
             turns: Turns::new(self.cores()),
-            traces: self.traces(&trees),
+            traces: self.traces(&trees, digester.is_some()),
+            digester,
         };
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
         let queues = Queues { cold, cached };
@@ -196,10 +201,10 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Whoever says how files are to be cut has them cut so, whatever earlier snapshots have.
-    fn traces(&self, trees: &Trees) -> Traces<'a> {
+    fn traces(&self, trees: &Trees, has_digests: bool) -> Traces<'a> {
         let tree = trees.parent.as_ref().or(trees.similar.as_ref());
         match self.options.cuts_as_usual() {
-            true => Traces::new(self.session, tree.cloned()),
+            true => Traces::new(self.session, tree.cloned(), has_digests),
             false => Traces::none(self.session),
         }
     }
@@ -246,6 +251,7 @@ impl<'a> Pipeline<'a> {
             tasks: tasks.clone(),
             turns: between.turns.clone(),
             fingerprinter: self.repository.fingerprinter(),
+            digester: between.digester.clone(),
             buffers: &between.buffers,
         }
     }

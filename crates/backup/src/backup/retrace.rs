@@ -1,61 +1,87 @@
-//! Retracing: a large file that looks like one in a snapshot is fingerprinted along that one's cuts, where it lies in
-//! the page cache, instead of being cut and looked up.
+//! Retracing: a large file that looks like one in a snapshot is digested, instead of being cut, fingerprinted and looked
+//! up. Where the snapshot has no digest of it, it is fingerprinted along that one's cuts if it lies in the page cache.
 //!
-//! What always holds: all of the file is read, and each chunk has the fingerprint that the trace says, so that what is
-//! kept is what is there. At the first chunk that differs, or whose container nobody vouches for, the file begins anew
-//! ([`PartSender::settle`]) and is cut as any other.
+//! What always holds: all of the file is read, and has the digest that the trace says or, where it says none, each chunk
+//! the fingerprint, so that what is kept is what is there. At the first chunk that differs, or whose container nobody
+//! vouches for, or at the end if the digest is another, the file begins anew ([`PartSender::settle`]) and is cut as any
+//! other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crossbeam_channel::Sender;
-use onefold_store::ChunkRef;
+use onefold_store::{ChunkRef, digest};
 
-use super::buffers::Held;
+use super::buffers::{Held, LONG_SEGMENT_BYTES};
 use super::parts::{LargePart, PartSender};
-use super::read::Source;
-use super::segment::{Done, Task, Worker, slot};
+use super::read::{Cached, Source};
+use super::segment::{Bytes, Done, Got, Task, Worker, slot};
 use super::source::{Abandoned, Reader, pieces};
 use super::traces::TRACED_BYTES_MIN;
-use super::windows::{View, Windows};
+use super::windows::Windows;
 use crate::content::Ahead;
 use crate::{Content, Item};
 
 /// A stretch of a file to verify.
 pub struct Stretch {
-    view: View,
-    bytes: usize,
-    /// What it holds, as far as the trace tells.
-    chunks: Vec<ChunkRef>,
+    bytes: Bytes,
+    len: usize,
+    proof: Proof,
     /// Some stretch of the file was not what the trace says.
     differs: Arc<AtomicBool>,
     done: Sender<Done>,
 }
 
+/// What shows that a stretch is what the trace says.
+enum Proof {
+    /// These chunks, one after the other.
+    Chunks(Vec<ChunkRef>),
+    /// The digest of the whole file.
+    Digest,
+}
+
 /// A stretch that was verified.
 pub struct Retraced {
-    /// Where it was seen.
-    pub held: Arc<Held>,
-    pub bytes: usize,
-    /// It is what the trace says.
-    pub is_same: bool,
+    /// Where it was seen, if that may turn out to be torn.
+    pub window: Option<Arc<Held>>,
+    pub len: usize,
+    pub found: Found,
+}
+
+/// What a stretch turned out to be.
+pub enum Found {
+    /// What the trace says; where that is to show in the file's digest, this part of it.
+    Same(Option<digest::Part>),
+    /// Something else, or gone.
+    Other,
+}
+
+/// How far a trace is followed.
+struct Followed {
+    trace: Ahead,
+    /// Bytes of the file that are sent.
+    at: u64,
+    /// Bytes that the trace has passed.
+    passed: u64,
 }
 
 impl Reader<'_> {
-    /// A trace to follow through this file, if it lies in the page cache. `before`: what the parent has of it, if it
-    /// looks unchanged.
+    /// A trace to follow through this file. `before`: what the parent has of it, if it looks unchanged.
     pub(super) fn trace(&self, source: &Source<'_>, before: Option<Content>) -> Option<Content> {
         let (size, mtime) = (source.stat.size, source.stat.mtime);
-        let is_likely = size >= TRACED_BYTES_MIN
-            && !source.may_have_holes()
-            && source.handle.is_nearly_cached(size);
-        if !is_likely {
+        if size < TRACED_BYTES_MIN || source.may_have_holes() {
+            return None;
+        }
+        // Of what is on the disk a digest alone takes less time.
+        let is_cached = source.handle.is_nearly_cached(size);
+        if !is_cached && !self.traces.may_have_digests() {
             return None;
         }
         let trace = self.traces.find((size, mtime), before, self.progress)?;
+        let is_of_use = is_cached || trace.digest.is_some();
         let mut spans = trace.items.iter().map(Item::span);
         let spans = spans.try_fold(0u64, u64::checked_add);
-        (spans == Some(size)).then_some(trace)
+        (is_of_use && spans == Some(size)).then_some(trace)
     }
 
     /// Sends the file's stretches along `trace`; whether that led to its end. What comes of each, the store is told: if
@@ -68,39 +94,95 @@ impl Reader<'_> {
     ) -> Result<bool, Abandoned> {
         let size = source.stat.size;
         let mut windows = Windows::new(&source.handle, 0..size);
-        let mut ahead = Ahead::new(trace);
         let differs = Arc::new(AtomicBool::new(false));
-        let mut at = 0;
-        while at < size && !differs.load(Relaxed) {
-            // One that cannot be read leads nowhere.
-            let Ok(Some(chunks)) = self.traces.follow(&mut ahead) else {
+        let mut followed = Followed {
+            trace: Ahead::new(trace),
+            at: 0,
+            passed: 0,
+        };
+        while followed.at < size && !differs.load(Relaxed) {
+            let left = size - followed.at;
+            let next = match trace.digest {
+                Some(_) => self.digested(&mut followed, left),
+                None => self.fingerprinted(&mut followed),
+            };
+            let Some((proof, len)) = next.filter(|(_, len)| *len as u64 <= left) else {
                 return Ok(false);
             };
-            let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
-            if bytes > size - at {
-                return Ok(false);
-            }
-            let Some(view) = windows.view(at, bytes as usize, 0) else {
+            let Some((bytes, queue)) = self.place(&mut windows, followed.at, len, &proof) else {
                 return Ok(false);
             };
             let (done, stretch) = slot();
-            parts.maps();
-            parts.send(LargePart::Segment(stretch, bytes as usize))?;
+            let taken = match bytes {
+                Bytes::Mapped(_) => {
+                    parts.maps();
+                    len
+                }
+                _ => self.buffers.segment_bytes(len),
+            };
+            parts.send(LargePart::Segment(stretch, taken))?;
             let task = Task::Retrace(Stretch {
-                view,
-                bytes: bytes as usize,
-                chunks,
+                bytes,
+                len,
+                proof,
                 differs: differs.clone(),
                 done,
             });
-            self.queues.cached.send(task).map_err(|_| Abandoned)?;
-            at += bytes;
+            queue.send(task).map_err(|_| Abandoned)?;
+            followed.at += len as u64;
         }
-        let is_whole = at == size && ahead.peek().is_none();
+        let is_whole = followed.at == size
+            && (trace.digest.is_none() || self.vouch(&mut followed))
+            && followed.trace.peek().is_none();
         if is_whole {
             parts.sent();
         }
         Ok(is_whole)
+    }
+
+    /// The next stretch of a file of which the digest is known, while `left` bytes are left.
+    fn digested(&self, followed: &mut Followed, left: u64) -> Option<(Proof, usize)> {
+        // What was sent is digested meanwhile.
+        let len = left.min(LONG_SEGMENT_BYTES as u64) as usize;
+        self.vouch(followed).then_some((Proof::Digest, len))
+    }
+
+    /// Whether all that the trace has of what was sent is to be counted on. A trace that cannot be read leads nowhere.
+    fn vouch(&self, followed: &mut Followed) -> bool {
+        let Followed { trace, at, passed } = followed;
+        self.traces.vouch(trace, passed, *at).unwrap_or(false)
+    }
+
+    /// The next stretch where the fingerprints of chunks are known.
+    fn fingerprinted(&self, followed: &mut Followed) -> Option<(Proof, usize)> {
+        let chunks = self.traces.follow(&mut followed.trace).ok()??;
+        let len = chunks.iter().map(|chunk| chunk.len as usize).sum();
+        Some((Proof::Chunks(chunks), len))
+    }
+
+    /// Where a stretch is, and who is to see to it; `None` where it cannot be mapped and is of no use otherwise.
+    fn place<'q>(
+        &'q self,
+        windows: &mut Windows<'_>,
+        at: u64,
+        len: usize,
+        proof: &Proof,
+    ) -> Option<(Bytes, &'q Sender<Task>)> {
+        let file = windows.file.clone();
+        let cached = match proof {
+            // Nearly all of such a file is.
+            Proof::Chunks(_) => Some(Cached::Whole),
+            Proof::Digest => file.cached(at, len),
+        };
+        let mapped = (cached == Some(Cached::Whole)).then(|| windows.view(at, len, 0));
+        match (mapped.flatten(), cached, proof) {
+            (Some(view), ..) => Some((Bytes::Mapped(view), &self.queues.cached)),
+            (None, _, Proof::Chunks(_)) => None,
+            (None, Some(Cached::Whole | Cached::Mostly), _) => {
+                Some((Bytes::At(file, at, false), &self.queues.cached))
+            }
+            (None, cached, _) => Some((Bytes::At(file, at, cached.is_some()), &self.queues.cold)),
+        }
     }
 }
 
@@ -108,28 +190,52 @@ impl Worker<'_> {
     /// Verifies a stretch.
     pub(super) fn retrace(&self, stretch: Stretch) {
         let Stretch {
-            view,
             bytes,
-            chunks,
+            len,
+            proof,
             differs,
             done,
         } = stretch;
-        let is_there = view.populate(bytes);
-        let seen = &view.window[view.start..][..bytes];
-        let is_same = is_there
-            && self.turns.with(|| {
-                let lengths = chunks.iter().map(|chunk| chunk.len);
-                let found = self.fingerprinter.fingerprints(pieces(seen, lengths));
-                chunks.iter().map(|chunk| chunk.fingerprint).eq(found)
-            });
-        if !is_same {
+        let got = match bytes {
+            // One of long chunks may be longer than any buffer. What is not there any more has changed.
+            Bytes::Mapped(view) => Got::mapped(view, len).ok(),
+            bytes => {
+                let (got, filled) = self.get(bytes, len);
+                (filled == Ok(len)).then_some(got)
+            }
+        };
+        let found = got.as_ref().map_or(Found::Other, |got| {
+            let seen = &got.held[got.fresh..][..len];
+            self.turns.with(|| self.prove(seen, &proof))
+        });
+        if matches!(found, Found::Other) {
             differs.store(true, Relaxed);
         }
+        let mut window = got.map(|got| Arc::new(got.held));
+        if let Some(buffer) = window.take_if(|held| held.is_steady()) {
+            self.buffers.put(buffer);
+        }
         // Whoever waited for it gave up.
-        let _ = done.send(Done::Retraced(Retraced {
-            held: Arc::new(Held::Window(view.window)),
-            bytes,
-            is_same,
-        }));
+        let _ = done.send(Done::Retraced(Retraced { window, len, found }));
+    }
+
+    fn prove(&self, seen: &[u8], proof: &Proof) -> Found {
+        match proof {
+            Proof::Chunks(chunks) => {
+                let lengths = chunks.iter().map(|chunk| chunk.len);
+                let found = self.fingerprinter.fingerprints(pieces(seen, lengths));
+                match chunks.iter().map(|chunk| chunk.fingerprint).eq(found) {
+                    true => Found::Same(None),
+                    false => Found::Other,
+                }
+            }
+            Proof::Digest => match &self.digester {
+                Some(digester) => Found::Same(Some(digester.part(seen))),
+                None => Found::Other,
+            },
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::{Chunker, Fingerprint, Hints};
+use onefold_store::digest::{self, Digester};
 use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -24,6 +25,7 @@ use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Handle, Source, cut};
 use super::retrace::{Retraced, Stretch};
 use super::source::{Abandoned, pieces};
+use super::turns::Turns;
 use super::windows::{View, Windows};
 
 /// Chunks of a large file's segment: they fill what is held from `start` on. Nothing need be held where there are none.
@@ -32,6 +34,9 @@ pub struct Segment {
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
+    /// Of the bytes that were read for it, carried ones not counted, if that was wanted and nobody can have changed them
+    /// since.
+    pub digest: Option<digest::Part>,
 }
 
 impl Segment {
@@ -110,7 +115,7 @@ struct Baton {
 }
 
 /// Where a segment's bytes are.
-enum Bytes {
+pub(super) enum Bytes {
     /// In a file, from here on; whether on the disk, as far as the kernel tells.
     At(Arc<Handle>, u64, bool),
     /// Read already: so many, from here in this buffer.
@@ -132,6 +137,7 @@ pub struct Cut {
     range: Range<u64>,
     /// The range ends with it.
     is_last: bool,
+    is_digested: bool,
     /// Nothing of the range is wanted any more.
     over: Arc<AtomicBool>,
     /// See [`Segments`].
@@ -150,42 +156,12 @@ pub struct Queues {
     pub cached: Sender<Task>,
 }
 
-/// Turns to compute: fewer than threads that read, so that what one has in a core's cache is not pushed out by others.
-#[derive(Clone)]
-pub struct Turns(Sender<()>, Receiver<()>);
-
-impl Turns {
-    pub fn new(at_once: usize) -> Self {
-        let (sender, receiver) = bounded(at_once);
-        for _ in 0..at_once {
-            let _ = sender.send(());
-        }
-        Self(sender, receiver)
-    }
-
-    /// Whoever has a turn waits for nobody.
-    pub(super) fn with<T>(&self, compute: impl FnOnce() -> T) -> T {
-        // Both ends are here: neither fails.
-        let _ = self.1.recv();
-        let _turn = Turn(&self.0);
-        compute()
-    }
-}
-
-/// Goes back when it is dropped, by a panic too.
-struct Turn<'a>(&'a Sender<()>);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.send(());
-    }
-}
-
 /// A thread that takes segments all the way.
 pub struct Worker<'a> {
     pub tasks: Receiver<Task>,
     pub turns: Turns,
     pub fingerprinter: Fingerprinter,
+    pub digester: Option<Arc<Digester>>,
     pub buffers: &'a Buffers,
 }
 
@@ -213,6 +189,13 @@ impl Worker<'_> {
     fn cut(&self, task: Cut) {
         let want = (task.range.end - task.range.start) as usize;
         let (got, filled) = self.get(task.bytes, want);
+        let digest = match (&self.digester, &got.held, filled) {
+            (Some(digester), Held::Buffer(buffer), Ok(filled)) if task.is_digested => {
+                let bytes = &buffer[got.fresh..][..filled];
+                Some(self.turns.with(|| digester.part(bytes)))
+            }
+            _ => None,
+        };
         // The thread that had it died: the scope that holds the threads tells.
         let Ok(mut baton) = task.before.recv() else {
             return;
@@ -249,25 +232,21 @@ impl Worker<'_> {
                 packing,
                 start,
                 chunks: found.into_iter().zip(lengths).collect(),
+                digest,
             }
         });
         let _ = task.done.send(Done::Cut(segment));
     }
 
-    /// Holds a segment's bytes, and says how many there were of those wanted.
-    fn get(&self, bytes: Bytes, want: usize) -> (Got, Result<usize, Errno>) {
+    /// Holds a segment's bytes, and says how many there were of those wanted, which are no more than a buffer has room
+    /// for.
+    pub(super) fn get(&self, bytes: Bytes, want: usize) -> (Got, Result<usize, Errno>) {
         let (file, at, from_disk) = match bytes {
             Bytes::Here(buffer, fresh, filled) => return (Got::buffer(buffer, fresh), Ok(filled)),
-            Bytes::Mapped(view) if view.populate(want) => {
-                let got = Got {
-                    held: Held::Window(view.window),
-                    fresh: view.start,
-                    room: view.room,
-                    again: Some((view.file, view.at)),
-                };
-                return (got, Ok(want));
-            }
-            Bytes::Mapped(view) => (view.file, view.at, false),
+            Bytes::Mapped(view) => match Got::mapped(view, want) {
+                Ok(got) => return (got, Ok(want)),
+                Err(view) => (view.file, view.at, false),
+            },
             Bytes::At(file, at, from_disk) => (file, at, from_disk),
         };
         let (mut buffer, fresh) = self.buffers.for_segment(want);
@@ -332,10 +311,10 @@ impl Worker<'_> {
 type Carried = (Arc<Held>, Range<usize>);
 
 /// A segment's bytes.
-struct Got {
-    held: Held,
+pub(super) struct Got {
+    pub held: Held,
     /// Where in what is held they begin.
-    fresh: usize,
+    pub fresh: usize,
     /// Bytes before them that what is carried may take.
     room: usize,
     /// Where they can be read, if they are mapped.
@@ -343,6 +322,19 @@ struct Got {
 }
 
 impl Got {
+    /// What is seen of a view; the view back where some of it is not there.
+    pub fn mapped(view: View, want: usize) -> Result<Self, View> {
+        if !view.populate(want) {
+            return Err(view);
+        }
+        Ok(Self {
+            held: Held::Window(view.window),
+            fresh: view.start,
+            room: view.room,
+            again: Some((view.file, view.at)),
+        })
+    }
+
     fn buffer(buffer: Buffer, fresh: usize) -> Self {
         Self {
             held: Held::Buffer(buffer),
@@ -386,6 +378,8 @@ pub struct Segments<'a> {
     /// Whether what comes next is likely to be stored already; `None` if nothing is to be mapped.
     pub outlook: Option<&'a Outlook>,
     pub parts: &'a PartSender,
+    /// All of the file is sent, and its digest is wanted.
+    pub is_digested: bool,
     /// Lately more was carried from segment to segment than nearly always: long chunks. It tells of some segments ago,
     /// or of the file before.
     pub carries_much: &'a Arc<AtomicBool>,
@@ -471,6 +465,7 @@ impl<'a> Segments<'a> {
                 bytes,
                 range: at..end,
                 is_last,
+                is_digested: self.is_digested,
                 over: over.clone(),
                 carries_much: self.carries_much.clone(),
                 before,

@@ -25,7 +25,7 @@ use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
 use super::segment::{Cutter, Queues, Segments};
-use super::traces::Traces;
+use super::traces::{TRACED_BYTES_MIN, Traces};
 use super::windows::WINDOW_BYTES;
 use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
@@ -276,6 +276,7 @@ impl Reader<'_> {
             queues: &self.queues,
             outlook: maps.then_some(self.outlook),
             parts,
+            is_digested: false,
             carries_much: &self.carries_much,
         }
     }
@@ -315,7 +316,7 @@ impl Reader<'_> {
         source.read_ahead();
         if let Some(trace) = self.trace(&source, before) {
             let is_same = self.retrace(&source, &trace, parts)?;
-            if parts.settle()? && is_same && source.changed() == Ok(false) {
+            if parts.settle(trace.digest)? && is_same && source.changed() == Ok(false) {
                 return Ok(Ok(FileEnd {
                     stat: source.stat,
                     xattrs: source.xattrs,
@@ -332,7 +333,7 @@ impl Reader<'_> {
         let maps = source.stat.size >= WINDOW_BYTES as u64;
         let content = self.large_content(&source, parts, maps)?;
         // What is mapped is looked at until it is settled.
-        let is_stored = parts.settle()?;
+        let is_stored = parts.settle(None)?;
         let mut result = content.and_then(|()| source.changed());
         if !is_stored || result == Ok(true) {
             parts.send(LargePart::Again)?;
@@ -366,8 +367,11 @@ impl Reader<'_> {
             size => size,
         };
         if !source.may_have_holes() {
-            let end = self.segments(parts, maps).send(source, 0..size)?;
-            return Ok(end.map(drop));
+            let segments = Segments {
+                is_digested: source.stat.size >= TRACED_BYTES_MIN,
+                ..self.segments(parts, maps)
+            };
+            return Ok(segments.send(source, 0..size)?.map(drop));
         }
         let mut offset = 0;
         loop {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onefold_store::{ChunkReader, ChunkRef, Session};
+use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
 
 use super::buffers::LONG_SEGMENT_BYTES;
@@ -31,6 +31,7 @@ const STRETCH_CHUNKS_MAX: usize = 1024;
 pub struct Traces<'a> {
     session: &'a Session,
     is_followed: bool,
+    may_have_digests: bool,
     known: Mutex<Known>,
     /// Made when it is first needed. One for all, since blocks of metadata are large.
     reader: Mutex<Option<ChunkReader>>,
@@ -46,8 +47,8 @@ struct Known {
 }
 
 impl<'a> Traces<'a> {
-    /// Those of this snapshot.
-    pub fn new(session: &'a Session, tree: Option<Arc<Tree>>) -> Self {
+    /// Those of this snapshot. `may_have_digests`: the repository has a secret key.
+    pub fn new(session: &'a Session, tree: Option<Arc<Tree>>, may_have_digests: bool) -> Self {
         let known = Known {
             tree,
             ..Known::default()
@@ -55,6 +56,7 @@ impl<'a> Traces<'a> {
         Self {
             session,
             is_followed: true,
+            may_have_digests,
             known: Mutex::new(known),
             reader: Mutex::default(),
         }
@@ -64,12 +66,17 @@ impl<'a> Traces<'a> {
     pub fn none(session: &'a Session) -> Self {
         Self {
             is_followed: false,
-            ..Self::new(session, None)
+            ..Self::new(session, None, false)
         }
     }
 
+    /// Whether what is found may be known by its digest.
+    pub fn may_have_digests(&self) -> bool {
+        self.may_have_digests
+    }
+
     /// A content that a file of this size and time of change may have: that `before`, if there is one, or what looks the
-    /// same. Whoever asks is about to read the file from RAM.
+    /// same. Whoever asks is about to read the file.
     pub fn find(
         &self,
         looks: (u64, Time),
@@ -83,11 +90,17 @@ impl<'a> Traces<'a> {
         known.asked_bytes += looks.0;
         let affordable = known.asked_bytes / LEAVES_SHARE;
         let tree = known.tree.take_if(|it| leaves_bytes(it) <= affordable);
+        let is_first = tree.is_some();
         if let Some(tree) = tree {
             // What cannot be read is as good as not there.
             let _ = self.with_reader(|reader| known.remember(&tree, reader, progress));
         }
-        known.by_looks.get(&looks).cloned()
+        let found = known.by_looks.get(&looks).cloned();
+        if is_first && found.is_none() {
+            // Among new files it may be needed no more.
+            *self.reader.lock() = None;
+        }
+        found
     }
 
     /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on.
@@ -97,27 +110,54 @@ impl<'a> Traces<'a> {
     pub fn follow(&self, trace: &mut Ahead) -> Result<Option<Vec<ChunkRef>>> {
         let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
         let mut vouched = None;
-        while let Some((depth, item)) = trace.peek() {
-            let Item::Chunk { chunk, .. } = &item else {
+        while trace.peek().is_some() {
+            let Some(Item::Chunk { chunk, .. }) = self.next(trace, &mut vouched)? else {
                 return Ok(None);
             };
-            if vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {
-                return Ok(None);
-            }
-            vouched = Some(chunk.container);
-            if depth > 0 {
-                self.with_reader(|reader| trace.open(reader))?;
-                continue;
-            }
             bytes += chunk.len as usize;
             let is_long = bytes > LONG_SEGMENT_BYTES || chunks.len() == STRETCH_CHUNKS_MAX;
             if is_long && !chunks.is_empty() {
                 break;
             }
-            chunks.push(*chunk);
+            chunks.push(chunk);
             trace.pass();
         }
         Ok((!chunks.is_empty()).then_some(chunks))
+    }
+
+    /// Passes what a trace has up to where it covers `until` bytes, of which it has passed `bytes`; whether all of that
+    /// is to be counted on.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub fn vouch(&self, trace: &mut Ahead, bytes: &mut u64, until: u64) -> Result<bool> {
+        let mut vouched = None;
+        while *bytes < until {
+            let Some(item) = self.next(trace, &mut vouched)? else {
+                return Ok(false);
+            };
+            *bytes += item.span();
+            trace.pass();
+        }
+        Ok(true)
+    }
+
+    /// The next data of a trace, if it is to be counted on; `vouched` is the container that somebody vouches for.
+    fn next(&self, trace: &mut Ahead, vouched: &mut Option<ContainerId>) -> Result<Option<Item>> {
+        while let Some((depth, item)) = trace.peek() {
+            let Some(chunk) = item.chunk() else {
+                return Ok(None);
+            };
+            if *vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {
+                return Ok(None);
+            }
+            *vouched = Some(chunk.container);
+            if depth == 0 {
+                return Ok(Some(item));
+            }
+            self.with_reader(|reader| trace.open(reader))?;
+        }
+        Ok(None)
     }
 
     fn with_reader<T>(&self, read: impl FnOnce(&mut ChunkReader) -> Result<T>) -> Result<T> {

@@ -11,8 +11,8 @@ use super::limits::{
     ENTRIES_MAX, FOLDERS_BYTES_MAX, ITEMS_MAX, Limit, NAMES_BYTES_MAX, XATTRS_MAX,
 };
 use super::{
-    COLUMNS, COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, Leaf, RecipeRef, Run, VERSION,
-    recipe,
+    COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, HAS_DIGESTS, Leaf, RecipeRef, Run, VERSION,
+    has_column, recipe,
 };
 use crate::path::{folder_is_safe, name_is_safe, show};
 use crate::wire::Reader;
@@ -43,7 +43,7 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     let mut reader = Reader::new("leaf", bytes);
     reader.version(VERSION)?;
     let head = reader.u8()?;
-    if head & !(CTIME_FROM_MTIME | HAS_ATIMES) != 0 {
+    if head & !(CTIME_FROM_MTIME | HAS_ATIMES | HAS_DIGESTS) != 0 {
         return Err(reader.fail(format_args!("head {head:#x}")));
     }
     let entries = reader.count()?;
@@ -51,13 +51,12 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     let runs = read_runs(&mut reader, entries)?;
     let tables = Tables::read(&mut reader, entries)?;
     let recipes = read_recipes(&mut reader, &tables.containers)?;
-    let count = match head & HAS_ATIMES {
-        0 => COLUMNS,
-        _ => COLUMNS_MAX,
-    };
-    let mut columns = Vec::with_capacity(count);
-    for _ in 0..count {
-        columns.push(reader.column("leaf")?);
+    let mut columns = Vec::with_capacity(COLUMNS_MAX);
+    for column in 0..COLUMNS_MAX {
+        columns.push(match has_column(head, column) {
+            true => reader.column("leaf")?,
+            false => Reader::new("leaf", b""),
+        });
     }
     reader.end()?;
     let feed = Feed {
@@ -344,7 +343,11 @@ impl<'a> Rows<'a, '_> {
         match entry.kind {
             Kind::File => {
                 entry.size = self.column(Column::Sizes).varint()?;
-                return self.content(entry);
+                let items = self.content(entry)?;
+                if self.head & HAS_DIGESTS != 0 {
+                    entry.content.digest = self.column(Column::Digests).digest()?;
+                }
+                return Ok(items);
             }
             Kind::Symlink => entry.target = self.column(Column::Special).bytes()?.to_vec(),
             Kind::CharDevice | Kind::BlockDevice => {
@@ -371,7 +374,11 @@ impl<'a> Rows<'a, '_> {
                 &mut fingerprints[0],
             )?,
         };
-        entry.content = Content { depth, items };
+        entry.content = Content {
+            depth,
+            items,
+            digest: None,
+        };
         let items = &entry.content.items;
         let sum = items
             .iter()

@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{COLUMNS, COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, Leaf, VERSION, recipe};
-use crate::wire::{put, put_bytes, zigzag};
+use super::{
+    COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, HAS_DIGESTS, Leaf, VERSION, has_column,
+    recipe,
+};
+use crate::wire::{put, put_bytes, put_digest, zigzag};
 use crate::{Content, Entry, Kind, Owner, Time, Xattrs};
 
 /// The leaf's bytes. Equal leaves give equal bytes. What is in `leaf.recipes` is not written again.
@@ -15,10 +18,19 @@ pub fn encode(leaf: &Leaf) -> Vec<u8> {
         .iter()
         .filter(|entry| entry.mtime == entry.ctime)
         .count();
-    let ctime_from_mtime = alike * 2 > leaf.entries.len();
+    let mut head = 0;
+    if alike * 2 > leaf.entries.len() {
+        head |= CTIME_FROM_MTIME;
+    }
+    if leaf.entries.iter().any(|entry| entry.atime.is_some()) {
+        head |= HAS_ATIMES;
+    }
+    let mut contents = leaf.entries.iter().map(|entry| &entry.content);
+    if contents.any(|content| content.digest.is_some()) {
+        head |= HAS_DIGESTS;
+    }
     let mut encoder = Encoder {
-        ctime_from_mtime,
-        has_atimes: leaf.entries.iter().any(|entry| entry.atime.is_some()),
+        head,
         ..Encoder::default()
     };
     let mut entries = leaf.entries.iter();
@@ -64,8 +76,7 @@ struct Encoder<'a> {
     containers: recipe::Containers,
     mtime: Time,
     ctime: Time,
-    ctime_from_mtime: bool,
-    has_atimes: bool,
+    head: u8,
     inode: u64,
     device: u64,
 }
@@ -120,7 +131,7 @@ impl<'a> Encoder<'a> {
             Column::MtimeNanos,
             zigzag(i64::from(entry.mtime.nanos) - i64::from(self.mtime.nanos)),
         );
-        let base = if self.ctime_from_mtime {
+        let base = if self.head & CTIME_FROM_MTIME != 0 {
             entry.mtime
         } else {
             self.ctime
@@ -134,7 +145,7 @@ impl<'a> Encoder<'a> {
             zigzag(i64::from(entry.ctime.nanos) - i64::from(base.nanos)),
         );
         (self.mtime, self.ctime) = (entry.mtime, entry.ctime);
-        if self.has_atimes {
+        if self.head & HAS_ATIMES != 0 {
             let (atime, base) = (entry.atime.unwrap_or(entry.mtime), entry.mtime);
             self.column(
                 Column::AtimeSecs,
@@ -151,7 +162,14 @@ impl<'a> Encoder<'a> {
         match entry.kind {
             Kind::File => {
                 self.column(Column::Sizes, entry.size);
-                let Content { depth, items } = &entry.content;
+                let Content {
+                    depth,
+                    items,
+                    digest,
+                } = &entry.content;
+                if self.head & HAS_DIGESTS != 0 {
+                    put_digest(&mut self.columns[Column::Digests as usize], *digest);
+                }
                 self.column(
                     Column::Shapes,
                     (items.len() as u64) << 4 | u64::from(*depth),
@@ -176,16 +194,7 @@ impl<'a> Encoder<'a> {
 
     fn assemble(mut self, leaf: &Leaf) -> Vec<u8> {
         let recipes = self.recipes(leaf);
-        let mut head = 0;
-        let mut columns = COLUMNS;
-        if self.ctime_from_mtime {
-            head |= CTIME_FROM_MTIME;
-        }
-        if self.has_atimes {
-            head |= HAS_ATIMES;
-            columns = COLUMNS_MAX;
-        }
-        let mut out = vec![VERSION, head];
+        let mut out = vec![VERSION, self.head];
         put(&mut out, leaf.entries.len() as u64);
         put_runs(&mut out, leaf);
         put(&mut out, self.owners.values.len() as u64);
@@ -200,9 +209,10 @@ impl<'a> Encoder<'a> {
             .for_each(|xattrs| put_xattrs(&mut out, xattrs));
         self.containers.put(&mut out);
         out.extend_from_slice(&recipes);
-        self.columns[..columns]
-            .iter()
-            .for_each(|column| put_bytes(&mut out, column));
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(column, _)| has_column(self.head, *column))
+            .for_each(|(_, bytes)| put_bytes(&mut out, bytes));
         out
     }
 }

@@ -169,7 +169,11 @@ impl Builder {
         let items = self.layers.pop().unwrap_or_default();
         let depth = self.layers.len() as u8;
         self.layers.clear();
-        Ok(Content { depth, items })
+        Ok(Content {
+            depth,
+            items,
+            digest: None,
+        })
     }
 }
 

@@ -18,7 +18,10 @@ fn chunk(number: u64) -> ChunkRef {
 fn file(name: String, items: Vec<Item>) -> Entry {
     let mut entry = Entry::new(name.into(), Kind::File);
     entry.size = items.iter().map(Item::span).sum();
-    entry.content = Content { depth: 0, items };
+    entry.content = Content {
+        items,
+        ..Content::default()
+    };
     entry
 }
 

@@ -9,6 +9,7 @@ use onefold_backup::leaf::{self, Leaf, RecipeRef, recipe};
 use onefold_backup::snapshot::{LeafRef, Snapshot, Summary, Table};
 use onefold_backup::{Entry, Item, Kind, Owner, Time};
 use onefold_chunk::Fingerprint;
+use onefold_store::digest::Digest;
 use onefold_store::{ChunkRef, ContainerId};
 
 /// The golden file `name`; what `made` says becomes it where that is asked for.
@@ -117,6 +118,24 @@ fn golden_leaf() {
     let mut recipes = |_: &ChunkRef| Ok(items());
     let read = leaf::decode(&kept, &mut recipes).expect("reads");
     assert!(read.iter().map(|(_, entry)| entry).eq(&entries()));
+}
+
+/// With the columns that only some leaves have.
+#[test]
+fn golden_leaf_all() {
+    let mut leaf = leaf();
+    leaf.entries[0].content.digest = Some(Digest(std::array::from_fn(|i| 0xd0 | i as u8)));
+    for entry in &mut leaf.entries {
+        entry.atime = Some(Time {
+            secs: 1001,
+            nanos: 5,
+        });
+    }
+    let made = leaf::encode(&leaf);
+    let kept = golden("leaf-all", &made);
+    assert_eq!(made, kept);
+    let mut recipes = |_: &ChunkRef| Ok(items());
+    assert_eq!(leaf::decode(&kept, &mut recipes).expect("reads"), leaf);
 }
 
 #[test]

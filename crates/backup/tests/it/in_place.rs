@@ -16,11 +16,13 @@ use onefold_io::sim::SimDir;
 use onefold_store::{
     CheckDepth, ChunkRef, Entropy, Repository, SessionKind, SweepOptions, Unused, container,
 };
+use rustix::fs::{Advice, fadvise};
 
 use crate::crash::{NoWait, init, open};
 use crate::scene::{
     Log, back_up, bytes, entry, look, noise, options, repository_from, restore_folder, restore_with,
 };
+use crate::untested::not_tested;
 
 const FILE_BYTES: usize = 40 << 20;
 const PLACES: [u64; 3] = [1 << 20, 17 << 20, 39 << 20];
@@ -312,6 +314,32 @@ fn what_is_the_same_is_kept_as_parts_of_the_chunk_that_was_there() {
         assert_eq!(scene.slices(&again), parts);
     }
     assert!(scene.is_whole());
+}
+
+/// The fingerprint of a chunk says nothing of its parts; the digest of all the file does.
+#[test]
+fn what_has_parts_and_was_moved_has_the_same_parts() {
+    let mut scene = Scene::new();
+    scene.back_up(false);
+    scene.change(17 << 20, 1);
+    let file = fs::File::open(scene.disk()).expect("open");
+    file.sync_all().expect("sync");
+    // What is looked at where it is cached others may change meanwhile: it gets no digest.
+    fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+    let second = scene.back_up(false);
+    let parts = scene.slices(&second);
+    assert!(!parts.iter().all(Slice::is_whole));
+    let content = entry(&scene.repository, &second, &scene.disk()).content;
+    if content.digest.is_none() {
+        return not_tested("files that are put out of the page cache");
+    }
+    let moved = scene.source().join("moved");
+    fs::rename(scene.disk(), &moved).expect("rename");
+    fs::read(&moved).expect("read");
+    let third = scene.back_up(false);
+    assert_eq!(third.snapshot.summary.data_chunks, 0);
+    let found = entry(&scene.repository, &third, &moved).content;
+    assert!(found == content, "it was cut anew");
 }
 
 #[test]

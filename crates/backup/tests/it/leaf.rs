@@ -6,6 +6,7 @@ use std::sync::Arc;
 use onefold_backup::leaf::{self, Leaf, RecipeRef, recipe};
 use onefold_backup::{Content, Entry, Flags, Item, Kind, Owner, Time, path};
 use onefold_chunk::Fingerprint;
+use onefold_store::digest::Digest;
 use onefold_store::{ChunkRef, ContainerId};
 use proptest::prelude::*;
 
@@ -64,8 +65,14 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn content() -> impl Strategy<Value = Content> {
-    (0..3u8, prop::collection::vec(item(), 0..40))
-        .prop_map(|(depth, items)| Content { depth, items })
+    let digest = prop::option::of(any::<[u8; 16]>().prop_map(Digest));
+    (0..3u8, prop::collection::vec(item(), 0..40), digest).prop_map(|(depth, items, digest)| {
+        Content {
+            depth,
+            items,
+            digest,
+        }
+    })
 }
 
 fn time() -> impl Strategy<Value = Time> {

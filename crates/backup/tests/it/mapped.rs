@@ -54,8 +54,11 @@ fn new_chunks_among_known_ones_are_stored() {
     fs::write(dir.path().join("3"), &known[5..]).unwrap();
     let outcome = read_again(&repository, dir.path(), 2, &Log::default());
     check(&repository);
+    let stored = outcome.snapshot.summary.data_added;
+    assert!(stored >= 4 * 50_000, "{stored} bytes");
+    // A long chunk may span two of the changed places.
     let new = outcome.snapshot.summary.data_chunks;
-    assert!((4..120).contains(&new), "{new} new chunks");
+    assert!((2..120).contains(&new), "{new} new chunks");
     restore_folder(&repository, &outcome, dir.path(), out.path());
     for name in ["1", "2", "3"] {
         let read = |dir: &Path| fs::read(dir.join(name)).unwrap();

@@ -127,8 +127,8 @@ fn in_layers(
     (session, writer): (&Session, &mut ChunkWriter),
 ) -> Content {
     let mut content = Content {
-        depth: 0,
         items: items.to_vec(),
+        ..Content::default()
     };
     for len in cuts {
         let chunks = content.items.chunks(*len);
@@ -145,6 +145,7 @@ fn in_layers(
         content = Content {
             items: above.collect(),
             depth: content.depth + 1,
+            ..Content::default()
         };
     }
     content

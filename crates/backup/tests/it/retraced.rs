@@ -1,5 +1,5 @@
-//! Large files that look like one in an earlier snapshot are verified along its cuts. Whatever they turn out to be, a
-//! snapshot has what is there.
+//! Large files that look like one in an earlier snapshot are verified, by their digests where the repository has a
+//! secret key, along their cuts where it has none. Whatever they turn out to be, a snapshot has what is there.
 
 use std::fs::{self, File, FileTimes};
 use std::os::fd::AsFd;
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_backup::backup::{self, Input, Outcome, Rules};
-use onefold_backup::{Content, Progress};
+use onefold_backup::{Content, Progress, Slice};
 use onefold_io::sim::SimDir;
 use onefold_io::{Dir, cached_bytes};
 use onefold_store::{
-    ChunkRef, Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, container,
+    Encryption, Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, container,
 };
+use rustix::fs::{Advice, fadvise};
 
 use crate::leased::{F_SETSIG, lease};
 use crate::scene::{Log, bytes, entry, look, options, restore_folder, uneven};
@@ -27,46 +28,52 @@ const MIB: usize = 1 << 20;
 struct Scene {
     dir: tempfile::TempDir,
     device: SimDir,
+    secret: Option<Secret>,
     repository: Repository,
     first: Content,
     secs: i64,
 }
 
-fn secret() -> Secret {
-    Secret::new("open sesame")
-}
-
-fn open(device: &SimDir) -> Repository {
+fn open(device: &SimDir, secret: Option<&Secret>) -> Repository {
     let options = OpenOptions {
         container_bytes: 2 << 20,
         block_bytes: Some(256 << 10),
         entropy: Entropy::system(),
         ..OpenOptions::default()
     };
-    Repository::open(Arc::new(device.clone()), options, Some(&secret())).expect("open")
+    Repository::open(Arc::new(device.clone()), options, secret).expect("open")
 }
 
 impl Scene {
-    fn new() -> Self {
+    /// With a secret key, and so with digests, and without.
+    fn each() -> [Self; 2] {
+        [Encryption::Aes256Gcm, Encryption::None].map(Self::with)
+    }
+
+    fn with(encryption: Encryption) -> Self {
         let dir = tempfile::tempdir().expect("tempdir");
         fs::create_dir(dir.path().join("a")).expect("mkdir");
         fs::write(dir.path().join("a/file.xyz"), uneven(1, 20 * MIB + 5)).expect("write");
         let device = SimDir::new(1);
+        let secret = (encryption != Encryption::None).then(|| Secret::new("open sesame"));
         let mut init = InitOptions::new("test", 1);
+        init.encryption = encryption;
         init.kdf_cost = KdfCost::LEAST;
         init.chunker = "context".into();
         let place: Arc<dyn Dir> = Arc::new(device.clone());
-        Repository::init(place, &init, Some(&secret())).expect("init");
+        Repository::init(place, &init, secret.as_ref()).expect("init");
         let mut scene = Self {
             dir,
-            repository: open(&device),
+            repository: open(&device, secret.as_ref()),
             device,
+            secret,
             first: Content::default(),
             secs: 0,
         };
         let rules = Rules::with("fixed compress xyz").expect("rules");
         let outcome = scene.back_up_as("a", |options| options.chunk_rules = Some(Arc::new(rules)));
         scene.first = scene.content(&outcome, "a/file.xyz");
+        assert_eq!(scene.first.digest.is_some(), scene.secret.is_some());
         scene
     }
 
@@ -127,75 +134,122 @@ fn is_cached(path: &Path) -> bool {
 
 #[test]
 fn what_is_read_again_keeps_its_chunks() {
-    let mut scene = Scene::new();
-    if is_cached(&scene.path("a/file.xyz")) {
-        let outcome = scene.read_again("a");
-        assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
-        assert_eq!(outcome.snapshot.summary.data_chunks, 0);
-        assert_eq!(outcome.snapshot.summary.files_unmodified, 1);
-        assert_eq!(scene.content(&outcome, "a/file.xyz"), scene.first);
+    for mut scene in Scene::each() {
+        if is_cached(&scene.path("a/file.xyz")) {
+            let outcome = scene.read_again("a");
+            assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
+            assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+            assert_eq!(outcome.snapshot.summary.files_unmodified, 1);
+            assert_eq!(scene.content(&outcome, "a/file.xyz"), scene.first);
+        }
     }
 }
 
 #[test]
 fn what_was_moved_or_copied_is_found_by_its_looks() {
-    let mut scene = Scene::new();
-    scene.copy("b/copy.xyz", |_| {});
-    if is_cached(&scene.path("b/copy.xyz")) {
-        let outcome = scene.back_up("b");
-        assert_eq!(outcome.snapshot.summary.data_chunks, 0);
-        assert_eq!(scene.content(&outcome, "b/copy.xyz"), scene.first);
+    for mut scene in Scene::each() {
+        scene.copy("b/copy.xyz", |_| {});
+        if is_cached(&scene.path("b/copy.xyz")) {
+            let outcome = scene.back_up("b");
+            assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+            assert_eq!(scene.content(&outcome, "b/copy.xyz"), scene.first);
+        }
+        fs::rename(scene.path("a"), scene.path("c")).expect("rename");
+        if is_cached(&scene.path("c/file.xyz")) {
+            let outcome = scene.back_up("c");
+            assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
+            assert_eq!(scene.content(&outcome, "c/file.xyz"), scene.first);
+        }
     }
-    fs::rename(scene.path("a"), scene.path("c")).expect("rename");
-    if is_cached(&scene.path("c/file.xyz")) {
-        let outcome = scene.back_up("c");
-        assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
-        assert_eq!(scene.content(&outcome, "c/file.xyz"), scene.first);
+}
+
+/// Puts a file out of the page cache, where the file system lets it.
+fn put_out(path: &Path) {
+    let file = File::open(path).expect("open");
+    file.sync_all().expect("sync");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+    let cached = cached_bytes(file.as_fd(), 0, 20 << 20);
+    if cached.is_none_or(|bytes| bytes > 0) {
+        not_tested("files that are put out of the page cache");
+    }
+}
+
+#[test]
+fn what_lies_on_the_disk_is_verified_by_its_digest() {
+    let mut scene = Scene::with(Encryption::Aes256Gcm);
+    scene.copy("b/file.xyz", |_| {});
+    put_out(&scene.path("b/file.xyz"));
+    let outcome = scene.back_up("b");
+    assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+    assert_eq!(outcome.snapshot.summary.bytes_read, 20 * MIB as u64 + 5);
+    assert_eq!(scene.content(&outcome, "b/file.xyz"), scene.first);
+
+    for (name, at) in [("c", 1), ("d", 20 * MIB as u64 + 4)] {
+        let name = format!("{name}/file.xyz");
+        scene.copy(&name, |file| {
+            file.write_all_at(b"\xff", at).expect("write");
+        });
+        put_out(&scene.path(&name));
+        let outcome = scene.back_up(&name[..1]);
+        let content = scene.content(&outcome, &name);
+        assert_ne!(content.items, scene.first.items);
+        assert!(content.digest.is_some() && content.digest != scene.first.digest);
     }
 }
 
 /// One byte differs, anywhere: what is there is stored.
 #[test]
 fn what_only_looks_the_same_is_cut() {
-    let mut scene = Scene::new();
-    for (nth, at) in [0, 9 * MIB as u64 + 1, 20 * MIB as u64 + 4]
-        .into_iter()
-        .enumerate()
-    {
-        let folder = format!("b{nth}");
-        let name = format!("{folder}/file.xyz");
-        scene.copy(&name, |file| {
-            file.write_all_at(b"\xff", at).expect("write");
-        });
-        let outcome = scene.back_up(&folder);
-        assert_ne!(scene.content(&outcome, &name), scene.first);
+    for mut scene in Scene::each() {
+        for (nth, at) in [0, 9 * MIB as u64 + 1, 20 * MIB as u64 + 4]
+            .into_iter()
+            .enumerate()
+        {
+            let folder = format!("b{nth}");
+            let name = format!("{folder}/file.xyz");
+            scene.copy(&name, |file| {
+                file.write_all_at(b"\xff", at).expect("write");
+            });
+            let outcome = scene.back_up(&folder);
+            let content = scene.content(&outcome, &name);
+            assert_ne!(content.items, scene.first.items);
+            assert_ne!(Some(content.digest), scene.first.digest.map(Some));
+        }
+        // Nor does the length of what it looks like count for anything.
+        let file = File::options().write(true).open(scene.path("a/file.xyz"));
+        file.expect("open").set_len(9 * MIB as u64).expect("cut");
+        scene.read_again("a");
     }
-    // Nor does the length of what it looks like count for anything.
-    let file = File::options().write(true).open(scene.path("a/file.xyz"));
-    file.expect("open").set_len(9 * MIB as u64).expect("cut");
-    scene.read_again("a");
 }
 
 /// A container whose chunks the index was never told of, since it cannot be read, is not referred to: what is read
 /// again is stored again.
 #[test]
 fn what_lies_in_a_damaged_container_is_stored_again() {
-    let mut scene = Scene::new();
-    let lost: Vec<ChunkRef> = scene.chunks();
-    let flip = |bytes: &mut Vec<u8>| bytes.iter_mut().step_by(500).for_each(|byte| *byte ^= 1);
-    let object = container::object_name(lost[lost.len() / 2].container);
-    scene.device.damage(&object, flip).expect("a container");
-    scene.repository = open(&scene.device);
-    scene.repository.rebuild_index().expect("an index");
-    let outcome = scene.read_again("a");
-    assert!(outcome.snapshot.summary.data_chunks > 0);
+    for (mut scene, place) in [
+        (Encryption::Aes256Gcm, 2),
+        // The end of a file, where its digest says whether it is the same.
+        (Encryption::Aes256Gcm, 1),
+        (Encryption::None, 2),
+    ]
+    .map(|(encryption, part)| (Scene::with(encryption), part))
+    {
+        let lost = scene.slices(&scene.first);
+        let flip = |bytes: &mut Vec<u8>| bytes.iter_mut().step_by(500).for_each(|byte| *byte ^= 1);
+        let object = container::object_name(lost[(lost.len() - 1) / place].chunk.container);
+        scene.device.damage(&object, flip).expect("a container");
+        scene.repository = open(&scene.device, scene.secret.as_ref());
+        scene.repository.rebuild_index().expect("an index");
+        let outcome = scene.read_again("a");
+        assert!(outcome.snapshot.summary.data_chunks > 0);
+    }
 }
 
 /// What is cut short after it was looked at, and before it is opened, has what is left of it.
 #[test]
 fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
     for left in [0, 10 * MIB as u64, 9 * MIB as u64 + 3] {
-        let mut scene = Scene::new();
+        let mut scene = Scene::with(Encryption::Aes256Gcm);
         let held = scene.path("a/0 held");
         fs::write(&held, "content").expect("write");
         let held = File::options().read(true).write(true).open(&held);
@@ -230,7 +284,7 @@ fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
 /// Whoever says how files are to be cut has them cut so.
 #[test]
 fn rules_of_ones_own_count_for_more_than_a_trace() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::with(Encryption::Aes256Gcm);
     let rules = Rules::with("content compress xyz").expect("rules");
     let outcome = scene.back_up_as("a", |options| {
         options.chunk_rules = Some(Arc::new(rules));
@@ -240,19 +294,19 @@ fn rules_of_ones_own_count_for_more_than_a_trace() {
 }
 
 impl Scene {
-    fn chunks(&self) -> Vec<ChunkRef> {
+    fn slices(&self, content: &Content) -> Vec<Slice> {
         use onefold_backup::tree::{Visit, visit_items};
         let kind = onefold_store::SessionKind::Read;
         let session = self.repository.session(kind).expect("session");
         let mut reader = session.reader().expect("reader");
-        let mut chunks = Vec::new();
-        visit_items(&self.first, &mut reader, &mut |visit, _| {
+        let mut slices = Vec::new();
+        visit_items(content, &mut reader, &mut |visit, _| {
             if let Visit::Data(slice, _) = visit {
-                chunks.push(slice.chunk);
+                slices.push(slice);
             }
             Ok(true)
         })
         .expect("read");
-        chunks
+        slices
     }
 }

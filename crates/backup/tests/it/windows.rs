@@ -123,6 +123,7 @@ fn recipes_of_what_is_done_are_not_read() {
     let content = Content {
         depth: 1,
         items: vec![recipe(1000), Item::Hole { len: 500 }, recipe(2000)],
+        ..Content::default()
     };
     let mut met = |from: u64| {
         let mut met = Vec::new();

@@ -56,7 +56,11 @@ impl Finisher<'_> {
                 Ok(())
             }
             Note::File(folder, mut planned) => {
-                planned.entry.content = self.recipe.finish(store)?;
+                let content = &mut planned.entry.content;
+                *content = Content {
+                    digest: content.digest,
+                    ..self.recipe.finish(store)?
+                };
                 self.file(&folder, *planned)
             }
             Note::Retraced(folder, planned) => self.file(&folder, *planned),

@@ -38,6 +38,7 @@ fn read(
             let worker = Worker {
                 tasks: tasks.clone(),
                 fingerprinter,
+                digester: None,
                 turns,
                 buffers,
             };
@@ -60,6 +61,7 @@ fn read(
             (chunks, mapped)
         });
         let segments = Segments {
+            is_digested: false,
             cutter: &cutter,
             buffers: &buffers,
             queues: &queues,

@@ -9,7 +9,8 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, Session, SessionKind};
 
 use super::*;
-use crate::backup::segment::{Turns, Worker, slot};
+use crate::backup::segment::{Worker, slot};
+use crate::backup::turns::Turns;
 use crate::walk::opened::OpenFiles;
 
 /// One that nobody asks.
@@ -68,6 +69,7 @@ fn read_wanted(wanted: Wanted, buffer_bytes: usize) -> (SmallDone, usize) {
                 tasks,
                 turns: Turns::new(2),
                 fingerprinter: Fingerprinter::default(),
+                digester: None,
                 buffers: &buffers,
             };
             scope.spawn(move || worker.run());
