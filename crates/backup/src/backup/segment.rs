@@ -189,7 +189,7 @@ impl Worker<'_> {
     fn cut(&self, task: Cut) {
         let want = (task.range.end - task.range.start) as usize;
         let (got, filled) = self.get(task.bytes, want);
-        let digest = match (&self.digester, &got.held, filled) {
+        let mut digest = match (&self.digester, &got.held, filled) {
             (Some(digester), Held::Buffer(buffer), Ok(filled)) if task.is_digested => {
                 let bytes = &buffer[got.fresh..][..filled];
                 Some(self.turns.with(|| digester.part(bytes)))
@@ -204,7 +204,8 @@ impl Worker<'_> {
             let (mut lengths, mut packing) = (Vec::new(), Packing::Compress);
             let (mut held, mut start) = (None, 0);
             match (&baton.end, filled) {
-                (Some(_), _) => {}
+                // The file was cut short before, and has grown since.
+                (Some(_), _) => digest = None,
                 (None, Err(e)) => baton.end = Some(Err(e)),
                 (None, Ok(filled)) => match self.join(baton.carried.take(), got, filled) {
                     Err(e) => baton.end = Some(Err(e)),

@@ -156,6 +156,52 @@ fn a_stream_is_cut_as_in_one_piece() {
     }
 }
 
+/// What lies behind the end of a file that was cut short while it was read has no part in its digest.
+#[test]
+fn behind_the_end_nothing_is_digested() {
+    let chunker = || chunkers().next().unwrap();
+    let buffers = Buffers::new(&*chunker(), Arc::default());
+    let worker = Worker {
+        tasks: unbounded().1,
+        turns: Turns::new(1),
+        fingerprinter: Fingerprinter::default(),
+        digester: Some(Arc::new(Digester::new(&[1; 32]))),
+        buffers: &buffers,
+    };
+    let (first, mut before) = slot();
+    let baton = Baton {
+        cutter: Arc::new(Mutex::new(Cutter::new(chunker()))),
+        carried: None,
+        end: None,
+    };
+    first.send(baton).unwrap_or_else(|_| panic!("nobody waits"));
+    let want = SEGMENT_BYTES;
+    let found = [want, want - 5, want]
+        .into_iter()
+        .zip(0..)
+        .map(|(filled, nth)| {
+            let (buffer, fresh) = buffers.for_segment(want);
+            let ((done, segment), (after, next)) = (slot(), slot());
+            worker.cut(Cut {
+                bytes: Bytes::Here(buffer, fresh, filled),
+                range: nth * want as u64..(nth + 1) * want as u64,
+                is_last: false,
+                is_digested: true,
+                over: Arc::default(),
+                carries_much: Arc::default(),
+                before: std::mem::replace(&mut before, next),
+                after,
+                done,
+            });
+            let Ok(Done::Cut(segment)) = segment.recv() else {
+                panic!("it was cut");
+            };
+            (segment.chunks.is_empty(), segment.digest.is_some())
+        });
+    let found: Vec<_> = found.collect();
+    assert_eq!(found, [(false, true), (false, true), (true, false)]);
+}
+
 /// A failed read ends the range and is told.
 #[test]
 fn a_failed_read_is_told() {
