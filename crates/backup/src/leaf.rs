@@ -67,6 +67,11 @@ impl Leaf {
         self.entries.push(entry);
     }
 
+    /// That of the last entry.
+    fn folder(&self) -> Option<&[u8]> {
+        self.runs.last().map(|run| run.folder.as_slice())
+    }
+
     /// (folder, entry), in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
         let folders = self

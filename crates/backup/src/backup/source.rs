@@ -36,6 +36,8 @@ use crate::{Content, Progress, Xattrs};
 pub const JOB_BYTES: usize = 128 << 10;
 /// Files in one job at most: a job is what one thread does while others do others.
 pub const JOB_FILES: usize = 48;
+/// A job of files of 8 KiB has so many.
+pub const FILES_LIKELY: usize = 16;
 /// What the attributes of a job's files take at most, beside what is reserved for it: so many are most of their labels
 /// and lists of rights.
 const JOB_XATTRS_BYTES_MAX: usize = 64 << 10;
@@ -116,6 +118,9 @@ impl Wanted {
         match self.dirs.last_mut() {
             Some((last, count)) if Arc::ptr_eq(last, dir) => *count += 1,
             _ => self.dirs.push((Arc::clone(dir), 1)),
+        }
+        if self.files.is_empty() {
+            self.files.reserve_exact(FILES_LIKELY);
         }
         self.names.extend_from_slice(name);
         self.files.push(WantedFile {

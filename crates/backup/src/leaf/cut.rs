@@ -19,6 +19,8 @@ pub struct Cutter {
     bytes: u64,
     /// Of the paths of its folders.
     folder_bytes: u64,
+    /// Of the last one of them, the hash of its path.
+    folder_hash: u64,
 }
 
 impl Cutter {
@@ -27,12 +29,12 @@ impl Cutter {
         let weight = weight(&entry);
         self.bytes += weight;
         let chance = weight as u128 * u128::from(u64::MAX) / u128::from(LEAF_BYTES_STEP);
-        let lot = u128::from(path_hash(folder, &entry.name));
-        let runs = self.leaf.runs.len();
-        self.leaf.push(folder, entry);
-        if self.leaf.runs.len() > runs {
+        if self.leaf.folder() != Some(folder) {
             self.folder_bytes += folder.len() as u64;
+            self.folder_hash = hash(hash(HASH_BEGIN, folder), b"/");
         }
+        let lot = u128::from(mix(hash(self.folder_hash, &entry.name)));
+        self.leaf.push(folder, entry);
         let cut = self.bytes >= LEAF_BYTES_MAX
             || self.folder_bytes >= FOLDERS_BYTES_CUT
             || self.bytes >= LEAF_BYTES_MIN && lot < chance;
@@ -42,7 +44,12 @@ impl Cutter {
     /// The last leaf, if it holds anything.
     pub fn finish(&mut self) -> Option<Leaf> {
         (self.bytes, self.folder_bytes) = (0, 0);
-        let leaf = std::mem::take(&mut self.leaf);
+        // The next one may well be as long.
+        let next = Leaf {
+            entries: Vec::with_capacity(self.leaf.entries.len()),
+            ..Leaf::default()
+        };
+        let leaf = std::mem::replace(&mut self.leaf, next);
         (!leaf.entries.is_empty()).then_some(leaf)
     }
 }
@@ -63,12 +70,16 @@ fn weight(entry: &Entry) -> u64 {
     24 + (entry.name.len() / 2 + entry.target.len() + xattrs / 4 + items) as u64
 }
 
-/// FNV-1a with a finishing mix: quick, and uniform enough to draw lots with.
-fn path_hash(folder: &[u8], name: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for &byte in folder.iter().chain(b"/").chain(name) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
+const HASH_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, of `bytes` behind those that have this hash.
+fn hash(before: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(before, step)
+}
+
+/// So that a hash is uniform enough to draw lots with.
+fn mix(mut hash: u64) -> u64 {
     hash ^= hash >> 32;
     hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ (hash >> 29)

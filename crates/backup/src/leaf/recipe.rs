@@ -166,12 +166,14 @@ impl Builder {
             }
             depth += 1;
         }
-        let items = self.layers.pop().unwrap_or_default();
-        let depth = self.layers.len() as u8;
-        self.layers.clear();
+        let top = self.layers.last().cloned();
+        let depth = self.layers.len().saturating_sub(1) as u8;
+        // The first layer is of use to the next file.
+        self.layers.truncate(1);
+        self.layers.iter_mut().for_each(Vec::clear);
         Ok(Content {
             depth,
-            items,
+            items: top.unwrap_or_default(),
             digest: None,
         })
     }

@@ -174,7 +174,7 @@ impl Lanes {
     fn whole_leaves<'a>(&mut self, messages: &[Message<'a>]) -> Vec<Leaf<'a>> {
         let together = ragged::whole_together(self.node.platform);
         let mut inputs: Vec<&[u8; CHUNK_LEN]> = Vec::with_capacity(messages.len());
-        let mut left = Vec::with_capacity(2 * messages.len());
+        let mut left = Vec::with_capacity(3 * messages.len());
         for i in 0..messages.first().map_or(0, Message::whole_leaves) {
             let live = messages.partition_point(|message| message.whole_leaves() > i);
             let (full, rest) = messages[..live].split_at(live - live % together);

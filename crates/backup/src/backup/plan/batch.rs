@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Planned, STEP_BYTES};
-use crate::backup::source::{JOB_BYTES, JOB_FILES, LARGE_BYTES, Wanted};
+use crate::backup::source::{FILES_LIKELY, JOB_BYTES, JOB_FILES, LARGE_BYTES, Wanted};
 use crate::meta::Stat;
 use crate::open_files;
 use crate::walk::opened::Opened;
@@ -83,6 +83,9 @@ impl Entries {
 
     /// Gives the bytes of the folder's path where it was none of these before.
     fn push(&mut self, folder: &Arc<[u8]>, planned: Planned) -> usize {
+        if self.entries.is_empty() {
+            self.entries.reserve_exact(FILES_LIKELY);
+        }
         self.entries.push(planned);
         match self.folders.last_mut() {
             Some((last, count)) if Arc::ptr_eq(last, folder) => {

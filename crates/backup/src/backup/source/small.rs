@@ -41,7 +41,9 @@ impl Reader<'_> {
             Part::Chunk(len) => Some(*len),
             Part::Hole(_) => None,
         });
-        let fingerprints = self.fingerprinter.fingerprints(pieces(&buffer, lengths));
+        let mut chunks = Vec::with_capacity(parts.len());
+        chunks.extend(pieces(&buffer, lengths));
+        let fingerprints = self.fingerprinter.fingerprints(chunks);
         SmallDone {
             buffer,
             files,
