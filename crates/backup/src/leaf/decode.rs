@@ -92,6 +92,10 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     }
     rows.columns.iter().try_for_each(Reader::end)?;
     rows.feed.end(&reader)?;
+    let has_digest = |entry: &Entry| entry.content.digest.is_some();
+    if head & HAS_DIGESTS != 0 && !leaf.entries.iter().any(has_digest) {
+        return Err(reader.fail("digests of no file"));
+    }
     Ok((leaf, rows.counts))
 }
 

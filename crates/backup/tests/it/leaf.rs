@@ -218,6 +218,25 @@ fn names_and_folders_that_lead_elsewhere_are_damage() {
 }
 
 #[test]
+fn a_column_of_digests_without_one_is_damage() {
+    let mut entry = Entry::new(b"name".to_vec(), Kind::File);
+    entry.content.digest = Some(Digest([7; 16]));
+    let mut leaf = Leaf::default();
+    leaf.push(b"/a", entry);
+    let mut bytes = leaf::encode(&leaf);
+    assert_eq!(
+        bytes.split_off(bytes.len() - 18),
+        [&[17, 1][..], &[7; 16]].concat()
+    );
+    bytes.extend([1, 0]);
+    let error = leaf::decode_bare(&bytes).expect_err("a leaf");
+    assert!(
+        error.is_damage() && error.to_string().contains("digests"),
+        "{error}"
+    );
+}
+
+#[test]
 fn recipes_of_large_files_are_built_in_layers_and_come_back() {
     let mut chunks = Chunks::default();
     let mut builder = recipe::Builder::default();
