@@ -26,6 +26,7 @@ use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
 use super::source::{LARGE_BYTES, SmallDone, Work};
+use super::traces::Hint;
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
@@ -272,7 +273,7 @@ impl Planner<'_> {
             let (parts, receiver) = large_channel(self.ahead);
             let name = planned.entry.name.clone();
             let before = planned.before.as_ref();
-            let before = before.and_then(Before::unchanged_content).cloned();
+            let hint = before.map_or(Hint::Nothing, |before| before.hint(&planned.entry));
             let step = Step::Entries {
                 entries: Entries::one(folder, planned),
                 job: Job::Large {
@@ -285,7 +286,7 @@ impl Planner<'_> {
                 .send(Work::Large {
                     dir: dir.clone(),
                     name,
-                    before,
+                    hint,
                     parts,
                 })
                 .map_err(|_| Gone)?;

@@ -17,7 +17,7 @@ use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Source};
 use super::segment::{Bytes, Done, Got, Task, Worker, slot};
 use super::source::{Abandoned, Reader, pieces};
-use super::traces::TRACED_BYTES_MIN;
+use super::traces::{Hint, TRACED_BYTES_MIN};
 use super::windows::Windows;
 use crate::content::Ahead;
 use crate::{Content, Item};
@@ -66,10 +66,10 @@ struct Followed {
 }
 
 impl Reader<'_> {
-    /// A trace to follow through this file. `before`: what the parent has of it, if it looks unchanged.
-    pub(super) fn trace(&self, source: &Source<'_>, before: Option<Content>) -> Option<Content> {
+    /// A trace to follow through this file.
+    pub(super) fn trace(&self, name: &[u8], source: &Source<'_>, hint: Hint) -> Option<Content> {
         let (size, mtime) = (source.stat.size, source.stat.mtime);
-        if size < TRACED_BYTES_MIN || source.may_have_holes() {
+        if size < TRACED_BYTES_MIN || source.may_have_holes() || !self.traces.is_followed() {
             return None;
         }
         // Of what is on the disk a digest alone takes less time.
@@ -77,7 +77,13 @@ impl Reader<'_> {
         if !is_cached && !self.traces.may_have_digests() {
             return None;
         }
-        let trace = self.traces.find((size, mtime), before, self.progress)?;
+        let trace = match hint {
+            Hint::Same(content) => content,
+            // To read it twice takes longer than to cut it.
+            Hint::Touched(content) => Some(content).filter(|_| is_cached)?,
+            Hint::Nothing => self.traces.find((size, mtime), name, self.progress)?,
+            Hint::Lost => return None,
+        };
         let is_of_use = is_cached || trace.digest.is_some();
         let mut spans = trace.items.iter().map(Item::span);
         let spans = spans.try_fold(0u64, u64::checked_add);
@@ -131,13 +137,10 @@ impl Reader<'_> {
             queue.send(task).map_err(|_| Abandoned)?;
             followed.at += len as u64;
         }
-        let is_whole = followed.at == size
+        // That all is sent nobody is told yet: files behind this one leave it the room that it needs to begin anew.
+        Ok(followed.at == size
             && (trace.digest.is_none() || self.vouch(&mut followed))
-            && followed.trace.peek().is_none();
-        if is_whole {
-            parts.sent();
-        }
-        Ok(is_whole)
+            && followed.trace.peek().is_none())
     }
 
     /// The next stretch of a file of which the digest is known, while `left` bytes are left.

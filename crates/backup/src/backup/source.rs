@@ -25,7 +25,7 @@ use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
 use super::segment::{Cutter, Queues, Segments};
-use super::traces::{TRACED_BYTES_MIN, Traces};
+use super::traces::{Hint, TRACED_BYTES_MIN, Traces};
 use super::windows::WINDOW_BYTES;
 use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
@@ -179,8 +179,7 @@ pub enum Work {
     Large {
         dir: Arc<OwnedFd>,
         name: Vec<u8>,
-        /// What the parent has of it, if it looks unchanged.
-        before: Option<Content>,
+        hint: Hint,
         parts: PartSender,
     },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
@@ -244,17 +243,18 @@ impl Reader<'_> {
                     drop(done);
                     if let Some(parts) = parts {
                         let mut rest = wanted.iter().skip(read);
-                        let _ =
-                            rest.try_for_each(|(dir, name, _)| self.large(dir, name, None, &parts));
+                        let _ = rest.try_for_each(|(dir, name, _)| {
+                            self.large(dir, name, Hint::Nothing, &parts)
+                        });
                     }
                 }
                 Work::Large {
                     dir,
                     name,
-                    before,
+                    hint,
                     parts,
                 } => {
-                    let _ = self.large(&dir, &name, before, &parts);
+                    let _ = self.large(&dir, &name, hint, &parts);
                 }
                 Work::Stream {
                     fd,
@@ -290,11 +290,11 @@ impl Reader<'_> {
         &mut self,
         dir: &OwnedFd,
         name: &[u8],
-        before: Option<Content>,
+        hint: Hint,
         parts: &PartSender,
     ) -> Result<(), Abandoned> {
         let end = match read::open(dir.as_fd(), name) {
-            Ok(source) => self.large_file(name, source, before, parts)?,
+            Ok(source) => self.large_file(name, source, hint, parts)?,
             Err(e) => Err(e),
         };
         parts.send(LargePart::End(end))
@@ -315,11 +315,11 @@ impl Reader<'_> {
         &mut self,
         name: &[u8],
         mut source: Source,
-        before: Option<Content>,
+        hint: Hint,
         parts: &PartSender,
     ) -> Result<Result<FileEnd, Errno>, Abandoned> {
         source.read_ahead();
-        if let Some(trace) = self.trace(&source, before) {
+        if let Some(trace) = self.trace(name, &source, hint) {
             let is_same = self.retrace(&source, &trace, parts)?;
             if parts.settle(trace.digest)? && is_same && source.changed() == Ok(false) {
                 return Ok(Ok(FileEnd {
@@ -329,6 +329,7 @@ impl Reader<'_> {
                     retraced: Some(trace),
                 }));
             }
+            self.traces.forget((source.stat.size, source.stat.mtime));
             parts.send(LargePart::Again)?;
             if let Err(e) = source.look_again() {
                 return Ok(Err(e));

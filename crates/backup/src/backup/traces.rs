@@ -15,7 +15,7 @@ use super::buffers::LONG_SEGMENT_BYTES;
 use super::windows::WINDOW_BYTES;
 use crate::content::Ahead;
 use crate::tree::{Tree, read_leaf};
-use crate::{Content, Flags, Item, Kind, Progress, Result, Time};
+use crate::{Content, Entry, Flags, Item, Kind, Progress, Result, Time};
 
 /// Smaller files are cut anew.
 pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
@@ -43,7 +43,31 @@ struct Known {
     tree: Option<Arc<Tree>>,
     /// Of all who asked so far.
     asked_bytes: u64,
-    by_looks: HashMap<(u64, Time), Content>,
+    /// Those of one size and time of change that have different contents.
+    by_looks: HashMap<Looks, Vec<Remembered>>,
+    /// All of these.
+    remembered: usize,
+}
+
+/// What the parent says of a large file that is about to be read.
+pub enum Hint {
+    /// Nothing that helps: it may be as one elsewhere that looks the same.
+    Nothing,
+    /// It has this, if all that `stat` gives can be believed.
+    Same(Content),
+    /// It had this. Its size and time of change are the same, but not its ctime: it was given another owner or name, or
+    /// was written by a program that puts the time of change back.
+    Touched(Content),
+    /// It has what is not in the repository any more.
+    Lost,
+}
+
+/// A file's size and time of change.
+type Looks = (u64, Time);
+
+struct Remembered {
+    name: Vec<u8>,
+    content: Content,
 }
 
 impl<'a> Traces<'a> {
@@ -70,22 +94,19 @@ impl<'a> Traces<'a> {
         }
     }
 
+    /// Whether there is any use in looking for one.
+    pub fn is_followed(&self) -> bool {
+        self.is_followed
+    }
+
     /// Whether what is found may be known by its digest.
     pub fn may_have_digests(&self) -> bool {
         self.may_have_digests
     }
 
-    /// A content that a file of this size and time of change may have: that `before`, if there is one, or what looks the
-    /// same. Whoever asks is about to read the file.
-    pub fn find(
-        &self,
-        looks: (u64, Time),
-        before: Option<Content>,
-        progress: &Progress,
-    ) -> Option<Content> {
-        if before.is_some() || !self.is_followed {
-            return before.filter(|_| self.is_followed);
-        }
+    /// A content that a file of this size, time of change and name may have: of what looks the same, that of this name
+    /// or the only one. Whoever asks is about to read the file.
+    pub fn find(&self, looks: Looks, name: &[u8], progress: &Progress) -> Option<Content> {
         let mut known = self.known.lock();
         known.asked_bytes += looks.0;
         let affordable = known.asked_bytes / LEAVES_SHARE;
@@ -95,12 +116,17 @@ impl<'a> Traces<'a> {
             // What cannot be read is as good as not there.
             let _ = self.with_reader(|reader| known.remember(&tree, reader, progress));
         }
-        let found = known.by_looks.get(&looks).cloned();
+        let found = known.choose(looks, name).cloned();
         if is_first && found.is_none() {
             // Among new files it may be needed no more.
             *self.reader.lock() = None;
         }
         found
+    }
+
+    /// What looks so is taken for no file any more: it turned out another for one.
+    pub fn forget(&self, looks: Looks) {
+        self.known.lock().by_looks.remove(&looks);
     }
 
     /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on.
@@ -179,7 +205,7 @@ impl Known {
         progress: &Progress,
     ) -> Result<()> {
         for leaf in tree.leaves() {
-            if progress.is_over() || self.by_looks.len() >= REMEMBERED_MAX {
+            if progress.is_over() || self.remembered >= REMEMBERED_MAX {
                 break;
             }
             let entries = read_leaf(leaf, reader)?.entries.into_iter();
@@ -188,12 +214,27 @@ impl Known {
                     && entry.size >= TRACED_BYTES_MIN
                     && !entry.flags.has(Flags::CHANGED_WHILE_READ)
             });
-            for entry in traced.take(REMEMBERED_MAX - self.by_looks.len()) {
-                let looks = (entry.size, entry.mtime);
-                self.by_looks.entry(looks).or_insert(entry.content);
+            for entry in traced.take(REMEMBERED_MAX - self.remembered) {
+                let Entry { name, content, .. } = entry;
+                let alike = self.by_looks.entry((entry.size, entry.mtime)).or_default();
+                if !alike.iter().any(|it| it.content.is_as(&content)) {
+                    alike.push(Remembered { name, content });
+                    self.remembered += 1;
+                }
             }
         }
         Ok(())
+    }
+
+    fn choose(&self, looks: Looks, name: &[u8]) -> Option<&Content> {
+        let alike = self.by_looks.get(&looks)?;
+        if let [one] = &alike[..] {
+            return Some(&one.content);
+        }
+        // As many parts of an archive are, unpacked at once.
+        let mut named = alike.iter().filter(|it| it.name == name);
+        let one = named.next().filter(|_| named.next().is_none());
+        one.map(|it| &it.content)
     }
 }
 

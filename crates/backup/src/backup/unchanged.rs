@@ -9,6 +9,7 @@
 //! believed.
 
 use super::Options;
+use super::traces::Hint;
 use crate::{Content, Entry, Flags, Time};
 
 /// More than one tick of the kernel's clock (10 ms at 100 Hz).
@@ -80,9 +81,16 @@ impl Before {
         }
     }
 
-    /// What it was, if all that `stat` gives says that it still is that.
-    pub fn unchanged_content(&self) -> Option<&Content> {
-        (self.looks == Looks::Doubtful).then_some(&self.entry.content)
+    /// What this says of the entry as it is `now`, before it is read.
+    pub fn hint(&self, now: &Entry) -> Hint {
+        let content = || self.entry.content.clone();
+        let looks = |entry: &Entry| (entry.size, entry.mtime, entry.inode);
+        match self.looks {
+            Looks::Doubtful => Hint::Same(content()),
+            Looks::Unchanged => Hint::Lost,
+            Looks::Changed if looks(&self.entry) == looks(now) => Hint::Touched(content()),
+            Looks::Changed => Hint::Nothing,
+        }
     }
 
     /// Whether the entry, as it was read `now`, is the same. Where its chunks lie says nothing of that: a repair or a

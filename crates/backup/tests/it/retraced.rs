@@ -235,15 +235,88 @@ fn what_lies_in_a_damaged_container_is_stored_again() {
     ]
     .map(|(encryption, part)| (Scene::with(encryption), part))
     {
-        let lost = scene.slices(&scene.first);
+        let slices = scene.slices(&scene.first);
+        let object = object_of(&slices[(slices.len() - 1) / place]);
         let flip = |bytes: &mut Vec<u8>| bytes.iter_mut().step_by(500).for_each(|byte| *byte ^= 1);
-        let object = container::object_name(lost[(lost.len() - 1) / place].chunk.container);
         scene.device.damage(&object, flip).expect("a container");
-        scene.repository = open(&scene.device, scene.secret.as_ref());
-        scene.repository.rebuild_index().expect("an index");
+        scene.index_anew();
         let outcome = scene.read_again("a");
         assert!(outcome.snapshot.summary.data_chunks > 0);
     }
+}
+
+/// Of what cannot be as before nothing is read to find that out.
+#[test]
+fn what_is_lost_or_was_written_with_its_time_kept_is_read_once() {
+    let mut scene = Scene::with(Encryption::Aes256Gcm);
+    let path = scene.path("a/file.xyz");
+    let mtime = fs::metadata(&path).expect("stat").modified();
+    let file = File::options().write(true).open(&path).expect("open");
+    file.write_all_at(b"\xff", 19 * MIB as u64).expect("write");
+    file.set_modified(mtime.expect("mtime")).expect("utimens");
+    put_out(&path);
+    let outcome = scene.back_up("a");
+    assert_eq!(outcome.snapshot.summary.files_changed, 1);
+    assert_eq!(outcome.snapshot.summary.bytes_read, scene.size());
+
+    // From here on its ctime is believed.
+    std::thread::sleep(Duration::from_millis(50));
+    scene.back_up("a");
+    let outcome = scene.back_up("a");
+    assert_eq!(outcome.snapshot.summary.bytes_read, 0);
+    let content = scene.content(&outcome, "a/file.xyz");
+    let slices = scene.slices(&content);
+    let object = object_of(slices.last().expect("a slice"));
+    let (folder, name) = object.rsplit_once('/').expect("a path");
+    let folder = folder.split('/').try_fold(
+        Arc::new(scene.device.clone()) as Arc<dyn Dir>,
+        |dir, name| dir.subdir(name),
+    );
+    folder
+        .and_then(|dir| dir.remove(name))
+        .expect("a container");
+    scene.index_anew();
+    put_out(&path);
+    let outcome = scene.back_up("a");
+    assert_eq!(outcome.snapshot.summary.bytes_read, scene.size());
+    assert!(outcome.snapshot.summary.data_chunks > 0);
+}
+
+/// As the parts of an archive do, unpacked at once.
+#[test]
+fn of_many_that_look_the_same_the_one_of_this_name_is_taken() {
+    let mut scene = Scene::with(Encryption::Aes256Gcm);
+    let other = |number: u64| move |file: &File| file.write_all_at(b"\xff", number).expect("write");
+    for number in 0..3 {
+        scene.copy(&format!("b{number}/{number}.xyz"), other(number));
+        let (from, to) = (format!("b{number}/{number}.xyz"), format!("a/{number}.xyz"));
+        fs::rename(scene.path(&from), scene.path(&to)).expect("rename");
+    }
+    scene.back_up("a");
+    fs::rename(scene.path("a"), scene.path("c")).expect("rename");
+    for name in fs::read_dir(scene.path("c")).expect("list") {
+        put_out(&name.expect("a name").path());
+    }
+    let outcome = scene.back_up("c");
+    assert_eq!(outcome.snapshot.summary.bytes_read, 4 * scene.size());
+    assert_eq!(outcome.snapshot.summary.data_chunks, 0);
+}
+
+/// Where one is another, nothing is expected of those behind it.
+#[test]
+fn what_only_looks_the_same_is_read_twice_but_once() {
+    let mut scene = Scene::with(Encryption::Aes256Gcm);
+    for number in 0..3 {
+        let (from, to) = (format!("b{number}/{number}.xyz"), format!("b/{number}.xyz"));
+        scene.copy(&from, |file| {
+            file.write_all_at(b"\xff", number).expect("write");
+        });
+        fs::create_dir_all(scene.path("b")).expect("mkdir");
+        fs::rename(scene.path(&from), scene.path(&to)).expect("rename");
+        put_out(&scene.path(&to));
+    }
+    let outcome = scene.back_up_as("b", |options| options.readers = 1);
+    assert_eq!(outcome.snapshot.summary.bytes_read, 4 * scene.size());
 }
 
 /// What is cut short after it was looked at, and before it is opened, has what is left of it.
@@ -295,6 +368,15 @@ fn rules_of_ones_own_count_for_more_than_a_trace() {
 }
 
 impl Scene {
+    fn size(&self) -> u64 {
+        20 * MIB as u64 + 5
+    }
+
+    fn index_anew(&mut self) {
+        self.repository = open(&self.device, self.secret.as_ref());
+        self.repository.rebuild_index().expect("an index");
+    }
+
     fn slices(&self, content: &Content) -> Vec<Slice> {
         use onefold_backup::tree::{Visit, visit_items};
         let kind = onefold_store::SessionKind::Read;
@@ -310,4 +392,8 @@ impl Scene {
         .expect("read");
         slices
     }
+}
+
+fn object_of(slice: &Slice) -> String {
+    container::object_name(slice.chunk.container)
 }
