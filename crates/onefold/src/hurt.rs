@@ -1,5 +1,7 @@
 //! Which files of which snapshots are hurt by damage: what a check and a repair report at their end.
 
+use std::fmt::Display;
+
 use onefold_backup::roots::{self, Hurt};
 use onefold_backup::snapshots;
 use onefold_store::{CheckReport, Repository, SessionKind};
@@ -86,9 +88,10 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     readable.sort_unstable();
     for id in unread {
         let name = short(&id);
-        out.say(format_args!(
-            "snapshot {name} cannot be read; `onefold forget {name}` drops it"
-        ))?;
+        heading(
+            format_args!("snapshot {name} cannot be read; `onefold forget {name}` drops it"),
+            out,
+        )?;
         count.add(&Hurt::All);
         count.unread += 1;
         tell(&id.to_string(), &Hurt::All, out)?;
@@ -103,11 +106,8 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
             hurts.push(hurt)
         })?;
         if !hurts.is_empty() {
-            out.say(format_args!(
-                "hurt in snapshot {} of {}:",
-                short(&named.id),
-                when::local(named.snapshot.time)
-            ))?;
+            let (name, time) = (short(&named.id), when::local(named.snapshot.time));
+            heading(format_args!("hurt in snapshot {name} of {time}:"), out)?;
         }
         for hurt in hurts {
             count.add(&hurt);
@@ -116,6 +116,14 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     }
     session.finish()?;
     Ok(count)
+}
+
+/// What losses are of, for people: without it they say nothing, so that it is printed with `-q`, too.
+fn heading(line: impl Display, out: &Out) -> Result<()> {
+    match out.json {
+        true => Ok(()),
+        false => out.report(line),
+    }
 }
 
 /// Prints one loss.

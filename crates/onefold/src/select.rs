@@ -11,10 +11,11 @@ use onefold_store::{Repository, RootId};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::{human, json, paths};
+use crate::{human, json, out, paths};
 
 pub use crate::spec::{Spec, tag_list};
 
+const HOST_ENV: &str = "ONEFOLD_HOST";
 /// Digits of an id that are shown.
 pub const SHORT_ID: usize = 8;
 
@@ -27,7 +28,7 @@ pub struct FilterArgs {
         short = 'H',
         long = "host",
         value_name = "HOST",
-        env = "ONEFOLD_HOST",
+        env = HOST_ENV,
         hide_env_values = true
     )]
     pub hosts: Vec<String>,
@@ -100,15 +101,48 @@ pub fn many(
     Ok(many_or_not(repository, names, filter, out)?.0)
 }
 
-/// The same, and those that cannot be read.
+/// The same, and those that cannot be read. Where the filter leaves none, that is said.
 pub fn many_or_not(
     repository: &Repository,
     names: &[OsString],
     filter: &Filter,
     out: &Out,
 ) -> Result<(Vec<Brief>, Unread)> {
-    let mut is_wanted = |snapshot: &_| !names.is_empty() || filter.matches(snapshot);
-    many_that(repository, names, filter, &mut is_wanted, out)
+    let mut total = 0;
+    let mut is_wanted = |snapshot: &_| {
+        total += 1;
+        !names.is_empty() || filter.matches(snapshot)
+    };
+    let found = many_that(repository, names, filter, &mut is_wanted, out)?;
+    if found.0.is_empty() && total > 0 {
+        out.note(none_of(filter, total));
+    }
+    Ok(found)
+}
+
+/// That a filter leaves nothing of so many, and which it is: a name may be mistyped.
+pub fn none_of(filter: &Filter, total: usize) -> String {
+    let listed = |what: &str, words: Vec<String>, or: &str| {
+        (!words.is_empty()).then(|| format!("{what} {}", words.join(or)))
+    };
+    let by_variable = match std::env::var(HOST_ENV) {
+        Ok(host) if filter.hosts == [host.as_str()] => " (of ONEFOLD_HOST)",
+        _ => "",
+    };
+    let tags = filter.tags.iter().filter(|tags| !tags.is_empty());
+    let paths = filter.paths.iter().map(|path| paths::shown(path));
+    let has = [
+        listed("host", filter.hosts.clone(), " or ").map(|words| words + by_variable),
+        listed("tag", tags.map(|tags| tags.join(",")).collect(), " or "),
+        listed("path", paths.collect(), " and "),
+    ];
+    let has: Vec<String> = has.into_iter().flatten().collect();
+    let has = match has.is_empty() {
+        true => "what is asked for".into(),
+        false => out::safe(&has.join(" with ")),
+    };
+    let total = human::count(total as u64);
+    format!("0 snapshots of {total}: none has {has}")
 }
 
 /// The snapshots that `names` mean (`latest` of those that pass the filter), without names all; of these, those that are wanted.

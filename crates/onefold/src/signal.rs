@@ -1,12 +1,13 @@
 //! SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not
 //! have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at
 //! once, which is safe at any byte: what a killed process leaves behind, the next one recognises. A second signal
-//! always ends at once.
+//! always ends at once; what comes with the first one is the same, since `timeout` sends each to its child, and to all of
+//! the child's group.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
@@ -16,6 +17,9 @@ use crate::exit::Exit;
 
 /// From the first signal on a verb that can stop cleanly has so long for that.
 const LISTENING_MAX: Duration = Duration::from_secs(30);
+
+/// Within so long signals count as one.
+const TOGETHER: Duration = Duration::from_millis(200);
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 /// Somebody asks how far it is.
@@ -42,14 +46,20 @@ pub fn listen_to(caught: Option<Signals>) {
         return;
     };
     std::thread::spawn(move || {
+        let mut first = None;
         for signal in signals.forever() {
             if signal == SIGUSR1 {
                 ASKED.store(true, SeqCst);
                 continue;
             }
-            let second = RAISED.swap(true, SeqCst);
-            if second || LISTENERS.load(SeqCst) == 0 {
+            RAISED.store(true, SeqCst);
+            let is_second = first.is_some();
+            let first = *first.get_or_insert_with(Instant::now);
+            if LISTENERS.load(SeqCst) == 0 || is_second && first.elapsed() > TOGETHER {
                 leave();
+            }
+            if is_second {
+                continue;
             }
             // Whoever listens may wait for a lock that a stopped process holds, or for a device that is gone.
             std::thread::spawn(|| {

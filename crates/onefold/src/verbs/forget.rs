@@ -29,7 +29,7 @@ use crate::{group, out, repository, when};
 // -H is restic's short form of --keep-hourly here, and of --host elsewhere.
 #[command(mut_arg("filter_host", |arg| arg.short(None)))]
 pub struct Args {
-    /// Beginnings of ids: exactly these are dropped
+    /// Beginnings of ids, or "latest": exactly these are dropped
     #[arg(value_name = "SNAPSHOT", conflicts_with = "keep")]
     pub snapshots: Vec<OsString>,
 

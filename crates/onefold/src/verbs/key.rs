@@ -114,7 +114,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             let id = add(&repository, new)?;
             if let Some(old) = &old {
                 remove_old(&repository, old, global)
-                    .inspect_err(|_| out.note(format_args!("key {} was added", short(&id))))?;
+                    .inspect_err(|_| out.note(format_args!(
+                        "key {} was added, and the old one is still there: both passwords open the repository until `onefold key remove {}` with the new one",
+                        short(&id),
+                        short(old)
+                    )))?;
             }
             changed(Some(&id), old.as_deref(), out)?;
             out.say(format_args!(

@@ -74,7 +74,8 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: When,
 
-    /// Remove from the restored folders of the target what is not in the snapshot
+    /// Remove from the restored folders of the target what is not in the snapshot; not with patterns, which restore
+    /// only parts of folders
     #[arg(long)]
     pub delete: bool,
 

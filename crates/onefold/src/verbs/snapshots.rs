@@ -8,7 +8,6 @@ use onefold_backup::snapshots::{Brief, Named};
 use onefold_store::Repository;
 
 use crate::cli::Global;
-use crate::cli::typed::Typed;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::human::Columns;
@@ -20,9 +19,6 @@ use crate::{group, human, out, paths, repository, when};
 /// List snapshots
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    #[command(flatten)]
-    pub typed: Typed,
-
     /// Beginnings of ids, or "latest"; all snapshots without
     #[arg(value_name = "SNAPSHOT")]
     pub snapshots: Vec<OsString>,
@@ -53,7 +49,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     };
     let named = &args.snapshots;
     let (found, unread) = select::many_that(&repository, named, &filter, &mut is_wanted, out)?;
-    let none = (found.is_empty() && total > 0).then(|| none_of(args, total));
+    let none = (found.is_empty() && total > 0).then(|| select::none_of(&filter, total));
     let by = args.group_by;
     let mut groups = forget::group(found, by);
     for group in &mut groups {
@@ -77,35 +73,6 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     out.say(none.unwrap_or_else(|| human::many(count, "snapshot")))?;
     unread.end()
-}
-
-/// That the filters leave nothing, and which those are: a name may be mistyped.
-fn none_of(args: &Args, total: usize) -> String {
-    let FilterArgs { hosts, tags, paths } = &args.filter;
-    let paths = paths.iter().map(|path| path.to_string_lossy());
-    let listed = |what: &str, mut words: Vec<String>, or: &str| {
-        words.retain(|word| !word.is_empty());
-        (!words.is_empty()).then(|| format!("{what} {}", words.join(or)))
-    };
-    let by_variable = match args.typed.has("filter_host") {
-        true => "",
-        false => " (of ONEFOLD_HOST)",
-    };
-    let host = listed("host", hosts.clone(), " or ").map(|words| words + by_variable);
-    let has = [
-        host,
-        listed("tag", tags.clone(), " or "),
-        listed("path", paths.map(String::from).collect(), " and "),
-    ];
-    let has: Vec<String> = has.into_iter().flatten().collect();
-    let has = match has.is_empty() {
-        true => "what is asked for".into(),
-        false => out::safe(&has.join(" with ")),
-    };
-    format!(
-        "0 snapshots of {}: none has {has}",
-        human::count(total as u64)
-    )
 }
 
 fn as_json(repository: &Repository, by: GroupBy, groups: &[Vec<Brief>], out: &Out) -> Result<()> {

@@ -100,9 +100,11 @@ fn destroyed(destroy: impl Fn(&PathBuf)) {
     assert_eq!(named(&repaired), expected);
     assert_eq!(unreadable(&rig, &snapshots), expected);
     // In words, each snapshot is a heading and its files follow.
-    let words = rig.run(["check"]).ends(13).out;
-    assert_eq!(words.matches("hurt in snapshot").count(), 2, "{words}");
-    assert_eq!(words.matches(&at("")).count(), 5, "{words}");
+    for how in [&["check"][..], &["check", "--quiet"]] {
+        let words = rig.run(how).ends(13).out;
+        assert_eq!(words.matches("hurt in snapshot").count(), 2, "{words}");
+        assert_eq!(words.matches(&at("")).count(), 5, "{words}");
+    }
     // The first snapshot is whole, and the same data backed up again heals the others.
     rig.run(["restore", &snapshots[0], "--target", "t"]).ends(0);
     rig.run(["backup", "s", "--force"]).ends(0);

@@ -235,6 +235,38 @@ fn a_link_with_a_slash_behind_it_is_the_folder_that_it_leads_to() {
     }
 }
 
+/// A folder whose disk is not mounted, behind a link: a backup of the link alone would be taken for one of the folder.
+#[test]
+fn what_a_slash_or_dots_make_of_a_path_is_what_the_system_makes_of_it() {
+    let rig = Rig::open();
+    rig.write("real/deep/file", b"x");
+    let links = [
+        ("real/deep", "link"),
+        ("gone", "hop"),
+        ("hop", "dangling"),
+        ("self", "self"),
+    ];
+    for (target, link) in links {
+        std::os::unix::fs::symlink(target, rig.path(link)).expect("link");
+    }
+    for (given, code, told) in [
+        ("dangling/", 1, "/gone does not exist"),
+        ("self/", 1, "symbolic links"),
+        ("real/deep/file/", 1, "Not a directory"),
+        ("real/nope/..", 1, "real/nope/..: No such file"),
+        ("link/..", 2, "name the one that is meant"),
+        ("link/../other", 1, "/other does not exist"),
+        ("real/deep/..", 0, ""),
+        ("real/../link/", 0, ""),
+        ("link/../deep/", 2, "name the one that is meant"),
+    ] {
+        let ran = rig.run(["backup", given]).ends(code);
+        assert!(ran.err.contains(told), "{given}: {}", ran.err);
+    }
+    let ran = rig.run(["backup", "dangling/", "real"]).ends(3);
+    assert!(ran.err.contains("/gone: "), "{}", ran.err);
+}
+
 #[test]
 fn the_repository_and_what_is_in_it_are_no_sources_whatever_they_are_called() {
     let rig = Rig::new();

@@ -1,6 +1,7 @@
 //! What to back up and what to leave out, from the command line.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,6 +25,9 @@ use crate::{named_file, paths};
 /// How soon a command that has closed its output is looked at again, at first and later on.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(100);
+
+/// Links that lead from one to the next: as many as the system follows.
+const LINKS_MAX: usize = 40;
 
 /// RAM that paths to back up may take, in bytes: a snapshot names them all, and is read whole. So a backup of as many
 /// takes 200 MiB.
@@ -156,6 +160,7 @@ impl<'a> Listed<'a> {
 fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     let absolute = paths::absolute(path)?;
     let link = Path::new(OsStr::from_bytes(&absolute));
+    confirm_same(Path::new(path), link)?;
     if !link.is_symlink() {
         if let Some(meant) = paths::home_meant(path.as_bytes())
             && !link.exists()
@@ -169,7 +174,7 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
         return Ok(absolute);
     }
     let given = path.as_bytes();
-    if !given.ends_with(b"/") && !given.ends_with(b"/.") {
+    if !is_of_folder(given) {
         let shown = paths::shown(&absolute);
         out.warn(format_args!(
             "{shown} is a symbolic link: the link is stored, not what it leads to; {shown}/ stands for that"
@@ -178,9 +183,56 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     }
     match std::fs::canonicalize(link) {
         Ok(folder) => Ok(folder.into_os_string().into_vec()),
-        // told as any source that is missing
-        Err(_) => Ok(absolute),
+        // Told as any source that is missing, by the name of what is.
+        Err(e) => led_nowhere(&absolute)
+            .ok_or_else(|| Error::io(format!("follow {}", paths::shown(&absolute)), e)),
     }
+}
+
+/// That a path means to the system what it means here, where `..` takes a name away and a slash at the end nothing.
+fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
+    let bytes = given.as_os_str().as_bytes();
+    let is_folder = is_of_folder(bytes) || bytes.ends_with(b"/..") || bytes == b"..";
+    if !is_folder && !bytes.split(|b| *b == b'/').any(|name| name == b"..") {
+        return Ok(());
+    }
+    let look = |path: &Path| match is_folder {
+        true => std::fs::metadata(path),
+        false => std::fs::symlink_metadata(path),
+    };
+    let place = |about: Metadata| (about.dev(), about.ino());
+    let shown = paths::shown(bytes);
+    match (look(given).map(place), look(clean).map(place)) {
+        (Ok(given), Ok(clean)) if given == clean => Ok(()),
+        (Ok(_), Err(e)) if e.kind() != io::ErrorKind::NotFound => Ok(()),
+        (Ok(_), _) => Err(Error::Usage(format!(
+            "{shown} leads through a symbolic link to another folder than {}: name the one that is meant without `..`",
+            paths::shown(clean.as_os_str().as_bytes())
+        ))),
+        (Err(e), Ok(_)) => Err(Error::io(format!("look at {shown}"), e)),
+        // It is told as any that is missing.
+        (Err(_), Err(_)) => Ok(()),
+    }
+}
+
+fn is_of_folder(given: &[u8]) -> bool {
+    given.ends_with(b"/") || given.ends_with(b"/.")
+}
+
+/// Where a link leads, if nothing is there.
+fn led_nowhere(link: &[u8]) -> Option<Vec<u8>> {
+    let mut place = link.to_vec();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = std::fs::read_link(OsStr::from_bytes(&place)) else {
+            let is_gone = std::fs::symlink_metadata(OsStr::from_bytes(&place))
+                .is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+            return is_gone.then_some(place);
+        };
+        let folder = Path::new(OsStr::from_bytes(path::split(&place).0));
+        let target = Path::new("/").join(folder).join(target);
+        place = path::clean(target.as_os_str().as_bytes());
+    }
+    None
 }
 
 fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
