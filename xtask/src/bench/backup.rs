@@ -4,6 +4,7 @@
 //! the page cache is dropped. Wall, CPU and peak RSS are the command's own with all its children; CPU that others used meanwhile is shown,
 //! so that a disturbed figure is recognised. Restores are compared with their source byte by byte in the first round.
 
+mod aside;
 mod compare;
 pub(super) mod measure;
 mod rates;
@@ -15,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use aside::Aside;
 use measure::Measured;
 use results::{Results, Row};
 use tools::{HOW_TO_GET_PEERS, Place, STAGES, Stage, TOOLS, Tool};
@@ -104,6 +106,7 @@ pub fn run(args: &BackupArgs) -> Result<(), String> {
 struct Bench<'a> {
     args: &'a BackupArgs,
     data: PathBuf,
+    aside: Aside,
     path: OsString,
     tools: Vec<Tool>,
     stages: Vec<Stage>,
@@ -149,6 +152,7 @@ impl<'a> Bench<'a> {
         let data = std::fs::canonicalize(&args.data).map_err(|error| error.to_string())?;
         let mut bench = Self {
             args,
+            aside: Aside::new(&data)?,
             data,
             path: OsString::new(),
             tools: Vec::new(),
@@ -230,6 +234,7 @@ impl<'a> Bench<'a> {
         let mut life = Life {
             tool,
             set,
+            aside: &self.aside,
             place,
             log,
             label: "first",
@@ -308,6 +313,7 @@ impl<'a> Bench<'a> {
 struct Life<'a> {
     tool: &'a Tool,
     set: &'a Set<'a>,
+    aside: &'a Aside,
     place: Place,
     log: PathBuf,
     /// Name and source of the latest snapshot.
@@ -388,6 +394,7 @@ impl Life<'_> {
     }
 
     fn restore(&self, target: &Path, compare: bool) -> Result<Measured, String> {
+        self.aside.make_ready()?;
         std::fs::create_dir_all(target).map_err(|error| error.to_string())?;
         let taken = self.measure(self.tool.restore(&self.place, self.label, target)?)?;
         if compare {
@@ -395,7 +402,7 @@ impl Life<'_> {
             compare::same_trees(&self.set.tree, &restored)
                 .map_err(|error| format!("restored otherwise: {error}"))?;
         }
-        std::fs::remove_dir_all(target).map_err(|error| error.to_string())?;
+        self.aside.put(target)?;
         Ok(taken)
     }
 
