@@ -159,7 +159,11 @@ impl<'a> Listed<'a> {
 /// A source as snapshots call it. A link with a slash behind it stands for the folder that it leads to, as everywhere.
 fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     let absolute = paths::absolute(path)?;
-    let link = Path::new(OsStr::from_bytes(&absolute));
+    // Of the root nothing is left.
+    let link = match &absolute[..] {
+        b"" => Path::new("/"),
+        path => Path::new(OsStr::from_bytes(path)),
+    };
     confirm_same(Path::new(path), link)?;
     if !link.is_symlink() {
         if let Some(meant) = paths::home_meant(path.as_bytes())
@@ -189,13 +193,13 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     }
 }
 
-/// That a path means to the system what it means here, where `..` takes a name away and a slash at the end nothing.
+/// That a path means to the system what it means here, where `..` takes a name away.
 fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
     let bytes = given.as_os_str().as_bytes();
-    let is_folder = is_of_folder(bytes) || bytes.ends_with(b"/..") || bytes == b"..";
-    if !is_folder && !bytes.split(|b| *b == b'/').any(|name| name == b"..") {
+    if !bytes.split(|b| *b == b'/').any(|name| name == b"..") {
         return Ok(());
     }
+    let is_folder = is_of_folder(bytes) || bytes.ends_with(b"/..") || bytes == b"..";
     let look = |path: &Path| match is_folder {
         true => std::fs::metadata(path),
         false => std::fs::symlink_metadata(path),
@@ -206,7 +210,7 @@ fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
         (Ok(given), Ok(clean)) if given == clean => Ok(()),
         (Ok(_), Err(e)) if e.kind() != io::ErrorKind::NotFound => Ok(()),
         (Ok(_), _) => Err(Error::Usage(format!(
-            "{shown} leads through a symbolic link to another folder than {}: name the one that is meant without `..`",
+            "{shown} leads through a symbolic link to another place than {}: name the one that is meant without `..`",
             paths::shown(clean.as_os_str().as_bytes())
         ))),
         (Err(e), Ok(_)) => Err(Error::io(format!("look at {shown}"), e)),
@@ -226,7 +230,7 @@ fn led_nowhere(link: &[u8]) -> Option<Vec<u8>> {
         let Ok(target) = std::fs::read_link(OsStr::from_bytes(&place)) else {
             let is_gone = std::fs::symlink_metadata(OsStr::from_bytes(&place))
                 .is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
-            return is_gone.then_some(place);
+            return (is_gone && !place.is_empty()).then_some(place);
         };
         let folder = Path::new(OsStr::from_bytes(path::split(&place).0));
         let target = Path::new("/").join(folder).join(target);
