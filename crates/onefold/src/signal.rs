@@ -55,11 +55,11 @@ pub fn listen_to(caught: Option<Signals>) {
             RAISED.store(true, SeqCst);
             let is_second = first.is_some();
             let first = *first.get_or_insert_with(Instant::now);
-            if LISTENERS.load(SeqCst) == 0 || is_second && first.elapsed() > TOGETHER {
-                leave();
-            }
-            if is_second {
+            if is_second && first.elapsed() <= TOGETHER {
                 continue;
+            }
+            if is_second || LISTENERS.load(SeqCst) == 0 {
+                leave();
             }
             // Whoever listens may wait for a lock that a stopped process holds, or for a device that is gone.
             std::thread::spawn(|| {

@@ -58,7 +58,7 @@ pub enum Hint {
     /// It had this. Its size and time of change are the same, but not its ctime: it was given another owner or name, or
     /// was written by a program that puts the time of change back.
     Touched(Content),
-    /// It has what is not in the repository any more.
+    /// It had what is not where the parent says any more.
     Lost,
 }
 
