@@ -129,11 +129,14 @@ pub fn none_of(filter: &Filter, total: usize) -> String {
         Ok(host) if filter.hosts == [host.as_str()] => " (of ONEFOLD_HOST)",
         _ => "",
     };
-    let tags = filter.tags.iter().filter(|tags| !tags.is_empty());
+    let tags = filter.tags.iter().map(|tags| match &tags[..] {
+        [] => "''".into(),
+        tags => tags.join(","),
+    });
     let paths = filter.paths.iter().map(|path| paths::shown(path));
     let has = [
         listed("host", filter.hosts.clone(), " or ").map(|words| words + by_variable),
-        listed("tag", tags.map(|tags| tags.join(",")).collect(), " or "),
+        listed("tag", tags.collect(), " or "),
         listed("path", paths.collect(), " and "),
     ];
     let has: Vec<String> = has.into_iter().flatten().collect();

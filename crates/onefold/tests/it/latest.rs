@@ -101,9 +101,25 @@ fn a_list_that_filters_leave_empty_names_them() {
             &["-H", "a", "--tag", "u,v", "--path", "/p"],
             "0 snapshots of 2: none has host a with tag u,v with path /p\n",
         ),
+        (
+            "",
+            &["--host", "a", "--tag", ""],
+            "0 snapshots of 2: none has host a with tag ''\n",
+        ),
         ("", &["--host", "a"], "\n1 snapshot\n"),
     ] {
         let said = list(variable, args);
         assert!(said.ends_with(last), "{args:?}: {said}");
+    }
+    // Other verbs that take many say it beside their results.
+    for verb in [
+        &["forget", "--keep-last", "1"][..],
+        &["tag", "--add", "new"],
+        &["stats"],
+        &["find", "a"],
+    ] {
+        let ran = rig.run([verb, &["--host", "typo"]].concat()).ends(0);
+        let told = "0 snapshots of 2: none has host typo";
+        assert!(ran.err.contains(told), "{verb:?}: {}", ran.err);
     }
 }
