@@ -269,9 +269,9 @@ impl<'a> Finisher<'a> {
             match parts.recv(help).map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => {
                     self.long_chunks.pass_hole(len);
-                    self.digest = None;
-                    self.batch.notes.push(Note::Hole(len));
+                    self.hole(Note::Hole(len), len);
                 }
+                LargePart::TracedHole(len) => self.hole(Note::Verified(len), len),
                 LargePart::Again => {
                     self.begin(&planned, worker);
                     self.batch.notes.push(Note::Again);
@@ -333,6 +333,13 @@ impl<'a> Finisher<'a> {
             (Some(digest), Some(part)) => digest.push(&part),
             (digest, _) => *digest = None,
         }
+    }
+
+    fn hole(&mut self, note: Note, len: u64) {
+        if let Some(digest) = &mut self.digest {
+            digest.hole(len);
+        }
+        self.batch.notes.push(note);
     }
 
     fn digested(&self) -> Option<Digest> {

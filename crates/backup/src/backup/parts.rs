@@ -33,6 +33,8 @@ pub enum LargePart {
     Segment(Receiver<Done>, usize),
     /// A hole.
     Hole(u64),
+    /// A hole where the trace has one.
+    TracedHole(u64),
     /// Forget what was said so far: the file changed and is read anew.
     Again,
     /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]), and has this digest. It is

@@ -219,6 +219,31 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The next data at or after `at`, up to the file's end as it was when it was opened; empty where only a hole is left.
+    ///
+    /// # Errors
+    /// Those of [`data_from`](Self::data_from).
+    pub fn run_from(&self, at: u64) -> Result<Range<u64>, Errno> {
+        let size = match self.stat.size {
+            // So says one that is not, too.
+            0 => u64::MAX,
+            size => size,
+        };
+        if !self.may_have_holes() {
+            return Ok(at..size);
+        }
+        let data = self.data_from(at)?.filter(|data| data.start < size);
+        Ok(data.map_or(size..size, |data| data.start..data.end.min(size)))
+    }
+
+    /// Whether all of its data but a little is in RAM, as far as the kernel tells.
+    pub fn is_nearly_cached(&self) -> bool {
+        let size = self.stat.size;
+        let data = self.stat.blocks.saturating_mul(512).min(size);
+        let cached = onefold_io::cached_bytes(self.handle.fd.as_fd(), 0, size);
+        cached.is_some_and(|cached| cached >= data - data / 16)
+    }
+
     /// Where the next data at or after `at` begins and ends; `None` where only a hole is left.
     ///
     /// # Errors
@@ -319,12 +344,6 @@ impl Handle {
             cached if cached >= len as u64 / 4 => Cached::Mostly,
             _ => Cached::Little,
         })
-    }
-
-    /// Whether all of the first `len` bytes but a few are in RAM, as far as the kernel tells.
-    pub fn is_nearly_cached(&self, len: u64) -> bool {
-        let cached = onefold_io::cached_bytes(self.fd.as_fd(), 0, len);
-        cached.is_some_and(|cached| cached >= len - len / 16)
     }
 
     /// `len` bytes from `offset` on, which begins a page, where they are in RAM; `None` where that cannot be.

@@ -1,11 +1,12 @@
 //! Retracing: a large file that looks like one in a snapshot is digested, instead of being cut, fingerprinted and looked
 //! up. Where the snapshot has no digest of it, it is fingerprinted along that one's cuts if it lies in the page cache.
 //!
-//! What always holds: all of the file is read, and has the digest that the trace says or, where it says none, each chunk
-//! the fingerprint, so that what is kept is what is there. At the first chunk that differs, or whose container nobody
-//! vouches for, or at the end if the digest is another, the file begins anew ([`PartSender::settle`]) and is cut as any
-//! other.
+//! What always holds: all of the file's data is read, and has the digest that the trace says or, where it says none, each
+//! chunk the fingerprint, and its holes are where the trace has them, so that what is kept is what is there. At the first
+//! chunk or hole that differs, or chunk whose container nobody vouches for, or at the end if the digest is another, the
+//! file begins anew ([`PartSender::settle`]) and is cut as any other.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -56,9 +57,13 @@ pub enum Found {
     Other,
 }
 
-/// How far a trace is followed.
-struct Followed {
+/// A trace that is followed through a file, and how far.
+struct Followed<'a> {
+    source: &'a Source<'a>,
+    parts: &'a PartSender,
     trace: Ahead,
+    has_digest: bool,
+    differs: Arc<AtomicBool>,
     /// Bytes of the file that are sent.
     at: u64,
     /// Bytes that the trace has passed.
@@ -69,11 +74,11 @@ impl Reader<'_> {
     /// A trace to follow through this file.
     pub(super) fn trace(&self, name: &[u8], source: &Source<'_>, hint: Hint) -> Option<Content> {
         let (size, mtime) = (source.stat.size, source.stat.mtime);
-        if size < TRACED_BYTES_MIN || source.may_have_holes() || !self.traces.is_followed() {
+        if size < TRACED_BYTES_MIN || !self.traces.is_followed() {
             return None;
         }
         // Of what is on the disk a digest alone takes less time.
-        let is_cached = source.handle.is_nearly_cached(size);
+        let is_cached = source.is_nearly_cached();
         if !is_cached && !self.traces.may_have_digests() {
             return None;
         }
@@ -98,21 +103,60 @@ impl Reader<'_> {
         trace: &Content,
         parts: &PartSender,
     ) -> Result<bool, Abandoned> {
-        let size = source.stat.size;
-        let mut windows = Windows::new(&source.handle, 0..size);
-        let differs = Arc::new(AtomicBool::new(false));
         let mut followed = Followed {
+            source,
+            parts,
             trace: Ahead::new(trace),
+            has_digest: trace.digest.is_some(),
+            differs: Arc::default(),
             at: 0,
             passed: 0,
         };
-        while followed.at < size && !differs.load(Relaxed) {
-            let left = size - followed.at;
-            let next = match trace.digest {
-                Some(_) => self.digested(&mut followed, left),
-                None => self.fingerprinted(&mut followed),
+        while followed.at < source.stat.size {
+            let Ok(data) = source.run_from(followed.at) else {
+                return Ok(false);
             };
-            let Some((proof, len)) = next.filter(|(_, len)| *len as u64 <= left) else {
+            // Of data right behind data there was a hole between when the end of the first was asked for.
+            let is_there = match data.start > followed.at {
+                true => self.pass_hole(&mut followed, data.start)?,
+                false => followed.at == 0,
+            };
+            if !is_there || !self.retrace_run(&mut followed, data)? {
+                return Ok(false);
+            }
+        }
+        // That all is sent nobody is told yet: files behind this one leave it the room that it needs to begin anew.
+        Ok(self.vouch(&mut followed) && followed.trace.peek().is_none())
+    }
+
+    /// Sends a hole, up to `end`, if the trace has it.
+    fn pass_hole(&self, followed: &mut Followed<'_>, end: u64) -> Result<bool, Abandoned> {
+        let len = end - followed.at;
+        let is_there = self.vouch(followed)
+            && followed.passed == followed.at
+            && (self.traces.pass_hole(&mut followed.trace, len)).unwrap_or(false);
+        if is_there {
+            followed.parts.send(LargePart::TracedHole(len))?;
+            (followed.at, followed.passed) = (end, end);
+        }
+        Ok(is_there)
+    }
+
+    /// Sends the stretches of data that has no holes; whether the trace led to its end.
+    fn retrace_run(
+        &self,
+        followed: &mut Followed<'_>,
+        data: Range<u64>,
+    ) -> Result<bool, Abandoned> {
+        let mut windows = Windows::new(&followed.source.handle, data.clone());
+        while followed.at < data.end {
+            let left = data.end - followed.at;
+            let next = match followed.has_digest {
+                true => self.digested(followed, left),
+                false => self.fingerprinted(followed),
+            };
+            let next = next.filter(|(_, len)| *len as u64 <= left);
+            let Some((proof, len)) = next.filter(|_| !followed.differs.load(Relaxed)) else {
                 return Ok(false);
             };
             let Some((bytes, queue)) = self.place(&mut windows, followed.at, len, &proof) else {
@@ -121,45 +165,45 @@ impl Reader<'_> {
             let (done, stretch) = slot();
             let taken = match bytes {
                 Bytes::Mapped(_) => {
-                    parts.maps();
+                    followed.parts.maps();
                     len
                 }
                 _ => self.buffers.segment_bytes(len),
             };
-            parts.send(LargePart::Segment(stretch, taken))?;
+            followed.parts.send(LargePart::Segment(stretch, taken))?;
             let task = Task::Retrace(Stretch {
                 bytes,
                 len,
                 proof,
-                differs: differs.clone(),
+                differs: followed.differs.clone(),
                 done,
             });
             queue.send(task).map_err(|_| Abandoned)?;
             followed.at += len as u64;
         }
-        // That all is sent nobody is told yet: files behind this one leave it the room that it needs to begin anew.
-        Ok(followed.at == size
-            && (trace.digest.is_none() || self.vouch(&mut followed))
-            && followed.trace.peek().is_none())
+        Ok(true)
     }
 
-    /// The next stretch of a file of which the digest is known, while `left` bytes are left.
-    fn digested(&self, followed: &mut Followed, left: u64) -> Option<(Proof, usize)> {
+    /// The next stretch of a file of which the digest is known, while `left` bytes of data are left.
+    fn digested(&self, followed: &mut Followed<'_>, left: u64) -> Option<(Proof, usize)> {
         // What was sent is digested meanwhile.
         let len = left.min(LONG_SEGMENT_BYTES as u64) as usize;
         self.vouch(followed).then_some((Proof::Digest, len))
     }
 
     /// Whether all that the trace has of what was sent is to be counted on. A trace that cannot be read leads nowhere.
-    fn vouch(&self, followed: &mut Followed) -> bool {
-        let Followed { trace, at, passed } = followed;
+    fn vouch(&self, followed: &mut Followed<'_>) -> bool {
+        let Followed {
+            trace, at, passed, ..
+        } = followed;
         self.traces.vouch(trace, passed, *at).unwrap_or(false)
     }
 
     /// The next stretch where the fingerprints of chunks are known.
-    fn fingerprinted(&self, followed: &mut Followed) -> Option<(Proof, usize)> {
+    fn fingerprinted(&self, followed: &mut Followed<'_>) -> Option<(Proof, usize)> {
         let chunks = self.traces.follow(&mut followed.trace).ok()??;
         let len = chunks.iter().map(|chunk| chunk.len as usize).sum();
+        followed.passed += len as u64;
         Some((Proof::Chunks(chunks), len))
     }
 

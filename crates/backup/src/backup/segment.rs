@@ -379,7 +379,7 @@ pub struct Segments<'a> {
     /// Whether what comes next is likely to be stored already; `None` if nothing is to be mapped.
     pub outlook: Option<&'a Outlook>,
     pub parts: &'a PartSender,
-    /// All of the file is sent, and its digest is wanted.
+    /// The file's digest is wanted.
     pub is_digested: bool,
     /// Lately more was carried from segment to segment than nearly always: long chunks. It tells of some segments ago,
     /// or of the file before.

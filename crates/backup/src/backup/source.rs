@@ -367,32 +367,26 @@ impl Reader<'_> {
         parts: &PartSender,
         maps: bool,
     ) -> Result<Result<(), Errno>, Abandoned> {
-        let size = match source.stat.size {
-            // So says one that is not, too.
-            0 => u64::MAX,
-            size => size,
-        };
-        if !source.may_have_holes() {
-            let segments = Segments {
-                is_digested: source.stat.size >= TRACED_BYTES_MIN,
-                ..self.segments(parts, maps)
-            };
-            return Ok(segments.send(source, 0..size)?.map(drop));
-        }
-        let mut offset = 0;
+        let mut at = 0;
         loop {
-            let data = match source.data_from(offset) {
-                Ok(data) => data.filter(|data| data.start < size),
+            let data = match source.run_from(at) {
+                Ok(data) => data,
                 Err(e) => return Ok(Err(e)),
             };
-            let hole_end = data.as_ref().map_or(size, |data| data.start);
-            if hole_end > offset {
-                parts.send(LargePart::Hole(hole_end - offset))?;
+            let hole = data.start - at;
+            if hole > 0 {
+                parts.send(LargePart::Hole(hole))?;
             }
-            let Some(data) = data else { return Ok(Ok(())) };
-            let end = data.end.min(size);
-            match self.segments(parts, maps).send(source, data.start..end)? {
-                Ok(got) if got == end => offset = end,
+            if data.is_empty() {
+                return Ok(Ok(()));
+            }
+            let segments = Segments {
+                // Of data right behind data there was a hole between when the end of the first was asked for.
+                is_digested: source.stat.size >= TRACED_BYTES_MIN && (hole > 0 || at == 0),
+                ..self.segments(parts, maps)
+            };
+            match segments.send(source, data.clone())? {
+                Ok(end) if end == data.end && end < source.stat.size => at = end,
                 Ok(_) => return Ok(Ok(())),
                 Err(e) => return Ok(Err(e)),
             }

@@ -129,7 +129,8 @@ impl<'a> Traces<'a> {
         self.known.lock().by_looks.remove(&looks);
     }
 
-    /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on.
+    /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on before a
+    /// hole or the end.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -137,8 +138,10 @@ impl<'a> Traces<'a> {
         let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
         let mut vouched = None;
         while trace.peek().is_some() {
-            let Some(Item::Chunk { chunk, .. }) = self.next(trace, &mut vouched)? else {
-                return Ok(None);
+            let chunk = match self.next(trace, &mut vouched)? {
+                Some(Item::Chunk { chunk, .. }) => chunk,
+                Some(Item::Hole { .. }) => break,
+                _ => return Ok(None),
             };
             bytes += chunk.len as usize;
             let is_long = bytes > LONG_SEGMENT_BYTES || chunks.len() == STRETCH_CHUNKS_MAX;
@@ -151,15 +154,16 @@ impl<'a> Traces<'a> {
         Ok((!chunks.is_empty()).then_some(chunks))
     }
 
-    /// Passes what a trace has up to where it covers `until` bytes, of which it has passed `bytes`; whether all of that
-    /// is to be counted on.
+    /// Passes the data that a trace has up to where it covers `until` bytes, of which it has passed `bytes`; whether all
+    /// of that is to be counted on.
     ///
     /// # Errors
     /// The trace cannot be read.
     pub fn vouch(&self, trace: &mut Ahead, bytes: &mut u64, until: u64) -> Result<bool> {
         let mut vouched = None;
         while *bytes < until {
-            let Some(item) = self.next(trace, &mut vouched)? else {
+            let item = self.next(trace, &mut vouched)?;
+            let Some(item) = item.filter(|item| item.chunk().is_some()) else {
                 return Ok(false);
             };
             *bytes += item.span();
@@ -168,11 +172,23 @@ impl<'a> Traces<'a> {
         Ok(true)
     }
 
-    /// The next data of a trace, if it is to be counted on; `vouched` is the container that somebody vouches for.
+    /// Passes a hole of `len` bytes; whether there is one as long.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub fn pass_hole(&self, trace: &mut Ahead, len: u64) -> Result<bool> {
+        let is_there = self.next(trace, &mut None)? == Some(Item::Hole { len });
+        if is_there {
+            trace.pass();
+        }
+        Ok(is_there)
+    }
+
+    /// The next hole of a trace, or data that is to be counted on; `vouched` is the container that somebody vouches for.
     fn next(&self, trace: &mut Ahead, vouched: &mut Option<ContainerId>) -> Result<Option<Item>> {
         while let Some((depth, item)) = trace.peek() {
             let Some(chunk) = item.chunk() else {
-                return Ok(None);
+                return Ok(Some(item));
             };
             if *vouched != Some(chunk.container) && !self.session.vouches_for(chunk) {
                 return Ok(None);

@@ -21,6 +21,8 @@ use crate::leased::{F_SETSIG, lease};
 use crate::scene::{Log, bytes, entry, look, options, restore_folder, uneven};
 use crate::untested::not_tested;
 
+mod holes;
+
 const MIB: usize = 1 << 20;
 
 /// A file of 20 MiB in a folder, and a repository that cuts it first in pieces of one length. Whoever cuts it anew does
@@ -51,9 +53,16 @@ impl Scene {
     }
 
     fn with(encryption: Encryption) -> Self {
+        Self::of(encryption, |file| {
+            let all = uneven(1, 20 * MIB + 5);
+            file.write_all_at(&all, 0).expect("write");
+        })
+    }
+
+    fn of(encryption: Encryption, write: impl FnOnce(&File)) -> Self {
         let dir = tempfile::tempdir().expect("tempdir");
         fs::create_dir(dir.path().join("a")).expect("mkdir");
-        fs::write(dir.path().join("a/file.xyz"), uneven(1, 20 * MIB + 5)).expect("write");
+        write(&File::create(dir.path().join("a/file.xyz")).expect("create"));
         let device = SimDir::new(1);
         let secret = (encryption != Encryption::None).then(|| Secret::new("open sesame"));
         let mut init = InitOptions::new("test", 1);

@@ -12,7 +12,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What NH takes at a time. All of a file's parts but the last are as long, or several times that.
+/// What NH takes at a time. All parts of a file's data but the last before a hole or the end are as long, or several
+/// times that.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// What NH makes of a block.
@@ -58,7 +59,7 @@ pub struct Digester {
     key: [u8; 32],
 }
 
-/// What a part of a file comes to: 32 bytes for each block.
+/// What a part of a file's data comes to: 32 bytes for each block.
 ///
 /// ```
 /// use onefold_chunk::digest::{BLOCK_BYTES, Digester};
@@ -75,7 +76,7 @@ pub struct Part {
     bytes: u64,
 }
 
-/// The digest of a file whose parts come one after the other.
+/// The digest of a file whose parts and holes come one after the other. Zeros have another than a hole as long.
 ///
 /// ```
 /// use onefold_chunk::digest::Digester;
@@ -85,11 +86,18 @@ pub struct Part {
 /// assert_eq!(digest.finish(), digester.digest(b""));
 /// digest.push(&digester.part(b"abc"));
 /// assert_eq!(digest.finish(), digester.digest(b"abc"));
+/// digest.hole(3);
+/// assert_ne!(digest.finish(), digester.digest(b"abc\0\0\0"));
 /// ```
 #[derive(Clone)]
 pub struct InProgress {
     hasher: blake3::Hasher,
+    /// Of the places of holes, once there is one.
+    places: Option<Box<blake3::Hasher>>,
+    key: [u8; 32],
+    /// Of the file so far, and of its data since the last hole.
     bytes: u64,
+    run_bytes: u64,
 }
 
 impl Digester {
@@ -107,7 +115,7 @@ impl Digester {
         Self { words, key: *key }
     }
 
-    /// A part: whole blocks, or a file's end.
+    /// A part: whole blocks, or what comes before a hole or the file's end.
     pub fn part(&self, data: &[u8]) -> Part {
         let mut sums = Vec::with_capacity(data.len().div_ceil(BLOCK_BYTES) * size_of::<Sums>());
         let mut put = |block: Sums| {
@@ -129,11 +137,14 @@ impl Digester {
     pub fn begin(&self) -> InProgress {
         InProgress {
             hasher: blake3::Hasher::new_keyed(&self.key),
+            places: None,
+            key: self.key,
             bytes: 0,
+            run_bytes: 0,
         }
     }
 
-    /// Of a file that is at hand.
+    /// Of a file without holes that is at hand.
     pub fn digest(&self, data: &[u8]) -> Digest {
         let mut digest = self.begin();
         digest.push(&self.part(data));
@@ -145,20 +156,43 @@ impl InProgress {
     /// The next part.
     pub fn push(&mut self, part: &Part) {
         debug_assert!(
-            self.bytes.is_multiple_of(BLOCK_BYTES as u64),
+            self.run_bytes.is_multiple_of(BLOCK_BYTES as u64),
             "a part behind the end"
         );
         self.hasher.update(&part.sums);
         self.bytes += part.bytes;
+        self.run_bytes += part.bytes;
     }
 
-    /// Of all parts so far, which are all of the file.
+    /// A hole of `len` bytes.
+    pub fn hole(&mut self, len: u64) {
+        let places = self.places.get_or_insert_with(|| {
+            let mut places = Box::new(blake3::Hasher::new_keyed(&self.key));
+            places.update(b"holes");
+            places
+        });
+        places.update(&self.bytes.to_le_bytes());
+        places.update(&len.to_le_bytes());
+        self.bytes += len;
+        self.run_bytes = 0;
+    }
+
+    /// Of all that came so far, which is all of the file.
     pub fn finish(&self) -> Digest {
         let mut hasher = self.hasher.clone();
-        let all = hasher.update(&self.bytes.to_le_bytes()).finalize();
-        let (half, _) = all.as_bytes().split_first_chunk().expect("32 bytes");
-        Digest(*half)
+        hasher.update(&self.bytes.to_le_bytes());
+        if let Some(places) = &self.places {
+            hasher.update(&half(places));
+        }
+        Digest(half(&hasher))
     }
+}
+
+/// The first half of a hash.
+fn half(hasher: &blake3::Hasher) -> [u8; 16] {
+    let all = hasher.finalize();
+    let (half, _) = all.as_bytes().split_first_chunk().expect("32 bytes");
+    *half
 }
 
 #[cfg(test)]

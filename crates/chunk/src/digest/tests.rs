@@ -60,6 +60,66 @@ fn a_digest_stays_what_it_is() {
     );
 }
 
+/// Of data, and of holes in FORMAT's words.
+#[test]
+fn a_digest_of_a_file_with_holes_is_the_formats() {
+    let key = [7; 32];
+    let digester = Digester::new(&key);
+    let [one, two] = [1, 2].map(|seed| random(seed, BLOCK_BYTES + 1000));
+    let mut digest = digester.begin();
+    digest.hole(512);
+    digest.push(&digester.part(&one));
+    digest.hole(1 << 40);
+    digest.push(&digester.part(&two));
+    let found = digest.finish();
+    assert_eq!(
+        std::format!("{found:?}"),
+        "Digest(30184f0d954dc8af29d9e4d2d02b2e8d)"
+    );
+
+    let keyed = |data: &[u8]| half(blake3::Hasher::new_keyed(&key).update(data));
+    let mut places = b"holes".to_vec();
+    for (offset, len) in [(0, 512), (512 + one.len() as u64, 1u64 << 40)] {
+        places.extend([offset, len].map(u64::to_le_bytes).concat());
+    }
+    let mut all = [digester.part(&one).sums, digester.part(&two).sums].concat();
+    let len = 512 + one.len() as u64 + (1 << 40) + two.len() as u64;
+    all.extend(len.to_le_bytes());
+    all.extend(keyed(&places));
+    assert_eq!(found, Digest(keyed(&all)));
+}
+
+/// The same bytes, or the same data, with holes elsewhere.
+#[test]
+fn places_of_holes_count() {
+    let digester = Digester::new(&[1; 32]);
+    let zeros = digester.part(&[0; BLOCK_BYTES]);
+    let short = digester.part(&[0; BLOCK_BYTES - 1]);
+    let digests = [
+        &[(Some(&zeros), 0), (Some(&zeros), 0)][..],
+        &[(Some(&zeros), BLOCK_BYTES)],
+        &[(None, BLOCK_BYTES), (Some(&zeros), 0)],
+        &[(None, 2 * BLOCK_BYTES)],
+        &[(None, BLOCK_BYTES), (None, BLOCK_BYTES)],
+        &[(Some(&short), BLOCK_BYTES + 1)],
+        &[(Some(&short), 1), (Some(&zeros), 0)],
+        &[(Some(&short), 1), (None, BLOCK_BYTES)],
+    ]
+    .map(|file| {
+        let mut digest = digester.begin();
+        for (part, hole) in file {
+            part.iter().for_each(|part| digest.push(part));
+            if *hole > 0 {
+                digest.hole(*hole as u64);
+            }
+        }
+        digest.finish()
+    });
+    for (nth, digest) in digests.iter().enumerate() {
+        assert!(!digests[..nth].contains(digest), "{nth}");
+    }
+}
+
 #[test]
 fn lengths_and_keys_count() {
     let digester = Digester::new(&[1; 32]);
