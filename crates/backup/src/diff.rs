@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use onefold_store::ChunkReader;
+use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::path::{entry_order, join, show, split, within};
 use crate::sample::Sample;
@@ -56,10 +56,10 @@ pub struct Side {
     pub dirs: u64,
     /// Links, pipes, devices.
     pub others: u64,
-    /// Bytes of files.
-    pub bytes: u64,
     /// Different chunks of contents that only this side has, of the entries that differ.
     pub data_chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Leaves and chunks of recipes that only this side has; of a part of the snapshots recipes alone, as a leaf holds
     /// entries of several folders.
     pub tree_chunks: u64,
@@ -70,9 +70,9 @@ pub struct Side {
 pub struct DiffSummary {
     /// Files with other content.
     pub changed_files: u64,
-    /// Only in the second; of changed files the bytes of the second.
+    /// Only in the second.
     pub added: Side,
-    /// Only in the first; of changed files the bytes of the first.
+    /// Only in the first.
     pub removed: Side,
     /// Paths of which one snapshot cannot tell.
     pub unknown: u64,
@@ -193,9 +193,23 @@ struct Chunks {
     tree: Sample<Sides>,
 }
 
-/// Who has a chunk: the first snapshot, the second.
+/// Who has a chunk of so many bytes: the first snapshot, the second.
 #[derive(Default)]
-struct Sides([bool; 2]);
+struct Sides {
+    has: [bool; 2],
+    bytes: u32,
+}
+
+impl Sides {
+    fn note(&mut self, side: usize, chunk: &ChunkRef) {
+        self.has[side] = true;
+        self.bytes = chunk.len;
+    }
+
+    fn only(&self, side: usize) -> bool {
+        self.has[side] && !self.has[1 - side]
+    }
+}
 
 impl Chunks {
     fn of(first: &Tree, second: &Tree) -> Self {
@@ -203,7 +217,7 @@ impl Chunks {
         for (side, tree) in [first, second].into_iter().enumerate() {
             for leaf in tree.leaves() {
                 let hash = leaf.chunk.fingerprint.prefix();
-                chunks.tree.meet(hash, |sides| sides.0[side] = true);
+                chunks.tree.meet(hash, |sides| sides.note(side, &leaf.chunk));
             }
         }
         chunks
@@ -223,7 +237,8 @@ impl Chunks {
                     Visit::Data(Slice { chunk, .. }, _) => (&mut self.data, chunk),
                     Visit::Hole(..) => return Ok(true),
                 };
-                sample.meet(chunk.fingerprint.prefix(), |sides| sides.0[side] = true);
+                let hash = chunk.fingerprint.prefix();
+                sample.meet(hash, |sides| sides.note(side, &chunk));
                 Ok(true)
             })?;
         }
@@ -231,13 +246,15 @@ impl Chunks {
     }
 
     fn count(&self, summary: &mut DiffSummary) {
-        let only = |sample: &Sample<Sides>, side: usize| {
-            sample.sum(|Sides(has)| u64::from(has[side] && !has[1 - side]))
-        };
-        summary.removed.data_chunks = only(&self.data, 0);
-        summary.added.data_chunks = only(&self.data, 1);
-        summary.removed.tree_chunks = only(&self.tree, 0);
-        summary.added.tree_chunks = only(&self.tree, 1);
+        for (side, sums) in [&mut summary.removed, &mut summary.added]
+            .into_iter()
+            .enumerate()
+        {
+            let only = |sides: &Sides| u64::from(sides.only(side));
+            sums.data_chunks = self.data.sum(only);
+            sums.tree_chunks = self.tree.sum(only);
+            sums.bytes = self.data.sum(|sides| only(sides) * u64::from(sides.bytes));
+        }
     }
 }
 
@@ -260,8 +277,6 @@ fn tell_and_count(
         Mark::Unknown => summary.unknown += 1,
         Mark::Content => {
             summary.changed_files += 1;
-            summary.removed.bytes += a.map_or(0, |entry| entry.size);
-            summary.added.bytes += b.map_or(0, |entry| entry.size);
         }
         Mark::Added | Mark::Removed | Mark::Kind => {
             a.into_iter()
@@ -277,10 +292,7 @@ fn tell_and_count(
 
 fn count(side: &mut Side, entry: &Entry) {
     match entry.kind {
-        Kind::File => {
-            side.files += 1;
-            side.bytes += entry.size;
-        }
+        Kind::File => side.files += 1,
         Kind::Dir => side.dirs += 1,
         _ => side.others += 1,
     }

@@ -21,7 +21,7 @@ use crate::{paths, repository};
 ///
 /// Marks: + added, - removed, M content changed, U only metadata changed, T something else (a file became a folder), ?
 /// unknown, as one of the two backups could not read it, or not list a folder above it, or, with --metadata, not read
-/// its attributes.
+/// its attributes. Sums of data are of chunks that only one of the two has.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The older one
@@ -121,7 +121,7 @@ fn sum_up(a: &Named, b: &Named, summary: &DiffSummary, out: &Out) -> Result<()> 
     }
     let side = |s: &Side| {
         format!(
-            "{}, {}, {} other, {}",
+            "{}, {}, {} other, {} of data",
             many(s.files, "file"),
             many(s.dirs, "folder"),
             count(s.others),

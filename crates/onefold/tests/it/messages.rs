@@ -285,7 +285,7 @@ fn a_comparison_of_a_folder_counts_that_folder_alone() {
         "{diff}"
     );
     assert!(
-        diff.contains("added      1 file, 0 folders, 0 other, 4 B\n"),
+        diff.contains("added      1 file, 0 folders, 0 other, 4 B of data\n"),
         "{diff}"
     );
     let sums = rig

@@ -142,6 +142,10 @@ fn a_comparison_counts_chunks() {
         "{counts}"
     );
     assert!(added["tree_blobs"].as_u64() >= Some(1), "{counts}");
+    // Of the changed file what differs alone.
+    let of = |side: &Value| side["bytes"].as_u64().expect("bytes");
+    assert_eq!(of(added) - of(removed), 11, "{counts}");
+    assert!(of(removed) < 300_000, "{counts}");
     let none = rig.run(["diff", &first, &first, "--json"]).ends(0).last();
     assert_eq!(
         (&none["added"]["data_blobs"], &none["added"]["tree_blobs"]),
