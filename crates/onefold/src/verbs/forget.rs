@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Span;
 use jiff::tz::TimeZone;
 use onefold_backup::forget::{self, Count, GroupBy, Period, Policy};
+use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::Brief;
 use onefold_store::{Repository, RootId, SweepReport};
 use serde_json::json;
@@ -48,7 +49,7 @@ pub struct Args {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Reclaim the space at once, as `onefold prune` does
+    /// Reclaim the space at once, as `onefold prune` does; with --dry-run, say what it would free and rewrite
     #[arg(long)]
     pub prune: bool,
 
@@ -312,8 +313,12 @@ fn reclaim(
     gone: &[RootId],
     out: &Out,
 ) -> Result<()> {
-    if args.prune && !args.dry_run {
-        return Patience::new(global).keep(|| prune::sweep(repository, &args.how, false, out));
+    if args.prune {
+        let patience = Patience::new(global);
+        return patience.keep(|| match args.dry_run {
+            true => prune::sweep(repository, &Without(gone), &args.how, true, out),
+            false => prune::sweep(repository, &SnapshotRoots, &args.how, false, out),
+        });
     }
     if gone.is_empty() || out.quiet || out.json {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onefold_backup::roots::SnapshotRoots;
-use onefold_store::{Repository, SweepOptions, Unused};
+use onefold_store::{Repository, Roots, SweepOptions, Unused};
 
 use crate::cli::Global;
 use crate::error::Result;
@@ -77,15 +77,21 @@ impl How {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a prune")?;
     let patience = Patience::new(global);
-    patience.keep(|| sweep(&repository, &args.how, args.dry_run, out))?;
+    patience.keep(|| sweep(&repository, &SnapshotRoots, &args.how, args.dry_run, out))?;
     Ok(Exit::Ok)
 }
 
-/// Sweeps and prints what came of it.
-pub fn sweep(repository: &Repository, how: &How, dry_run: bool, out: &Out) -> Result<()> {
+/// Sweeps what `roots` do not reach, and prints what came of it.
+pub fn sweep(
+    repository: &Repository,
+    roots: &impl Roots,
+    how: &How,
+    dry_run: bool,
+    out: &Out,
+) -> Result<()> {
     let options = how.options(dry_run);
     let mut watch = Watch::new(out, Duration::from_secs(how.wait));
-    let swept = repository.sweep(&SnapshotRoots, &options, &mut watch);
+    let swept = repository.sweep(roots, &options, &mut watch);
     let report = swept.map_err(sweeping::unread_named)?;
     drop(watch);
     sweeping::print(&report, dry_run, out)

@@ -1,6 +1,6 @@
 //! The first hour with the program, and each verb once.
 
-use crate::rig::{Rig, files, id_of};
+use crate::rig::{Ran, Rig, files, id_of};
 
 #[test]
 fn first_run_story() {
@@ -93,8 +93,18 @@ fn drops_and_proves_them(rig: &Rig, ids: &[String]) {
         "{}",
         dry.out
     );
+    let prune = ["forget", "--keep-last", "1", "--prune"];
+    let sweep = |ran: Ran| ran.ends(0).last()["reclaimable_bytes"].as_u64();
+    let expected = sweep(rig.run(prune.into_iter().chain(["--dry-run", "--json"])));
+    let dry = rig.run(prune.into_iter().chain(["--dry-run"])).ends(0);
+    assert!(
+        dry.out.contains("worth rewriting") && dry.out.contains("would free"),
+        "{}",
+        dry.out
+    );
     assert_eq!(rig.snapshots().len(), 3);
-    rig.run(["forget", "--keep-last", "1", "--prune"]).ends(0);
+    assert!(expected > Some(0));
+    assert_eq!(sweep(rig.run(prune.into_iter().chain(["--json"]))), expected);
     assert_eq!(rig.snapshots(), ids[2..]);
     rig.run(["prune"]).ends(0);
     rig.run(["check", "--read-data"]).ends(0);
