@@ -217,7 +217,9 @@ impl Chunks {
         for (side, tree) in [first, second].into_iter().enumerate() {
             for leaf in tree.leaves() {
                 let hash = leaf.chunk.fingerprint.prefix();
-                chunks.tree.meet(hash, |sides| sides.note(side, &leaf.chunk));
+                chunks
+                    .tree
+                    .meet(hash, |sides| sides.note(side, &leaf.chunk));
             }
         }
         chunks

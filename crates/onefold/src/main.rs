@@ -71,6 +71,8 @@ fn main() -> ExitCode {
         cli.global.verbosity(),
         cli.global.no_progress,
     );
+    when::warn_of_zone(&out);
+    progress::warn_of_fps(&out);
     let done = cli::confirm_meant(&arguments)
         .and_then(|()| verbs::run(&cli, &out))
         .and_then(|exit| out.flush().map(|()| exit));

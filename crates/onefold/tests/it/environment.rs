@@ -262,6 +262,40 @@ fn a_variable_that_is_wrong_is_named() {
     assert!(!typed.ends(2).err.contains("ONEFOLD_COMPRESSION"));
 }
 
+/// They change nothing that is stored, and a default is there.
+#[test]
+fn a_time_zone_and_a_rate_that_are_none_are_warned_of() {
+    let rig = Rig::open();
+    rig.write("s/a", b"a");
+    rig.backup("s");
+    for (name, values, sound) in [
+        (
+            "TZ",
+            &["Moon/Base"][..],
+            &["CET-1CEST,M3.5.0,M10.5.0/3", "UTC0", ""][..],
+        ),
+        (
+            "ONEFOLD_PROGRESS_FPS",
+            &["x", "0", "-1", "nan"],
+            &["0.5", "60", ""],
+        ),
+    ] {
+        for value in values {
+            let ran = with(&rig, &[(name, value)], &["snapshots"]).ends(0);
+            assert!(
+                ran.err
+                    .starts_with(&format!("warning: {name} is {value:?}")),
+                "{}",
+                ran.err
+            );
+        }
+        for value in sound {
+            let ran = with(&rig, &[(name, value)], &["snapshots"]).ends(0);
+            assert_eq!(ran.err, "", "{name}={value}");
+        }
+    }
+}
+
 /// Where no terminal is, only who says how often sees lines of progress.
 #[test]
 fn a_rate_of_progress_is_for_logs_too() {

@@ -104,7 +104,10 @@ fn drops_and_proves_them(rig: &Rig, ids: &[String]) {
     );
     assert_eq!(rig.snapshots().len(), 3);
     assert!(expected > Some(0));
-    assert_eq!(sweep(rig.run(prune.into_iter().chain(["--json"]))), expected);
+    assert_eq!(
+        sweep(rig.run(prune.into_iter().chain(["--json"]))),
+        expected
+    );
     assert_eq!(rig.snapshots(), ids[2..]);
     rig.run(["prune"]).ends(0);
     rig.run(["check", "--read-data"]).ends(0);
