@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 
 use crate::cli::Cli;
 use crate::error::{Error, Result};
@@ -18,6 +18,16 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit> {
     let what = || format!("write manual pages into {}", args.folder.display());
     std::fs::create_dir_all(&args.folder).map_err(|e| Error::io(what(), e))?;
-    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|e| Error::io(what(), e))?;
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    clap_mangen::generate_to(with_usages(program), &args.folder)
+        .map_err(|e| Error::io(what(), e))?;
     Ok(Exit::Ok)
+}
+
+/// With usage lines as `--help` has them for synopses: of itself a page lists all flags there, without their values.
+fn with_usages(mut command: Command) -> Command {
+    let usage = command.render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+    command.override_usage(usage).mut_subcommands(with_usages)
 }

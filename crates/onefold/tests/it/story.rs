@@ -382,7 +382,10 @@ fn completions_and_pages_are_written() {
         assert!(!text.contains("\n'*::"), "{shell}");
     }
     rig.run(["man", "pages"]).ends(0);
-    assert!(rig.path("pages/onefold.1").exists() && rig.path("pages/onefold-backup.1").exists());
+    assert!(rig.path("pages/onefold.1").exists());
+    let page = std::fs::read_to_string(rig.path("pages/onefold-restore.1")).expect("a page");
+    let usage = "\\fBonefold restore\\fR [OPTIONS] \\-\\-target <FOLDER> <SNAPSHOT[:PATH]>";
+    assert!(page.contains(usage), "{page}");
 }
 
 #[test]
