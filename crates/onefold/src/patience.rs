@@ -1,14 +1,19 @@
 //! `--retry-lock`: what another keeps us from is tried again until the time is up: a prune or a repair, or, for a
-//! minute at least, a choice of snapshots to remove.
+//! minute at least, a choice of snapshots to remove. Who waits for long is told for whom.
 
 use std::time::{Duration, Instant};
 
 use onefold_store::{Repository, RootsLock};
+use serde_json::json;
 
 use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::out::{self, Out};
 use crate::signal;
+
+/// How long it is waited without a word.
+pub const SILENT: Duration = Duration::from_secs(2);
 
 /// How often it is tried.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -20,42 +25,58 @@ const BRIEF: Duration = Duration::from_secs(60);
 pub fn lock_roots(
     global: &Global,
     repository: &Repository,
-    dry_run: bool,
+    (dry_run, out): (bool, &Out),
 ) -> Result<Option<RootsLock>> {
     if dry_run {
         return Ok(None);
     }
-    let patience = Patience::with_the_brief(global);
+    let patience = Patience::with_the_brief(global, out);
     Ok(Some(patience.keep(|| Ok(repository.lock_roots()?))?))
 }
 
-/// How long to try.
-pub struct Patience {
-    until: Option<Instant>,
+/// Says that others are waited for, at most so long; `why` names them.
+pub fn tell_waiting(out: &Out, wait_max: Duration, why: &str) {
+    let words = format!("waiting at most {} s {why}", wait_max.as_secs());
+    match out.json {
+        true => out.note_json(&json!({"message_type": "waiting", "message": words})),
+        false => out.note(words),
+    }
 }
 
-impl Patience {
+/// How long to try.
+pub struct Patience<'a> {
+    since: Instant,
+    wait_max: Duration,
+    out: &'a Out,
+}
+
+impl<'a> Patience<'a> {
     /// As the command line says; without a word, once.
-    pub fn new(global: &Global) -> Self {
-        let until = |patience| Instant::now().checked_add(patience);
+    pub fn new(global: &Global, out: &'a Out) -> Self {
         Self {
-            until: global.retry_lock.and_then(until),
+            since: Instant::now(),
+            wait_max: global.retry_lock.unwrap_or_default(),
+            out,
         }
     }
 
     /// The same, or at least for what others do in a moment.
-    pub fn with_the_brief(global: &Global) -> Self {
-        let patience = global.retry_lock.unwrap_or_default().max(BRIEF);
-        Self {
-            until: Instant::now().checked_add(patience),
-        }
+    pub fn with_the_brief(global: &Global, out: &'a Out) -> Self {
+        let mut patience = Self::new(global, out);
+        patience.wait_max = patience.wait_max.max(BRIEF);
+        patience
     }
 
     /// Does `work`, again while another holds the lock that it needs: it has done nothing then.
     pub fn keep<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut is_told = self.out.quiet;
         loop {
             match work() {
                 Err(error) if error.exit() == Exit::Locked && self.is_left() => {
+                    if self.since.elapsed() >= SILENT && !std::mem::replace(&mut is_told, true) {
+                        let why = format!("for another: {}", out::safe(&error.chain()));
+                        tell_waiting(self.out, self.wait_max, &why);
+                    }
                     std::thread::sleep(PAUSE);
                 }
                 done => return done,
@@ -64,6 +85,6 @@ impl Patience {
     }
 
     fn is_left(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() < until) && !signal::raised()
+        self.since.elapsed() < self.wait_max && !signal::raised()
     }
 }

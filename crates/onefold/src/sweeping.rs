@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::error::{self, Error, Result};
 use crate::human::{bytes, count, many};
 use crate::out::{self, Out};
+use crate::patience::{SILENT, tell_waiting};
 use crate::progress::{bar, line};
 use crate::select::SHORT_ID;
 use crate::signal;
@@ -21,9 +22,6 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// How often the line on a terminal changes.
 const TICK: Duration = Duration::from_millis(100);
-
-/// How long it is waited without a word where no terminal shows it.
-const SILENT: Duration = Duration::from_secs(2);
 
 /// Shows stages on a terminal, and waits for sessions up to a limit.
 pub struct Watch<'a> {
@@ -64,17 +62,6 @@ impl<'a> Watch<'a> {
         self.line(parts);
     }
 
-    /// Says once, where no line shows it, that it is waited for others.
-    fn tell_waiting(&self, whom: &str) {
-        let words = format!("waiting at most {} s for {whom}", self.wait_max.as_secs());
-        match self.out.json {
-            true => self
-                .out
-                .note_json(&json!({"message_type": "waiting", "message": words})),
-            false => self.note(words),
-        }
-    }
-
     fn line(&self, parts: Vec<bar::Part>) {
         if self.out.bar {
             line::show(&bar::fit(parts, "", line::width()));
@@ -110,7 +97,8 @@ impl SweepObserver for Watch<'_> {
                 n => format!("and {} more", n - 1),
             };
             if since.elapsed() >= SILENT && std::mem::take(&mut self.tells_waiting) {
-                self.tell_waiting(format!("{first} {more}").trim_end());
+                let whom = format!("for {first} {more}");
+                tell_waiting(self.out, self.wait_max, whom.trim_end());
             }
             self.line(vec![(0, format!("waiting for {first}")), (1, more)]);
         }

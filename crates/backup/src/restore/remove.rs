@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::Options;
 use super::shut;
-use super::target::{Target, open_unmounted};
+use super::target::{REMOVE, Target, open_unmounted};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Progress, path};
@@ -163,7 +163,7 @@ impl<'a> Remover<'a> {
                 Errno::NOENT => return true,
                 // A file that is mounted over another.
                 Errno::BUSY => self.leave_mounted(place),
-                e => self.failed("remove", place, e),
+                e => self.failed(REMOVE, place, e),
             }
             return false;
         }

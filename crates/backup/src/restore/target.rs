@@ -28,6 +28,8 @@ pub const PIECE_BYTES_MAX: usize = 4000;
 /// File systems in the target of which a folder stays open until they are on the disk. (Subvolumes, of which there may
 /// be more, have devices of their own, and go to the disk with one another.)
 const MOUNTED_MAX: usize = 32;
+/// What is done to files that the snapshot does not have, as errors call it.
+pub const REMOVE: &str = "remove";
 /// How often a folder is tried to be made.
 const MAKE_ROUNDS_MAX: usize = 16;
 
@@ -83,6 +85,14 @@ impl Target {
 
     /// What failed on `path` in the target, which the error calls as the user finds it.
     pub fn error(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
+        let source = source.into();
+        let source = match source.kind() {
+            ErrorKind::DirectoryNotEmpty if op != REMOVE => {
+                let what = "a folder that is not empty has its place, and stays";
+                std::io::Error::new(ErrorKind::DirectoryNotEmpty, what)
+            }
+            _ => source,
+        };
         Error::io(op, &in_target(&self.place, path), source)
     }
 

@@ -119,6 +119,9 @@ fn a_dry_run_tells_of_a_folder_that_will_be_in_the_way_of_a_file() {
     assert_eq!((summary.errors, summary.failed), (1, 1));
     assert_eq!(failed, ["/sub/inner"]);
     assert!(scene.target.join("keep").is_file());
+    let (_, told) = restore_and_hear(&scene, &options(&scene));
+    let why = "a folder that is not empty has its place, and stays";
+    assert!(told[0].1.ends_with(why), "{told:?}");
 }
 
 /// The first file of three is begun, and what it is to replace has another kind.

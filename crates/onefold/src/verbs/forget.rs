@@ -174,7 +174,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Err(Error::Usage("nothing says what to keep: give rules such as --keep-daily 7, ids of snapshots to drop, or --unsafe-allow-remove-all with --host, --tag or --path".into()));
     }
     let repository = repository::open(global, "forgetting")?;
-    let lock = patience::lock_roots(global, &repository, args.dry_run)?;
+    let lock = patience::lock_roots(global, &repository, (args.dry_run, out))?;
     let mut unread = Unread::default();
     let gone: Vec<RootId> = if !args.snapshots.is_empty() {
         select::ids(&repository, &args.snapshots, &filter)?
@@ -314,7 +314,7 @@ fn reclaim(
     out: &Out,
 ) -> Result<()> {
     if args.prune {
-        let patience = Patience::new(global);
+        let patience = Patience::new(global, out);
         return patience.keep(|| match args.dry_run {
             true => prune::sweep(repository, &Without(gone), &args.how, true, out),
             false => prune::sweep(repository, &SnapshotRoots, &args.how, false, out),

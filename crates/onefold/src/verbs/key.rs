@@ -113,7 +113,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             let old = repository.current_key().map(str::to_owned);
             let id = add(&repository, new)?;
             if let Some(old) = &old {
-                remove_old(&repository, old, global)
+                remove_old(&repository, old, (global, out))
                     .inspect_err(|_| out.note(format_args!(
                         "key {} was added, and the old one is still there: both passwords open the repository until `onefold key remove {}` with the new one",
                         short(&id),
@@ -131,8 +131,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 /// Another who changed the same password may have removed it; then the new ones of both are there.
-fn remove_old(repository: &Repository, old: &str, global: &Global) -> Result<()> {
-    let patience = Patience::with_the_brief(global);
+fn remove_old(repository: &Repository, old: &str, (global, out): (&Global, &Out)) -> Result<()> {
+    let patience = Patience::with_the_brief(global, out);
     patience.keep(
         || match repository.key_names()?.iter().any(|key| key == old) {
             true => Ok(repository.remove_key(old)?),

@@ -76,7 +76,7 @@ impl How {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a prune")?;
-    let patience = Patience::new(global);
+    let patience = Patience::new(global, out);
     patience.keep(|| sweep(&repository, &SnapshotRoots, &args.how, args.dry_run, out))?;
     Ok(Exit::Ok)
 }

@@ -91,7 +91,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         ));
     }
     let repository = repository::open_to_repair(global, "a repair")?;
-    let patience = Patience::new(global);
+    let patience = Patience::new(global, out);
     if args.what == What::Index {
         patience.keep(|| Ok(repository.rebuild_index()?))?;
         if out.json {

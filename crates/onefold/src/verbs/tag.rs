@@ -54,7 +54,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         add: all(&args.add),
         remove: all(&args.remove),
     };
-    let patience = Patience::with_the_brief(global);
+    let patience = Patience::with_the_brief(global, out);
     let mut changed = 0;
     for named in &chosen {
         let new = patience.keep(|| Ok(snapshots::retag(&repository, named.id, &retag)?))?;

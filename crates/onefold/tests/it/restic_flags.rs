@@ -243,6 +243,13 @@ fn a_lock_is_waited_for_as_long_as_said() {
     rig.run(["prune", "--retry-lock", "300s"].map(|arg| arg.replace("300s", "0s")))
         .ends(11);
     rig.run(["repair", "--retry-lock", "1x"]).ends(2);
+    let in_vain = rig.run(["prune", "--retry-lock", "3s"]).ends(11);
+    assert_eq!(
+        in_vain.err.matches("waiting at most 3 s for another: ").count(),
+        1,
+        "{}",
+        in_vain.err
+    );
     let tries = Opens::of(&folder.join("sweep"));
     let waiting = rig
         .command(["prune", "-q", "--retry-lock", "1m"])

@@ -19,7 +19,7 @@ use crate::{hurt, patience, repository, when};
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a repair of snapshots")?;
     let report = what_is_lost(&repository, args)?;
-    let _lock = patience::lock_roots(global, &repository, args.dry_run)?;
+    let _lock = patience::lock_roots(global, &repository, (args.dry_run, out))?;
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let filter = args.filter.filter()?;
     let (mut changed, mut gone) = (0, 0);
