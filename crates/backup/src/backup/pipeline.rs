@@ -41,6 +41,9 @@ const STEPS_AHEAD: usize = 512;
 /// Only chunkers of very long chunks come near it; they have fewer threads, at least one for each task.
 const SEGMENTS_BYTES: usize = 32 << 20;
 
+/// Long segments that are read while others are computed on: what keeps a disk busy.
+const READS_AT_ONCE: usize = 3;
+
 /// A backup, as its stages see it.
 pub struct Pipeline<'a> {
     pub cutting: &'a Cutting<'a>,
@@ -258,7 +261,8 @@ impl<'a> Pipeline<'a> {
 
     /// Those that take segments: of the disk as many as wait for it while others compute; of what is in RAM one less
     /// than there are cores, since who waits for segments takes some, too. Were there one more, the core that it shares
-    /// would now and then take its time from who is cutting, for whom all others wait.
+    /// would now and then take its time from who is cutting, for whom all others wait. With more for the disk, a virtual
+    /// one that tells of all its reads at once has them all done, and then nothing to do until they are looked at.
     fn start_workers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
@@ -270,7 +274,11 @@ impl<'a> Pipeline<'a> {
     {
         let cores = self.cores();
         for (tasks, threads, bytes) in [
-            (cold, self.options.readers + cores, LONG_SEGMENT_BYTES),
+            (
+                cold,
+                self.options.readers.min(READS_AT_ONCE) + cores,
+                LONG_SEGMENT_BYTES,
+            ),
             (cached, cores - 1, SEGMENT_BYTES),
         ] {
             let threads = threads.min(at_once(&between.buffers, bytes)).max(1);
