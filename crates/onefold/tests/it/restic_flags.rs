@@ -245,7 +245,10 @@ fn a_lock_is_waited_for_as_long_as_said() {
     rig.run(["repair", "--retry-lock", "1x"]).ends(2);
     let in_vain = rig.run(["prune", "--retry-lock", "3s"]).ends(11);
     assert_eq!(
-        in_vain.err.matches("waiting at most 3 s for another: ").count(),
+        in_vain
+            .err
+            .matches("waiting at most 3 s for another: ")
+            .count(),
         1,
         "{}",
         in_vain.err
