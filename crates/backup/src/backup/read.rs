@@ -239,7 +239,11 @@ impl<'a> Source<'a> {
     /// Whether all of its data but a little is in RAM, as far as the kernel tells.
     pub fn is_nearly_cached(&self) -> bool {
         let size = self.stat.size;
-        let data = self.stat.blocks.saturating_mul(512).min(size);
+        let data = match self.stat.blocks {
+            // So say some file systems of all files.
+            0 => size,
+            blocks => blocks.saturating_mul(512).min(size),
+        };
         let cached = onefold_io::cached_bytes(self.handle.fd.as_fd(), 0, size);
         cached.is_some_and(|cached| cached >= data - data / 16)
     }
