@@ -11,6 +11,7 @@
 
 mod cli;
 mod elsewhere;
+mod environment;
 mod error;
 mod exit;
 mod group;
@@ -71,8 +72,7 @@ fn main() -> ExitCode {
         cli.global.verbosity(),
         cli.global.no_progress,
     );
-    when::warn_of_zone(&out);
-    progress::warn_of_fps(&out);
+    environment::warn_of_nonsense(&out);
     let done = cli::confirm_meant(&arguments)
         .and_then(|()| verbs::run(&cli, &out))
         .and_then(|exit| out.flush().map(|()| exit));

@@ -354,22 +354,11 @@ fn interval(default: Duration) -> Duration {
     fps().map_or(default, seldom)
 }
 
-const FPS_ENV: &str = "ONEFOLD_PROGRESS_FPS";
+/// Where the user says how many times a second progress is shown.
+pub const FPS_ENV: &str = "ONEFOLD_PROGRESS_FPS";
 
 /// How many times a second progress is shown, where the user says it.
-fn fps() -> Option<f64> {
+pub fn fps() -> Option<f64> {
     let fps = std::env::var(FPS_ENV).ok()?.parse().ok()?;
     (fps > 0.0 && f64::is_finite(fps)).then_some(fps)
-}
-
-/// Says so where what the user says of that means nothing.
-pub fn warn_of_fps(out: &Out) {
-    if let Some(given) = std::env::var_os(FPS_ENV)
-        && !given.is_empty()
-        && fps().is_none()
-    {
-        out.warn(format_args!(
-            "{FPS_ENV} is {given:?}, which is no number above 0: it counts for nothing"
-        ));
-    }
 }

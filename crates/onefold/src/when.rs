@@ -5,23 +5,9 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use onefold_backup::Time;
 
-use crate::out::Out;
-
 /// What time it is.
 pub fn now() -> Time {
     from_timestamp(Timestamp::now())
-}
-
-/// Says so where `TZ` names no time zone: days, by which `forget` goes, begin at another hour then.
-pub fn warn_of_zone(out: &Out) {
-    if let Some(given) = std::env::var_os("TZ")
-        && !given.is_empty()
-        && TimeZone::try_system().is_err()
-    {
-        out.warn(format_args!(
-            "TZ is {given:?}, which is no time zone that this machine knows: times are read and shown in UTC"
-        ));
-    }
 }
 
 fn from_timestamp(t: Timestamp) -> Time {
