@@ -10,8 +10,6 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use onefold_store::Secret;
-use rustix::process::getpgrp;
-use rustix::termios::tcgetpgrp;
 
 use crate::cli::typed::{Typed, Way};
 use crate::error::{Error, Result};
@@ -156,8 +154,19 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
 /// question.
 fn has_terminal() -> bool {
     let terminal = File::options().read(true).write(true).open("/dev/tty");
-    let listens_to = terminal.ok().and_then(|it| tcgetpgrp(&it).ok());
-    listens_to == Some(getpgrp())
+    let about = || std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    terminal.is_ok() && listens_to_us(&about()).unwrap_or(true)
+}
+
+/// Whether the process group that the terminal listens to is this one's, by what the kernel tells of the process; `None`
+/// where that cannot be read. In a PID namespace groups from outside are 0, which the system's functions for this do not
+/// expect.
+fn listens_to_us(about: &str) -> Option<bool> {
+    // The program's name may hold anything.
+    let (_, fields) = about.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let (group, listening_to) = (fields.nth(2)?, fields.nth(2)?);
+    Some(group == listening_to)
 }
 
 /// The first line of a file: for `--password-file` and `--new-password-file`.

@@ -1,7 +1,10 @@
 //! On a terminal: prompts, the offer to make a repository, the progress bar.
 
+use std::process::Command;
+
 use crate::rig::{PASSWORD, Random, Rig};
 use crate::tty::{hidden, on_terminal, on_terminal_of, shown};
+use crate::untested::{has, is_root, not_tested};
 
 #[test]
 fn a_terminal_is_asked() {
@@ -53,6 +56,30 @@ fn a_password_is_asked_for_at_the_terminal_wherever_standard_input_comes_from() 
     assert_eq!(rig.run(["dump", "latest", "stdin"]).ends(0).out, "piped\n");
     // A session of its own has no terminal.
     let (screen, code) = on_terminal_of(&rig, "setsid --wait", "snapshots", &[]);
+    assert_eq!(code, Some(12), "{screen}");
+    assert!(screen.contains("no password was given"), "{screen}");
+}
+
+/// There the group that the terminal listens to has no number.
+#[test]
+fn in_a_namespace_of_processes_the_terminal_is_asked_where_there_is_one() {
+    if !is_root() || !has("unshare") {
+        return;
+    }
+    let inside = "unshare --pid --fork --mount-proc";
+    if !Command::new("sh")
+        .args(["-c", &format!("{inside} true")])
+        .status()
+        .is_ok_and(|it| it.success())
+    {
+        not_tested("there are no namespaces of processes here");
+        return;
+    }
+    let rig = Rig::new();
+    let answers = [hidden("password for", format!("{PASSWORD}\n").leak())];
+    let (screen, code) = on_terminal_of(&rig, inside, "snapshots", &answers);
+    assert_eq!(code, Some(0), "{screen}");
+    let (screen, code) = on_terminal_of(&rig, &format!("setsid --wait {inside}"), "snapshots", &[]);
     assert_eq!(code, Some(12), "{screen}");
     assert!(screen.contains("no password was given"), "{screen}");
 }
