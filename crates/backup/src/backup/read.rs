@@ -25,6 +25,8 @@ const LEASE_WAIT: Duration = Duration::from_millis(20);
 const LEASE_WAITS_MAX: u32 = 150;
 /// How long the kernel leaves pages dirty: half a minute by default, and until it gets to them.
 const DIRTY_SECS: i64 = 60;
+/// How often a hole's end is looked for while others make holes there.
+const HOLE_LOOKS_MAX: u32 = 16;
 /// Shorter reads are left to the page cache.
 const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
 
@@ -248,24 +250,32 @@ impl<'a> Source<'a> {
         cached.is_some_and(|cached| cached >= data - data / 16)
     }
 
-    /// Where the next data at or after `at` begins and ends; `None` where only a hole is left.
+    /// Where the next data at or after `at` begins and ends; never empty, and `None` where only a hole is left.
     ///
     /// # Errors
     /// Those of `lseek`. A file system that knows no holes is none of them: all is data.
     pub fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
-        let start = match rustix::fs::seek(&self.handle.fd, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(None),
-            Err(Errno::INVAL) => return Ok(Some(at..u64::MAX)),
-            Err(e) => return Err(e),
-        };
-        let end = match rustix::fs::seek(&self.handle.fd, SeekFrom::Hole(start)) {
-            // Cut short since: what is left is as a hole, and the file has changed.
-            Err(Errno::NXIO) => return Ok(None),
-            other => other?,
-        };
-        rustix::fs::seek(&self.handle.fd, SeekFrom::Start(start))?;
-        Ok(Some(start..end))
+        let seek = |to| rustix::fs::seek(&self.handle.fd, to);
+        let (mut start, mut end) = (at, at);
+        let mut looks = HOLE_LOOKS_MAX;
+        while end <= start && looks > 0 {
+            start = match seek(SeekFrom::Data(start)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => return Ok(None),
+                Err(Errno::INVAL) => return Ok(Some(at..u64::MAX)),
+                Err(e) => return Err(e),
+            };
+            // Where that is at the data's start, somebody has made a hole of it since.
+            end = match seek(SeekFrom::Hole(start)) {
+                // Cut short since: what is left is as a hole, and the file has changed.
+                Err(Errno::NXIO) => return Ok(None),
+                other => other?,
+            };
+            looks -= 1;
+        }
+        seek(SeekFrom::Start(start))?;
+        // Of a hole that comes as often as it is looked for, the zeros are read.
+        Ok(Some(start..if end > start { end } else { u64::MAX }))
     }
 }
 
@@ -389,3 +399,6 @@ fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
 pub fn cut(chunker: &mut dyn Chunker, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
     chunker.cuts(data, ends, &mut |len| lengths.push(len as u32))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Where data begins and ends, while others make holes.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::*;
+
+const BLOCK: u64 = 4096;
+const SIZE: u64 = 1 << 20;
+const TAIL: &[u8] = b"the end";
+
+/// What all runs of data hold, as a backup meets them.
+fn data_of(source: &mut Source<'_>) -> Vec<u8> {
+    let mut data = Vec::new();
+    let mut at = 0;
+    loop {
+        let run = source.run_from(at).expect("run");
+        assert!(run.start >= at, "{run:?} at {at}");
+        if run.is_empty() {
+            assert_eq!(run.start, SIZE, "left out is what is behind");
+            return data;
+        }
+        let mut part = Read::take(&mut *source, run.end - run.start);
+        part.read_to_end(&mut data).expect("read");
+        at = run.end;
+    }
+}
+
+#[test]
+fn what_lies_behind_a_hole_that_is_made_while_it_is_looked_for_is_data_all_the_same() {
+    let mut file = tempfile::tempfile().expect("file");
+    file.set_len(SIZE).expect("len");
+    file.seek(std::io::SeekFrom::Start(SIZE - TAIL.len() as u64))
+        .expect("seek");
+    file.write_all(TAIL).expect("tail");
+    let writer: File = file.try_clone().expect("clone");
+    let mut source = Source::file(file.into()).expect("source");
+    assert!(source.may_have_holes());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            while !is_over.load(Relaxed) {
+                writer
+                    .write_all_at(&[1; BLOCK as usize], BLOCK)
+                    .expect("write");
+                fallocate(&writer, punch, BLOCK, BLOCK).expect("punch");
+            }
+        });
+        let looks = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..50_000 {
+                assert!(data_of(&mut source).ends_with(TAIL));
+            }
+        }));
+        is_over.store(true, Relaxed);
+        if let Err(panic) = looks {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
