@@ -29,6 +29,7 @@ use super::plan::{ContentFrom, Entries, Job, OpenBytes, Planned, STEP_BYTES_MAX,
 use super::retrace::{Found, Retraced};
 use super::segment::{Done, Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
+use super::traces::TRACED_BYTES_MIN;
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
@@ -304,7 +305,10 @@ impl<'a> Finisher<'a> {
                     match retraced {
                         Some(content) => self.batch.retraced(folder, planned, content),
                         None => {
-                            planned.entry.content.digest = self.digested();
+                            // Of less, which is all hole, there is one as well.
+                            let is_traced = planned.entry.size >= TRACED_BYTES_MIN;
+                            let digest = self.digested().filter(|_| is_traced);
+                            planned.entry.content.digest = digest;
                             self.batch.file(folder, planned);
                         }
                     }

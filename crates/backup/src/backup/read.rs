@@ -238,16 +238,32 @@ impl<'a> Source<'a> {
         Ok(data.map_or(size..size, |data| data.start..data.end.min(size)))
     }
 
-    /// Whether all of its data but a little is in RAM, as far as the kernel tells.
-    pub fn is_nearly_cached(&self) -> bool {
-        let size = self.stat.size;
-        let data = match self.stat.blocks {
+    /// At most so many of its bytes are data.
+    pub fn data_bytes_max(&self) -> u64 {
+        match self.stat.blocks {
             // So say some file systems of all files.
-            0 => size,
-            blocks => blocks.saturating_mul(512).min(size),
-        };
-        let cached = onefold_io::cached_bytes(self.handle.fd.as_fd(), 0, size);
-        cached.is_some_and(|cached| cached >= data - data / 16)
+            0 => self.stat.size,
+            blocks => blocks.saturating_mul(512).min(self.stat.size),
+        }
+    }
+
+    /// Whether all of its data but a little is in RAM, as far as the kernel tells; what is there of its holes counts for nothing.
+    pub fn is_nearly_cached(&self) -> bool {
+        let mut may_be_missing = self.data_bytes_max() / 16;
+        let mut at = 0;
+        while let Ok(data) = self.run_from(at) {
+            let len = data.end - data.start;
+            if len == 0 {
+                return true;
+            }
+            let cached = onefold_io::cached_bytes(self.handle.fd.as_fd(), data.start, len);
+            let missing = cached.map_or(u64::MAX, |cached| len.saturating_sub(cached));
+            let Some(rest) = may_be_missing.checked_sub(missing) else {
+                return false;
+            };
+            (may_be_missing, at) = (rest, data.end);
+        }
+        false
     }
 
     /// Where the next data at or after `at` begins and ends; never empty, and `None` where only a hole is left.

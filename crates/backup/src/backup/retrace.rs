@@ -86,7 +86,10 @@ impl Reader<'_> {
             Hint::Same(content) => content,
             // To read it twice takes longer than to cut it.
             Hint::Touched(content) => Some(content).filter(|_| is_cached)?,
-            Hint::Nothing => self.traces.find((size, mtime), name, self.progress)?,
+            Hint::Nothing => {
+                let data_bytes = source.data_bytes_max();
+                (self.traces).find((size, mtime), data_bytes, name, self.progress)?
+            }
             Hint::Lost => return None,
         };
         let is_of_use = is_cached || trace.digest.is_some();

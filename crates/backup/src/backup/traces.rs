@@ -105,10 +105,16 @@ impl<'a> Traces<'a> {
     }
 
     /// A content that a file of this size, time of change and name may have: of what looks the same, that of this name
-    /// or the only one. Whoever asks is about to read the file.
-    pub fn find(&self, looks: Looks, name: &[u8], progress: &Progress) -> Option<Content> {
+    /// or the only one. Whoever asks is about to read the file's `data_bytes`.
+    pub fn find(
+        &self,
+        looks: Looks,
+        data_bytes: u64,
+        name: &[u8],
+        progress: &Progress,
+    ) -> Option<Content> {
         let mut known = self.known.lock();
-        known.asked_bytes += looks.0;
+        known.asked_bytes += data_bytes;
         let affordable = known.asked_bytes / LEAVES_SHARE;
         let tree = known.tree.take_if(|it| leaves_bytes(it) <= affordable);
         let is_first = tree.is_some();

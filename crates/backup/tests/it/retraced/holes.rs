@@ -189,3 +189,42 @@ fn what_has_its_holes_elsewhere_is_cut() {
         }
     }
 }
+
+/// What was read of holes lies in the page cache like what was read of data. That is no reason to compare before it is cut.
+#[test]
+fn what_was_written_with_its_time_kept_and_has_only_its_holes_in_ram_is_read_once() {
+    let Some(mut scene) = Scene::with_holes(Encryption::Aes256Gcm) else {
+        return;
+    };
+    let [data, _] = DATA;
+    scene.like("b", |file| write(file, std::slice::from_ref(&data)));
+    scene.back_up("b");
+    let path = scene.path("b/file.xyz");
+    let file = File::options().read(true).write(true).open(&path);
+    let file = file.expect("open");
+    let before = file.metadata().expect("stat").modified().expect("mtime");
+    file.write_all_at(b"\xff", data.end as u64 - 1)
+        .expect("write");
+    file.set_times(FileTimes::new().set_modified(before))
+        .expect("utimens");
+    put_out(&path);
+    let mut zeros = vec![1; SIZE as usize - data.end];
+    file.read_exact_at(&mut zeros, data.end as u64)
+        .expect("read");
+    let outcome = scene.back_up("b");
+    assert_eq!(outcome.snapshot.summary.bytes_read, data.len() as u64);
+    scene.has_read("b", &outcome);
+}
+
+#[test]
+fn what_is_too_short_to_be_looked_for_by_its_digest_has_none() {
+    let Some(mut scene) = Scene::with_holes(Encryption::Aes256Gcm) else {
+        return;
+    };
+    for (folder, size) in [("short", 1 << 20), ("long", SIZE)] {
+        scene.like(folder, |file| file.set_len(size).expect("set_len"));
+        let outcome = scene.back_up(folder);
+        let digest = scene.has_read(folder, &outcome).digest;
+        assert_eq!(digest.is_some(), folder == "long");
+    }
+}
