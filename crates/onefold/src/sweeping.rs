@@ -96,9 +96,11 @@ impl SweepObserver for Watch<'_> {
                 1 => String::new(),
                 n => format!("and {} more", n - 1),
             };
-            if since.elapsed() >= SILENT && std::mem::take(&mut self.tells_waiting) {
+            let waited = since.elapsed();
+            if waited >= SILENT && std::mem::take(&mut self.tells_waiting) {
                 let whom = format!("for {first} {more}");
-                tell_waiting(self.out, self.wait_max, whom.trim_end());
+                let left = self.wait_max.saturating_sub(waited);
+                tell_waiting(self.out, left, whom.trim_end());
             }
             self.line(vec![(0, format!("waiting for {first}")), (1, more)]);
         }
@@ -119,10 +121,11 @@ impl Roots for Without<'_> {
         seen: &mut Seen,
         visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
     ) -> onefold_store::Result<()> {
-        if self.0.contains(id) {
-            return Ok(());
-        }
         SnapshotRoots.for_each_ref(id, root, reader, seen, visit)
+    }
+
+    fn is_left_out(&self, id: &RootId) -> bool {
+        self.0.contains(id)
     }
 }
 

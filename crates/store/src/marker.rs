@@ -93,6 +93,9 @@ impl<'a> Marker<'a> {
         reader: &mut ChunkReader,
         mark: &mut Taker<'_>,
     ) -> Result<bool> {
+        if roots.is_left_out(id) {
+            return Ok(true);
+        }
         let root = match self.repository.root(id) {
             Ok(root) => root,
             // Forgotten since it was listed.

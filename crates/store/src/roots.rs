@@ -92,6 +92,11 @@ pub trait Roots {
         seen: &mut Seen,
         visit: &mut dyn FnMut(&ChunkRef) -> Result<()>,
     ) -> Result<()>;
+
+    /// Whether it is to be as if the root were not there. Such a one is not even read.
+    fn is_left_out(&self, _id: &RootId) -> bool {
+        false
+    }
 }
 
 impl Session {

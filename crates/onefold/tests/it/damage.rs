@@ -98,6 +98,30 @@ fn a_snapshot_without_its_listing_is_lost_whole_and_counts_as_that() {
 }
 
 #[test]
+fn what_forgetting_a_damaged_snapshot_would_free_is_told_before_it_is_done() {
+    let rig = Rig::new();
+    rig.write("s/f", &Random(6).bytes(300_000));
+    rig.backup("s");
+    let snapshots = rig.repo().join("snapshots");
+    let damaged = files(&snapshots).into_keys().next().expect("one");
+    flip_a_bit(&snapshots.join(&damaged));
+    rig.write("s/f", &Random(7).bytes(300_000));
+    let id = rig.backup("s");
+    let damaged = damaged.to_str().expect("hex");
+    rig.run(["prune"]).ends(13);
+    let forget = ["forget", damaged, "--prune", "--json"];
+    let tried = rig.run([&forget[..], &["--dry-run"]].concat()).ends(0);
+    let done = rig.run(forget).ends(0);
+    assert!(done.last()["freed_bytes"].as_u64() > Some(300_000));
+    assert_eq!(
+        tried.last()["reclaimable_bytes"],
+        done.last()["freed_bytes"]
+    );
+    rig.run(["check", "--read-data"]).ends(0);
+    assert_eq!(rig.restored(&id, "s"), files(&rig.path("s")));
+}
+
+#[test]
 fn containers_with_a_damaged_header_are_read_without_a_repair() {
     let rig = Rig::new();
     rig.write("s/f", &Random(5).bytes(300_000));
