@@ -1,6 +1,7 @@
 //! `--retry-lock`: what another keeps us from is tried again until the time is up: a prune or a repair, or, for a
 //! minute at least, a choice of snapshots to remove. Who waits for long is told for whom.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use onefold_store::{Repository, RootsLock};
@@ -34,9 +35,12 @@ pub fn lock_roots(
     Ok(Some(patience.keep(|| Ok(repository.lock_roots()?))?))
 }
 
-/// Says that others are waited for, at most so long; `why` names them.
-pub fn tell_waiting(out: &Out, wait_max: Duration, why: &str) {
-    let words = format!("waiting at most {} s {why}", wait_max.as_secs());
+/// Says that others are waited for, at most so long from now on; `why` names them.
+pub fn tell_waiting(out: &Out, left: Duration, why: &str) {
+    let words = format!(
+        "waiting at most {:.0} s more {why}",
+        left.as_secs_f64().ceil()
+    );
     match out.json {
         true => out.note_json(&json!({"message_type": "waiting", "message": words})),
         false => out.note(words),
@@ -47,6 +51,7 @@ pub fn tell_waiting(out: &Out, wait_max: Duration, why: &str) {
 pub struct Patience<'a> {
     since: Instant,
     wait_max: Duration,
+    is_told: Cell<bool>,
     out: &'a Out,
 }
 
@@ -56,6 +61,7 @@ impl<'a> Patience<'a> {
         Self {
             since: Instant::now(),
             wait_max: global.retry_lock.unwrap_or_default(),
+            is_told: Cell::new(out.quiet),
             out,
         }
     }
@@ -69,13 +75,13 @@ impl<'a> Patience<'a> {
 
     /// Does `work`, again while another holds the lock that it needs: it has done nothing then.
     pub fn keep<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut is_told = self.out.quiet;
         loop {
             match work() {
                 Err(error) if error.exit() == Exit::Locked && self.is_left() => {
-                    if self.since.elapsed() >= SILENT && !std::mem::replace(&mut is_told, true) {
+                    let waited = self.since.elapsed();
+                    if waited >= SILENT && !self.is_told.replace(true) {
                         let why = format!("for another: {}", out::safe(&error.chain()));
-                        tell_waiting(self.out, self.wait_max, &why);
+                        tell_waiting(self.out, self.wait_max.saturating_sub(waited), &why);
                     }
                     std::thread::sleep(PAUSE);
                 }

@@ -247,7 +247,7 @@ fn a_lock_is_waited_for_as_long_as_said() {
     assert_eq!(
         in_vain
             .err
-            .matches("waiting at most 3 s for another: ")
+            .matches("waiting at most 1 s more for another: ")
             .count(),
         1,
         "{}",
