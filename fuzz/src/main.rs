@@ -1,8 +1,9 @@
 //! One fuzz target per decoder: seeded mutations of real bytes, on the stable toolchain. `cargo xtask fuzz` runs it.
 //!
-//! An input fails when the decoder panics, allocates far more than the input's length bears out, on the heap or in mappings, or takes long. The failing input is
-//! written to a file and its seed printed; the same seed repeats it. Half of the time the checksums of what was mutated are made true again ([`mend`]), since
-//! a checksum would stop all other mutations at the door; the tests count that enough of them get past it.
+//! An input fails when the decoder panics, allocates far more than the input's length bears out, on the heap or in
+//! mappings, or takes long. The failing input is written to a file and its seed printed; the same seed repeats it. Half
+//! of the time the checksums of what was mutated are made true again ([`mend`]), since a checksum would stop all other
+//! mutations at the door; the tests count that enough of them get past it.
 #![forbid(unsafe_code)]
 
 mod image;
@@ -107,7 +108,8 @@ fn fuzz(target: &Target, args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the target on one input: how far it came, or what went wrong. `Err` of the decoder is what it is for, not a failure.
+/// Runs the target on one input: how far it came, or what went wrong. `Err` of the decoder is what it is for, not a
+/// failure.
 fn try_one(target: &Target, input: &[u8]) -> Result<Reach, String> {
     let start = Instant::now();
     ALLOCATOR.reset_peak_usage();

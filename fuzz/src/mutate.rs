@@ -71,8 +71,8 @@ impl Mutator {
         }
     }
 
-    /// A change within one page, which leaves all others at their places; seldom a page of `other` in its place, or none any more. What tells of a page's records
-    /// stands at its beginning.
+    /// A change within one page, which leaves all others at their places; seldom a page of `other` in its place, or
+    /// none any more. What tells of a page's records stands at its beginning.
     fn change_in_page(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
         let start = self.below(bytes.len().div_ceil(PAGE_BYTES).max(1)) * PAGE_BYTES;
         let end = (start + PAGE_BYTES).min(bytes.len());

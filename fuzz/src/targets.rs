@@ -1,4 +1,5 @@
-//! All targets: a decoder, seeds that it takes, how checksums are made true again, and what it may allocate beyond its input.
+//! All targets: a decoder, seeds that it takes, how checksums are made true again, and what it may allocate beyond its
+//! input.
 
 mod backup;
 mod chunk;
@@ -33,8 +34,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Of a decoder without checksums, or with such as [`mended`](Self::mended) tells. What `run` gives is how far the input came: nothing means that there is nothing
-    /// to stop it.
+    /// Of a decoder without checksums, or with such as [`mended`](Self::mended) tells. What `run` gives is how far the
+    /// input came: nothing means that there is nothing to stop it.
     fn new<R: Into<Reach>>(
         name: &str,
         seeds: Vec<Vec<u8>>,
@@ -104,7 +105,8 @@ mod tests {
     const FOREIGN: &str = "btree/btree";
     /// Changed inputs of each target.
     const INPUTS: usize = 60;
-    /// Of those that were made to look whole, so many must get past the checksums, and of the others be stopped: one in five.
+    /// Of those that were made to look whole, so many must get past the checksums, and of the others be stopped: one in
+    /// five.
     const SHARE_MIN: usize = INPUTS / 5;
 
     fn changed(target: &Target, mutator: &mut Mutator) -> Vec<u8> {

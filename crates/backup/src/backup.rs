@@ -5,9 +5,10 @@
 //!                                                        store some hundred chunks at a time ─▶ recipes ─▶ leaves ─▶ root
 //! ```
 //!
-//! What always holds: the finisher sees everything in walk order, so the snapshot does not depend on threads; bytes in flight are bounded by
-//! [`Options::bytes_in_flight`] for small files and by a budget of segments for large ones; the root is put last, when everything
-//! that it refers to is durable. A backup that ends before leaves containers that the index knows: the next one finds its chunks there.
+//! What always holds: the finisher sees everything in walk order, so the snapshot does not depend on threads; bytes in
+//! flight are bounded by [`Options::bytes_in_flight`] for small files and by a budget of segments for large ones; the
+//! root is put last, when everything that it refers to is durable. A backup that ends before leaves containers that the
+//! index knows: the next one finds its chunks there.
 
 mod ahead;
 mod budget;
@@ -60,7 +61,8 @@ pub struct Outcome {
     pub id: Option<RootId>,
     /// The snapshot, without its table of leaves.
     pub snapshot: Snapshot,
-    /// Sources that are not there or cannot be looked at, so that the snapshot has nothing of them. They are among its errors.
+    /// Sources that are not there or cannot be looked at, so that the snapshot has nothing of them. They are among its
+    /// errors.
     pub missing_sources: u64,
 }
 
@@ -70,8 +72,8 @@ pub struct Outcome {
 /// # Errors
 /// [`Error::NoSource`]: no source is there, or none but those of the repository itself; [`Error::Cancelled`];
 /// [`Error::Store`] where the repository fails, or the parent that was asked for cannot be had; [`Error::Usage`] for a
-/// stream without a name, a source below too many folders, or folders too deep for a snapshot; [`Error::OutOfOrder`]. No
-/// snapshot is made then; what was stored is of use to the next backup.
+/// stream without a name, a source below too many folders, or folders too deep for a snapshot; [`Error::OutOfOrder`].
+/// No snapshot is made then; what was stored is of use to the next backup.
 pub fn run(
     repository: &Repository,
     input: Input,
@@ -214,7 +216,8 @@ fn find_earlier(
                     && (!by.paths || there.paths == paths)
                     && (!by.tags || there.tags == tags)
             };
-            // One of a clock that was ahead would stay the newest for years, and what changed since would be read each time. Better than none it is.
+            // One of a clock that was ahead would stay the newest for years, and what changed since would be read each
+            // time. Better than none it is.
             let rank = |(time, id)| (time <= options.time, time, id);
             let (mut newest, mut similar) = (None, None);
             snapshots::for_each(repository, &mut damaged, &mut |named| {

@@ -1,11 +1,14 @@
 //! What a backup leaves out: patterns of the user, ignore files in the tree, marked folders, large files.
 //!
-//! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file system. `*` and `?` stay
-//! within a component, `**` spans them, braces stand for themselves, a trailing `/` means folders only, a leading `!` takes back what a pattern before it left out. The last
-//! pattern that matches decides. What is left out takes everything below it along. `[^a]` is what `[!a]` is to shells, which ignore files alone may write: to
-//! restic that is one of two characters, and whichever is meant, the other reading leaves out what was to be kept. In brackets nothing is escaped.
+//! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file
+//! system. `*` and `?` stay within a component, `**` spans them, braces stand for themselves, a trailing `/` means
+//! folders only, a leading `!` takes back what a pattern before it left out. The last pattern that matches decides.
+//! What is left out takes everything below it along. `[^a]` is what `[!a]` is to shells, which ignore files alone may
+//! write: to restic that is one of two characters, and whichever is meant, the other reading leaves out what was to be
+//! kept. In brackets nothing is escaped.
 //!
-//! Paths and patterns are bytes. The globs' compiler takes text: see `text` for how bytes that are none come through it.
+//! Paths and patterns are bytes. The globs' compiler takes text: see `text` for how bytes that are none come through
+//! it.
 
 mod globs;
 #[cfg(test)]
@@ -35,7 +38,8 @@ pub struct Excludes {
     pub ignore_files: Vec<Vec<u8>>,
     /// Files larger than this, in bytes.
     pub larger_than: Option<u64>,
-    /// Folders by (device, inode), under whatever names they are met: behind links, mounted elsewhere, with names that no pattern can say.
+    /// Folders by (device, inode), under whatever names they are met: behind links, mounted elsewhere, with names that
+    /// no pattern can say.
     pub folders: Vec<(u64, u64)>,
 }
 
@@ -89,7 +93,8 @@ impl Default for PatternsBuilder {
 }
 
 impl PatternsBuilder {
-    /// Of paths that begin at `folder` (clean): a pattern that says a whole path, `folder` included, means what it would without.
+    /// Of paths that begin at `folder` (clean): a pattern that says a whole path, `folder` included, means what it
+    /// would without.
     pub fn below(folder: &[u8]) -> Self {
         Self {
             base: text(folder).into_owned(),
@@ -214,7 +219,8 @@ fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
     Ok(())
 }
 
-/// Without `.` and empty components, and `..` undone with the component before it, as paths are cleaned before they are matched.
+/// Without `.` and empty components, and `..` undone with the component before it, as paths are cleaned before they are
+/// matched.
 fn cleaned(pattern: &str) -> Cow<'_, str> {
     let is_none = |component| matches!(component, "" | "." | "..");
     let mut components = pattern.split('/');
@@ -234,8 +240,9 @@ fn cleaned(pattern: &str) -> Cow<'_, str> {
     kept.join("/").into()
 }
 
-/// Bytes as text, different ones as different texts: what is not UTF-8 as one of the last 256 characters a byte, and so each byte of those
-/// characters themselves, which stand for nothing. Taken for U+FFFD, a pattern would match another file.
+/// Bytes as text, different ones as different texts: what is not UTF-8 as one of the last 256 characters a byte, and so
+/// each byte of those characters themselves, which stand for nothing. Taken for U+FFFD, a pattern would match another
+/// file.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     let needs_none = |text: &&str| !text.contains(stands_for_byte);
     if let Some(text) = std::str::from_utf8(bytes).ok().filter(needs_none) {
@@ -282,7 +289,8 @@ pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     numbered.filter(|(_, line)| !line.is_empty() && line[0] != b'#')
 }
 
-/// The lines of a [`text`] that are not empty and do not begin with `#`. Some editors begin a file with a mark of its encoding.
+/// The lines of a [`text`] that are not empty and do not begin with `#`. Some editors begin a file with a mark of its
+/// encoding.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines()
@@ -308,7 +316,8 @@ impl Patterns {
         self.keeps.is_empty()
     }
 
-    /// Whether `path` (absolute) itself matches: `Some(true)` out, `Some(false)` kept by a `!`, `None` no pattern speaks of it.
+    /// Whether `path` (absolute) itself matches: `Some(true)` out, `Some(false)` kept by a `!`, `None` no pattern
+    /// speaks of it.
     pub fn decide(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let mut last = self.exact.last(path, is_dir);
         if !self.escaped.is_empty() {
@@ -361,7 +370,8 @@ impl Patterns {
     }
 }
 
-/// Of patterns with wildcards, so many in the ignore files of a folder and those above it: some 8 MB, and of several folders at once.
+/// Of patterns with wildcards, so many in the ignore files of a folder and those above it: some 8 MB, and of several
+/// folders at once.
 const IGNORED_WILD_MAX: usize = 1 << 10;
 
 /// Of lines that are no patterns, so many are told one by one.
@@ -380,7 +390,8 @@ pub struct Ignore {
 }
 
 impl Ignore {
-    /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder. Also why lines were passed over.
+    /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder.
+    /// Also why lines were passed over.
     ///
     /// # Errors
     /// Those of [`build`](PatternsBuilder::build). A line that is no pattern is no error.

@@ -1,7 +1,8 @@
 //! Walk, snapshots, backup, restore and retention, over the store.
 //!
-//! The way of the data: [`walk`] gives entries in order, `backup` reads and cuts their contents and hands them to the store, and [`leaf`]
-//! turns entries with their recipes into the metadata stream that a [`snapshot`] names. Restore goes the other way and never asks the index.
+//! The way of the data: [`walk`] gives entries in order, `backup` reads and cuts their contents and hands them to the
+//! store, and [`leaf`] turns entries with their recipes into the metadata stream that a [`snapshot`] names. Restore
+//! goes the other way and never asks the index.
 #![forbid(unsafe_code)]
 
 pub mod backup;

@@ -13,8 +13,9 @@ use rustix::io::Errno;
 
 use crate::{Entry, Error, Kind, Time, Xattrs};
 
-/// Extended attributes that one entry keeps, names and values, in bytes: some entries with so many are on their way at once. Most file systems have room for a
-/// few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a thousand.
+/// Extended attributes that one entry keeps, names and values, in bytes: some entries with so many are on their way at
+/// once. Most file systems have room for a few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a
+/// thousand.
 pub const XATTRS_BYTES_MAX: usize = 4 << 20;
 /// What is said of more than that; no call on attributes says so.
 const TOO_MANY_XATTRS: Errno = Errno::FBIG;

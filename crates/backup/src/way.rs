@@ -1,9 +1,12 @@
-//! The way through a snapshot's folders: which ones lead to where a cursor is, and which were met and are still to come.
+//! The way through a snapshot's folders: which ones lead to where a cursor is, and which were met and are still to
+//! come.
 //!
-//! A folder's own entry stands among its siblings, what is in it follows when all of them have passed, and where nothing is in it nothing follows.
+//! A folder's own entry stands among its siblings, what is in it follows when all of them have passed, and where
+//! nothing is in it nothing follows.
 //!
-//! What always holds: every folder that is met is entered once and left once, or passed over once, in the order of the walk. RAM is bounded by the
-//! depth of the tree: of each folder on the way some subfolders to come are kept, and the snapshot gives the others when it is their turn.
+//! What always holds: every folder that is met is entered once and left once, or passed over once, in the order of the
+//! walk. RAM is bounded by the depth of the tree: of each folder on the way some subfolders to come are kept, and the
+//! snapshot gives the others when it is their turn.
 
 use std::collections::VecDeque;
 
@@ -151,7 +154,8 @@ impl<T> Level<T> {
         }
     }
 
-    /// Has the next subfolder to come at hand, if there is one. What cannot be read now could not be read when it was passed either, and was told then.
+    /// Has the next subfolder to come at hand, if there is one. What cannot be read now could not be read when it was
+    /// passed either, and was told then.
     fn fetch(&mut self, here: &[u8], tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         if !self.to_come.is_empty() {
             return Ok(());

@@ -2,10 +2,10 @@
 //!
 //! Bytes that are encrypted, or compressed as far as can be, come again as whole files or not at all, so short chunks
 //! of them find next to nothing, and cost as much metadata as any: at a mean of 8 KiB a repository of random bytes is
-//! 1.5 % larger than they are, at 2.1 MiB 0.010 %, and 0.005 % as they are cut here. That size of a chunk may depend on what lies around it is the idea of
-//! bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking for Backup Streams, FAST 2010), whose
-//! chunks are short where known data ends; here what decides is in the data itself, so that equal data is cut alike
-//! whatever is known, but for what changes in place (below).
+//! 1.5 % larger than they are, at 2.1 MiB 0.010 %, and 0.005 % as they are cut here. That size of a chunk may depend on
+//! what lies around it is the idea of bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking
+//! for Backup Streams, FAST 2010), whose chunks are short where known data ends; here what decides is in the data
+//! itself, so that equal data is cut alike whatever is known, but for what changes in place (below).
 //!
 //! 1. *Looks.* Where a chunk begins, [`SAMPLE_BYTES`] of every [`PIECE_BYTES`] are counted, as far as the longest chunk
 //!    reaches: is each sample, and are all of them together, as evenly spread over the 256 values of a byte as random
@@ -25,10 +25,9 @@
 //! changed can cut a long chunk that is new, or what is new of it, into short ones ([`Chunker::short`]).
 //!
 //! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither
-//! time nor RAM. A look counts 48 KiB of 3 MiB at most, or 128 of 8, and there is one for each long chunk (two where the
-//! first sees that not all of 8 MiB is even), or for [`PLAIN_BYTES`]:
-//! as many looks as that are cut short by their first sample, and of those that go on each passes over as much as it
-//! counted.
+//! time nor RAM. A look counts 48 KiB of 3 MiB at most, or 128 of 8, and there is one for each long chunk (two where
+//! the first sees that not all of 8 MiB is even), or for [`PLAIN_BYTES`]: as many looks as that are cut short by their
+//! first sample, and of those that go on each passes over as much as it counted.
 //!
 //! **Downside.** Who knows nothing of what was there before stores a long chunk for a change: 2.1 MiB, deep in random
 //! bytes 5.75. Where two files have random bytes in common, but not from their beginning, what comes first of them is

@@ -1,4 +1,5 @@
-//! Measures the crate's ways to touch a disk against each other: `cargo run --release -p onefold-io --example bench -- FOLDER`.
+//! Measures the crate's ways to touch a disk against each other:
+//! `cargo run --release -p onefold-io --example bench -- FOLDER`.
 
 use std::{path::Path, sync::Arc, time::Instant};
 

@@ -1,4 +1,5 @@
-//! One batch of reads over many disks, so that a device sees them all at once: an index's files are many, its device is one.
+//! One batch of reads over many disks, so that a device sees them all at once: an index's files are many, its device is
+//! one.
 
 use std::fs::File;
 

@@ -1,6 +1,7 @@
 //! Many reads at once, of one file or of many: through io_uring, or where it is refused, through threads.
 //!
-//! A disk that serves 10,000 reads a second one by one serves 60,000 when it sees 32 at once; so index lookups come in batches.
+//! A disk that serves 10,000 reads a second one by one serves 60,000 when it sees 32 at once; so index lookups come in
+//! batches.
 
 use std::{
     cell::Cell,
@@ -80,7 +81,8 @@ pub(crate) enum BatchError {
 /// The most threads that read one batch.
 const THREADS: usize = 32;
 
-/// Reads of a batch that are in flight at most. The gain levels off at about 32 on NVMe and cloud disks alike; twice that hides the submission.
+/// Reads of a batch that are in flight at most. The gain levels off at about 32 on NVMe and cloud disks alike; twice
+/// that hides the submission.
 pub const IN_FLIGHT_MAX: usize = 64;
 
 /// Fills all pieces. On failure some of them are filled.
@@ -94,8 +96,8 @@ pub(crate) fn read_within(
     how: Batching,
     in_flight_max: usize,
 ) -> Result<(), BatchError> {
-    // What the page cache holds comes twice as fast this way as by io_uring, and what it doesn't hold is on its way from here on.
-    // A direct file would wait here for the device.
+    // What the page cache holds comes twice as fast this way as by io_uring, and what it doesn't hold is on its way
+    // from here on. A direct file would wait here for the device.
     let skip_cached = how == Batching::Auto && pieces.len() > 1;
     let all = pieces.len();
     let left: Vec<Numbered<'_, '_>> = pieces
@@ -114,7 +116,8 @@ pub(crate) fn read_within(
     }
 }
 
-/// Reads what io_uring reads of `pieces`, and gives the others: an ordinary read says what is wrong with them, if anything is.
+/// Reads what io_uring reads of `pieces`, and gives the others: an ordinary read says what is wrong with them, if
+/// anything is.
 fn by_ring<'a, 'b>(pieces: Vec<Numbered<'a, 'b>>, in_flight_max: usize) -> Vec<Numbered<'a, 'b>> {
     let Some(ring) = uring::take_ring() else {
         return pieces;

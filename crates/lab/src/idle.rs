@@ -31,8 +31,8 @@ impl Helpers {
     }
 }
 
-/// Calls `work` for parts of `0..len`, one a thread, and gives what they made, in order. Of threads that the system does
-/// not have the caller does the work.
+/// Calls `work` for parts of `0..len`, one a thread, and gives what they made, in order. Of threads that the system
+/// does not have the caller does the work.
 pub(crate) fn side_by_side<T: Send>(
     len: usize,
     threads: usize,

@@ -16,7 +16,9 @@ use crate::{human, patterns};
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Leaving out")]
 pub struct LeaveOut {
-    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the last match decides, ! takes back; patterns of --iexclude count behind those of --exclude, and those of files behind both). A path that is given itself is read whatever the patterns say of it
+    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the
+    /// last match decides, ! takes back; patterns of --iexclude count behind those of --exclude, and those of files
+    /// behind both). A path that is given itself is read whatever the patterns say of it
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
 

@@ -108,7 +108,8 @@ impl PasswordOptions {
         Ok(self.given()?.map(|(by, _)| by))
     }
 
-    /// What gives the password, and what the user calls that. Errors: [`Error::Usage`] where the command line or the environment names two things.
+    /// What gives the password, and what the user calls that. Errors: [`Error::Usage`] where the command line or the
+    /// environment names two things.
     fn given(&self) -> Result<Option<(String, Given<'_>)>> {
         let file = Way {
             id: "password_file",
@@ -158,9 +159,9 @@ fn has_terminal() -> bool {
     terminal.is_ok() && listens_to_us(&about()).unwrap_or(true)
 }
 
-/// Whether the process group that the terminal listens to is this one's, by what the kernel tells of the process; `None`
-/// where that cannot be read. In a PID namespace groups from outside are 0, which the system's functions for this do not
-/// expect.
+/// Whether the process group that the terminal listens to is this one's, by what the kernel tells of the process;
+/// `None` where that cannot be read. In a PID namespace groups from outside are 0, which the system's functions for
+/// this do not expect.
 fn listens_to_us(about: &str) -> Option<bool> {
     // The program's name may hold anything.
     let (_, fields) = about.rsplit_once(')')?;

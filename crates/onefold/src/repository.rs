@@ -1,4 +1,5 @@
-//! Where the repository is, and how it is opened: place, password, options. Every verb that needs one comes through here.
+//! Where the repository is, and how it is opened: place, password, options. Every verb that needs one comes through
+//! here.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -230,8 +231,8 @@ fn with_password(
     Ok(open(&secret)?)
 }
 
-/// That the repository is protected as whoever calls takes for granted. What it says of itself nobody seals where it says that nothing is sealed: who gives
-/// a password must not store in the clear because somebody has rewritten that.
+/// That the repository is protected as whoever calls takes for granted. What it says of itself nobody seals where it
+/// says that nothing is sealed: who gives a password must not store in the clear because somebody has rewritten that.
 fn agree(global: &Global, place: &Path, is: Encryption) -> Result<()> {
     let place = place.display();
     if let Some(asked) = &global.encryption {

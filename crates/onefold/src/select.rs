@@ -91,7 +91,8 @@ pub fn one(repository: &Repository, name: &str, filter: &Filter) -> Result<Named
     Ok(snapshots::resolve(repository, name, filter)?)
 }
 
-/// The snapshots that `names` mean; without names, all that pass the filter, oldest first. Damaged ones are reported and left out.
+/// The snapshots that `names` mean; without names, all that pass the filter, oldest first. Damaged ones are reported
+/// and left out.
 pub fn many(
     repository: &Repository,
     names: &[OsString],
@@ -148,7 +149,8 @@ pub fn none_of(filter: &Filter, total: usize) -> String {
     format!("0 snapshots of {total}: none has {has}")
 }
 
-/// The snapshots that `names` mean (`latest` of those that pass the filter), without names all; of these, those that are wanted.
+/// The snapshots that `names` mean (`latest` of those that pass the filter), without names all; of these, those that
+/// are wanted.
 pub fn many_that(
     repository: &Repository,
     names: &[OsString],
@@ -172,7 +174,8 @@ pub fn many_that(
     Ok((chosen, unread))
 }
 
-/// The ids that `names` mean, each once. Of those that are named by their id it does not matter whether they can be read.
+/// The ids that `names` mean, each once. Of those that are named by their id it does not matter whether they can be
+/// read.
 pub fn ids(repository: &Repository, names: &[OsString], filter: &Filter) -> Result<Vec<RootId>> {
     let mut chosen = Vec::with_capacity(names.len());
     for name in names {

@@ -1,8 +1,8 @@
 //! SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not
 //! have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at
 //! once, which is safe at any byte: what a killed process leaves behind, the next one recognises. A second signal
-//! always ends at once; what comes with the first one is the same, since `timeout` sends each to its child, and to all of
-//! the child's group.
+//! always ends at once; what comes with the first one is the same, since `timeout` sends each to its child, and to all
+//! of the child's group.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

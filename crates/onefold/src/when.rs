@@ -1,4 +1,5 @@
-//! Times: read from the user in the local time zone, shown in it, and in RFC 3339 in JSON. Below the program nobody asks for a clock.
+//! Times: read from the user in the local time zone, shown in it, and in RFC 3339 in JSON. Below the program nobody
+//! asks for a clock.
 
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
@@ -51,7 +52,9 @@ pub fn rfc3339_ns(ns: u64) -> String {
 /// Times that say their offset, as restic reads them.
 const OFFSET_FORMATS: [&str; 2] = ["%Y-%m-%d %H:%M:%S %z", "%d.%m.%Y %H:%M:%S %z"];
 
-/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out, the date be `03.02.2026`, and an offset such as `+0100` follow the seconds), RFC 3339, or `now`. Errors: a sentence for the user.
+/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out, the date be
+/// `03.02.2026`, and an offset such as `+0100` follow the seconds), RFC 3339, or `now`. Errors: a sentence for the
+/// user.
 pub fn parse(text: &str) -> Result<Time, String> {
     if text == "now" {
         return Ok(now());

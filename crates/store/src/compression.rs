@@ -17,7 +17,8 @@ pub enum Compression {
     Auto,
     /// zstd 9.
     Better,
-    /// zstd 16 over blocks of 8 MiB: a fifth to a quarter smaller than the default. Level 19 takes twice the time for 4 to 6 % more.
+    /// zstd 16 over blocks of 8 MiB: a fifth to a quarter smaller than the default. Level 19 takes twice the time for 4
+    /// to 6 % more.
     Max,
 }
 
@@ -31,7 +32,8 @@ impl Compression {
         ("max", Self::Max),
     ];
 
-    /// Threads where nobody says how many: one a core, and no more than keep a backup under 200 MiB, of which each takes some for what it compresses.
+    /// Threads where nobody says how many: one a core, and no more than keep a backup under 200 MiB, of which each
+    /// takes some for what it compresses.
     pub fn threads(self) -> usize {
         let most = match self {
             Self::Max => 2,
@@ -77,13 +79,14 @@ impl Compression {
 
     /// Raw bytes of neighbouring chunks that are compressed as one.
     ///
-    /// Larger blocks compress better, smaller ones cost less to read one chunk from. On 758 MB of unique python sources zstd 3 makes
-    /// 122 MB at 128 KiB, 117 at 256 KiB, 108 at 1 MiB, 105 at 4 MiB. Metadata repeats itself at longer distances, folder after folder of
-    /// the same names and fingerprints, and is read in order.
+    /// Larger blocks compress better, smaller ones cost less to read one chunk from. On 758 MB of unique python sources
+    /// zstd 3 makes 122 MB at 128 KiB, 117 at 256 KiB, 108 at 1 MiB, 105 at 4 MiB. Metadata repeats itself at longer
+    /// distances, folder after folder of the same names and fingerprints, and is read in order.
     pub fn block_bytes(self, stream: StreamKind) -> usize {
         match (stream, self) {
             (StreamKind::Metadata, _) => METADATA_BLOCK_BYTES,
-            // Half of metadata's, since several are under way at a time and all must stay within the default budget of RAM.
+            // Half of metadata's, since several are under way at a time and all must stay within the default budget of
+            // RAM.
             (_, Self::Max) => METADATA_BLOCK_BYTES / 2,
             _ => 1 << 20,
         }

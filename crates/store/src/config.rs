@@ -69,8 +69,8 @@ pub struct Config {
     pub index: String,
 }
 
-/// The mean chunk of file contents, in bytes, where `init` says nothing: of 4 to 32 KiB the one whose whole repositories
-/// are smallest on average (docs/chunkers, "Why 8 KiB").
+/// The mean chunk of file contents, in bytes, where `init` says nothing: of 4 to 32 KiB the one whose whole
+/// repositories are smallest on average (docs/chunkers, "Why 8 KiB").
 pub const CHUNK_BYTES_MEAN_DEFAULT: u32 = 8 * 1024;
 /// The longest chunk that a new repository's chunker may make of nearly all data, in bytes. A backup holds some twenty
 /// of them at once: with this it stays below 200 MiB.

@@ -1,13 +1,14 @@
 //! Where chunks are that their own container and the index do not give.
 //!
-//! What always holds: all containers are listed and their tables read once a session, whatever the number of chunks that are asked for; what
-//! is kept of it is a filter of all chunks, of some KiB a container. A chunk that is nowhere costs a look at the filter; one that is
-//! somewhere is most often in the container where the one before it was, and tables are searched for the rest.
+//! What always holds: all containers are listed and their tables read once a session, whatever the number of chunks
+//! that are asked for; what is kept of it is a filter of all chunks, of some KiB a container. A chunk that is nowhere
+//! costs a look at the filter; one that is somewhere is most often in the container where the one before it was, and
+//! tables are searched for the rest.
 //!
-//! A session lists again when a container that it saw is gone: a repair moves what is good of damaged containers, whoever reads them. One without a pin
-//! (a repository that it may not write) can be swept by others, too, and looks again after ever more chunks that it did not find. Only
-//! containers that are new to it are read. A container that the device does not give is named, tried again as often, and never passed
-//! off as one without the chunk.
+//! A session lists again when a container that it saw is gone: a repair moves what is good of damaged containers,
+//! whoever reads them. One without a pin (a repository that it may not write) can be swept by others, too, and looks
+//! again after ever more chunks that it did not find. Only containers that are new to it are read. A container that the
+//! device does not give is named, tried again as often, and never passed off as one without the chunk.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
@@ -19,7 +20,8 @@ use crate::opened::Opened;
 use crate::repository::Shared;
 use crate::{Error, Result, container};
 
-/// Of the filter for each container: two bytes a chunk where it holds 4,000, and then the filter errs about one in a thousand chunks.
+/// Of the filter for each container: two bytes a chunk where it holds 4,000, and then the filter errs about one in a
+/// thousand chunks.
 const FILTER_BYTES_A_CONTAINER: usize = 8 << 10;
 /// 50 million chunks have ten bits each: it errs about one in a hundred.
 const FILTER_BYTES_MAX: usize = 64 << 20;
@@ -41,8 +43,9 @@ impl Elsewhere {
         }
     }
 
-    /// The container of a chunk: the first that `holds` it, which says of one that is gone, damaged or not to be read why it cannot tell. With the chunk comes whether the table of a
-    /// container that does not give it lists it: then it is looked for only where another does, too. `gone` is a container that was found gone.
+    /// The container of a chunk: the first that `holds` it, which says of one that is gone, damaged or not to be read
+    /// why it cannot tell. With the chunk comes whether the table of a container that does not give it lists it: then
+    /// it is looked for only where another does, too. `gone` is a container that was found gone.
     ///
     /// # Errors
     /// What the device said where a container that may hold the chunk cannot be read.

@@ -1,4 +1,5 @@
-//! Decoders of what lies in containers, for the fuzz targets: as in a repository without encryption, where checksums alone stand before them.
+//! Decoders of what lies in containers, for the fuzz targets: as in a repository without encryption, where checksums
+//! alone stand before them.
 
 use crate::block;
 use crate::compression::Decompressor;

@@ -79,8 +79,8 @@ impl Keys {
         Fingerprinter(self.0.as_ref().map(|keys| keys.fingerprint))
     }
 
-    /// What digests whole files; `None` without encryption, where whoever reads the repository could choose two files of
-    /// one digest.
+    /// What digests whole files; `None` without encryption, where whoever reads the repository could choose two files
+    /// of one digest.
     pub fn digester(&self) -> Option<Digester> {
         self.0.as_ref().map(|keys| Digester::new(&keys.digest))
     }

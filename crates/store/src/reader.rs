@@ -311,8 +311,8 @@ impl ChunkReader {
         Ok(self.tables.put(id, opened, bytes))
     }
 
-    /// Where else than in the containers `tried` a chunk lies: the index is asked, then all descriptors. `gone` is a container
-    /// that was found gone.
+    /// Where else than in the containers `tried` a chunk lies: the index is asked, then all descriptors. `gone` is a
+    /// container that was found gone.
     fn find_moved(
         &mut self,
         fingerprint: &Fingerprint,

@@ -4,8 +4,8 @@
 //! deletes. Nothing is deleted before what can be saved of it is durable. One that the device does not give whole is
 //! not deleted but renamed, so that it counts no longer: what cannot be read today (a cable, a controller) may be read
 //! tomorrow, and a repair must not make such a loss final. So is one of which nothing could be saved, whatever the
-//! reason: no repair deletes all that there is of a container. What was set aside is read once more by each repair after
-//! that, and taken back once it is whole. Nor does one bad reading decide on anything: see
+//! reason: no repair deletes all that there is of a container. What was set aside is read once more by each repair
+//! after that, and taken back once it is whole. Nor does one bad reading decide on anything: see
 //! `objects::unless_damaged`, and `salvage` for what bytes count.
 
 use onefold_index::ContainerId;
@@ -259,7 +259,8 @@ impl Repository {
         Ok(())
     }
 
-    /// Whether the `closed` containers, of which nothing came, are all that there are, and there are roots, of which it opens none either.
+    /// Whether the `closed` containers, of which nothing came, are all that there are, and there are roots, of which it
+    /// opens none either.
     fn key_opens_nothing(&self, closed: u64) -> Result<bool> {
         let roots = self.roots()?;
         let is_closed = |id| matches!(self.root(id), Err(error) if error.is_damage());

@@ -61,8 +61,8 @@ impl Spares {
         }
     }
 
-    /// An empty buffer for the raw bytes of a block that begins with a chunk of so many bytes. Where none is kept of the
-    /// one kind, those of the other go: what comes now has the RAM.
+    /// An empty buffer for the raw bytes of a block that begins with a chunk of so many bytes. Where none is kept of
+    /// the one kind, those of the other go: what comes now has the RAM.
     pub fn block(&self, chunk_bytes: usize) -> Vec<u8> {
         let bytes = chunk_bytes + BLOCK_TAIL_BYTES;
         let is_long = bytes > self.block_bytes;

@@ -71,7 +71,8 @@ impl Repository {
     /// Adds a slot that opens with `password`; gives its name.
     ///
     /// # Errors
-    /// [`Error::Option`] where the repository is not encrypted, or `cost` cannot be; [`Error::Machine`]: no memory for it.
+    /// [`Error::Option`] where the repository is not encrypted, or `cost` cannot be; [`Error::Machine`]: no memory for
+    /// it.
     pub fn add_key(
         &self,
         password: &Secret,

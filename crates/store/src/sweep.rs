@@ -40,8 +40,8 @@ impl Repository {
     /// and made anew by the next who writes; then a little is rewritten at a time.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) while another sweep runs, unless this is a dry run; damage of a root: what it kept alive
-    /// cannot be known then.
+    /// [`Error::Locked`](crate::Error::Locked) while another sweep runs, unless this is a dry run; damage of a root:
+    /// what it kept alive cannot be known then.
     pub fn sweep(
         &self,
         roots: &dyn Roots,

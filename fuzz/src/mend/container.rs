@@ -1,4 +1,5 @@
-//! Containers, FORMAT.md §2.4: a frame in front, blocks with checksums of their own, the table, whose checksum is in the footer, and that.
+//! Containers, FORMAT.md §2.4: a frame in front, blocks with checksums of their own, the table, whose checksum is in
+//! the footer, and that.
 
 use onefold_io::frame::crc64;
 use onefold_store::block::BLOCK_HEADER_BYTES;

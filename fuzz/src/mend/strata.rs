@@ -41,8 +41,8 @@ fn footer_of_log(bytes: &mut [u8]) {
     }
 }
 
-/// A run of this name, `seed` before it was changed: what was a page with records in the seed is one still; then its filters' checksums, then the footer. What stands behind a
-/// partition's pages is no page of its own.
+/// A run of this name, `seed` before it was changed: what was a page with records in the seed is one still; then its
+/// filters' checksums, then the footer. What stands behind a partition's pages is no page of its own.
 pub fn run(name: &str, seed: &[u8]) -> Mend {
     let mark = mark_of(name);
     let is_sealed = |(number, page): (usize, &[u8])| {

@@ -21,8 +21,8 @@ use crate::mend;
 /// Enough that every index has something on disk, and little enough that it opens at once.
 const KEYS: u64 = 3000;
 const RAM_BYTES: usize = 64 << 10;
-/// Of an index that is opened, asked and filled, whatever its files claim: redb has regions and caches of its own, and a forged shape may ask for
-/// some thousand write buffers.
+/// Of an index that is opened, asked and filled, whatever its files claim: redb has regions and caches of its own, and
+/// a forged shape may ask for some thousand write buffers.
 const INDEX_BYTES: usize = 64 << 20;
 const RATE: f64 = 0.01;
 /// The file of BloomStore's chains.
@@ -116,8 +116,8 @@ fn with_checksums(target: Target, path: &str) -> Target {
     }
 }
 
-/// Opens, asks for keys, and writes more. What is cut off at opening, as a torn end is, was stopped by a checksum, and so was a unit of chains that is not whole:
-/// it is made anew from the log, and nothing is said.
+/// Opens, asks for keys, and writes more. What is cut off at opening, as a torn end is, was stopped by a checksum, and
+/// so was a unit of chains that is not whole: it is made anew from the log, and nothing is said.
 fn look(
     open: &dyn Fn(Arc<MemDir>) -> Result<Box<dyn ChunkIndex>>,
     dir: &Arc<MemDir>,

@@ -1,8 +1,9 @@
 //! `cargo xtask bench backup`: onefold and its peers, in alternation, on the same data, the same disk, in one run.
 //!
-//! Each program starts with an empty repository and goes through the stages in order. Before each stage dirty pages are written and
-//! the page cache is dropped. Wall, CPU and peak RSS are the command's own with all its children; CPU that others used meanwhile is shown,
-//! so that a disturbed figure is recognised. Restores are compared with their source byte by byte in the first round.
+//! Each program starts with an empty repository and goes through the stages in order. Before each stage dirty pages are
+//! written and the page cache is dropped. Wall, CPU and peak RSS are the command's own with all its children; CPU that
+//! others used meanwhile is shown, so that a disturbed figure is recognised. Restores are compared with their source
+//! byte by byte in the first round.
 
 mod aside;
 mod compare;
@@ -363,7 +364,8 @@ impl Life<'_> {
         rates::read(&files, 8);
     }
 
-    /// Under a path that the tool has not seen: the tree is moved there and back, so that nothing about its files changes.
+    /// Under a path that the tool has not seen: the tree is moved there and back, so that nothing about its files
+    /// changes.
     fn moved(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
         let set = self.set;
         let path = match cached {

@@ -1,8 +1,9 @@
 //! One command, started by a small process of its own, and what it took.
 //!
-//! The system counts as a process's peak RSS also what its parent held at the moment when it was started (`posix_spawn` shares the parent's memory until
-//! the program is loaded). A benchmark that holds the names of 290,000 files would measure itself. So the xtask starts itself anew as a helper that holds next to
-//! nothing, and this starts the command, waits for it, and writes down what it took: the hidden task `measured`.
+//! The system counts as a process's peak RSS also what its parent held at the moment when it was started (`posix_spawn`
+//! shares the parent's memory until the program is loaded). A benchmark that holds the names of 290,000 files would
+//! measure itself. So the xtask starts itself anew as a helper that holds next to nothing, and this starts the command,
+//! waits for it, and writes down what it took: the hidden task `measured`.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -37,7 +38,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// What to run in place of `command`: arguments, environment and folder are those of `command`, standard streams are for the caller to set.
+    /// What to run in place of `command`: arguments, environment and folder are those of `command`, standard streams
+    /// are for the caller to set.
     pub fn new(command: &Command) -> std::io::Result<(Child, Command)> {
         let report = NamedTempFile::new()?;
         let mut helper = Command::new(std::env::current_exe()?);
@@ -71,7 +73,8 @@ impl Child {
     }
 }
 
-/// The helper: runs `command` and writes what it took to `report`. An error if it could not be started; how it ended is for the reader of the report.
+/// The helper: runs `command` and writes what it took to `report`. An error if it could not be started; how it ended is
+/// for the reader of the report.
 pub fn measured(report: &Path, command: &[OsString]) -> Result<(), String> {
     let [program, args @ ..] = command else {
         return Err("there is no command".into());

@@ -1,4 +1,5 @@
-//! What went between a process and the disk, as the system counts it: past the page cache or through it, but not what the cache alone gave.
+//! What went between a process and the disk, as the system counts it: past the page cache or through it, but not what
+//! the cache alone gave.
 
 /// Bytes so far, of this process and all that it has waited for.
 #[derive(Clone, Copy, Debug, Default)]

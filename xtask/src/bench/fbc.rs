@@ -1,7 +1,8 @@
 //! `cargo xtask bench fbc`: Frequency-Based Chunking beside the content-defined chunkers, at equal average chunk size.
 //!
-//! The stream is what the dissertation used: one version of a source tree after the other, each as a tar whose members all bear the version's own
-//! time, as release archives do. Ratios at equal size are read off each chunker's curve, by straight lines over the logarithm of the size.
+//! The stream is what the dissertation used: one version of a source tree after the other, each as a tar whose members
+//! all bear the version's own time, as release archives do. Ratios at equal size are read off each chunker's curve, by
+//! straight lines over the logarithm of the size.
 
 mod exact;
 

@@ -3,11 +3,11 @@
 //! An index is built by lookup-then-insert, batch by batch, as a first backup does, then asked for absent keys, for
 //! present ones in the order of the stream, and for present ones at random. The disk's own random-read rate is measured
 //! in turns with the last, by the engine's own batches (32 in flight, as the goal says, and 64, as lookups have) in the
-//! same files, since goals are ratios and a shared disk's rate changes. One thread asks; merges run beside it, so the time for
-//! filling is taken twice: when all is durable, and when nothing is left to merge. What went to and from the disk is
-//! what the system counts of the process, for ours as for others. With `--rivals` other stores do the same work with
-//! the same RAM; with `--workload` indexes run under a generated or recorded stream instead; with `--program-rss` the
-//! whole program is measured.
+//! same files, since goals are ratios and a shared disk's rate changes. One thread asks; merges run beside it, so the
+//! time for filling is taken twice: when all is durable, and when nothing is left to merge. What went to and from the
+//! disk is what the system counts of the process, for ours as for others. With `--rivals` other stores do the same work
+//! with the same RAM; with `--workload` indexes run under a generated or recorded stream instead; with `--program-rss`
+//! the whole program is measured.
 
 mod disk;
 mod figures;

@@ -21,9 +21,11 @@ use clap::Subcommand;
 pub enum Bench {
     /// Onefold and other backup programs on the same data: wall, CPU, peak RSS, repository size, stage by stage.
     Backup(backup::BackupArgs),
-    /// Chunkers at equal real means, beside the `fastcdc` and `mothcdc` crates: speed, cost of an edit, sizes, dedup ratio on folders.
+    /// Chunkers at equal real means, beside the `fastcdc` and `mothcdc` crates: speed, cost of an edit, sizes, dedup
+    /// ratio on folders.
     Chunk(chunk::ChunkArgs),
-    /// Frequency-Based Chunking on versions of a source tree, beside content-defined chunkers at equal average chunk size.
+    /// Frequency-Based Chunking on versions of a source tree, beside content-defined chunkers at equal average chunk
+    /// size.
     Fbc(fbc::FbcArgs),
     /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
     Index(index::IndexArgs),

@@ -1,8 +1,10 @@
-//! `cargo xtask bench papers`: the papers' indexes under the papers' workloads, on a modelled flash with the papers' costs.
+//! `cargo xtask bench papers`: the papers' indexes under the papers' workloads, on a modelled flash with the papers'
+//! costs.
 //!
-//! Every index is driven as a dedup store does (look up, insert what is new), then asked for absent keys and for present ones at random.
-//! "lost" is the part of the stream's duplicates that was not recognized (sampling alone may lose some). Times are
-//! the device's, modelled (25/200/1500 µs; one thing at a time, or as many as `--device` says), plus 1 µs of CPU a key; so a busy machine does not matter. RAM is what the index holds.
+//! Every index is driven as a dedup store does (look up, insert what is new), then asked for absent keys and for
+//! present ones at random. "lost" is the part of the stream's duplicates that was not recognized (sampling alone may
+//! lose some). Times are the device's, modelled (25/200/1500 µs; one thing at a time, or as many as `--device` says),
+//! plus 1 µs of CPU a key; so a busy machine does not matter. RAM is what the index holds.
 
 mod configurations;
 
@@ -32,10 +34,12 @@ pub struct PapersArgs {
     /// One workload only: linux, vx, fbf, vx-9m, vx-20m. Default: linux and vx.
     #[arg(long)]
     pub workload: Option<String>,
-    /// Indexes whose name contains this; with --filters, tables: 3.1, 3.3, 3.4, 3.6, 3.7, 3.8; with --disks: prune, chunkstash.
+    /// Indexes whose name contains this; with --filters, tables: 3.1, 3.3, 3.4, 3.6, 3.7, 3.8; with --disks: prune,
+    /// chunkstash.
     #[arg(long, default_value = "")]
     pub index: String,
-    /// How much the device does at once: serial (one thing), sata (10 channels, 32 commands), pcie (32 channels, 256 commands).
+    /// How much the device does at once: serial (one thing), sata (10 channels, 32 commands), pcie (32 channels, 256
+    /// commands).
     #[arg(long, default_value = "serial")]
     pub device: String,
     /// The filters on flash instead of the indexes.

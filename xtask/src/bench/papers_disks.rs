@@ -1,9 +1,11 @@
-//! `cargo xtask bench papers --disks`: PRUNE's tablets, and ChunkStash beside B-trees on disk and flash, on modelled devices.
+//! `cargo xtask bench papers --disks`: PRUNE's tablets, and ChunkStash beside B-trees on disk and flash, on modelled
+//! devices.
 //!
-//! PRUNE: the same 100 GB twice (9.9 M chunks), the fingerprints on a disk of 10,000 turns; sets, tablets, cached RAM and the disk's stroke are all
-//! scaled by the same part, so that the number of tablets stays. All else that a backup does takes what PRUNE's fastest one took (81.7
-//! MB/s); the single table has as much RAM as the tablets. ChunkStash: two full backups of 4.1 M chunks (its data set 2), of which
-//! the second has a sixteenth of new runs; index time alone. Times are modelled, plus 1 µs of CPU a key.
+//! PRUNE: the same 100 GB twice (9.9 M chunks), the fingerprints on a disk of 10,000 turns; sets, tablets, cached RAM
+//! and the disk's stroke are all scaled by the same part, so that the number of tablets stays. All else that a backup
+//! does takes what PRUNE's fastest one took (81.7 MB/s); the single table has as much RAM as the tablets. ChunkStash:
+//! two full backups of 4.1 M chunks (its data set 2), of which the second has a sixteenth of new runs; index time
+//! alone. Times are modelled, plus 1 µs of CPU a key.
 
 use std::sync::Arc;
 
@@ -120,7 +122,8 @@ fn prune_row(
     Ok(row)
 }
 
-/// A B-tree as ChunkStash's rival: RAM a key for its pages, the records of its write buffer, and whether full ones wait in the cache.
+/// A B-tree as ChunkStash's rival: RAM a key for its pages, the records of its write buffer, and whether full ones wait
+/// in the cache.
 struct Rival {
     name: &'static str,
     cache: f64,
@@ -128,8 +131,9 @@ struct Rival {
     writes_late: bool,
 }
 
-/// As this code is used; then what BerkeleyDB had on the papers' machines and redb has not: pages that are written when the cache is full, and the system's page
-/// cache around it, into which the index of data set 2 fits whole (4.1 M records of 64 bytes are 262 MB).
+/// As this code is used; then what BerkeleyDB had on the papers' machines and redb has not: pages that are written when
+/// the cache is full, and the system's page cache around it, into which the index of data set 2 fits whole (4.1 M
+/// records of 64 bytes are 262 MB).
 const RIVALS: [Rival; 7] = [
     Rival {
         name: "4 B/key of pages, durable by 1023 keys",

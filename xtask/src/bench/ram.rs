@@ -1,8 +1,10 @@
-//! `cargo xtask bench ram`: the peak RSS of every verb that opens a repository, on one of very many chunks, or of very many files.
+//! `cargo xtask bench ram`: the peak RSS of every verb that opens a repository, on one of very many chunks, or of very
+//! many files.
 //!
-//! A stream whose chunks are all different, but hold little, is backed up from a pipe: what the machine must store of it is small, what the engine must
-//! know of it is not. Of the files, most are empty for the same reason. Then each verb runs on that repository, and the peak of its whole process is held
-//! against the limit. What is restored is a part that needs no room, and all of it as a dry run; `--restore` writes all of it.
+//! A stream whose chunks are all different, but hold little, is backed up from a pipe: what the machine must store of
+//! it is small, what the engine must know of it is not. Of the files, most are empty for the same reason. Then each
+//! verb runs on that repository, and the peak of its whole process is held against the limit. What is restored is a
+//! part that needs no room, and all of it as a dry run; `--restore` writes all of it.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -180,7 +182,8 @@ impl<'a> Bench<'a> {
         self.measure("forget --prune", &forget, None)
     }
 
-    /// The verbs that read, on either: `name` is to be found, and what the flags `part` choose of the latest snapshot to be restored.
+    /// The verbs that read, on either: `name` is to be found, and what the flags `part` choose of the latest snapshot
+    /// to be restored.
     fn readers(&mut self, name: &str, part: &[&str]) -> Result<(), String> {
         let [first, last] = self.first_and_last()?;
         for words in [

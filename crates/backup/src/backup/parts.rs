@@ -37,8 +37,8 @@ pub enum LargePart {
     TracedHole(u64),
     /// Forget what was said so far: the file changed and is read anew.
     Again,
-    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]), and has this digest. It is
-    /// not where a mapped file changed under us.
+    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]), and has this digest. It
+    /// is not where a mapped file changed under us.
     Settle(Option<Digest>),
     /// No more.
     End(Result<FileEnd, Errno>),

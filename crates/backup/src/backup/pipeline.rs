@@ -261,8 +261,9 @@ impl<'a> Pipeline<'a> {
 
     /// Those that take segments: of the disk as many as wait for it while others compute; of what is in RAM one less
     /// than there are cores, since who waits for segments takes some, too. Were there one more, the core that it shares
-    /// would now and then take its time from who is cutting, for whom all others wait. With more for the disk, a virtual
-    /// one that tells of all its reads at once has them all done, and then nothing to do until they are looked at.
+    /// would now and then take its time from who is cutting, for whom all others wait. With more for the disk, a
+    /// virtual one that tells of all its reads at once has them all done, and then nothing to do until they are looked
+    /// at.
     fn start_workers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,

@@ -1,7 +1,8 @@
-//! Reading one file: open without following links, read what is data and skip holes, cut, and notice when somebody writes meanwhile.
+//! Reading one file: open without following links, read what is data and skip holes, cut, and notice when somebody
+//! writes meanwhile.
 //!
-//! Large files whose pages the kernel does not hold are read past the page cache: that takes a fifth of the kernel's time, and leaves in the
-//! cache what the machine's real work has put there.
+//! Large files whose pages the kernel does not hold are read past the page cache: that takes a fifth of the kernel's
+//! time, and leaves in the cache what the machine's real work has put there.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,8 @@ use crate::{Kind, Progress, Xattrs};
 
 /// How often a stream that sends nothing is left to see whether anybody still wants what it may send.
 const STREAM_LOOK_NS: i64 = 100_000_000;
-/// How long a file that somebody has a lease on is left to them before it is tried again, and how often: three seconds in all.
+/// How long a file that somebody has a lease on is left to them before it is tried again, and how often: three seconds
+/// in all.
 const LEASE_WAIT: Duration = Duration::from_millis(20);
 const LEASE_WAITS_MAX: u32 = 150;
 /// How long the kernel leaves pages dirty: half a minute by default, and until it gets to them.
@@ -92,16 +94,16 @@ pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>,
     }
 }
 
-/// Whether pages of it may still be dirty since it was changed. While they are, who has them mapped changes them again without a fault, and no time tells of it: what comes behind
-/// this backup would be in none.
+/// Whether pages of it may still be dirty since it was changed. While they are, who has them mapped changes them again
+/// without a fault, and no time tells of it: what comes behind this backup would be in none.
 fn is_fresh(stat: &Stat) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs() as i64);
     stat.ctime.secs > now.saturating_sub(DIRTY_SECS)
 }
 
-/// Opens. Whoever has a lease on the file (a file server does, for a client that writes) is told to give it back by the first try, and has some
-/// seconds to do so.
+/// Opens. Whoever has a lease on the file (a file server does, for a client that writes) is told to give it back by the
+/// first try, and has some seconds to do so.
 fn open_leased(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let mut waits = LEASE_WAITS_MAX;
     loop {
@@ -138,7 +140,8 @@ impl<'a> Source<'a> {
         self
     }
 
-    /// A pipe or other stream, which becomes a file that looks like `stat`. Its reads end with `CANCELED` soon after `cancel` says so.
+    /// A pipe or other stream, which becomes a file that looks like `stat`. Its reads end with `CANCELED` soon after
+    /// `cancel` says so.
     pub fn stream(fd: OwnedFd, stat: Stat, cancel: &'a Progress) -> Self {
         Self {
             handle: Handle::new(fd),
@@ -221,7 +224,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next data at or after `at`, up to the file's end as it was when it was opened; empty where only a hole is left.
+    /// The next data at or after `at`, up to the file's end as it was when it was opened; empty where only a hole is
+    /// left.
     ///
     /// # Errors
     /// Those of [`data_from`](Self::data_from).
@@ -247,7 +251,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether all of its data but a little is in RAM, as far as the kernel tells; what is there of its holes counts for nothing.
+    /// Whether all of its data but a little is in RAM, as far as the kernel tells; what is there of its holes counts
+    /// for nothing.
     pub fn is_nearly_cached(&self) -> bool {
         let mut may_be_missing = self.data_bytes_max() / 16;
         let mut at = 0;
@@ -309,8 +314,8 @@ impl Handle {
         })
     }
 
-    /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Of what comes from the disk, past the page
-    /// cache where the place and `buf` allow that; then `buf` is written to up to the next page's end.
+    /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Of what comes from the disk, past
+    /// the page cache where the place and `buf` allow that; then `buf` is written to up to the next page's end.
     ///
     /// # Errors
     /// Those of the system, as `IO` for a bad sector; what `buf` holds then means nothing.
@@ -410,8 +415,8 @@ fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
     Err(Errno::CANCELED)
 }
 
-/// Cuts as much of `data` as is sure: all of it where the stream ends with it, else until less than a longest chunk is left.
-/// Appends the chunks' lengths; returns how many bytes they cover.
+/// Cuts as much of `data` as is sure: all of it where the stream ends with it, else until less than a longest chunk is
+/// left. Appends the chunks' lengths; returns how many bytes they cover.
 pub fn cut(chunker: &mut dyn Chunker, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
     chunker.cuts(data, ends, &mut |len| lengths.push(len as u32))
 }

@@ -1,10 +1,11 @@
-//! Retracing: a large file that looks like one in a snapshot is digested, instead of being cut, fingerprinted and looked
-//! up. Where the snapshot has no digest of it, it is fingerprinted along that one's cuts if it lies in the page cache.
+//! Retracing: a large file that looks like one in a snapshot is digested, instead of being cut, fingerprinted and
+//! looked up. Where the snapshot has no digest of it, it is fingerprinted along that one's cuts if it lies in the page
+//! cache.
 //!
-//! What always holds: all of the file's data is read, and has the digest that the trace says or, where it says none, each
-//! chunk the fingerprint, and its holes are where the trace has them, so that what is kept is what is there. At the first
-//! chunk or hole that differs, or chunk whose container nobody vouches for, or at the end if the digest is another, the
-//! file begins anew ([`PartSender::settle`]) and is cut as any other.
+//! What always holds: all of the file's data is read, and has the digest that the trace says or, where it says none,
+//! each chunk the fingerprint, and its holes are where the trace has them, so that what is kept is what is there. At
+//! the first chunk or hole that differs, or chunk whose container nobody vouches for, or at the end if the digest is
+//! another, the file begins anew ([`PartSender::settle`]) and is cut as any other.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -34,8 +34,8 @@ pub struct Segment {
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
-    /// Of the bytes that were read for it, carried ones not counted, if that was wanted and nobody can have changed them
-    /// since.
+    /// Of the bytes that were read for it, carried ones not counted, if that was wanted and nobody can have changed
+    /// them since.
     pub digest: Option<digest::Part>,
 }
 

@@ -160,8 +160,8 @@ impl<'a> Traces<'a> {
         Ok((!chunks.is_empty()).then_some(chunks))
     }
 
-    /// Passes the data that a trace has up to where it covers `until` bytes, of which it has passed `bytes`; whether all
-    /// of that is to be counted on.
+    /// Passes the data that a trace has up to where it covers `until` bytes, of which it has passed `bytes`; whether
+    /// all of that is to be counted on.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -190,7 +190,8 @@ impl<'a> Traces<'a> {
         Ok(is_there)
     }
 
-    /// The next hole of a trace, or data that is to be counted on; `vouched` is the container that somebody vouches for.
+    /// The next hole of a trace, or data that is to be counted on; `vouched` is the container that somebody vouches
+    /// for.
     fn next(&self, trace: &mut Ahead, vouched: &mut Option<ContainerId>) -> Result<Option<Item>> {
         while let Some((depth, item)) = trace.peek() {
             let Some(chunk) = item.chunk() else {

@@ -1,7 +1,8 @@
 //! A folder of a snapshot as a tar archive: POSIX ustar with pax records for what that cannot say.
 //!
-//! What always holds: all that is in a folder follows the folder, before anything else does: a reader sets a folder's mode and times when something else
-//! comes, and could not write into it then. RAM is bounded, whatever the number of files and of folders.
+//! What always holds: all that is in a folder follows the folder, before anything else does: a reader sets a folder's
+//! mode and times when something else comes, and could not write into it then. RAM is bounded, whatever the number of
+//! files and of folders.
 
 use std::io::Write;
 
@@ -18,7 +19,8 @@ const LINKS_BYTES: usize = 16 << 20;
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`.
 /// Sockets are left out, as tar knows none, and what could not be read; `told` hears of that, and of folders that could
-/// not be listed and of what has attributes that could not be read, which are in the archive with what is known of them.
+/// not be listed and of what has attributes that could not be read, which are in the archive with what is known of
+/// them.
 ///
 /// # Errors
 /// Those of [`file`](super::file), of leaves too: the archive is none then;

@@ -1,5 +1,5 @@
-//! Many globs and their rules. Those without wildcards, and extensions, stand in sorted tables: long lists are made of them, and take little more than their
-//! text so. The others are compiled together.
+//! Many globs and their rules. Those without wildcards, and extensions, stand in sorted tables: long lists are made of
+//! them, and take little more than their text so. The others are compiled together.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,8 @@ pub(super) struct Globs {
 }
 
 impl Globs {
-    /// Adds a glob of `rule`, which is greater than those added before; one with wildcards, if that may be. Errors: why it is none, or one too many.
+    /// Adds a glob of `rule`, which is greater than those added before; one with wildcards, if that may be. Errors: why
+    /// it is none, or one too many.
     pub fn add(
         &mut self,
         glob: &str,
@@ -220,7 +221,8 @@ pub(super) fn compiled(glob: &str) -> Result<Glob, globset::Error> {
         .build()
 }
 
-/// The glob as its compiler takes it: braces stand for themselves, as in gitignore and restic, and no brackets stand for a `/`.
+/// The glob as its compiler takes it: braces stand for themselves, as in gitignore and restic, and no brackets stand
+/// for a `/`.
 fn as_compiled(glob: &str) -> String {
     let mut compiled = String::with_capacity(glob.len());
     let mut chars = glob.chars().peekable();

@@ -1,6 +1,7 @@
 //! What an ACL leaves of a mode that is restored without it.
 //!
-//! The attribute: a version (u32), then entries of tag (u16), permissions (u16) and id (u32), little-endian (`linux/posix_acl_xattr.h`).
+//! The attribute: a version (u32), then entries of tag (u16), permissions (u16) and id (u32), little-endian
+//! (`linux/posix_acl_xattr.h`).
 
 /// The attribute that has it.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -10,8 +11,8 @@ const ENTRY_BYTES: usize = 8;
 const GROUP_OBJ: u16 = 4;
 const MASK: u16 = 16;
 
-/// The mode that a file with this mode and ACL has without the ACL: the group's bits are those of the owning group, which the mask limits. An ACL that
-/// does not say leaves the group nothing.
+/// The mode that a file with this mode and ACL has without the ACL: the group's bits are those of the owning group,
+/// which the mask limits. An ACL that does not say leaves the group nothing.
 pub fn mode_without(mode: u16, acl: &[u8]) -> u16 {
     let entries = acl.get(VERSION_BYTES..).unwrap_or_default();
     let entries = entries.chunks_exact(ENTRY_BYTES);

@@ -105,8 +105,8 @@ impl Applier<'_> {
         )
     }
 
-    /// Users' attributes and ACLs that are there and not in the snapshot: what was made in a folder with a default ACL has inherited it, and what was there before may have any. Those that the
-    /// system itself gives (labels) stay.
+    /// Users' attributes and ACLs that are there and not in the snapshot: what was made in a folder with a default ACL
+    /// has inherited it, and what was there before may have any. Those that the system itself gives (labels) stay.
     fn foreign(
         self,
         meta: &Meta,
@@ -125,10 +125,11 @@ impl Applier<'_> {
         foreign.collect()
     }
 
-    /// The mode. "Runs as its owner" and "as its group" stand for the snapshot's: with another owner or group (setting it failed, or was not asked
-    /// for), a stranger's program would run as whoever restores.
+    /// The mode. "Runs as its owner" and "as its group" stand for the snapshot's: with another owner or group (setting
+    /// it failed, or was not asked for), a stranger's program would run as whoever restores.
     ///
-    /// Where the snapshot has an ACL, the group's bits are all that the ACL grants to anybody it names; without it, the group gets what it had.
+    /// Where the snapshot has an ACL, the group's bits are all that the ACL grants to anybody it names; without it, the
+    /// group gets what it had.
     fn mode(self, meta: &Meta, has_acl: bool, stat: impl Fn() -> Result<Stat, Errno>) -> u16 {
         let mode = match acl_of(meta).filter(|_| !has_acl) {
             Some(acl) => acl::mode_without(meta.mode, acl),
@@ -179,8 +180,8 @@ impl Applier<'_> {
         (missed, has_acl)
     }
 
-    /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write in its folder may have put
-    /// anything under its name since.
+    /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write
+    /// in its folder may have put anything under its name since.
     pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Missed {
         let mut missed = Missed::new();
         let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));

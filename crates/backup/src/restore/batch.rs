@@ -6,7 +6,8 @@ use crossbeam_channel::Sender;
 use onefold_io::{DIRECT_ALIGN, HUGE_PAGE_BYTES, Mapped};
 use parking_lot::Mutex;
 
-/// A batch for a writer: this many bytes of chunks, which with what is before them in a page take a huge page, and so are one request to the device;
+/// A batch for a writer: this many bytes of chunks, which with what is before them in a page take a huge page, and so
+/// are one request to the device;
 const BATCH_BYTES: usize = HUGE_PAGE_BYTES - DIRECT_ALIGN;
 /// or this many places they go to.
 const BATCH_PLACES: usize = 384;

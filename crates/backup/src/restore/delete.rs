@@ -1,8 +1,9 @@
 //! Removing what is in restored folders of the target and not in the snapshot.
 //!
-//! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that the snapshot's folder has is
-//! removed only where it is a folder here and none there; nothing is removed where the backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller keeps.
-//! Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.
+//! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that
+//! the snapshot's folder has is removed only where it is a folder here and none there; nothing is removed where the
+//! backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller
+//! keeps. Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -22,8 +23,8 @@ use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
 use crate::way::{Step, Way};
 use crate::{Entry, Events, Kind, Progress, Result};
 
-/// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only counts it. Returns how much
-/// was removed, and how many paths failed; failures are told.
+/// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only
+/// counts it. Returns how much was removed, and how many paths failed; failures are told.
 pub fn delete_others(
     snapshot: &Snapshot,
     tree: &Tree,
@@ -108,8 +109,8 @@ impl Deleting<'_> {
             progress.check()?;
             let next = match cursor.next(reader) {
                 Ok(next) => next.filter(|(folder, _)| path::within(folder, self.from)),
-                // Which names are lost is not known, so neither is what else the snapshot does not have. The restore tells
-                // which entries those are.
+                // Which names are lost is not known, so neither is what else the snapshot does not have. The restore
+                // tells which entries those are.
                 Err(error) if error.is_loss() => {
                     let what = "nothing more is deleted: what the snapshot has from here on cannot be read";
                     let here = self.way.path_below_top();
@@ -184,8 +185,8 @@ impl Deleting<'_> {
         }
     }
 
-    /// The innermost folder has nothing in it. A listing that broke off after the folder's entry was written left no flag: it looks like an empty folder of
-    /// a backup with errors.
+    /// The innermost folder has nothing in it. A listing that broke off after the folder's entry was written left no
+    /// flag: it looks like an empty folder of a backup with errors.
     fn clear_empty(&mut self, path: &[u8]) {
         let state = self.way.innermost().state;
         if self.has_errors && !state.is_unlisted {
@@ -303,7 +304,8 @@ impl Deleting<'_> {
         }
     }
 
-    /// A folder where the snapshot has something else is not in the snapshot: it goes with what is in it, if what is there is to be replaced.
+    /// A folder where the snapshot has something else is not in the snapshot: it goes with what is in it, if what is
+    /// there is to be replaced.
     fn make_way(&mut self, entry: &Entry) {
         let Some(open) = &self.current else {
             return;

@@ -20,8 +20,9 @@ use crate::open_files::folders_max;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Time};
 
-/// Counts what of the window would stay as it is in the target, and tells what would become of each thing. Files that would be made are so from then on,
-/// those that would stay are skipped, and of what a window before has begun nothing more is told. Without a target, nothing is there yet.
+/// Counts what of the window would stay as it is in the target, and tells what would become of each thing. Files that
+/// would be made are so from then on, those that would stay are skipped, and of what a window before has begun nothing
+/// more is told. Without a target, nothing is there yet.
 pub fn look(
     window: &Window,
     target: Option<&Target>,

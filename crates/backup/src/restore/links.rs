@@ -1,7 +1,8 @@
 //! Files, links, pipes and devices with several names: the first is restored, the others are linked to it.
 //!
-//! What always holds: a name is linked only to a file of the same size and time. A snapshot is taken while the system goes on, so that an inode may
-//! have been freed and given to another file, or its content changed, between two names; such a name gets the content that was read under it.
+//! What always holds: a name is linked only to a file of the same size and time. A snapshot is taken while the system
+//! goes on, so that an inode may have been freed and given to another file, or its content changed, between two names;
+//! such a name gets the content that was read under it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -80,8 +81,8 @@ impl Links {
 /// Names that are remembered: some 36 MiB.
 const FAILED_MAX: usize = 1 << 21;
 
-/// First names that failed, by hashes of their paths in the target: what stands there is not what was to be restored, however it looks. Where they are too many to be remembered, any
-/// may be one.
+/// First names that failed, by hashes of their paths in the target: what stands there is not what was to be restored,
+/// however it looks. Where they are too many to be remembered, any may be one.
 #[derive(Default)]
 pub struct FailedFirsts {
     hashes: Mutex<HashSet<u64>>,

@@ -1,5 +1,5 @@
-//! Folders of a window that are open, so that what lies below them is opened from there: from the target on, folders in each other would take
-//! the square of their depth.
+//! Folders of a window that are open, so that what lies below them is opened from there: from the target on, folders in
+//! each other would take the square of their depth.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,7 +77,8 @@ impl OpenFolders {
     }
 }
 
-/// Opens a folder that is there, from the nearest one above it that is open; on a long way some are kept open for the next.
+/// Opens a folder that is there, from the nearest one above it that is open; on a long way some are kept open for the
+/// next.
 pub fn open(
     folders: &Mutex<OpenFolders>,
     target: &Target,

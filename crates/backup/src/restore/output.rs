@@ -1,7 +1,8 @@
 //! Files being written: small ones through the page cache, large ones past it.
 //!
-//! A large file is given all its room at once and then written in whole pages past the page cache, by any number of threads: writing 4 GB through
-//! the cache of a machine whose memory is not warm takes five seconds of CPU, and leaves the bytes to be written still.
+//! A large file is given all its room at once and then written in whole pages past the page cache, by any number of
+//! threads: writing 4 GB through the cache of a machine whose memory is not warm takes five seconds of CPU, and leaves
+//! the bytes to be written still.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Whose a file is where the file system shows another owner than it was given: some of FUSE and of the network map owners, or give all files to one.
+//! Whose a file is where the file system shows another owner than it was given: some of FUSE and of the network map
+//! owners, or give all files to one.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 use super::trial::nameless;
 use crate::meta::Stat;
 
-/// Whom the file systems that are restored into show as the owner of what was given to a user, by device and user; tried out only if that matters. `None`: that cannot be had.
+/// Whom the file systems that are restored into show as the owner of what was given to a user, by device and user;
+/// tried out only if that matters. `None`: that cannot be had.
 #[derive(Default)]
 pub struct ShownOwners(Mutex<HashMap<(u64, u32), Option<u32>>>);
 

@@ -162,7 +162,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The next window; `None` when everything was planned. `last` is how far the file is that the window before could not hold whole.
+    /// The next window; `None` when everything was planned. `last` is how far the file is that the window before could
+    /// not hold whole.
     pub fn next(
         &mut self,
         last: Option<State>,

@@ -1,5 +1,6 @@
-//! The folder that is restored into. Nothing is ever opened, made or removed outside of it: every path is resolved beneath its descriptor and
-//! through no symbolic link, whatever the snapshot says and whoever changes the folder meanwhile.
+//! The folder that is restored into. Nothing is ever opened, made or removed outside of it: every path is resolved
+//! beneath its descriptor and through no symbolic link, whatever the snapshot says and whoever changes the folder
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -190,8 +191,8 @@ fn make_with_those_above(folder: &Path, mode: Mode) -> std::io::Result<bool> {
     }
 }
 
-/// Makes the folder `name` in `parent` with this mode where it is missing. What stands in its way and is no folder is removed if it `gives_way`.
-/// Also whether it was not there before. `EXIST`: what is in its way does not give way.
+/// Makes the folder `name` in `parent` with this mode where it is missing. What stands in its way and is no folder is
+/// removed if it `gives_way`. Also whether it was not there before. `EXIST`: what is in its way does not give way.
 pub fn make_folder(
     parent: &OwnedFd,
     name: &[u8],

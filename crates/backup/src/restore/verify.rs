@@ -19,8 +19,8 @@ use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Result, Slice};
 
 impl Writer<'_> {
-    /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should be, without the last where it
-    /// goes on in the next window.
+    /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should
+    /// be, without the last where it goes on in the next window.
     pub fn verify(&self, window: &Window, last_continues: bool) -> Result<u64> {
         let mut uses: Vec<&Use> = window.uses.iter().collect();
         uses.sort_unstable_by_key(|one| (one.file, one.offset));

@@ -1,4 +1,5 @@
-//! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get their metadata.
+//! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get
+//! their metadata.
 
 mod file;
 mod folder;
@@ -270,7 +271,8 @@ impl<'a> Writer<'a> {
 }
 
 impl Run<'_> {
-    /// Reads one container and hands its chunks out. What it does not give is looked for elsewhere; what is nowhere is told per file.
+    /// Reads one container and hands its chunks out. What it does not give is looked for elsewhere; what is nowhere is
+    /// told per file.
     fn read_container(
         &self,
         id: ContainerId,
@@ -292,7 +294,8 @@ impl Run<'_> {
             }
             Ok(())
         };
-        // A container that cannot be read, or not to its end, hurts the chunks that it did not give; what has not moved is asked for one by one.
+        // A container that cannot be read, or not to its end, hurts the chunks that it did not give; what has not moved
+        // is asked for one by one.
         let left = reader.read_container(id, &wanted, &mut hand_out);
         if let Ok(moved) = left
             && !moved.is_empty()

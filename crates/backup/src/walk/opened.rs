@@ -1,8 +1,8 @@
 //! Small files that are open since they were looked at, for whoever reads all of them anyway: a name is looked up once,
 //! not twice, and what the kernel needs of the file is fetched into a core's cache once.
 //!
-//! What is open stays on the disk when it is deleted, so files are few and small, and on file systems of this machine: to
-//! a server an open file is more than a number, and one that was deleted meanwhile stays in its folder.
+//! What is open stays on the disk when it is deleted, so files are few and small, and on file systems of this machine:
+//! to a server an open file is more than a number, and one that was deleted meanwhile stays in its folder.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

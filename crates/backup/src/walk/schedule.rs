@@ -3,8 +3,8 @@
 //! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result
 //! becomes ready (one without a result may make one with its own key). So the smallest key is always the next result,
 //! be it ready, running or waiting. Workers take the smallest waiting task, and stop looking ahead when enough results
-//! wait for the consumer. Tasks that come before all results that wait are always allowed: the consumer is about to wait
-//! for theirs, and however much lies ahead of a slow folder, those below it are looked at side by side.
+//! wait for the consumer. Tasks that come before all results that wait are always allowed: the consumer is about to
+//! wait for theirs, and however much lies ahead of a slow folder, those below it are looked at side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

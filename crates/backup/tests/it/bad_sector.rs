@@ -1,5 +1,5 @@
-//! A sector that the device does not give, anywhere in the containers: a restore gives all files that it does not hold, names the others, and a
-//! repair names the same.
+//! A sector that the device does not give, anywhere in the containers: a restore gives all files that it does not hold,
+//! names the others, and a repair names the same.
 
 use std::collections::BTreeSet;
 use std::fs;

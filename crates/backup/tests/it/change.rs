@@ -357,7 +357,8 @@ fn now() -> Time {
     }
 }
 
-/// A change within the same step of the file system's clock: size and times are as they were. The time that counts is set ahead here, and alone decides.
+/// A change within the same step of the file system's clock: size and times are as they were. The time that counts is
+/// set ahead here, and alone decides.
 #[test]
 fn a_change_that_no_time_shows_is_noticed() {
     let dir = tempfile::tempdir().expect("tempdir");

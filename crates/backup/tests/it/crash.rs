@@ -1,4 +1,5 @@
-//! A crash at every write and sync of backups, tags, forgetting and sweeps that delete and compact: each snapshot that was acknowledged restores whole, file by file.
+//! A crash at every write and sync of backups, tags, forgetting and sweeps that delete and compact: each snapshot that
+//! was acknowledged restores whole, file by file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -101,7 +102,8 @@ fn back_up_with(
     Ok((outcome.id.expect("id"), outcome, Arc::new(look(source))))
 }
 
-/// Every second small file, and of the others some that stay for the next rounds: of the containers that this fills a part outlives its snapshot.
+/// Every second small file, and of the others some that stay for the next rounds: of the containers that this fills a
+/// part outlives its snapshot.
 fn change(source: &Path, round: u64) {
     let stays = |number: u64| !number.is_multiple_of(2) && number / 2 % 3 != round % 3;
     for number in (0..24).filter(|number| !stays(*number)) {
@@ -134,8 +136,8 @@ fn in_order() -> How {
     }
 }
 
-/// In each round a backup of a tree that changes; in every second one the oldest snapshot gets a tag, and the others but the newest are forgotten and swept: containers are deleted and
-/// compacted.
+/// In each round a backup of a tree that changes; in every second one the oldest snapshot gets a tag, and the others
+/// but the newest are forgotten and swept: containers are deleted and compacted.
 pub fn work(device: &SimDir, source: &Path) -> Run {
     let mut run = Run::default();
     run.work(device, source, in_order())
@@ -281,7 +283,8 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash_among_threads() {
     assert!(crashed > CUTS / 3, "only {crashed} power cuts");
 }
 
-/// What was acknowledged restores, under the name that it was given since, perhaps; a backup, a prune and a check find nothing wrong.
+/// What was acknowledged restores, under the name that it was given since, perhaps; a backup, a prune and a check find
+/// nothing wrong.
 pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context: &str) {
     let repository = open(image, 999).unwrap_or_else(|e| panic!("{context}: {e}"));
     let target = dir.join("target");

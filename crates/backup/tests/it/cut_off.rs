@@ -1,4 +1,5 @@
-//! A folder whose listing fails after its own entry was written: the snapshot says so, and nobody takes what is missing for removed.
+//! A folder whose listing fails after its own entry was written: the snapshot says so, and nobody takes what is missing
+//! for removed.
 
 use std::collections::BTreeMap;
 use std::fs;

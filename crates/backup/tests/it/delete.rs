@@ -111,7 +111,8 @@ fn nothing_is_deleted_in_the_root_however_it_is_called() {
     }
 }
 
-/// Something mounted where the snapshot has an empty folder, as of a backup of one file system, and something where it has nothing.
+/// Something mounted where the snapshot has an empty folder, as of a backup of one file system, and something where it
+/// has nothing.
 #[test]
 fn what_is_mounted_in_the_target_is_not_emptied() {
     let mut scene = scene();

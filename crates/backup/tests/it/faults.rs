@@ -1,5 +1,6 @@
-//! A device that fails at each of its operations in turn while a backup, a forget and a sweep run: what was acknowledged restores byte for
-//! byte once the device is well again, a check finds no damage, and the next backup succeeds.
+//! A device that fails at each of its operations in turn while a backup, a forget and a sweep run: what was
+//! acknowledged restores byte for byte once the device is well again, a check finds no damage, and the next backup
+//! succeeds.
 //!
 //! A quick run takes operations some apart; from `ONEFOLD_TEST_SCALE` 10 on it takes every one.
 

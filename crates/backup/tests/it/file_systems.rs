@@ -147,7 +147,8 @@ fn a_file_that_does_not_fit_stays_for_no_rule_about_what_is_there() {
     }
 }
 
-/// A disk that takes less than it promises: what is written fails when the system brings it there, after the file was closed.
+/// A disk that takes less than it promises: what is written fails when the system brings it there, after the file was
+/// closed.
 #[test]
 fn what_does_not_reach_the_disk_is_an_error_in_what_is_mounted_in_the_target_too() {
     for folder in ["", "sub"] {

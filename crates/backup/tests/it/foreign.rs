@@ -15,7 +15,8 @@ use crate::mount::Mount;
 use crate::scene::{Log, back_up, bytes, look, options, repository, restore_with};
 use crate::untested::not_tested;
 
-/// Others of the same group may write, as POSIX ACLs are written in attributes: version 2, then tag, permissions and user of each entry.
+/// Others of the same group may write, as POSIX ACLs are written in attributes: version 2, then tag, permissions and
+/// user of each entry.
 fn acl() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let entries = [

@@ -1,5 +1,5 @@
-//! Metadata of which a few bytes say of very much that it is there, as whoever can write to a repository without encryption can make it; and what a backup makes, which
-//! is never taken for such.
+//! Metadata of which a few bytes say of very much that it is there, as whoever can write to a repository without
+//! encryption can make it; and what a backup makes, which is never taken for such.
 
 use onefold_backup::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
 use onefold_backup::snapshot::{LeafRef, decode_table, encode_table};

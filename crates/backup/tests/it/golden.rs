@@ -1,4 +1,5 @@
-//! The formats of this crate, byte for byte: what is written today, and that yesterday's bytes are still read. FORMAT.md shows these files.
+//! The formats of this crate, byte for byte: what is written today, and that yesterday's bytes are still read.
+//! FORMAT.md shows these files.
 //!
 //! `cargo xtask golden --bless` writes `testdata/` anew; only a new format version may need that.
 

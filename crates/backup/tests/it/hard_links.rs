@@ -75,8 +75,8 @@ fn assert_linked(source: &Path, target: &Path) {
     }
 }
 
-/// Programs that replace files by links and renames (package managers, editors that keep a copy) run beside backups. What a name gets is the content of the file that
-/// it was a name of, or an error is told.
+/// Programs that replace files by links and renames (package managers, editors that keep a copy) run beside backups.
+/// What a name gets is the content of the file that it was a name of, or an error is told.
 #[test]
 fn names_that_come_and_go_never_get_another_files_content() {
     let dir = tempfile::tempdir().expect("tempdir");

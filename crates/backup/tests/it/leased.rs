@@ -1,4 +1,5 @@
-//! A file that another process holds a lease on, as file servers do for their clients: it is read when it is given back.
+//! A file that another process holds a lease on, as file servers do for their clients: it is read when it is given
+//! back.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;

@@ -40,8 +40,8 @@ pub fn open(device: &SimDir) -> Repository {
     Repository::open(Arc::new(device.clone()), options, None).expect("open")
 }
 
-/// Folders in folders, with so many long names that they make several leaves: more than the longest holds, since the cuts depend on the paths, which begin with a random
-/// name.
+/// Folders in folders, with so many long names that they make several leaves: more than the longest holds, since the
+/// cuts depend on the paths, which begin with a random name.
 fn write_source(root: &Path) {
     for folder in 0..24 {
         let folder = root.join(format!("{}/{}/{folder:02}", folder % 2, folder % 6));

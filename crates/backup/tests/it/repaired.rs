@@ -93,8 +93,8 @@ fn after_a_repair_files_that_nobody_touched_are_unchanged_and_what_was_lost_is_s
     }
 }
 
-/// Where what is read lies now says nothing of what it is. Of a file with a recipe of its own, that says where its chunks
-/// lie, and is another then.
+/// Where what is read lies now says nothing of what it is. Of a file with a recipe of its own, that says where its
+/// chunks lie, and is another then.
 #[test]
 fn after_a_repair_files_that_are_read_again_and_are_the_same_are_unchanged() {
     for file in ["file-07", "long"] {

@@ -368,7 +368,8 @@ fn progress_ends_where_the_totals_are() {
     }
 }
 
-/// A file whose chunks arrive while readers are still being started is not taken for one without chunks, and completed again.
+/// A file whose chunks arrive while readers are still being started is not taken for one without chunks, and completed
+/// again.
 #[test]
 fn each_file_is_completed_once() {
     let scene = scene();

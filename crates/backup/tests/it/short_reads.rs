@@ -1,4 +1,5 @@
-//! A system that gives fewer bytes than it was asked for and interrupts reads, again and again: everything comes out as without it.
+//! A system that gives fewer bytes than it was asked for and interrupts reads, again and again: everything comes out as
+//! without it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -81,7 +81,8 @@ fn what_is_in_shut_folders_is_restored_again_and_deleted() {
         })
     };
     run(false);
-    // By the superuser or the owner: what the snapshot does not have, in folders that are shut, and a shut folder of its own.
+    // By the superuser or the owner: what the snapshot does not have, in folders that are shut, and a shut folder of
+    // its own.
     let extra = scene.target.join("readonly/extra");
     as_user(|| {
         mode(&scene.target.join("readonly"), 0o755);

@@ -1,4 +1,5 @@
-//! Repositories whose chunker learns from the data: what a backup learnt serves the next, and is missed by nobody when it is gone.
+//! Repositories whose chunker learns from the data: what a backup learnt serves the next, and is missed by nobody when
+//! it is gone.
 
 use std::fs;
 use std::path::Path;
@@ -89,7 +90,8 @@ fn remove(dir: &MemDir) {
     dir.remove(SKETCH_OBJECT).expect("there was one");
 }
 
-/// The second backup cuts at the places that the first one learnt, so it stores what was cut otherwise then once more; every later one stores less, and so do all together.
+/// The second backup cuts at the places that the first one learnt, so it stores what was cut otherwise then once more;
+/// every later one stores less, and so do all together.
 #[test]
 fn backups_that_know_what_those_before_learnt_store_less() {
     let temporary = tempfile::tempdir().expect("tempdir");

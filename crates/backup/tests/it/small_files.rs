@@ -10,7 +10,8 @@ use onefold_backup::{Error, Events, Progress, restore};
 
 use crate::scene::{back_up, bytes, noise, options, repository, restore_folder, restore_with};
 
-/// Files that hold little or nothing to store take room on their way as others do: whoever stores must not wait for more of them while whoever reads waits for room.
+/// Files that hold little or nothing to store take room on their way as others do: whoever stores must not wait for
+/// more of them while whoever reads waits for room.
 #[test]
 fn any_number_of_files_with_nothing_to_store_pass() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -64,7 +65,8 @@ fn backed_up_and_restored(file: &Path) -> Vec<u8> {
     fs::read(dir.path().join(file.file_name().expect("a name"))).expect("read")
 }
 
-/// Writes to files when it hears of a line that is no pattern: then the walk has looked at them, and nobody has opened them.
+/// Writes to files when it hears of a line that is no pattern: then the walk has looked at them, and nobody has opened
+/// them.
 struct Writer(PathBuf);
 
 impl Events for Writer {

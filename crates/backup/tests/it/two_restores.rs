@@ -1,5 +1,5 @@
-//! Two restores at once into one folder: whatever one makes under the other's hands, both come to their end, and what is
-//! there is whole.
+//! Two restores at once into one folder: whatever one makes under the other's hands, both come to their end, and what
+//! is there is whole.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};

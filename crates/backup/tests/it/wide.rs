@@ -97,7 +97,8 @@ fn what_the_snapshot_does_not_have_is_deleted_in_each_of_them() {
     assert_eq!(look(&scene.source), look(&scene.target));
 }
 
-/// Their paths are longer than the system takes, so they are made and looked at one by one. Each has a file, and a further name of the one above.
+/// Their paths are longer than the system takes, so they are made and looked at one by one. Each has a file, and a
+/// further name of the one above.
 #[test]
 fn folders_in_each_other_come_back_in_many_windows_and_again() {
     use rustix::fs::{AtFlags, Mode, OFlags, linkat, mkdirat, openat};

@@ -1,26 +1,31 @@
-//! Sieve: a cheap linear hash picks candidates at memory speed, a strong hash of the last 32 bytes picks the cut among them.
+//! Sieve: a cheap linear hash picks candidates at memory speed, a strong hash of the last 32 bytes picks the cut among
+//! them.
 //!
-//! 1. *Linear bits.* Carry-less multiplication of the data by a 64-bit key gives, at every position, eight GF(2)-linear bits of the 9 bytes that
-//!    end there; vectors of 128 to 512 bits give 16 to 64 positions at once.
-//! 2. *Candidates.* A position is one where those bits, XOR a constant, are all zero, and some bits of the position before are zero too: one
-//!    position in 2⁸ to 2¹⁶, chosen so that a search meets about 16 of them. A run of zeros has none.
-//! 3. *The cut* is after the candidate in `[min, max)` with the smallest strong hash (the first of equals); at `max` where there is none.
-//!    What is left of a stream when it is shorter than `max` stays whole.
+//! 1. *Linear bits.* Carry-less multiplication of the data by a 64-bit key gives, at every position, eight GF(2)-linear
+//!    bits of the 9 bytes that end there; vectors of 128 to 512 bits give 16 to 64 positions at once.
+//! 2. *Candidates.* A position is one where those bits, XOR a constant, are all zero, and some bits of the position
+//!    before are zero too: one position in 2⁸ to 2¹⁶, chosen so that a search meets about 16 of them. A run of zeros
+//!    has none.
+//! 3. *The cut* is after the candidate in `[min, max)` with the smallest strong hash (the first of equals); at `max`
+//!    where there is none. What is left of a stream when it is shorter than `max` stays whole.
 //!
 //! Every chunk thus ends at a place that the content alone determines, without a threshold that may fail to be met.
 //!
-//! **Worst case.** Crafted data can make every position a candidate. A chunk's search therefore ends at its `CANDIDATES_MAX`-th candidate, and
-//! the cut is the best of those: since no chunk is shorter than `min`, hardly more than `CANDIDATES_MAX / min` strong hashes are computed per byte
-//! of input (one in eight bytes at a mean of 8 KiB). A run of one byte value, whatever the value, has no candidates: the key has an even number of bits
-//! set, so the linear bits of such a run have even parity, and the constant has odd parity. Data without candidates costs the linear pass
+//! **Worst case.** Crafted data can make every position a candidate. A chunk's search therefore ends at its
+//! `CANDIDATES_MAX`-th candidate, and the cut is the best of those: since no chunk is shorter than `min`, hardly more
+//! than `CANDIDATES_MAX / min` strong hashes are computed per byte of input (one in eight bytes at a mean of 8 KiB). A
+//! run of one byte value, whatever the value, has no candidates: the key has an even number of bits set, so the linear
+//! bits of such a run have even parity, and the constant has odd parity. Data without candidates costs the linear pass
 //! alone and is cut at `max`; cuts inside it are then not content-defined, but for the end of the run.
 //!
-//! **Once only.** The searches of neighbouring chunks overlap where a cut comes early. [`Chunker::cuts`] keeps what a search found behind the cut for the
-//! next, so that no byte is scanned twice and no candidate hashed twice. Whether a position is a candidate, and its hash, depend on content alone.
+//! **Once only.** The searches of neighbouring chunks overlap where a cut comes early. [`Chunker::cuts`] keeps what a
+//! search found behind the cut for the next, so that no byte is scanned twice and no candidate hashed twice. Whether a
+//! position is a candidate, and its hash, depend on content alone.
 //!
-//! **Spread.** `min` and `max` are half of the middle away from it. A wider range makes chunks less equal, and an edit hits long chunks oftener than
-//! short ones; a narrower one finds back later. Measured on four neighbouring releases of a Python package of 22,600 files of 9 KB, and on
-//! their tar archives, at equal real means, as an average over four choices of the constants:
+//! **Spread.** `min` and `max` are half of the middle away from it. A wider range makes chunks less equal, and an edit
+//! hits long chunks oftener than short ones; a narrower one finds back later. Measured on four neighbouring releases of
+//! a Python package of 22,600 files of 9 KB, and on their tar archives, at equal real means, as an average over four
+//! choices of the constants:
 //!
 //! | `min`–`max` | files, 3072 | files, 5500 | tar, 3072 | tar, 8192 | new bytes an edit, in means |
 //! |---|---|---|---|---|---|
@@ -30,18 +35,20 @@
 //! | 0.6–1.4 | 3.307 | 3.056 | 1.949 | 1.459 | 1.05–1.08 |
 //! | `fastcdc` crate | 3.283 | 3.017 | 1.878 | 1.424 | 1.3–1.4 |
 //!
-//! The choice of the constants alone moves these ratios by up to 2 % either way: data of this kind repeats the same few phrases.
+//! The choice of the constants alone moves these ratios by up to 2 % either way: data of this kind repeats the same few
+//! phrases.
 //!
-//! **The end.** Cutting what is left of a file between `min` and `max` would leave pieces far below the mean, file after file. Left whole, the
-//! same files have ratios of 3.323 and 3.071 in the first two columns.
+//! **The end.** Cutting what is left of a file between `min` and `max` would leave pieces far below the mean, file
+//! after file. Left whole, the same files have ratios of 3.323 and 3.071 in the first two columns.
 //!
-//! **Threshold.** `sieve-threshold` cuts at the first candidate of `[min, max)` whose strong hash is below a threshold, and takes the smallest hash only
-//! where none is. Half as far from the middle as a classic chunker (`min` is half of the mean, `max` four times that), it needs two candidates to
-//! a cut where the smallest of a range needs sixteen, so short chunks cost less: 5–25 % at means of 512 to 4096. Its DER at equal real means is 1 % above to
-//! 0.5 % below that of the smallest (docs/chunkers). Ends of streams are cut where a hash is below the threshold, else
-//! they stay whole.
+//! **Threshold.** `sieve-threshold` cuts at the first candidate of `[min, max)` whose strong hash is below a threshold,
+//! and takes the smallest hash only where none is. Half as far from the middle as a classic chunker (`min` is half of
+//! the mean, `max` four times that), it needs two candidates to a cut where the smallest of a range needs sixteen, so
+//! short chunks cost less: 5–25 % at means of 512 to 4096. Its DER at equal real means is 1 % above to 0.5 % below that
+//! of the smallest (docs/chunkers). Ends of streams are cut where a hash is below the threshold, else they stay whole.
 //!
-//! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ, NEON with PMULL) cut identically; the fastest that the CPU has is chosen at run time.
+//! All versions (scalar, PCLMULQDQ, AVX2 and AVX-512 with VPCLMULQDQ, NEON with PMULL) cut identically; the fastest
+//! that the CPU has is chosen at run time.
 
 #[cfg(all(feature = "std", target_arch = "aarch64"))]
 mod aarch64;
@@ -72,20 +79,24 @@ use strong::Strong;
 
 /// Candidates between `min` and `max`, on average over random data, as near as powers of two allow.
 ///
-/// The density is never above one in 256 positions, so there are fewer at means below 4 KiB. Fewer make the cut less free, more cost strong
-/// hashes. On the data under *Spread*, 16 and 32 gave ratios that differ by 0.4 % at most, in either direction.
+/// The density is never above one in 256 positions, so there are fewer at means below 4 KiB. Fewer make the cut less
+/// free, more cost strong hashes. On the data under *Spread*, 16 and 32 gave ratios that differ by 0.4 % at most, in
+/// either direction.
 const CANDIDATES: f64 = 16.0;
-/// Candidates after which a search ends: over twenty times what random data has, so that only crafted or very periodic data is touched by it.
+/// Candidates after which a search ends: over twenty times what random data has, so that only crafted or very periodic
+/// data is touched by it.
 pub const CANDIDATES_MAX: usize = 512;
-/// Bytes that are scanned at a time where many chunks are cut at once: strong hashes are faster the more of them are computed together.
+/// Bytes that are scanned at a time where many chunks are cut at once: strong hashes are faster the more of them are
+/// computed together.
 const AHEAD: usize = 64 * 1024;
 /// Bytes that the strong hash sees. No chunk is shorter than twice this, so a window never reaches before its chunk.
 const WINDOW: usize = 32;
 /// `min` and `max` for chunks of `mean` bytes.
 ///
-/// The middle of the range would be the mean if searches did not overlap. What was searched behind a cut held nothing smaller than the cut's own
-/// hash, so the next cut tends to lie further on: chunks of random data come out 2.3 % longer than the middle, and longer still
-/// where a range holds only a few candidates (measured over 256 MiB for middles from 256 to 65,536; the fit is good to 0.5 %).
+/// The middle of the range would be the mean if searches did not overlap. What was searched behind a cut held nothing
+/// smaller than the cut's own hash, so the next cut tends to lie further on: chunks of random data come out 2.3 %
+/// longer than the middle, and longer still where a range holds only a few candidates (measured over 256 MiB for
+/// middles from 256 to 65,536; the fit is good to 0.5 %).
 fn search_range(mean: usize) -> (usize, usize) {
     let mut middle = mean as f64;
     for _ in 0..8 {
@@ -105,7 +116,8 @@ const CANDIDATES_A_CUT: f64 = 2.0;
 const MIN_PER_MIDDLE: f64 = 0.5;
 const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
 
-/// The content-defined chunker with which Onefold cuts by default, within [`Adaptive`](crate::adaptive). See the module.
+/// The content-defined chunker with which Onefold cuts by default, within [`Adaptive`](crate::adaptive). See the
+/// module.
 ///
 /// ```
 /// use onefold_chunk::{Chunks, sieve::Sieve};
@@ -127,7 +139,8 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    /// Chunks of `mean` bytes on average, within 2 % on random data from a mean of 512 on, between 0.48 and 1.47 times that; `mean` is at least 256.
+    /// Chunks of `mean` bytes on average, within 2 % on random data from a mean of 512 on, between 0.48 and 1.47 times
+    /// that; `mean` is at least 256.
     pub fn new(mean: usize) -> Self {
         Self::with(mean, Strong::unkeyed())
     }
@@ -140,7 +153,8 @@ impl Sieve {
         Self::with(mean, Strong::keyed(key))
     }
 
-    /// Chunks that end at the first candidate whose strong hash is below a threshold, within 3 % of `mean` on random data; see *Threshold*.
+    /// Chunks that end at the first candidate whose strong hash is below a threshold, within 3 % of `mean` on random
+    /// data; see *Threshold*.
     pub fn threshold(mean: usize) -> Self {
         Self::below_threshold(mean, Strong::unkeyed())
     }
@@ -211,7 +225,8 @@ impl Sieve {
         Isa::available().contains(&isa).then_some(other)
     }
 
-    /// The end of the chunk that begins at `start`; `start` only grows between restarts of the search. `more` as in [`Search::end`].
+    /// The end of the chunk that begins at `start`; `start` only grows between restarts of the search. `more` as in
+    /// [`Search::end`].
     fn end(
         &mut self,
         data: &[u8],

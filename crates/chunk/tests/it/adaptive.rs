@@ -254,8 +254,8 @@ fn sparse_files() -> Vec<Vec<Vec<u8>>> {
     files
 }
 
-/// The chunks of these ranges of one stream, which come in steps as a backup reads: all that is certain, and what is left with the next. `tells_late`: that a range
-/// ends is told behind its last byte.
+/// The chunks of these ranges of one stream, which come in steps as a backup reads: all that is certain, and what is
+/// left with the next. `tells_late`: that a range ends is told behind its last byte.
 fn fed(
     mut chunker: Box<dyn Chunker>,
     ranges: &[Vec<u8>],

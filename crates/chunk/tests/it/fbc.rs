@@ -214,8 +214,8 @@ fn a_sketch_of_the_first_version_is_read() {
     assert!(Shared::informed(256, &old).is_ok());
 }
 
-/// Files that stay, behind headers that every version writes anew, each version a backup that starts with the sketch of the one before: from the third on the places that
-/// change are known.
+/// Files that stay, behind headers that every version writes anew, each version a backup that starts with the sketch of
+/// the one before: from the third on the places that change are known.
 #[test]
 fn backups_one_after_the_other_learn_the_places_that_change() {
     let files: Vec<Vec<u8>> = (0..60).map(|i| random(i, 9000 + 50 * i as usize)).collect();
@@ -341,7 +341,8 @@ proptest! {
     }
 }
 
-/// Files that stay, behind headers that every version writes anew: what tars of releases are. From the fourth version on, one pass stores less.
+/// Files that stay, behind headers that every version writes anew: what tars of releases are. From the fourth version
+/// on, one pass stores less.
 #[test]
 fn one_pass_learns_the_places_that_change() {
     let files: Vec<Vec<u8>> = (0..60).map(|i| random(i, 9000 + 50 * i as usize)).collect();

@@ -23,7 +23,8 @@ fn naive_bits(data: &[u8], t: usize) -> u8 {
 
 #[test]
 fn candidates_are_what_the_definition_says() {
-    // A mean so small that every candidate is one in 256: cuts of at most one candidate each can be checked against the definition.
+    // A mean so small that every candidate is one in 256: cuts of at most one candidate each can be checked against the
+    // definition.
     let data = random(7, 60_000);
     let mut at = 0;
     for length in cuts(Sieve::new(256), &data) {
@@ -78,8 +79,8 @@ fn crafted(seed: u64, len: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
     data
 }
 
-/// The densest there is: the lowest eight bits of the key are 1, so whatever the eight bytes before are, one value of a byte makes its linear bits zero.
-/// From the ninth on, every position is a candidate, at any mean.
+/// The densest there is: the lowest eight bits of the key are 1, so whatever the eight bytes before are, one value of a
+/// byte makes its linear bits zero. From the ninth on, every position is a candidate, at any mean.
 fn all_candidates(seed: u64, len: usize) -> Vec<u8> {
     crafted(seed, len, |bits| bits)
 }
@@ -190,7 +191,8 @@ fn naive_fold(window: &[u8]) -> u64 {
     fold(mixed ^ PI[0], PI[4])
 }
 
-/// The keyed strong hash, straight from the definition: two blocks of AES-128 in CBC, the first eight bytes of the last.
+/// The keyed strong hash, straight from the definition: two blocks of AES-128 in CBC, the first eight bytes of the
+/// last.
 fn naive_mac(key: &[u8; 32]) -> impl Fn(&[u8]) -> u64 {
     let own = blake3::derive_key("onefold v1 sieve cut points", key);
     let cipher = aes::Aes128::new_from_slice(&own[..16]).expect("16 bytes");
@@ -242,7 +244,8 @@ fn all_at_once(mut chunker: Sieve, data: &[u8]) -> Vec<usize> {
     lengths
 }
 
-/// Cuts at a threshold by the definition alone. `mask` and `threshold` are worked out from PRUNE's model of the chunk size.
+/// Cuts at a threshold by the definition alone. `mask` and `threshold` are worked out from PRUNE's model of the chunk
+/// size.
 fn naive_threshold_cuts(data: &[u8], limits: Limits, strong: &dyn Fn(&[u8]) -> u64) -> Vec<usize> {
     let (mask, threshold) = threshold_for(limits);
     let mut lengths = Vec::new();

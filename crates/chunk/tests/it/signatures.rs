@@ -27,7 +27,8 @@ fn times(a: u64, b: u64) -> u64 {
 
 #[test]
 fn the_polynomial_is_irreducible() {
-    // Rabin's test for the prime degree 53: x^(2^53) = x, and x^2 − x has no factor in common, that is, neither 0 nor 1 is a root.
+    // Rabin's test for the prime degree 53: x^(2^53) = x, and x^2 − x has no factor in common, that is, neither 0 nor 1
+    // is a root.
     let raised = (0..53).fold(2, |power, _| times(power, power));
     assert_eq!(raised, 2);
     assert_eq!(POLYNOMIAL & 1, 1);

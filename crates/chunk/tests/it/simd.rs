@@ -125,8 +125,8 @@ proptest! {
     }
 }
 
-/// Lengths that the crate `seq_chunking` 0.1.0 gives with the paper's parameters. It counts the byte that triggers a skip as skipped, which the
-/// authors' own program does not: so its `jump_size` was 257.
+/// Lengths that the crate `seq_chunking` 0.1.0 gives with the paper's parameters. It counts the byte that triggers a
+/// skip as skipped, which the authors' own program does not: so its `jump_size` was 257.
 #[test]
 fn seqcdc_cuts_as_another_program() {
     let limits = Limits {

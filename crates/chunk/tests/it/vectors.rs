@@ -1,7 +1,8 @@
 //! Chunks that other programs cut (`tests/vectors`, with how they were made), against what ours say of the same bytes.
 //!
-//! `seqcdc` cuts as its authors' program does. Where a program differs from ours in how it ends or begins a chunk (docs/chunkers tells the faults), every one of
-//! its cuts is explained by our signature or our search, and none that ours would make before is missing.
+//! `seqcdc` cuts as its authors' program does. Where a program differs from ours in how it ends or begins a chunk
+//! (docs/chunkers tells the faults), every one of its cuts is explained by our signature or our search, and none that
+//! ours would make before is missing.
 
 use crate::simd::naive_ae;
 use crate::{cuts, random};
@@ -130,8 +131,9 @@ fn rabin_fingerprints_are_those_of_restics_chunker_and_of_dedup_bench() {
     );
 }
 
-/// Theirs begins at the minimum with an empty window that a byte 1 was put into, ends a chunk before the byte that matches, looks one byte beyond the maximum, and without
-/// a backup takes all that it was given. With that said, its cuts follow.
+/// Theirs begins at the minimum with an empty window that a byte 1 was put into, ends a chunk before the byte that
+/// matches, looks one byte beyond the maximum, and without a backup takes all that it was given. With that said, its
+/// cuts follow.
 #[test]
 fn tttd_cuts_as_dedup_bench_but_for_its_faults() {
     let (min, max, given) = (2048, 16_000, 16_384);

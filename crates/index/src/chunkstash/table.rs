@@ -1,7 +1,8 @@
-//! The cuckoo table: which keys have a slot, how one moves to make room for another, and what happens when there is none.
+//! The cuckoo table: which keys have a slot, how one moves to make room for another, and what happens when there is
+//! none.
 //!
-//! Always holds: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's candidates. RAM has no more of
-//! a key than that, so moving one reads its page again.
+//! Always holds: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's
+//! candidates. RAM has no more of a key than that, so moving one reads its page again.
 
 use onefold_chunk::Fingerprint;
 
@@ -59,7 +60,8 @@ impl Table {
 }
 
 impl ChunkStash {
-    /// Makes the table anew where it is full: without what is retired, and of the rest with every second key as often as it takes.
+    /// Makes the table anew where it is full: without what is retired, and of the rest with every second key as often
+    /// as it takes.
     pub(super) fn make_room(&mut self) -> Result<()> {
         // Without retirements the same keys would fill it again.
         let mut is_roomy = !self.retired.is_empty() && self.make_table()?;
@@ -100,7 +102,8 @@ impl ChunkStash {
         Ok(true)
     }
 
-    /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then another key lost its slot.
+    /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then
+    /// another key lost its slot.
     fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
         let own = self.slot_of(key)?;
         let samples = self.options.sample > 1;

@@ -1,4 +1,5 @@
-//! Decoders of arbitrary bytes behind a right checksum: an error or a value, never a panic and never a large allocation.
+//! Decoders of arbitrary bytes behind a right checksum: an error or a value, never a panic and never a large
+//! allocation.
 
 use std::sync::Arc;
 
@@ -223,7 +224,8 @@ fn spans_that_are_out_of_place_are_damage() {
     }
 }
 
-/// A run that speaks of the first pages only, as often as the log has records: half of its pages are gone, and none of its records.
+/// A run that speaks of the first pages only, as often as the log has records: half of its pages are gone, and none of
+/// its records.
 #[test]
 fn a_run_that_is_written_anew_in_vain_stays_as_it_is() {
     let (dir, mut manifest) = of_two_containers();
@@ -252,7 +254,8 @@ fn a_run_that_is_written_anew_in_vain_stays_as_it_is() {
     assert!(merges.count() < 20);
 }
 
-/// A manifest whose checksum holds but whose numbers are made up: what it costs in RAM is bounded by what its files hold.
+/// A manifest whose checksum holds but whose numbers are made up: what it costs in RAM is bounded by what its files
+/// hold.
 #[test]
 fn a_forged_manifest_takes_no_ram() {
     let dir = MemDir::new();

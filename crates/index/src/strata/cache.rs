@@ -4,8 +4,8 @@
 //! earlier one (DDFS's locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was
 //! compared with the full fingerprint in the page. It may be superseded: the caller asks the runs that are newer than
 //! the page. Replacement is CLOCK by page. A word that finds its bucket full goes to the neighbour; where that is full,
-//! too, the oldest word is dropped. One whose page has left finds itself out by the comparison: forgetting costs a read,
-//! never an answer.
+//! too, the oldest word is dropped. One whose page has left finds itself out by the comparison: forgetting costs a
+//! read, never an answer.
 
 use std::collections::HashMap;
 

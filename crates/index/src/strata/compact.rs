@@ -1,9 +1,10 @@
-//! Compacting the log: a log file that mostly speaks of retired containers gives its live records to a new one and goes. So do many small ones that cannot be joined ([`scattered`]).
+//! Compacting the log: a log file that mostly speaks of retired containers gives its live records to a new one and
+//! goes. So do many small ones that cannot be joined ([`scattered`]).
 //!
-//! The new log and its run are entered as a sealed tail is, so records become newer than they were. That is right because only the newest
-//! record of a fingerprint is taken, and because nothing is entered if anybody sealed meanwhile; then it is tried again later. Always holds:
-//! before and after, a lookup gives the same answers. Runs keep records of the old pages until they are merged, and those
-//! count for nothing.
+//! The new log and its run are entered as a sealed tail is, so records become newer than they were. That is right
+//! because only the newest record of a fingerprint is taken, and because nothing is entered if anybody sealed
+//! meanwhile; then it is tried again later. Always holds: before and after, a lookup gives the same answers. Runs keep
+//! records of the old pages until they are merged, and those count for nothing.
 
 use std::sync::Arc;
 
@@ -56,7 +57,8 @@ pub fn compact_locked(shared: &Shared, gone: &mut KnownGone, most: u64) -> Resul
     compacted
 }
 
-/// The places of the log files to compact, of `most` records at most: one that is mostly gone, or small ones that nothing can be joined with.
+/// The places of the log files to compact, of `most` records at most: one that is mostly gone, or small ones that
+/// nothing can be joined with.
 fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<usize>> {
     if !view.retired.is_empty() {
         let gone = gone.of(view)?;
@@ -84,7 +86,8 @@ fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<
     Ok(small)
 }
 
-/// Puts what is live of log files in their place. `sealed` tells the new files; `false`: they were not entered. The view goes before those are: RAM has no room for filters of both.
+/// Puts what is live of log files in their place. `sealed` tells the new files; `false`: they were not entered. The
+/// view goes before those are: RAM has no room for filters of both.
 fn compact(
     shared: &Shared,
     view: Arc<View>,
@@ -121,7 +124,8 @@ fn compact(
     Ok(entered)
 }
 
-/// Seals what [`live_records`] tells of all pages of log files, a tail's worth at once, into `sealed`. `false` where the index is being closed.
+/// Seals what [`live_records`] tells of all pages of log files, a tail's worth at once, into `sealed`. `false` where
+/// the index is being closed.
 fn seal_live(
     shared: &Shared,
     view: &View,
@@ -166,8 +170,8 @@ fn seal_live(
     Ok(true)
 }
 
-/// Adds to `live` the newest records of some pages of a log file, from page `first` of it on, whose container is not retired, and its removals where older records may still
-/// need them.
+/// Adds to `live` the newest records of some pages of a log file, from page `first` of it on, whose container is not
+/// retired, and its removals where older records may still need them.
 fn live_records(
     view: &View,
     lookups: &mut Lookups,

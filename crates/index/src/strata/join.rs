@@ -1,12 +1,17 @@
-//! Joining: small log files become one, so that they stay few. Whoever has the index open has each of them open. One opener adds to the file that it has until that is large ([`seal`](super::seal)), so
-//! these are of openers that said little, or took turns.
+//! Joining: small log files become one, so that they stay few. Whoever has the index open has each of them open. One
+//! opener adds to the file that it has until that is large ([`seal`](super::seal)), so these are of openers that said
+//! little, or took turns.
 //!
-//! Always holds: pages keep their numbers, so no run changes. Where a log file between two others was dropped, the joined one has pages without records in its place, a
-//! hole; holes take half of what the file holds besides, and twice that where files become too many. Runs and caches may still speak of pages that are holes now: what runs say of them counts for nothing
-//! ([`View::log_of`]), and what was cached of another file is forgotten ([`Lookups::follow`](super::lookup::Lookups::follow)).
+//! Always holds: pages keep their numbers, so no run changes. Where a log file between two others was dropped, the
+//! joined one has pages without records in its place, a hole; holes take half of what the file holds besides, and twice
+//! that where files become too many. Runs and caches may still speak of pages that are holes now: what runs say of them
+//! counts for nothing ([`View::log_of`]), and what was cached of another file is forgotten
+//! ([`Lookups::follow`](super::lookup::Lookups::follow)).
 //!
-//! So there are [`LARGE_LOGS`] large files at most, [`SMALL_LOGS_MAX`] small ones, and those that nothing can be joined with: wide gaps lie before and behind them. Of these
-//! the smallest are moved together by [`compact`](super::compact). So each record of a small session is written twice, and once more where they are very small or the index is very large.
+//! So there are [`LARGE_LOGS`] large files at most, [`SMALL_LOGS_MAX`] small ones, and those that nothing can be joined
+//! with: wide gaps lie before and behind them. Of these the smallest are moved together by [`compact`](super::compact).
+//! So each record of a small session is written twice, and once more where they are very small or the index is very
+//! large.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,7 +25,8 @@ use super::shared::Shared;
 use super::view::OpenLog;
 use crate::Result;
 
-/// Neighbours no larger than two tails are joined once they are so many: so each of their records is written twice, not more often.
+/// Neighbours no larger than two tails are joined once they are so many: so each of their records is written twice, not
+/// more often.
 const TAIL_LOGS: usize = 100;
 /// Small neighbours are joined once they are so many.
 const SMALL_LOGS: usize = 128;
@@ -36,7 +42,8 @@ const LARGE_LOG_PAGES: u32 = 4096;
 const LARGE_LOGS: u64 = 512;
 /// Where there are so many files in all, who has said something joins some, whatever it takes.
 const LOGS_MANY: usize = 400;
-/// Small files that nothing can be joined with are moved if so many at least have no more records than [`SCATTERED_TAILS`] tails.
+/// Small files that nothing can be joined with are moved if so many at least have no more records than
+/// [`SCATTERED_TAILS`] tails.
 const SCATTERED_LOGS: usize = 16;
 const SCATTERED_TAILS: u64 = 4;
 
@@ -173,7 +180,8 @@ fn are_many(logs: &[LogEntry], small: u32) -> bool {
     logs.iter().filter(|log| log.pages <= small).count() > SMALL_LOGS_MAX
 }
 
-/// All neighbours of at most `pages_max` pages each between which no more pages are gone than so many percent of theirs.
+/// All neighbours of at most `pages_max` pages each between which no more pages are gone than so many percent of
+/// theirs.
 fn neighbours(logs: &[LogEntry], pages_max: u32, gone_percent: u64) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let (mut pages, mut gaps) = (0, 0);
@@ -211,8 +219,8 @@ mod tests {
         (*state >> 33) % end
     }
 
-    /// Log files as sessions make them, of `pages` pages each, where those of which `goes` says so are dropped after some more: how many files there were at most, and how many
-    /// pages were written for each that was said.
+    /// Log files as sessions make them, of `pages` pages each, where those of which `goes` says so are dropped after
+    /// some more: how many files there were at most, and how many pages were written for each that was said.
     fn grow(
         sessions: u64,
         pages: &mut dyn FnMut(u64) -> u32,

@@ -1,7 +1,8 @@
 //! The manifest: which files the index consists of. The one file that is ever replaced.
 //!
-//! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own, so that of two
-//! runs one is newer as a whole. The pages behind those of the last run are loose: no run speaks of them yet.
+//! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own,
+//! so that of two runs one is newer as a whole. The pages behind those of the last run are loose: no run speaks of them
+//! yet.
 
 use std::ops::Range;
 

@@ -9,38 +9,41 @@
 //!                                                           ─▶ where keys repeat a stream, 64 KiB of the log
 //! ```
 //!
-//! The log keeps the locality of the stream: who finds one fingerprint of a stream has the next two thousand in the cache. Runs find
-//! any fingerprint with one read, because its page is computed from its hash, and the containers of the log's pages are few enough for RAM. Filters spare
-//! that read for what is absent.
+//! The log keeps the locality of the stream: who finds one fingerprint of a stream has the next two thousand in the
+//! cache. Runs find any fingerprint with one read, because its page is computed from its hash, and the containers of
+//! the log's pages are few enough for RAM. Filters spare that read for what is absent.
 //!
 //! # Always holds
 //! - What `checkpoint` returned from survives any crash; of later changes all or nothing.
-//! - A hit agrees with the fingerprint in its first 128 bits at least: no two chunks of a repository do by chance (2^-128 a pair), and without the key of
-//!   the fingerprints none can be made. Where fingerprints have no key, making two takes 2^64 work, and hurts who stores both. The newest location wins, except that of a retired container, which counts for nothing: then
-//!   an older one may be found.
-//! - What stands in a file stays: logs grow behind it, and the manifest is replaced. Any number of processes share a folder; each sees what others checkpointed
-//!   once it checkpoints or refreshes.
-//! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that was read.
+//! - A hit agrees with the fingerprint in its first 128 bits at least: no two chunks of a repository do by chance
+//!   (2^-128 a pair), and without the key of the fingerprints none can be made. Where fingerprints have no key, making
+//!   two takes 2^64 work, and hurts who stores both. The newest location wins, except that of a retired container,
+//!   which counts for nothing: then an older one may be found.
+//! - What stands in a file stays: logs grow behind it, and the manifest is replaced. Any number of processes share a
+//!   folder; each sees what others checkpointed once it checkpoints or refreshes.
+//! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that
+//!   was read.
 //!
 //! # RAM
 //! The budget B is divided once: tail 6 % (60 bytes a record), 60 KiB for what is loose (1024 records, whatever the
-//! budget: they are whoever's), the sealing of both two fifths of that, prefetch cache 4 %, two partitions in the making
-//! 5 %, read buffers 5 %, spans 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small budget, 90 %
-//! of 256 MiB.
-//! Filters take `records × bits × 1.03 / 8` bytes; `bits` is what fits, up to 16, for a run half as large one more, with the last bit in as many partitions as there is RAM for:
-//! at 1 billion chunks 1.04 GB for 8 bits, 0.52 GB for 4. Where one bit for the largest run doesn't fit, it goes without
-//! and costs a page read a lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 100 bytes for each partition of some 20,000 records,
-//! which count as filters, 100 for each log file, and 4 for each log page with a superseded record.
+//! budget: they are whoever's), the sealing of both two fifths of that, prefetch cache 4 %, two partitions in the
+//! making 5 %, read buffers 5 %, spans 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small
+//! budget, 90 % of 256 MiB. Filters take `records × bits × 1.03 / 8` bytes; `bits` is what fits, up to 16, for a run
+//! half as large one more, with the last bit in as many partitions as there is RAM for: at 1 billion chunks 1.04 GB for
+//! 8 bits, 0.52 GB for 4. Where one bit for the largest run doesn't fit, it goes without and costs a page read a
+//! lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides:
+//! 100 bytes for each partition of some 20,000 records, which count as filters, 100 for each log file, and 4 for each
+//! log page with a superseded record.
 //!
 //! # I/O
-//! Opening: a footer a file, filters, and the loose pages, 64 at most. Absent: `2^-bits` reads a run. What is loose: none.
-//! Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log (a checkpoint
-//! takes a page and a footer at least, and the manifest), once more where sessions are small (see `join.rs`), and 20
-//! bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 3
-//! against the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
+//! Opening: a footer a file, filters, and the loose pages, 64 at most. Absent: `2^-bits` reads a run. What is loose:
+//! none. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log (a
+//! checkpoint takes a page and a footer at least, and the manifest), once more where sessions are small (see
+//! `join.rs`), and 20 bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write
+//! amplification of 3 against the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
 //!
-//! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets superseded log
-//! records only with their container.
+//! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets
+//! superseded log records only with their container.
 
 #[cfg(test)]
 mod arbitrary;
@@ -218,7 +221,8 @@ impl Strata {
         said.is_none_or(|container| !self.retired.contains(&container))
     }
 
-    /// Writes what the tail says of containers that are not retired; its log behind what `log_file` holds, if that may grow.
+    /// Writes what the tail says of containers that are not retired; its log behind what `log_file` holds, if that may
+    /// grow.
     fn seal_tail(&self, log_file: Option<NewFile>, loose: &Loose) -> Result<Sealed> {
         let records = self.tail.records();
         let shared = &self.shared;
@@ -289,8 +293,8 @@ impl Strata {
         if is_known { Ok(()) } else { self.look() }
     }
 
-    /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs become too many. What was told is durable
-    /// by now, so a merge that finds no room is no failure of it.
+    /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs
+    /// become too many. What was told is durable by now, so a merge that finds no room is no failure of it.
     fn maintain(&mut self) -> Result<()> {
         let runs = self.shared.view().runs.len();
         let merged = match &self.merger {
@@ -362,7 +366,8 @@ impl Strata {
         Ok(())
     }
 
-    /// Visits the records of a page that are the newest of their fingerprints: on most pages all, and then nothing is read to know it.
+    /// Visits the records of a page that are the newest of their fingerprints: on most pages all, and then nothing is
+    /// read to know it.
     fn iterate_page(
         &mut self,
         view: &View,

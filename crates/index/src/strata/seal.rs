@@ -1,5 +1,5 @@
-//! Sealing: the tail becomes log pages, in a new file or in the next part of the log file that its opener wrote last: so
-//! files are few, and the log is written once. Few records stay loose; more become a run with all that is.
+//! Sealing: the tail becomes log pages, in a new file or in the next part of the log file that its opener wrote last:
+//! so files are few, and the log is written once. Few records stay loose; more become a run with all that is.
 //!
 //! Order: log and run are written and synced, then the manifest names them (see [`folder`](super::folder)). A crash
 //! before that leaves orphans, a log file that is longer than the manifest says, and the index as it was at the last

@@ -1,8 +1,9 @@
 //! Spans: which pages of a log file speak of which container. The footer of the file.
 //!
-//! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them in RAM, 12 bytes each. There
-//! they turn what a run says of a fingerprint into its container, without a read of the log. Always holds: the spans of
-//! a page stand in the order of its records, and no two neighbours say the same but where pages without records lie between: a hole, see [`join`](super::join).
+//! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them
+//! in RAM, 12 bytes each. There they turn what a run says of a fingerprint into its container, without a read of the
+//! log. Always holds: the spans of a page stand in the order of its records, and no two neighbours say the same but
+//! where pages without records lie between: a hole, see [`join`](super::join).
 
 use std::ops::Range;
 
@@ -74,7 +75,8 @@ pub fn encode_spans(mark: u64, records: u64, pages: u32, spans: &[LogSpan]) -> V
     out
 }
 
-/// Reads the footer of a log file: spans in the order of its pages, and within them. The file may be longer: its writer adds to it.
+/// Reads the footer of a log file: spans in the order of its pages, and within them. The file may be longer: its writer
+/// adds to it.
 pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<LogSpan>> {
     let footer_at = u64::from(entry.pages) * PAGE_BYTES as u64;
     let frame = read_footer(entry, footer_at, path, disk)?;
@@ -107,7 +109,8 @@ pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<L
     }
 }
 
-/// A span that does not stand where [`extend_spans`] would have it: several may be on one page, and each begins where the one before ends at the earliest.
+/// A span that does not stand where [`extend_spans`] would have it: several may be on one page, and each begins where
+/// the one before ends at the earliest.
 fn out_of_place(spans: &[LogSpan], pages: u32) -> Option<&LogSpan> {
     let mut end = 0;
     spans.iter().find(|span| {
@@ -177,7 +180,8 @@ impl SpanTable {
         behind > 0 && page < self.holes[behind - 1].end
     }
 
-    /// The container of the records in span `span` of page `page`, which is counted within the file; `None` where only the page can tell.
+    /// The container of the records in span `span` of page `page`, which is counted within the file; `None` where only
+    /// the page can tell.
     pub fn container(&self, page: u32, span: u8) -> Option<ContainerId> {
         if span >= SPAN_UNKNOWN {
             return None;

@@ -20,9 +20,11 @@ use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
 use crate::{ContainerId, Error, Result};
 
-/// How often a manifest is read again because a file that it named was gone: each time somebody else has committed in between.
+/// How often a manifest is read again because a file that it named was gone: each time somebody else has committed in
+/// between.
 const REREADS: usize = 100;
-/// How often one and the same file may be gone: of a folder on another machine one may see the manifest of a moment ago for a while.
+/// How often one and the same file may be gone: of a folder on another machine one may see the manifest of a moment ago
+/// for a while.
 const SAME_REREADS: usize = 5;
 const SAME_PAUSE: Duration = Duration::from_millis(10);
 
@@ -109,8 +111,8 @@ pub struct View {
 }
 
 impl View {
-    /// The newest manifest's view; takes over from `old` what is open already. Filters of runs that `old` had not are missing yet: every
-    /// hash may be in them, until [`View::load`].
+    /// The newest manifest's view; takes over from `old` what is open already. Filters of runs that `old` had not are
+    /// missing yet: every hash may be in them, until [`View::load`].
     pub fn newest(folder: &Folder, old: &View, plan: &Plan) -> Result<View> {
         let (mut missing, mut times) = (String::new(), 0);
         for _ in 0..REREADS {
@@ -198,7 +200,8 @@ impl View {
         view
     }
 
-    /// Makes the filters that are larger than they may be now as small as they may be, or drops those that somebody else holds, too.
+    /// Makes the filters that are larger than they may be now as small as they may be, or drops those that somebody
+    /// else holds, too.
     pub fn narrow_filters(&mut self, plan: &Plan) {
         self.for_wide(plan, |run, share| {
             let bare = Arc::new(run.without_filters());
@@ -265,7 +268,8 @@ impl View {
         pages.sum()
     }
 
-    /// The log file that holds `page`; none where it was dropped, or is known to have been when others were joined over it.
+    /// The log file that holds `page`; none where it was dropped, or is known to have been when others were joined over
+    /// it.
     pub fn log_of(&self, page: u32) -> Option<&Arc<OpenLog>> {
         let behind = self
             .logs
@@ -301,7 +305,8 @@ impl View {
         self.runs[run].dead_pages.binary_search(&within).is_ok()
     }
 
-    /// The run that speaks of `page`, where none of its records supersedes one of the page and the log file is still there.
+    /// The run that speaks of `page`, where none of its records supersedes one of the page and the log file is still
+    /// there.
     pub fn believed_run_of(&self, page: u32) -> Option<usize> {
         let run = self.run_of(page)?;
         (!self.is_dead_in(run, page) && self.log_of(page).is_some()).then_some(run)

@@ -100,7 +100,8 @@ fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/btree-1/btree")
 }
 
-/// The library chooses how its pages lie, so the file is read and not compared. Kept without pages of zeros, each behind its number.
+/// The library chooses how its pages lie, so the file is read and not compared. Kept without pages of zeros, each
+/// behind its number.
 #[test]
 fn golden_btree_is_still_read() {
     const PAGE: usize = 4096;

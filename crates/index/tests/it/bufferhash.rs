@@ -61,7 +61,8 @@ fn a_bufferhash_with_a_budget_may_forget_and_is_never_wrong() {
     }
 }
 
-/// Thirty times the keys that its budget is for: the newest are found, the oldest forgotten, their space on disk is free.
+/// Thirty times the keys that its budget is for: the newest are found, the oldest forgotten, their space on disk is
+/// free.
 #[test]
 fn a_full_bufferhash_forgets_its_oldest_tables_and_stays_within_its_budget() {
     let dir = MemDir::new();

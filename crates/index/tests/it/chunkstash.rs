@@ -122,7 +122,8 @@ fn a_chunkstash_takes_nine_tenths_of_its_slots() {
     assert_eq!(live, 982);
 }
 
-/// Twenty times the keys that it has slots for: it goes on, within its RAM, and forgets few of a stream that comes again.
+/// Twenty times the keys that it has slots for: it goes on, within its RAM, and forgets few of a stream that comes
+/// again.
 #[test]
 fn a_full_chunkstash_goes_on_with_fewer_keys() {
     let dir = MemDir::new();

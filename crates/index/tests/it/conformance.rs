@@ -7,7 +7,8 @@ use onefold_io::{Dir, MemDir};
 
 use crate::history::{History, Random, key};
 
-/// Random operations on the indexes that `open` opens, all on the same entries; a persistent one is closed and opened again.
+/// Random operations on the indexes that `open` opens, all on the same entries; a persistent one is closed and opened
+/// again.
 pub fn conforms(
     seed: u64,
     keys: u64,
@@ -87,7 +88,8 @@ pub fn conforms(
         .for_each(|index| history.check_all(index.as_mut(), keys, &mut random));
 }
 
-/// What an index that samples answers under random operations was said and not taken back. `open` opens it, again and again.
+/// What an index that samples answers under random operations was said and not taken back. `open` opens it, again and
+/// again.
 pub fn is_never_wrong(seed: u64, open: &mut dyn FnMut() -> Box<dyn ChunkIndex>) {
     const KEYS: u64 = 1000;
     let (mut random, mut history) = (Random(seed), History::default());
@@ -210,8 +212,8 @@ fn strata_conforms_with_several_openers_of_one_folder() {
     }
 }
 
-/// A removal that a newer insertion superseded is forgotten in a merge; when that insertion's container is retired, a location from before the
-/// removal may come back. It is one that was true: containers never change.
+/// A removal that a newer insertion superseded is forgotten in a merge; when that insertion's container is retired, a
+/// location from before the removal may come back. It is one that was true: containers never change.
 #[test]
 fn retirement_may_bring_back_what_was_before_a_removal() {
     let dir = MemDir::new();

@@ -1,4 +1,5 @@
-//! The papers' indexes after a write, or a call on their folder, that failed: they know what they were told, and another try makes it durable.
+//! The papers' indexes after a write, or a call on their folder, that failed: they know what they were told, and
+//! another try makes it durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -165,7 +166,8 @@ impl Dir for Failing {
     }
 }
 
-/// Rounds of keys, of which some move and some go, with a checkpoint each, that may fail and is not tried again; all but the last two rounds' containers go at last.
+/// Rounds of keys, of which some move and some go, with a checkpoint each, that may fail and is not tried again; all
+/// but the last two rounds' containers go at last.
 fn many_checkpoints(index: &mut dyn ChunkIndex, history: &mut History, again: &mut Again) {
     const ROUNDS: u64 = 50;
     let each = KEYS / ROUNDS;

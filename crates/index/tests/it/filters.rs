@@ -1,4 +1,5 @@
-//! Every filter: what was inserted is present, and of the rest no more than the formula says; and what the papers say of their flash costs.
+//! Every filter: what was inserted is present, and of the rest no more than the formula says; and what the papers say
+//! of their flash costs.
 
 use std::sync::Arc;
 
@@ -147,7 +148,8 @@ fn a_quotient_filter_that_is_full_says_of_which_budget() {
     );
 }
 
-/// Fewer hashes than the best (§3.4.3): M' = −N·k'/ln(1 − f^(1/k')) bits for the same rate, and fewer updates to buffer.
+/// Fewer hashes than the best (§3.4.3): M' = −N·k'/ln(1 − f^(1/k')) bits for the same rate, and fewer updates to
+/// buffer.
 #[test]
 fn any_number_of_hashes_keeps_the_rate() {
     for hashes in [1, 2, 4, 7] {
@@ -182,7 +184,8 @@ fn single_layer_conforms() {
     }
 }
 
-/// Where layers and filters take in what their pages hold on the mean, half of the pages hold more: the rate is that of the fuller ones.
+/// Where layers and filters take in what their pages hold on the mean, half of the pages hold more: the rate is that of
+/// the fuller ones.
 #[test]
 fn layers_that_are_full_on_the_mean_conform() {
     let mut chain =

@@ -1,4 +1,5 @@
-//! An index `strata` on a device that has room for what is said, but not for merging it, and on one that fails meanwhile.
+//! An index `strata` on a device that has room for what is said, but not for merging it, and on one that fails
+//! meanwhile.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ fn loose() -> SimDir {
     dir
 }
 
-/// Says a little more of another container, and of the first that it is gone; from then on merging or compacting is due.
+/// Says a little more of another container, and of the first that it is gone; from then on merging or compacting is
+/// due.
 fn go_on(index: &mut Strata) {
     tell(index, 50_000, 10, 99);
     index.retire(&[ContainerId(0)]).expect("retire");

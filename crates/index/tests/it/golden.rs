@@ -1,4 +1,5 @@
-//! The files of each format version, byte for byte: what is written today, and that yesterday's are still read, or refused as damage, upon which an index is built anew.
+//! The files of each format version, byte for byte: what is written today, and that yesterday's are still read, or
+//! refused as damage, upon which an index is built anew.
 //!
 //! After a wanted change of the format: `cargo xtask golden --bless`, and a new version number.
 
@@ -83,7 +84,8 @@ fn golden_chunkstash_is_still_written_so_and_read() {
     assert_eq!(found, [None, location(8), None]);
 }
 
-/// Compares (or blesses) the files `names` of `made` with the golden ones in `testdata/<folder>`, and gives a folder with the golden ones.
+/// Compares (or blesses) the files `names` of `made` with the golden ones in `testdata/<folder>`, and gives a folder
+/// with the golden ones.
 fn kept(name: &str, names: &[&str], made: &MemDir) -> MemDir {
     let (folder, kept) = (folder().with_file_name(name), MemDir::new());
     for name in names {
@@ -204,7 +206,8 @@ fn golden_bloomstore_is_still_written_so_and_read() {
     assert_eq!(found, [location(7), None, location(8), None]);
 }
 
-/// A page of records and two more, one removed, one retired: in the log, in the journal and, for BufferHash, in a table.
+/// A page of records and two more, one removed, one retired: in the log, in the journal and, for BufferHash, in a
+/// table.
 fn few_records(open: &dyn Fn(&MemDir) -> Box<dyn ChunkIndex>, folder: &str, names: &[&str]) {
     let made = MemDir::new();
     let mut index = open(&made);

@@ -1,4 +1,5 @@
-//! An index `strata` in hundreds of short sessions, with sweeps between them: its files stay few, and so do the bytes that are written.
+//! An index `strata` in hundreds of short sessions, with sweeps between them: its files stay few, and so do the bytes
+//! that are written.
 
 use std::sync::Arc;
 
@@ -123,8 +124,8 @@ fn log_pages(dir: &dyn Dir) -> u64 {
         .sum()
 }
 
-/// `few` sessions, and more up to the one that leaves many log files fewer, which is told by its pages of log before and after; after a crash anywhere in it, what was said is
-/// found, and nothing lies about.
+/// `few` sessions, and more up to the one that leaves many log files fewer, which is told by its pages of log before
+/// and after; after a crash anywhere in it, what was said is found, and nothing lies about.
 fn survives_crashes(session: fn(&mut Strata, &mut History, u64), few: u64) -> (u64, u64) {
     let run = |dir: &SimDir, history: &mut History, number: u64| {
         let mut index = open(&(Arc::new(dir.clone()) as Arc<dyn Dir>), number);

@@ -1,4 +1,5 @@
-//! What the papers promise of their indexes, on a modelled flash and small sets: directions and sizes that `cargo xtask bench papers` measures at full scale.
+//! What the papers promise of their indexes, on a modelled flash and small sets: directions and sizes that
+//! `cargo xtask bench papers` measures at full scale.
 
 use std::sync::Arc;
 

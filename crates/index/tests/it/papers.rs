@@ -194,8 +194,8 @@ fn all(index: &mut dyn ChunkIndex) -> Vec<Option<Location>> {
     found
 }
 
-/// A key that nothing was said of since the last checkpoint answers as then. Another may answer as at any time before: pages that filled
-/// in between may have survived. Returns a key that does neither.
+/// A key that nothing was said of since the last checkpoint answers as then. Another may answer as at any time before:
+/// pages that filled in between may have survived. Returns a key that does neither.
 fn wrong(acked: &Told, later: &Told, found: &[Option<Location>]) -> Option<u64> {
     (0..800)
         .zip(found)

@@ -1,4 +1,5 @@
-//! Filters that are saved and loaded: they answer as before, go on growing, and are never loaded when anything of them is not what was saved.
+//! Filters that are saved and loaded: they answer as before, go on growing, and are never loaded when anything of them
+//! is not what was saved.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -94,7 +94,8 @@ fn openers_beside_each_other_lose_nothing() {
     assert_eq!(files_bytes(temp.path()), stats.disk_bytes);
 }
 
-/// Inserts, seals and sweeps while others delete the index: what is found is right, and what was sealed after the last deletion is found.
+/// Inserts, seals and sweeps while others delete the index: what is found is right, and what was sealed after the last
+/// deletion is found.
 fn work_under_deletion(path: &std::path::Path, opener: u64, deleting: &AtomicBool) {
     let mut index = open(path, opener);
     let mut random = Random(opener);

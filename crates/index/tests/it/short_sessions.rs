@@ -1,4 +1,5 @@
-//! What short sessions write to an index `strata` that merges in a thread of its own: their own tail, and what is merged, to its end.
+//! What short sessions write to an index `strata` that merges in a thread of its own: their own tail, and what is
+//! merged, to its end.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Sparse indexing: it may forget and is never wrong, finds what repeats at a read a segment, keeps its budget, and its golden file.
+//! Sparse indexing: it may forget and is never wrong, finds what repeats at a read a segment, keeps its budget, and its
+//! golden file.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Long streams that come again, in order: whole, woven into each other, broken off, between keys that are new; after parts of them were moved,
-//! removed and retired, by this opener of `strata` or by another. Each is longer than several windows of the log, so that lookups go on from cached
-//! pages into those behind them, of which some are superseded or were dropped.
+//! Long streams that come again, in order: whole, woven into each other, broken off, between keys that are new; after
+//! parts of them were moved, removed and retired, by this opener of `strata` or by another. Each is longer than several
+//! windows of the log, so that lookups go on from cached pages into those behind them, of which some are superseded or
+//! were dropped.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata};

@@ -1,4 +1,5 @@
-//! Files that claim more than they hold, and files that are longer than any that was written: damage, for which nothing is allocated.
+//! Files that claim more than they hold, and files that are longer than any that was written: damage, for which nothing
+//! is allocated.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -14,7 +15,8 @@ const CLAIMED: u64 = 1 << 40;
 /// What opening may take: pages, names, tables for few keys.
 const TAKEN: usize = 8 << 20;
 
-/// Puts a file of `bytes` bytes, zeros behind the header of a frame that claims [`CLAIMED`] bytes, in the place of `name`.
+/// Puts a file of `bytes` bytes, zeros behind the header of a frame that claims [`CLAIMED`] bytes, in the place of
+/// `name`.
 fn forge(dir: &dyn Dir, name: &str, magic: &[u8; 8], bytes: u64) {
     let kind = FrameKind {
         magic: *magic,

@@ -41,7 +41,8 @@ fn a_merge_that_drops_half_takes_no_ram_for_what_it_drops() {
     assert!(peak < BUDGET / 2, "{peak} bytes");
 }
 
-/// After a sweep the log is compacted. Filters take all the RAM that they may, so those of what is sealed, and of what it takes the place of, have no room beside each other.
+/// After a sweep the log is compacted. Filters take all the RAM that they may, so those of what is sealed, and of what
+/// it takes the place of, have no room beside each other.
 #[test]
 fn a_compaction_keeps_to_the_budget() {
     const BUDGET: usize = 2 << 20;

@@ -135,8 +135,8 @@ impl FileDir {
                 what,
             ));
         }
-        // Not any longer: io_uring of some kernels takes it for a wish not to wait for the device, and answers EAGAIN to
-        // every read.
+        // Not any longer: io_uring of some kernels takes it for a wish not to wait for the device, and answers EAGAIN
+        // to every read.
         rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| self.fail(op, name, e))?;
         let disk = FileDisk::new(file, join(&self.path, name))?.batched(self.access.batching);
         if !self.access.direct {

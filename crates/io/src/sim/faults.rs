@@ -27,8 +27,8 @@ impl When {
 pub struct Faults {
     /// Crash at this point: the operation may have happened in part, and every later call fails.
     pub crash_at: Option<u64>,
-    /// No space for these of the operations that need some: write, set length, create, create folder, and a lock on a new name.
-    /// A write may have happened in part.
+    /// No space for these of the operations that need some: write, set length, create, create folder, and a lock on a
+    /// new name. A write may have happened in part.
     pub no_space: When,
     /// No space beyond this sum of the lengths of all disks.
     pub capacity_bytes: Option<u64>,

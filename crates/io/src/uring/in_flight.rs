@@ -1,10 +1,11 @@
 //! A batch of reads on its way through a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
 //!
 //! Always holds:
-//! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what makes lending it borrowed buffers
-//!    sound.
-//! 2. Only a read that brought bytes is continued in the ring. All that comes back otherwise is given back, for an ordinary read to find out what is
-//!    wrong: kernels have answered EAGAIN for ever where a device cannot promise not to wait, and EINVAL where they do not know a request.
+//! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what
+//!    makes lending it borrowed buffers sound.
+//! 2. Only a read that brought bytes is continued in the ring. All that comes back otherwise is given back, for an
+//!    ordinary read to find out what is wrong: kernels have answered EAGAIN for ever where a device cannot promise not
+//!    to wait, and EINVAL where they do not know a request.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +35,8 @@ pub(super) trait Ring {
     /// Queues a request; `false` where there is no room.
     ///
     /// # Safety
-    /// File and memory stay, and nobody else touches the memory, until the request is completed or the ring is gone with the request still queued.
+    /// File and memory stay, and nobody else touches the memory, until the request is completed or the ring is gone
+    /// with the request still queued.
     unsafe fn push(&mut self, request: &Request) -> bool;
 
     /// Gives what is queued to the kernel and waits for a completion.
@@ -102,8 +104,8 @@ impl<'b, 'c> Batch<'b, 'c> {
                 offset: piece.offset + got as u64,
                 number: i as u64,
             };
-            // SAFETY: the buffer is borrowed for as long as `self`, nobody else touches it, `run` does not return before the kernel is done with
-            // it, and the piece borrows its file open for as long.
+            // SAFETY: the buffer is borrowed for as long as `self`, nobody else touches it, `run` does not return
+            // before the kernel is done with it, and the piece borrows its file open for as long.
             if !unsafe { ring.push(&request) } {
                 self.todo.push_front(i);
                 return;

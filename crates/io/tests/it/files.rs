@@ -161,7 +161,8 @@ fn writers_past_the_cache_and_through_it_do_not_hurt_each_other() {
     mixed_writers(&dir.direct());
 }
 
-/// Long reads that the kernel would have to ask the device for go past the page cache: the same bytes at any place, and the same error at the end.
+/// Long reads that the kernel would have to ask the device for go past the page cache: the same bytes at any place, and
+/// the same error at the end.
 #[test]
 fn forgotten_bytes_are_read_as_they_were_written() {
     const LEN: usize = 5_000_001;

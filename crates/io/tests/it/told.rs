@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-/// Says that something was not tested, on standard error, which a test run shows though the test passes, and in the file that `ONEFOLD_UNTESTED` names.
+/// Says that something was not tested, on standard error, which a test run shows though the test passes, and in the
+/// file that `ONEFOLD_UNTESTED` names.
 pub fn not_tested(what: &str) {
     let mut said = String::from(what);
     if let Some(test) = std::thread::current().name() {

@@ -1,7 +1,8 @@
 //! What a test needs that may not be there.
 //!
-//! Where CI runs – the variable `CI` is set – programs that can be installed must be there; what cannot be had by installing (root's rights, a mount within a
-//! container, a feature of the file system) is told, and the test passes. `cargo xtask ci` tells it again at its end.
+//! Where CI runs – the variable `CI` is set – programs that can be installed must be there; what cannot be had by
+//! installing (root's rights, a mount within a container, a feature of the file system) is told, and the test passes.
+//! `cargo xtask ci` tells it again at its end.
 
 #[path = "told.rs"]
 mod told;

@@ -1,4 +1,5 @@
-//! Files through the conformance suite, every way in which batches of them are read; each test counts that its reads went that way.
+//! Files through the conformance suite, every way in which batches of them are read; each test counts that its reads
+//! went that way.
 //!
 //! A way that the machine refuses is named, and the test passes: no installing brings it (`untested`).
 
@@ -120,7 +121,8 @@ fn what_the_page_cache_does_not_hold_is_asked_of_the_device() {
     disk.write_at(&bytes, 0).unwrap();
     disk.sync().unwrap();
     let file = File::open(temp.path().join("a")).unwrap();
-    // What is asked for without waiting is read ahead, and may be there before it is looked for: on a busy machine, all of it.
+    // What is asked for without waiting is read ahead, and may be there before it is looked for: on a busy machine, all
+    // of it.
     for _ in 0..20 {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let held = cached_bytes(std::os::fd::AsFd::as_fd(&file), 0, bytes.len() as u64);

@@ -69,8 +69,10 @@ fn deviation(seed: u64, count: usize, length: fn(u64) -> usize) -> [f64; 3] {
     ]
 }
 
-/// Twenty seeds for each kind of length and number of chunks, few and many a register, with a table for 8192: one in 64 chunks if `ONEFOLD_TEST_SCALE` is 8. The standard error is at most 0.4 %, so one beyond 1.8 %, more than four of them,
-/// is a fault and not chance; and together they are as far off as the error bar says: the mean of 20 squares is within 0.3 and 2.2 of its own but for one time of 1,000.
+/// Twenty seeds for each kind of length and number of chunks, few and many a register, with a table for 8192: one in 64
+/// chunks if `ONEFOLD_TEST_SCALE` is 8. The standard error is at most 0.4 %, so one beyond 1.8 %, more than four of
+/// them, is a fault and not chance; and together they are as far off as the error bar says: the mean of 20 squares is
+/// within 0.3 and 2.2 of its own but for one time of 1,000.
 #[test]
 fn with_the_least_memory_every_seed_is_within_2_percent_and_the_error_bar_is_true() {
     for (length, bytes_are_even) in [

@@ -1,5 +1,5 @@
-//! The command of `backup --stdin-from-command`. Behind its first word, an option may be its own or Onefold's: taken for
-//! ours, `pg_dump -h host` would print our help, and `mysqldump -n` make no backup, both as if all were well.
+//! The command of `backup --stdin-from-command`. Behind its first word, an option may be its own or Onefold's: taken
+//! for ours, `pg_dump -h host` would print our help, and `mysqldump -n` make no backup, both as if all were well.
 
 use std::ffi::OsString;
 

@@ -74,8 +74,8 @@ fn doubt_where(
     Some(format!("the pattern {shown}: {}", out::safe(&what)))
 }
 
-/// The variable that a shell would have put in: one that is a component of its own and is set, or looks like one that is
-/// where something follows; or a `${NAME}` anywhere. `$RECYCLE.BIN` and `Outer$Inner.class` are names.
+/// The variable that a shell would have put in: one that is a component of its own and is set, or looks like one that
+/// is where something follows; or a `${NAME}` anywhere. `$RECYCLE.BIN` and `Outer$Inner.class` are names.
 fn unreplaced<'a>(body: &'a str, variable: &dyn Fn(&str) -> Option<String>) -> Option<&'a str> {
     let mut rest = body;
     while let Some(at) = rest.find('$') {

@@ -97,7 +97,8 @@ pub fn json(state: &State, progress: &Progress) -> Value {
     status
 }
 
-/// restic's `verbose_status` line: an entry is done. What is stored of one entry alone is estimated, as it is compressed with its neighbours.
+/// restic's `verbose_status` line: an entry is done. What is stored of one entry alone is estimated, as it is
+/// compressed with its neighbours.
 pub fn verbose(
     doing: Doing,
     path: &[u8],

@@ -25,7 +25,8 @@ use crate::{paths, patterns, repository, when};
 
 /// Find files in snapshots
 ///
-/// Newest snapshots come first. A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole paths.
+/// Newest snapshots come first. A pattern is a name or a glob (*, ?, [a-z], **); one that begins with / matches whole
+/// paths.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to find

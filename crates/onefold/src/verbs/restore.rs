@@ -24,14 +24,16 @@ use crate::select::{self, FilterArgs, Spec, short};
 
 /// Restore files from a snapshot
 ///
-/// Nothing outside of the target folder is ever touched, whatever the snapshot says. Every chunk is verified before it is written.
+/// Nothing outside of the target folder is ever touched, whatever the snapshot says. Every chunk is verified before it
+/// is written.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Beginning of an id, or "latest"; with ":PATH" what is below it goes right into the target
     #[arg(value_name = "SNAPSHOT[:PATH]")]
     pub snapshot: OsString,
 
-    /// The folder to restore into; where it is missing it is made, with the mode, owner and times of PATH if that is a folder
+    /// The folder to restore into; where it is missing it is made, with the mode, owner and times of PATH if that is a
+    /// folder
     #[arg(short, long, value_name = "FOLDER")]
     pub target: OsString,
 
@@ -70,7 +72,8 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// What to do with files and folders that are there already; folders that only lead to what is chosen stay as they are
+    /// What to do with files and folders that are there already; folders that only lead to what is chosen stay as they
+    /// are
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: When,
 

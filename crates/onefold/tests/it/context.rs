@@ -2,7 +2,8 @@
 
 use crate::rig::Rig;
 
-/// A repository with the chunker "context", and 1.5 MB of one line again and again, as a text and as what calls itself encrypted.
+/// A repository with the chunker "context", and 1.5 MB of one line again and again, as a text and as what calls itself
+/// encrypted.
 fn rig() -> Rig {
     let rig = Rig::empty();
     rig.run(["init", "--encryption", "none", "--chunker", "context"])

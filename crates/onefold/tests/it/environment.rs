@@ -1,4 +1,5 @@
-//! The environment beside the command line: what is typed counts more, what is set to nothing does not count, and nothing is said in two ways.
+//! The environment beside the command line: what is typed counts more, what is set to nothing does not count, and
+//! nothing is said in two ways.
 
 use crate::rig::{PASSWORD, Ran, Rig};
 

@@ -279,7 +279,8 @@ fn locked_is_11() {
     assert!(ran.out.contains("can be reclaimed"), "{}", ran.out);
     assert!(rig.snapshots().is_empty());
     rig.run(["forget", "--keep-last", "1", "--prune"]).ends(11);
-    // Said to the kernel: a program that another test is just starting has a copy of the descriptor, and closing ours would not free it.
+    // Said to the kernel: a program that another test is just starting has a copy of the descriptor, and closing ours
+    // would not free it.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).expect("freed");
     rig.run(["prune"]).ends(0);
 }

@@ -1,4 +1,5 @@
-//! What goes wrong in somebody's first hour: each mistake is told before it makes what has to be found and removed later.
+//! What goes wrong in somebody's first hour: each mistake is told before it makes what has to be found and removed
+//! later.
 
 use std::fs;
 

@@ -248,7 +248,8 @@ fn a_container_of_zeros_hurts_the_files_that_are_named() {
     });
 }
 
-/// With a flipped bit in it, nobody knows what it kept: nothing is swept, and no other is the latest, until it is dropped.
+/// With a flipped bit in it, nobody knows what it kept: nothing is swept, and no other is the latest, until it is
+/// dropped.
 #[test]
 fn a_snapshot_that_cannot_be_read_can_be_dropped() {
     for drop_it in [

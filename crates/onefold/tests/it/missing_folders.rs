@@ -1,4 +1,5 @@
-//! A folder of the repository that is missing altogether is damage, never an empty one; one that is a link leads nowhere, but for that of the index.
+//! A folder of the repository that is missing altogether is damage, never an empty one; one that is a link leads
+//! nowhere, but for that of the index.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -70,7 +71,8 @@ fn a_repair_makes_folders_that_are_missing_only_where_nothing_was_in_them() {
     rig.run(["check", "--read-data"]).ends(0);
 }
 
-/// Only files of the engine's own names are in a repository's folders; who plants a link there must not have others emptied.
+/// Only files of the engine's own names are in a repository's folders; who plants a link there must not have others
+/// emptied.
 #[test]
 fn nothing_is_removed_through_a_link_or_that_the_program_did_not_make() {
     let rig = Rig::open();

@@ -1,4 +1,5 @@
-//! Owners come back by name where this machine has the name, by number on request. Only root can give files away, so only root tests it.
+//! Owners come back by name where this machine has the name, by number on request. Only root can give files away, so
+//! only root tests it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -6,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, chown};
 use crate::rig::{Ran, Rig};
 use crate::untested::{has, is_root, not_tested};
 
-/// Runs the program where `/etc/passwd` and `/etc/group` know these numbers for ann and staff; `None` where that cannot be arranged.
+/// Runs the program where `/etc/passwd` and `/etc/group` know these numbers for ann and staff; `None` where that cannot
+/// be arranged.
 fn with_names(rig: &Rig, name: &str, (uid, gid): (u32, u32), args: &[&str]) -> Option<Ran> {
     rig.write(
         "passwd",
@@ -52,8 +54,8 @@ fn owners_come_back_by_name_or_by_number() {
     }
 }
 
-/// Runs the program where systemd, and not `/etc/passwd`, knows carl and crew by these numbers, as a directory of a company would; `None` where that cannot be
-/// arranged.
+/// Runs the program where systemd, and not `/etc/passwd`, knows carl and crew by these numbers, as a directory of a
+/// company would; `None` where that cannot be arranged.
 fn with_directory(rig: &Rig, (uid, gid): (u32, u32), args: &[&str]) -> Option<Ran> {
     let carl = format!(r#"{{"userName":"carl","uid":{uid},"gid":{gid},"disposition":"regular"}}"#);
     let crew = format!(r#"{{"groupName":"crew","gid":{gid},"disposition":"regular"}}"#);

@@ -1,4 +1,5 @@
-//! restic's fields, modes and orders where they mean the same here: front ends written for it are to work. Its flags stand in `restic_flags`.
+//! restic's fields, modes and orders where they mean the same here: front ends written for it are to work. Its flags
+//! stand in `restic_flags`.
 
 use std::collections::BTreeSet;
 use std::fs;

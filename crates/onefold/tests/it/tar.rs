@@ -1,4 +1,5 @@
-//! Tar streams: an archive of files that are stored already costs its headers. The archives are made by the system's `tar`.
+//! Tar streams: an archive of files that are stored already costs its headers. The archives are made by the system's
+//! `tar`.
 
 use crate::rig::Rig;
 

@@ -21,7 +21,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// A snapshot in which the attributes of `folder` and of `folder/many` are missing. `None` where nothing can have so many, which is told.
+    /// A snapshot in which the attributes of `folder` and of `folder/many` are missing. `None` where nothing can have
+    /// so many, which is told.
     fn backed_up() -> Option<Self> {
         let source = tempfile::tempdir_in("/dev/shm");
         let Ok(source) = source else {

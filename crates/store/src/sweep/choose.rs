@@ -1,6 +1,7 @@
 //! Which containers are worth rewriting.
 //!
-//! What always holds: those that give back most of their bytes come first; what is not rewritten is counted as left unused.
+//! What always holds: those that give back most of their bytes come first; what is not rewritten is counted as left
+//! unused.
 
 use onefold_index::ContainerId;
 
@@ -8,7 +9,8 @@ use super::judge::Verdict;
 use super::{SweepOptions, SweepReport};
 use crate::container::StreamKind;
 
-/// Which of a container's chunks are referred to: a bit each, since there may be very many containers that are to be rewritten.
+/// Which of a container's chunks are referred to: a bit each, since there may be very many containers that are to be
+/// rewritten.
 pub struct Live(Box<[u64]>);
 
 impl Live {

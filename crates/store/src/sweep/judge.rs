@@ -137,7 +137,8 @@ impl Sweep<'_> {
             unresolved,
             ..
         } = marked;
-        // A reference that leads nowhere is damage that `check` reports; nothing that is there can be what it meant, unless the index is wrong.
+        // A reference that leads nowhere is damage that `check` reports; nothing that is there can be what it meant,
+        // unless the index is wrong.
         let mut alive = search_unresolved(&self.listed, &mut self.reader, &unresolved, &mut marks)?;
         let lens = self.lengths()?;
         let total = lens.len() as u64;
@@ -222,8 +223,8 @@ impl Sweep<'_> {
     }
 }
 
-/// Looks for chunks that the index does not know in all tables of `listed`. Gives the containers whose tables cannot be had: such a chunk may be in any of
-/// them, and a repair may bring it back.
+/// Looks for chunks that the index does not know in all tables of `listed`. Gives the containers whose tables cannot be
+/// had: such a chunk may be in any of them, and a repair may bring it back.
 pub(super) fn search_unresolved(
     listed: &[ContainerId],
     reader: &mut ChunkReader,
@@ -253,8 +254,8 @@ pub(super) fn search_unresolved(
     Ok(closed)
 }
 
-/// Whether a container that references were followed to holds what they mean. Where it does not, or cannot be opened, the index has led astray, as far as anybody
-/// can tell: the chunks may be where they came from.
+/// Whether a container that references were followed to holds what they mean. Where it does not, or cannot be opened,
+/// the index has led astray, as far as anybody can tell: the chunks may be where they came from.
 pub(super) fn is_proved(reader: &mut ChunkReader, marks: &ContainerMarks) -> Result<bool> {
     let why = match reader.open(marks.id) {
         Ok(opened) if holds_all(&opened, &marks.prefixes) => return Ok(true),

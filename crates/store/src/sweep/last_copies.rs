@@ -1,9 +1,11 @@
-//! Whether what is to go is the last good copy of what roots refer to elsewhere: two containers may hold a chunk, and the one that is referred to may be damaged.
+//! Whether what is to go is the last good copy of what roots refer to elsewhere: two containers may hold a chunk, and
+//! the one that is referred to may be damaged.
 //!
-//! What always holds: before a container goes, each chunk of it that roots refer to in another one is read and verified there; where that fails, the container
-//! stays. RAM is the same whatever there is: a filter of some millions of chunks of what goes, and so many references at a time. What has no other copy costs two
-//! looks at a table. Where more goes than the filter holds, references are sifted first, by one look at all of them (`sift`); only where there is no room for that,
-//! each such million costs a look at all of them.
+//! What always holds: before a container goes, each chunk of it that roots refer to in another one is read and verified
+//! there; where that fails, the container stays. RAM is the same whatever there is: a filter of some millions of chunks
+//! of what goes, and so many references at a time. What has no other copy costs two looks at a table. Where more goes
+//! than the filter holds, references are sifted first, by one look at all of them (`sift`); only where there is no room
+//! for that, each such million costs a look at all of them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,8 +22,8 @@ use crate::Result;
 use crate::marks::{ContainerMarks, Marks};
 use crate::reader::ChunkReader;
 
-/// Of the filter for each chunk that goes: it errs about one in two thousand. Were it fuller, nearly all references of a
-/// large repository would be looked for, and the tables of what goes read again for every [`SUSPECTS`] of them.
+/// Of the filter for each chunk that goes: it errs about one in two thousand. Were it fuller, nearly all references of
+/// a large repository would be looked for, and the tables of what goes read again for every [`SUSPECTS`] of them.
 const FILTER_BYTES_A_CHUNK: usize = 2;
 const FILTER_BYTES_MAX: usize = 16 << 20;
 /// Chunks of what goes that are in the filter at once.
@@ -65,7 +67,8 @@ struct LastCopies<'a> {
     staying: &'a mut HashSet<ContainerId>,
 }
 
-/// Of the containers that are to go, those that must not: one that is referred to should hold a chunk of theirs, and does not give it.
+/// Of the containers that are to go, those that must not: one that is referred to should hold a chunk of theirs, and
+/// does not give it.
 pub(super) fn last_copies(
     reader: &mut ChunkReader,
     verdict: &Verdict,
@@ -278,8 +281,8 @@ fn for_each_chunk(
     Ok(())
 }
 
-/// A prefix as the filter takes keys: little-endian words, of which it goes by the highest bits, where a product has all
-/// bits of its factors.
+/// A prefix as the filter takes keys: little-endian words, of which it goes by the highest bits, where a product has
+/// all bits of its factors.
 pub(super) fn key(prefix: u64) -> Fingerprint {
     let mut key = [0; 32];
     // 2⁶⁴ ÷ φ, and an odd number of as many ones as zeros.

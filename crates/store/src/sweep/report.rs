@@ -12,7 +12,8 @@ pub struct SweepOptions {
     pub compact_below: f64,
     /// Instead of that: containers are rewritten, those with most to gain first, until no more than this is unused.
     pub unused_max: Option<Unused>,
-    /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes whole containers.
+    /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes
+    /// whole containers.
     pub rewrite_smaller_than: u64,
     /// No more than so many bytes of containers are rewritten.
     pub rewrite_bytes_max: Option<u64>,
@@ -67,7 +68,8 @@ pub trait SweepObserver {
     /// Told from time to time.
     fn progress(&mut self, progress: Progress);
 
-    /// Called while sessions that began before are still running; returns false to leave the rest to a later sweep. Sleeps as it likes.
+    /// Called while sessions that began before are still running; returns false to leave the rest to a later sweep.
+    /// Sleeps as it likes.
     fn wait_for(&mut self, sessions: &[PinInfo]) -> bool;
 }
 

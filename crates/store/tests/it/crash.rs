@@ -1,4 +1,5 @@
-//! A crash at every write, sync, creation, renaming and removal of backups, forgetting and sweeps: nothing that was acknowledged is lost.
+//! A crash at every write, sync, creation, renaming and removal of backups, forgetting and sweeps: nothing that was
+//! acknowledged is lost.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ struct Acknowledged {
     roots: Roots,
 }
 
-/// Backups that share chunks, forgetting, and sweeps that delete and compact. Notes what is acknowledged as it goes: a root from when its backup
-/// returns until its removal begins.
+/// Backups that share chunks, forgetting, and sweeps that delete and compact. Notes what is acknowledged as it goes: a
+/// root from when its backup returns until its removal begins.
 fn work(
     device: &SimDir,
     (encryption, index): (Encryption, &str),
@@ -111,7 +112,8 @@ fn crash_everywhere(encryption: Encryption, index: &str, step: u64) {
     }
 }
 
-/// Beside the default: tails, journals and tables that are half written. `ONEFOLD_TEST_SCALE` of 10 and more tries every point.
+/// Beside the default: tails, journals and tables that are half written. `ONEFOLD_TEST_SCALE` of 10 and more tries
+/// every point.
 #[test]
 fn nothing_acknowledged_is_lost_with_any_index() {
     for (index, _) in IndexName::ALL {
@@ -170,7 +172,8 @@ fn nothing_acknowledged_is_lost_by_a_power_cut_among_threads() {
     assert!(crashed > CUTS / 2, "only {crashed} power cuts");
 }
 
-/// A backup is killed at every point, another one stores the same, then the power fails: what the first put under its name need not have been durable.
+/// A backup is killed at every point, another one stores the same, then the power fails: what the first put under its
+/// name need not have been durable.
 #[test]
 fn what_a_killed_backup_left_is_durable_before_another_counts_on_it() {
     let device = SimDir::new(1);
@@ -204,7 +207,8 @@ fn what_a_killed_backup_left_is_durable_before_another_counts_on_it() {
     assert!(counted_on > 10, "{counted_on}");
 }
 
-/// Killed at every point, with or without the power failing: either there is a repository, or one can be made in the same place.
+/// Killed at every point, with or without the power failing: either there is a repository, or one can be made in the
+/// same place.
 #[test]
 fn an_init_that_was_interrupted_anywhere_can_be_begun_anew() {
     let mut begun_anew = 0;
@@ -273,7 +277,8 @@ fn what_is_put_there_while_a_repository_is_made_stays() {
     assert!(dir.open("notes").is_ok());
 }
 
-/// Whoever removed it was killed before the removal was durable; then a sweep deletes what it referred to, and then the power fails.
+/// Whoever removed it was killed before the removal was durable; then a sweep deletes what it referred to, and then the
+/// power fails.
 #[test]
 fn a_removed_root_does_not_come_back_without_its_chunks() {
     let device = SimDir::new(1);

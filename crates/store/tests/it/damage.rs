@@ -323,7 +323,8 @@ fn every_byte_of_a_container_is_watched() {
     }
 }
 
-/// Blocks are bound to their container, not to their place in it: what slid behind a hole longer than all that repair looks at at once is saved.
+/// Blocks are bound to their container, not to their place in it: what slid behind a hole longer than all that repair
+/// looks at at once is saved.
 #[test]
 fn what_lies_behind_a_long_hole_is_saved() {
     const HOLE_BYTES: u64 = 5 << 20;

@@ -1,5 +1,5 @@
-//! Bits that flip on the way from the device, once or at every read from some on: no wrong byte is given, and no repair makes a loss final that the
-//! bytes on the device do not bear out.
+//! Bits that flip on the way from the device, once or at every read from some on: no wrong byte is given, and no repair
+//! makes a loss final that the bytes on the device do not bear out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::fixture::{Hasty, Lists, containers, decode_root, open, stored_with};
 use crate::scale::apart;
 use crate::unreadable::take_back;
 
-/// A device whose first container has a damaged block, the next one a damaged header, one more a damaged table; with a sketch.
+/// A device whose first container has a damaged block, the next one a damaged header, one more a damaged table; with a
+/// sketch.
 fn damaged(encryption: Encryption) -> (SimDir, RootId, Vec<Vec<u8>>) {
     let (device, root, data) = stored_with(encryption);
     let dir: Arc<dyn Dir> = Arc::new(device.clone());
@@ -90,7 +91,8 @@ fn no_read_of_a_repair_that_flips_a_bit_loses_anything() {
     }
 }
 
-/// The worst case: from some read on each one flips a bit. What is set aside then can be taken back when the device is well again.
+/// The worst case: from some read on each one flips a bit. What is set aside then can be taken back when the device is
+/// well again.
 #[test]
 fn a_repair_that_reads_nothing_right_any_more_loses_nothing() {
     let (device, root, data) = damaged(Encryption::Aes256Gcm);

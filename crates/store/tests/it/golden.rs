@@ -1,6 +1,8 @@
-//! Golden repositories of every format version: bytes that were once written must read for ever, and are still written so.
+//! Golden repositories of every format version: bytes that were once written must read for ever, and are still written
+//! so.
 //!
-//! `cargo xtask golden --bless` writes `testdata/` anew; only a new format version may need that. FORMAT.md shows bytes of these files.
+//! `cargo xtask golden --bless` writes `testdata/` anew; only a new format version may need that. FORMAT.md shows bytes
+//! of these files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

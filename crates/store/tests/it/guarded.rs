@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 #[derive(Clone, Default)]
 pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind, u32)>>>, Meanwhile);
 
-/// What happens when a folder whose path ends so has been listed, or before such a file is opened, until it says that it is done.
+/// What happens when a folder whose path ends so has been listed, or before such a file is opened, until it says that
+/// it is done.
 type Meanwhile = Arc<Mutex<Option<(String, Box<dyn FnMut() -> bool + Send>)>>>;
 
 impl Failing {

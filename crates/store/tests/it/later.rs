@@ -1,5 +1,5 @@
-//! What another version of the program made is no damage: whoever meets it says so, and neither a repair nor a sweep touches it. And what stands where nothing may
-//! stand is damage.
+//! What another version of the program made is no damage: whoever meets it says so, and neither a repair nor a sweep
+//! touches it. And what stands where nothing may stand is damage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Chunks whose containers are gone: each is told, the others are read, and asking costs no more than one look at every container.
+//! Chunks whose containers are gone: each is told, the others are read, and asking costs no more than one look at every
+//! container.
 
 use std::sync::Arc;
 
@@ -63,7 +64,8 @@ fn lost_chunks_cost_one_look_at_all_containers() {
     assert!(reads < 20 * stay + 100, "{reads} reads");
 }
 
-/// The index names one container of a chunk; where that one is gone, the other is found, for as many chunks as it holds.
+/// The index names one container of a chunk; where that one is gone, the other is found, for as many chunks as it
+/// holds.
 #[test]
 fn chunks_that_two_containers_hold_survive_the_loss_of_either() {
     for gone in 0..2 {

@@ -1,4 +1,5 @@
-//! Sessions whose pin was taken away while they ran, as over a network file system that freed the lock of a machine that slept: they acknowledge nothing.
+//! Sessions whose pin was taken away while they ran, as over a network file system that freed the lock of a machine
+//! that slept: they acknowledge nothing.
 
 use std::sync::Arc;
 

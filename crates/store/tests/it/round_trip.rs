@@ -251,7 +251,8 @@ fn an_index_of_one_opener_lets_readers_in_and_refuses_a_second_writer() {
         .expect("finish");
 }
 
-/// Bytes that others may change are stored only if they are still what was fingerprinted; of a chunk that is stored already they do not matter.
+/// Bytes that others may change are stored only if they are still what was fingerprinted; of a chunk that is stored
+/// already they do not matter.
 #[test]
 fn a_chunk_that_changed_since_it_was_fingerprinted_is_lost() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());

@@ -1,4 +1,5 @@
-//! A sweep that cannot see everything: a table that is damaged, an index that does not know, a root that comes up. What may be all that is left of a chunk stays.
+//! A sweep that cannot see everything: a table that is damaged, an index that does not know, a root that comes up. What
+//! may be all that is left of a chunk stays.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A device that does not give some of its bytes: whoever looks at all there is goes on with the rest, and no repair makes the loss final.
+//! A device that does not give some of its bytes: whoever looks at all there is goes on with the rest, and no repair
+//! makes the loss final.
 
 use std::sync::Arc;
 
@@ -170,7 +171,8 @@ fn a_crash_while_it_is_taken_back_loses_nothing() {
     }
 }
 
-/// The worst case: from some read on nothing comes any more, while writes succeed. When the device is well again, so is the repository.
+/// The worst case: from some read on nothing comes any more, while writes succeed. When the device is well again, so is
+/// the repository.
 #[test]
 fn a_repair_on_a_failing_device_loses_nothing() {
     let (device, root, data) = stored();
@@ -266,7 +268,8 @@ fn a_bad_block_keeps_a_sweep_from_no_other_container() {
     }
 }
 
-/// All that is to be copied is read before any is written: what was copied of it would be there twice, and be removed and copied again by each sweep.
+/// All that is to be copied is read before any is written: what was copied of it would be there twice, and be removed
+/// and copied again by each sweep.
 #[test]
 fn of_a_container_with_a_bad_block_at_its_end_no_sweep_copies_the_rest() {
     for is_spoilt in [true, false] {

@@ -1,4 +1,5 @@
-//! A damaged container gives all that its blocks hold, without a repair: one bad place costs no more than the block that it is in.
+//! A damaged container gives all that its blocks hold, without a repair: one bad place costs no more than the block
+//! that it is in.
 
 use std::sync::Arc;
 
@@ -147,7 +148,8 @@ fn a_check_of_the_structure_believes_no_damaged_container_unread() {
     assert!(lost > 0);
 }
 
-/// Chunks' contents are anybody's: what only looks like a block of a later version must not keep a repair off, nor let it delete what it cannot read.
+/// Chunks' contents are anybody's: what only looks like a block of a later version must not keep a repair off, nor let
+/// it delete what it cannot read.
 #[test]
 fn a_chunk_that_looks_like_a_block_of_a_later_version_stops_no_repair() {
     let device = SimDir::new(1);

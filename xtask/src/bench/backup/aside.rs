@@ -1,9 +1,9 @@
 //! Restored trees of many files are put aside, not deleted one by one.
 //!
 //! ext4 without a journal takes no inode that was freed within the last minute, or six where its block is dirty, and
-//! looks at each before it takes another (`recently_deleted` in the kernel's `fs/ext4/ialloc.c`). Whoever restores behind
-//! a deletion pays for it: of 190,000 files 29 s of wall and 50 s of CPU instead of 12 and 18. So trees stay where they
-//! are until the run ends or the disk is short of room; after that the next restore waits.
+//! looks at each before it takes another (`recently_deleted` in the kernel's `fs/ext4/ialloc.c`). Whoever restores
+//! behind a deletion pays for it: of 190,000 files 29 s of wall and 50 s of CPU instead of 12 and 18. So trees stay
+//! where they are until the run ends or the disk is short of room; after that the next restore waits.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,8 @@ use std::time::Duration;
 const BUFFER_BYTES: usize = 1 << 17;
 const THREADS: usize = 8;
 
-/// Where a tool that was told to restore `source` into `target` has put it: some keep the whole path, some its last name.
+/// Where a tool that was told to restore `source` into `target` has put it: some keep the whole path, some its last
+/// name.
 pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
     let whole = target.join(source.strip_prefix("/").unwrap_or(source));
     let named = target.join(source.file_name().unwrap_or_default());
@@ -21,7 +22,8 @@ pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
         .unwrap_or_else(|| target.to_path_buf())
 }
 
-/// Errs with one of the differences. Some folders at a time: a cold tree of small files is read as fast as the disk can.
+/// Errs with one of the differences. Some folders at a time: a cold tree of small files is read as fast as the disk
+/// can.
 pub fn same_trees(one: &Path, other: &Path) -> Result<(), String> {
     let shared = Mutex::new(Shared {
         folders: vec![PathBuf::new()],

@@ -1,6 +1,7 @@
 //! Runs one command and says what it took: wall, CPU, peak RSS, and how busy the machine was with others meanwhile.
 //!
-//! A small process of its own starts the command (`bench::child`): figures are the command's, its children with it, not the benchmark's.
+//! A small process of its own starts the command (`bench::child`): figures are the command's, its children with it, not
+//! the benchmark's.
 
 use std::fs::File;
 use std::path::Path;
@@ -86,7 +87,8 @@ fn tail(text: &str, chars: usize) -> String {
     text.chars().skip(count.saturating_sub(chars)).collect()
 }
 
-/// Writes out what is dirty and empties the page cache. False where that is not allowed: figures are then those of a warm cache.
+/// Writes out what is dirty and empties the page cache. False where that is not allowed: figures are then those of a
+/// warm cache.
 pub fn drop_caches() -> bool {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()

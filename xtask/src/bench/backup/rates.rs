@@ -99,8 +99,8 @@ pub fn cached(files: &[PathBuf]) -> (u64, Option<u64>) {
     (bytes, cached)
 }
 
-/// Seconds to copy all `files`, which are in the page cache, out of it, and to fingerprint them in chunks of 8 KiB, on all cores, and their bytes: the least that a
-/// program does that reads all to see that nothing is new.
+/// Seconds to copy all `files`, which are in the page cache, out of it, and to fingerprint them in chunks of 8 KiB, on
+/// all cores, and their bytes: the least that a program does that reads all to see that nothing is new.
 pub fn fingerprint(files: &[PathBuf]) -> (f64, u64) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
@@ -123,8 +123,8 @@ pub fn fingerprint(files: &[PathBuf]) -> (f64, u64) {
     (start.elapsed().as_secs_f64(), bytes)
 }
 
-/// As [`read`] past the page cache, in pieces of 2 MiB in order, `threads` pieces at a time, each given to `look`. `None` where the file system has no
-/// direct reads.
+/// As [`read`] past the page cache, in pieces of 2 MiB in order, `threads` pieces at a time, each given to `look`.
+/// `None` where the file system has no direct reads.
 pub fn read_past_cache(
     files: &[PathBuf],
     threads: usize,
@@ -151,8 +151,8 @@ pub fn read_past_cache(
     (bytes > 0).then(|| (start.elapsed().as_secs_f64(), bytes))
 }
 
-/// Looks at each byte: the least that a program does that wants to know what it has read. Memory that a core has just looked at is slower to write to for a
-/// virtual disk, so that the disk itself gives less to who does.
+/// Looks at each byte: the least that a program does that wants to know what it has read. Memory that a core has just
+/// looked at is slower to write to for a virtual disk, so that the disk itself gives less to who does.
 pub fn add_up(bytes: &[u8]) {
     let words = bytes.as_chunks().0.iter().copied();
     std::hint::black_box(words.map(u64::from_le_bytes).fold(0, u64::wrapping_add));

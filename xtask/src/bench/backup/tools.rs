@@ -1,5 +1,5 @@
-//! How each program is told to do each stage. All are given what makes them comparable: encryption where they have it, a
-//! repository on the same disk, caches in a folder of the benchmark's own, no network.
+//! How each program is told to do each stage. All are given what makes them comparable: encryption where they have it,
+//! a repository on the same disk, caches in a folder of the benchmark's own, no network.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

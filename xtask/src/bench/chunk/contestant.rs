@@ -91,7 +91,8 @@ impl Contestant {
         (self.make)(asked.clamp(ASKED_MIN, ASKED_MAX) as usize)
     }
 
-    /// Two tries whose means are close to `target` below and above it. Either is missing where no mean that can be asked for gives it.
+    /// Two tries whose means are close to `target` below and above it. Either is missing where no mean that can be
+    /// asked for gives it.
     ///
     /// `attempt` gives the mean that came out, and whatever else.
     pub fn around<T>(
@@ -155,9 +156,9 @@ pub fn count(chunker: &mut dyn Chunker, data: &[u8]) -> usize {
     chunks
 }
 
-/// Sizes for FastCDC. Its masks have whole bits, the nearest to its `mean`, so that the mean of its chunks leaps where their number changes: from
-/// 1.08 to 1.44 times what it was asked for. Behind each leap, for the first third of an octave, only `min` grows to its usual quarter, which makes
-/// most of the means between possible.
+/// Sizes for FastCDC. Its masks have whole bits, the nearest to its `mean`, so that the mean of its chunks leaps where
+/// their number changes: from 1.08 to 1.44 times what it was asked for. Behind each leap, for the first third of an
+/// octave, only `min` grows to its usual quarter, which makes most of the means between possible.
 fn fastcdc_sizes(asked: usize) -> Limits {
     let octaves = (asked as f64).log2() + 0.5;
     let (bits, share) = (octaves.floor() - 0.5, octaves.fract());
@@ -198,8 +199,8 @@ impl Chunker for FastCdcCrate {
     }
 }
 
-/// MinCDC as `mothcdc` has it, between half and one and a half times the mean as it recommends. Its layer that joins equal neighbours is left out: it
-/// changes records, not chunks.
+/// MinCDC as `mothcdc` has it, between half and one and a half times the mean as it recommends. Its layer that joins
+/// equal neighbours is left out: it changes records, not chunks.
 struct MothCrate {
     limits: Limits,
 }

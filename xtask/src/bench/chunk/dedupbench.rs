@@ -1,7 +1,9 @@
-//! The programs of dedup-bench (Udayashankar et al.), where they are there: what they say of the same files, beside our figures.
+//! The programs of dedup-bench (Udayashankar et al.), where they are there: what they say of the same files, beside our
+//! figures.
 //!
-//! Its configurations for chunks of 8 KB, as its authors published them. They write into a folder that must exist and is not made for them, and the program takes
-//! folders only: it is run in a folder of its own that holds links to the files. Its speed counts the search for cuts alone, on 32 KiB that were just copied.
+//! Its configurations for chunks of 8 KB, as its authors published them. They write into a folder that must exist and
+//! is not made for them, and the program takes folders only: it is run in a folder of its own that holds links to the
+//! files. Its speed counts the search for cuts alone, on 32 KiB that were just copied.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,4 +1,5 @@
-//! The dedup ratio (bytes given to bytes of different chunks) at equal means, by interpolation between two means around the target.
+//! The dedup ratio (bytes given to bytes of different chunks) at equal means, by interpolation between two means around
+//! the target.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,8 @@ pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {
     Ok(())
 }
 
-/// The mean that is compared at: what was asked for, or, where the ends of files end so many chunks that sieve's come out shorter, theirs, and it says so.
+/// The mean that is compared at: what was asked for, or, where the ends of files end so many chunks that sieve's come
+/// out shorter, theirs, and it says so.
 fn reachable(asked: usize, files: &[Vec<u8>]) -> f64 {
     let (mean, _) = deduplicate(&mut Sieve::new(asked), files);
     if mean > 0.9 * asked as f64 {

@@ -12,7 +12,8 @@ const COUNT_MIN: u32 = 15;
 /// Bytes that the estimator is given at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Prints the median and the 90th percentile of the relative error of windows that occur 15 times and more, and the estimator's bytes.
+/// Prints the median and the 90th percentile of the relative error of windows that occur 15 times and more, and the
+/// estimator's bytes.
 pub fn run(stream: &[u8], segments: &[usize], entries: usize, seed: u64) {
     println!(
         "\nestimates beside exact counts of at least {COUNT_MIN}, {} MiB of stream",

@@ -1,6 +1,8 @@
-//! The disk's own random-read rate: the yardstick for lookups. Reads of 4 KiB in the engine's own batches, with as many at the device at once as the goal says, and as
-//! lookups have, at random places of the very files that lookups go to: the runs, where an index has any. So what the yardstick and the lookups differ in is the index
-//! alone. Other ways to read, or files that lookups leave alone, are a yardstick of something else: a file that was just written may be in the cache of a host.
+//! The disk's own random-read rate: the yardstick for lookups. Reads of 4 KiB in the engine's own batches, with as many
+//! at the device at once as the goal says, and as lookups have, at random places of the very files that lookups go to:
+//! the runs, where an index has any. So what the yardstick and the lookups differ in is the index alone. Other ways to
+//! read, or files that lookups leave alone, are a yardstick of something else: a file that was just written may be in
+//! the cache of a host.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

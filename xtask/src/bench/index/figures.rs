@@ -10,7 +10,8 @@ pub const RECORD_BYTES: f64 = 40.0;
 /// What one kind of work cost.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// `insert` (with the lookup before, until all is durable), `merged` (the same, until nothing is left to merge), `absent`, `stream` or `random`.
+    /// `insert` (with the lookup before, until all is durable), `merged` (the same, until nothing is left to merge),
+    /// `absent`, `stream` or `random`.
     pub what: String,
     /// Threads that asked.
     pub threads: u64,

@@ -1,7 +1,7 @@
 //! A memory group of the system: processes in it share a limit that counts their page cache, too.
 //!
-//! So a store that reads through the page cache has no more RAM than one that keeps a cache of its own. Groups of version 1 and 2; making one
-//! needs root.
+//! So a store that reads through the page cache has no more RAM than one that keeps a cache of its own. Groups of
+//! version 1 and 2; making one needs root.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! `--record`: makes a trace by chunking real data, folder after folder: what a store would be asked by backups of them.
+//! `--record`: makes a trace by chunking real data, folder after folder: what a store would be asked by backups of
+//! them.
 
 use std::path::{Path, PathBuf};
 

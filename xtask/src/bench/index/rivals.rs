@@ -83,7 +83,8 @@ struct Rival<'a> {
     /// What its processes may hold, in bytes.
     limit: u64,
     budget_mib: usize,
-    /// What it is told to take for caches, filters and write buffers: less than the budget if it took more than the limit.
+    /// What it is told to take for caches, filters and write buffers: less than the budget if it took more than the
+    /// limit.
     given_mib: usize,
     keys: u64,
     peak_kib: u64,

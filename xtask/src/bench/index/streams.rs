@@ -1,7 +1,8 @@
 //! `--workload`: indexes under generated or recorded streams, on a modelled flash and on a real disk.
 //!
-//! Every index sees each stream twice: once on the flash of the papers (25/200/1500 µs, one thing at a time, plus 1 µs of CPU a key), once on files past
-//! the page cache. Then it is asked for absent keys and for present ones at random. Reads are what the index asks for, of any length, as the papers count them.
+//! Every index sees each stream twice: once on the flash of the papers (25/200/1500 µs, one thing at a time, plus 1 µs
+//! of CPU a key), once on files past the page cache. Then it is asked for absent keys and for present ones at random.
+//! Reads are what the index asks for, of any length, as the papers count them.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -35,8 +35,9 @@ impl Cpu {
         bit_us: 0.0,
     };
 
-    /// What tables 3.3 and 3.4 leave beside the device: four speeds, in microseconds an operation, less 27 a page read (table 3.6: 880 s between its
-    /// two rows for 32.7 M reads) and 70 ms a flush (256 pages of 25 and 200, 8 blocks of 1500), are 46.6 a query and 76.9 an inserted key of ten bits. It was Python.
+    /// What tables 3.3 and 3.4 leave beside the device: four speeds, in microseconds an operation, less 27 a page read
+    /// (table 3.6: 880 s between its two rows for 32.7 M reads) and 70 ms a flush (256 pages of 25 and 200, 8 blocks of
+    /// 1500), are 46.6 a query and 76.9 an inserted key of ten bits. It was Python.
     pub const PRINTED: Cpu = Cpu {
         query_us: 46.6,
         bit_us: 7.69,
@@ -155,8 +156,9 @@ impl Lab {
         }
     }
 
-    /// False positives, in percent of absent keys, once the workload's unique keys are there: of a chain of filters of `chain_pages`, a single layer of `pages`, a forest of `mib`, and
-    /// one that stays in RAM; with the number of filters or layers of each.
+    /// False positives, in percent of absent keys, once the workload's unique keys are there: of a chain of filters of
+    /// `chain_pages`, a single layer of `pages`, a forest of `mib`, and one that stays in RAM; with the number of
+    /// filters or layers of each.
     pub fn false_positives(
         &self,
         workload: Workload,
@@ -188,8 +190,8 @@ impl Lab {
         ])
     }
 
-    /// Asks for each key, one after the other as in the papers, and inserts it if it is surely new. `hashes` are those of a buffered key; with `begins_in_ram`
-    /// nothing is buffered until something was written.
+    /// Asks for each key, one after the other as in the papers, and inserts it if it is surely new. `hashes` are those
+    /// of a buffered key; with `begins_in_ram` nothing is buffered until something was written.
     fn drive(
         &self,
         workload: Workload,

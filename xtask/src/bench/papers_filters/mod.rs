@@ -1,9 +1,9 @@
 //! `cargo xtask bench papers --filters`: the filters on flash of the dissertation's chapter 3 beside its tables.
 //!
-//! Tables 3.1 and 3.3 to 3.7 and figure 3.8, twice: as this code works and counts, and as the printed figures show that the papers' code did
-//! ([`Accounting::PRINTED`], [`Full::MeanPage`], [`Cpu::PRINTED`]). Sets, filters, buffers and page groups are all scaled by the same part, so
-//! that what fills when stays as in the papers; counts are printed as at full scale. Times are modelled, as in [`super::papers`]; a
-//! flush is the writing of a page group.
+//! Tables 3.1 and 3.3 to 3.7 and figure 3.8, twice: as this code works and counts, and as the printed figures show that
+//! the papers' code did ([`Accounting::PRINTED`], [`Full::MeanPage`], [`Cpu::PRINTED`]). Sets, filters, buffers and
+//! page groups are all scaled by the same part, so that what fills when stays as in the papers; counts are printed as
+//! at full scale. Times are modelled, as in [`super::papers`]; a flush is the writing of a page group.
 
 mod lab;
 
@@ -199,8 +199,8 @@ fn table_3_3(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     Ok(())
 }
 
-/// The table says 1 MB. Its flushes times their size leave 2.02 M of 46.5 M updates in the pooled buffer, which are 4 MB, and 0.32 M in compartments, which
-/// is half of what 2 MB hold: so all three are run.
+/// The table says 1 MB. Its flushes times their size leave 2.02 M of 46.5 M updates in the pooled buffer, which are
+/// 4 MB, and 0.32 M in compartments, which is half of what 2 MB hold: so all three are run.
 fn table_3_4(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     let paper = [[1145.0, 312.0], [12_354.0, 12_510.0]];
     let run = |mib, buffering| lab.single(Workload::Fbf, 4096, mib, buffering);
@@ -330,7 +330,8 @@ fn table_3_7(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     Ok(())
 }
 
-/// The forest of table 3.7 against the compartments of table 3.3, both with 4 MB under vx-20m: so what "50 % fewer flash writes" comes to where counts are printed.
+/// The forest of table 3.7 against the compartments of table 3.3, both with 4 MB under vx-20m: so what "50 % fewer
+/// flash writes" comes to where counts are printed.
 fn against_compartments(lab: &Lab, cells: &mut Cells, forest: &Cost) -> Result<(), Error> {
     let equal = lab.single(Workload::Vx20m, 5632, 4.0, Buffering::Compartments)?;
     let name = "3.7 ÷ 3.3 vx-20m";
@@ -351,7 +352,8 @@ fn against_compartments(lab: &Lab, cells: &mut Cells, forest: &Cost) -> Result<(
     Ok(())
 }
 
-/// Forest, pooled and compartments by buffer size. The paper prints "up to 2 times faster", "uniformly 50 % fewer writes", and of the pooled buffer "up to 11 %".
+/// Forest, pooled and compartments by buffer size. The paper prints "up to 2 times faster", "uniformly 50 % fewer
+/// writes", and of the pooled buffer "up to 11 %".
 fn figure_3_8(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     for mib in [1.0, 2.0, 4.0, 8.0, 16.0] {
         let run = |buffering| lab.single(Workload::Vx9m, 5120, mib, buffering);

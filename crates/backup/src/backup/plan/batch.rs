@@ -13,8 +13,8 @@ use crate::walk::opened::Opened;
 /// Entries that go together to the store. Many steps wait for it.
 const STEP_ENTRIES: usize = 64;
 
-/// What a folder and a file that are open for a job count for in the budget of small files, so that no more are than may
-/// be.
+/// What a folder and a file that are open for a job count for in the budget of small files, so that no more are than
+/// may be.
 #[derive(Clone, Copy)]
 pub struct OpenBytes {
     dir: usize,

@@ -97,8 +97,8 @@ fn mixed() -> Vec<u8> {
     bytes
 }
 
-/// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, copied or mapped, from the disk, and partly from each; chunks that are
-/// shorter than a segment, and those that are longer.
+/// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, copied or mapped, from the
+/// disk, and partly from each; chunks that are shorter than a segment, and those that are longer.
 #[test]
 fn a_file_that_shrank_is_cut_to_its_end() {
     let bytes = mixed();

@@ -19,7 +19,8 @@ use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
 
 impl Run<'_> {
-    /// A folder of the window, made with those above it where they are missing. `EXIST`: something else stays in its place, or in that of one above.
+    /// A folder of the window, made with those above it where they are missing. `EXIST`: something else stays in its
+    /// place, or in that of one above.
     pub(super) fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         let ready = |number| self.folders.lock().ready(number);
         // Those that are missing or shut, the innermost first.
@@ -188,7 +189,8 @@ impl Run<'_> {
         overwrite.keeps_for_folder(there, mtime, is_same)
     }
 
-    /// The folder into which something of this kind and size is to go; where something else stays in its place, so does what would be in it, and counts as such.
+    /// The folder into which something of this kind and size is to go; where something else stays in its place, so does
+    /// what would be in it, and counts as such.
     pub(super) fn folder_for(
         &self,
         number: u32,

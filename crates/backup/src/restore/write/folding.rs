@@ -1,8 +1,9 @@
-//! Targets that take two names for one: file systems that ignore case (FAT, exFAT, many that are not Linux's own, folders of ext4 with
-//! `casefold`) or cut dots off the end of a name.
+//! Targets that take two names for one: file systems that ignore case (FAT, exFAT, many that are not Linux's own,
+//! folders of ext4 with `casefold`) or cut dots off the end of a name.
 //!
-//! What always holds: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What answers to that name and has
-//! another is another file of the snapshot, which was just made, or the user's. It stays, and that is an error.
+//! What always holds: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What
+//! answers to that name and has another is another file of the snapshot, which was just made, or the user's. It stays,
+//! and that is an error.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -136,7 +137,8 @@ pub fn is_exact(dir: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     Listed::default().has(0, name, |each| each_name(dir, each))
 }
 
-/// Asks of a folder and those above it, up to one of the `exact`, which know it afterwards, whether the target has them by exactly their names.
+/// Asks of a folder and those above it, up to one of the `exact`, which know it afterwards, whether the target has them
+/// by exactly their names.
 fn lead_exactly(
     window: &Window,
     number: u32,

@@ -1,7 +1,7 @@
 //! Further names of files that were restored before.
 //!
-//! What always holds: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to what happened to stand
-//! under the first name.
+//! What always holds: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to
+//! what happened to stand under the first name.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,8 +19,8 @@ use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
 
 impl Run<'_> {
-    /// Makes the link, or a copy where the first name is not what was restored: it may be the user's, which stayed, or have failed.
-    /// Errors: [`Error::Cancelled`]; others are told.
+    /// Makes the link, or a copy where the first name is not what was restored: it may be the user's, which stayed, or
+    /// have failed. Errors: [`Error::Cancelled`]; others are told.
     pub(super) fn link(&self, link: &Link) -> Result<()> {
         self.all.progress.check()?;
         let path = self.window.path_in(link.folder, &link.entry.name);
@@ -72,7 +72,8 @@ impl Run<'_> {
         match made {
             Ok(None) => Ok(true),
             Ok(Some(((), place))) => place.put(&dir, &entry.name).map(|()| true),
-            // The names lie on two file systems, it has all the names that it may have, none of its kind may have two, or its name leads elsewhere by now.
+            // The names lie on two file systems, it has all the names that it may have, none of its kind may have two,
+            // or its name leads elsewhere by now.
             Err(
                 Errno::XDEV
                 | Errno::MLINK
@@ -110,7 +111,8 @@ impl Run<'_> {
         Ok(dir)
     }
 
-    /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to, wherever that is.
+    /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to,
+    /// wherever that is.
     fn is_owners(&self, entry: &Entry, first: &First<'_>) -> bool {
         let expected = self.all.applier.uid_of(&entry.owner);
         let owners = &self.all.shown_owners;
@@ -181,8 +183,9 @@ struct First<'a> {
 }
 
 impl First<'_> {
-    /// Gives it a further name. By what is open, since its name may lead elsewhere by now: root may do so at once, others by /proc. Where that is not
-    /// mounted, by name, and what was linked is looked at: `STALE` where it is another.
+    /// Gives it a further name. By what is open, since its name may lead elsewhere by now: root may do so at once,
+    /// others by /proc. Where that is not mounted, by name, and what was linked is looked at: `STALE` where it is
+    /// another.
     fn link_to(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
         match rustix::fs::linkat(&self.fd, "", dir, name, AtFlags::EMPTY_PATH) {
             Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {}

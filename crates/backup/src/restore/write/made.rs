@@ -1,4 +1,5 @@
-//! Files that this restore has made, met again by their names. Whoever may write in the target may have put something else there meanwhile, which is left alone.
+//! Files that this restore has made, met again by their names. Whoever may write in the target may have put something
+//! else there meanwhile, which is left alone.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -13,7 +14,8 @@ use crate::restore::window::Made;
 /// FAT, exFAT, FUSE, CIFS and SMB: what a file is called by there may change while nobody has it open.
 const WITHOUT_INODES: [u32; 5] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
 
-/// Opens a file that was made before and is or will be called `name`, if it is still the one that was made. `STALE`: it is another, or none.
+/// Opens a file that was made before and is or will be called `name`, if it is still the one that was made. `STALE`: it
+/// is another, or none.
 pub fn reopen(dir: &OwnedFd, name: &[u8], made: Made) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let name = made.place.name(name);

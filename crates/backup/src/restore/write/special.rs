@@ -68,7 +68,8 @@ impl Run<'_> {
     }
 }
 
-/// Makes it, and opens it by path. `STALE`: something else stands there already, put by whoever may write in this folder.
+/// Makes it, and opens it by path. `STALE`: something else stands there already, put by whoever may write in this
+/// folder.
 fn make_special(
     dir: &OwnedFd,
     name: &[u8],
@@ -93,7 +94,8 @@ fn make_special(
     opened
 }
 
-/// Opens what was just made, if nothing tells that it is another: not a further name of something, and, where owners are put back, still ours.
+/// Opens what was just made, if nothing tells that it is another: not a further name of something, and, where owners
+/// are put back, still ours.
 fn open_special(
     dir: &OwnedFd,
     name: &[u8],

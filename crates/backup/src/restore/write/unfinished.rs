@@ -34,7 +34,8 @@ impl Run<'_> {
         self.fail_in(file, state, error);
     }
 
-    /// The same of a file whose state is known. Until it has failed nobody else sees it: they would fail with what came of that, and why would be lost.
+    /// The same of a file whose state is known. Until it has failed nobody else sees it: they would fail with what came
+    /// of that, and why would be lost.
     pub(super) fn fail_in(
         &self,
         file: &File,

@@ -190,7 +190,8 @@ fn what_has_its_holes_elsewhere_is_cut() {
     }
 }
 
-/// What was read of holes lies in the page cache like what was read of data. That is no reason to compare before it is cut.
+/// What was read of holes lies in the page cache like what was read of data. That is no reason to compare before it is
+/// cut.
 #[test]
 fn what_was_written_with_its_time_kept_and_has_only_its_holes_in_ram_is_read_once() {
     let Some(mut scene) = Scene::with_holes(Encryption::Aes256Gcm) else {

@@ -1,4 +1,5 @@
-//! The reads of a lookup: pages of runs, which prove a key, and pages of the log, which bring its neighbours into the cache.
+//! The reads of a lookup: pages of runs, which prove a key, and pages of the log, which bring its neighbours into the
+//! cache.
 
 use super::super::log::Said;
 use super::super::page::{PAGE_BYTES, read_pages};
@@ -18,8 +19,8 @@ struct Step {
 }
 
 impl Lookups {
-    /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and where one does not tell the
-    /// container, its page. Gives the newest reference of each key.
+    /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and
+    /// where one does not tell the container, its page. Gives the newest reference of each key.
     pub(super) fn read(
         &mut self,
         view: &View,
@@ -152,7 +153,8 @@ impl Lookups {
         Ok(references)
     }
 
-    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; what two windows share is read once.
+    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; what two windows
+    /// share is read once.
     fn read_logs<'a>(
         &mut self,
         view: &View,
@@ -204,7 +206,8 @@ impl Lookups {
         Ok(())
     }
 
-    /// What log page `page` says of `key`. A cache smaller than a round has lost the page by now: then it is read again.
+    /// What log page `page` says of `key`. A cache smaller than a round has lost the page by now: then it is read
+    /// again.
     fn proof(&mut self, view: &View, page: u32, key: &Fingerprint) -> Result<Option<Said>> {
         if let Some(page) = self.cache.page_of(page) {
             return Ok(page.find(key));

@@ -118,8 +118,9 @@ fn compressed(s: &Summary) -> String {
     }
 }
 
-/// How much of what was read was stored already, if that is known: names and times are new bytes, too, and of a few small files they are more than the
-/// contents are. Of what was read alone: nobody has looked how much of the rest is holes.
+/// How much of what was read was stored already, if that is known: names and times are new bytes, too, and of a few
+/// small files they are more than the contents are. Of what was read alone: nobody has looked how much of the rest is
+/// holes.
 fn known(s: &Summary) -> Option<String> {
     let known = s.bytes_read.checked_sub(s.data_added)?;
     let ratio = match s.data_added {

@@ -1,7 +1,8 @@
 //! `ls --ncdu`: what `ncdu -f -` reads: folders as arrays within arrays, written as they come.
 //!
-//! A snapshot lists a folder whole before those below it. So a folder's array stays open until nothing below it can come any more, and folders
-//! without entries are known by never having been opened. The way there is that of a restore: its RAM is bounded by the depth of the tree.
+//! A snapshot lists a folder whole before those below it. So a folder's array stays open until nothing below it can
+//! come any more, and folders without entries are known by never having been opened. The way there is that of a
+//! restore: its RAM is bounded by the depth of the tree.
 
 use onefold_backup::tree::Tree;
 use onefold_backup::way::{Step, Way};
@@ -20,8 +21,8 @@ pub struct Ncdu<'a> {
 }
 
 impl<'a> Ncdu<'a> {
-    /// Begins with the folder `top`, which is shown as the root; `about` describes the snapshot. Of what is in it, `is_wanted` says by its path in the snapshot
-    /// whether it is listed.
+    /// Begins with the folder `top`, which is shown as the root; `about` describes the snapshot. Of what is in it,
+    /// `is_wanted` says by its path in the snapshot whether it is listed.
     pub fn begin(
         about: &Value,
         (tree, top): (&'a Tree, &[u8]),

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::{paths, repository};
 
-/// Errors: [`Error::Usage`] where the target is the repository or lies in it, by whatever path or link. What is no repository holds none.
+/// Errors: [`Error::Usage`] where the target is the repository or lies in it, by whatever path or link. What is no
+/// repository holds none.
 pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
     let (Ok(true), Ok(own)) = (repository::exists(place), std::fs::metadata(place)) else {
         return Ok(());
@@ -31,7 +32,8 @@ pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
     }
 }
 
-/// The repository's folder, those in it and those in these, as (device, inode): each may lie elsewhere, behind a symbolic link.
+/// The repository's folder, those in it and those in these, as (device, inode): each may lie elsewhere, behind a
+/// symbolic link.
 pub fn folders(place: &Path) -> Result<Vec<(u64, u64)>> {
     let failed = |e| Error::io(format!("look into {}", place.display()), e);
     let folder = |it: Metadata| it.is_dir().then(|| id(&it));

@@ -13,7 +13,8 @@ use crate::bench::index::disk::{DEPTHS, Yardstick};
 const TURNS: u32 = 10;
 
 impl Bench<'_> {
-    /// Lookups at random and the disk's own reads take turns: a disk that others use, too, changes its rate from second to second.
+    /// Lookups at random and the disk's own reads take turns: a disk that others use, too, changes its rate from second
+    /// to second.
     pub(super) fn random_beside_the_disk(&mut self, dir: &dyn Dir) -> Result<(), Error> {
         let mut asking = Asking::new(Order::Random, self.keys);
         let mut disk = Yardstick::new(dir)?;
