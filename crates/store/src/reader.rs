@@ -3,6 +3,7 @@
 //!
 //! A reference whose container is gone is followed through the index, then through all descriptors.
 
+use std::collections::HashSet;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub struct ChunkReader {
     room: Vec<u8>,
     /// Shared by all readers of a session.
     elsewhere: Arc<Mutex<Elsewhere>>,
+    /// Shared likewise: containers that did not give what was read of them.
+    found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
 }
 
 /// Four blocks of metadata. Where a snapshot's folders were stored by several backups, its leaves and their recipes
@@ -67,11 +70,13 @@ impl ChunkReader {
     pub(crate) fn new(
         shared: Arc<Shared>,
         elsewhere: Arc<Mutex<Elsewhere>>,
+        found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
         cache_bytes: usize,
     ) -> Result<Self> {
         Ok(Self {
             shared,
             elsewhere,
+            found_damaged,
             zstd: Decompressor::new()?,
             room: Vec::new(),
             tables: Cache::new(TABLE_CACHE_BYTES.min(cache_bytes / 2)),
@@ -233,9 +238,19 @@ impl ChunkReader {
         fingerprint: &Fingerprint,
     ) -> Result<Option<ChunkData>> {
         let read = self.read_there(id, fingerprint);
-        if matches!(&read, Err(error) if error.is_not_found()) {
-            self.tables.forget(&id);
-            self.shared.forget_recovered(id);
+        match &read {
+            Err(error) if error.is_not_found() => {
+                self.tables.forget(&id);
+                self.shared.forget_recovered(id);
+            }
+            Err(error) if error.is_loss() => {
+                self.found_damaged.lock().insert(id);
+            }
+            // Of one that is damaged, it may be in what is lost.
+            Ok(None) if self.shared.recovered(id).is_some() => {
+                self.found_damaged.lock().insert(id);
+            }
+            _ => {}
         }
         read
     }

@@ -1,6 +1,7 @@
 //! Sessions: a running backup, restore or check, and what it may refer to.
 //!
-//! Always holds: a session refers only to containers that existed after it became visible and were not condemned then.
+//! Always holds: a session refers only to containers that existed after it became visible and were not condemned then,
+//! and to none after one of its own readers found it damaged.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,10 +94,12 @@ impl Session {
     fn reader_that_keeps(&self, bytes: usize) -> Result<ChunkReader> {
         let state = &self.state;
         let elsewhere = Arc::clone(&state.elsewhere);
-        ChunkReader::new(Arc::clone(&state.shared), elsewhere, bytes)
+        let found_damaged = Arc::clone(&state.found_damaged);
+        ChunkReader::new(Arc::clone(&state.shared), elsewhere, found_damaged, bytes)
     }
 
-    /// Whether the chunk can be referred to again as it is: its container is there and not condemned.
+    /// Whether the chunk can be referred to again as it is: its container is there, not condemned, and nobody in this
+    /// session found it damaged.
     pub fn holds(&self, chunk: &ChunkRef) -> bool {
         self.state.may_refer_to(chunk.container).unwrap_or(false)
     }
@@ -175,6 +178,8 @@ pub struct SessionState {
     times_forgotten: u64,
     /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
     elsewhere: Arc<Mutex<Elsewhere>>,
+    /// Containers that did not give one of their chunks to a reader of this session, whatever the index says of them.
+    found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
     pin: Option<Pin>,
 }
 
@@ -198,6 +203,7 @@ impl SessionState {
             indexed: OnceLock::new(),
             times_forgotten,
             elsewhere: Arc::new(Mutex::new(Elsewhere::new(pin.is_some()))),
+            found_damaged: Arc::default(),
             pin,
         }
     }
@@ -240,9 +246,13 @@ impl SessionState {
             .with_index(|index| Ok(index.lookup(keys, found)?))
     }
 
-    /// Whether the session may refer to this container. One that is newer than the session's list was made while the
+    /// Whether the session may refer to this container: not to one of which it knows damage. What it has of such a one
+    /// is stored again, or who restores it would miss what was there when it was backed up. One that is newer than the session's list was made while the
     /// session was visible, so whoever condemns it waits for the session: it is enough that it exists, durably.
     pub(crate) fn may_refer_to(&self, container: ContainerId) -> Result<bool> {
+        if self.found_damaged.lock().contains(&container) {
+            return Ok(false);
+        }
         if self.live.binary_search(&container).is_ok() || self.newer.lock().contains(&container) {
             return Ok(true);
         }

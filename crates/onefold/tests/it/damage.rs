@@ -121,6 +121,29 @@ fn what_forgetting_a_damaged_snapshot_would_free_is_told_before_it_is_done() {
     assert_eq!(rig.restored(&id, "s"), files(&rig.path("s")));
 }
 
+/// What the index says to be stored is not referred to by who found it damaged.
+#[test]
+fn a_backup_that_cannot_read_the_listing_before_stores_its_own() {
+    let rig = Rig::new();
+    for n in 0..20 {
+        rig.write(&format!("s/{n}"), &Random(n).bytes(20_000));
+    }
+    rig.backup("s");
+    let folder = rig.repo().join("containers");
+    let by_len = files(&folder)
+        .into_iter()
+        .map(|(name, bytes)| (bytes.len(), name));
+    let (_, listing) = by_len.min().expect("a container");
+    let mut bytes = fs::read(folder.join(&listing)).expect("read");
+    bytes[100] ^= 1;
+    fs::write(folder.join(&listing), bytes).expect("write");
+    let again = rig.run(["backup", "s"]).ends(0);
+    assert!(again.err.contains("files are read anew"), "{}", again.err);
+    assert_eq!(rig.restored("latest", "s"), files(&rig.path("s")));
+    let checked = rig.run(["check", "--read-data", "--json"]).ends(13);
+    assert_eq!(checked.last()["hurt_snapshots"], 1);
+}
+
 #[test]
 fn containers_with_a_damaged_header_are_read_without_a_repair() {
     let rig = Rig::new();
