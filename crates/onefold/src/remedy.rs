@@ -32,7 +32,7 @@ pub const CONFIGURATION: &str = "with encryption, each key slot has a copy: `one
 const OTHER_KEY: &str = "a key that cannot be read is dropped by `onefold key remove ID`; `onefold key add` makes a new one";
 
 /// Chunks that are nowhere.
-const LOST: &str = "after a repair, back up the same files again while they are there: that heals whatever has not changed since. `onefold repair snapshots --forget` puts what is left of the snapshots that stay hurt in their place";
+const LOST: &str = "back up the same files again while they are there: that heals whatever has not changed since. `onefold repair snapshots --forget` puts what is left of the snapshots that stay hurt in their place";
 
 /// What a device does not give.
 const UNREADABLE: &str = "what the device does not give now may come at the next try, or over another cable: give nothing up before";

@@ -16,6 +16,7 @@ use references::References;
 use crate::aside::Aside;
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::container::CONTAINER_FOLDER;
 use crate::error::chunks_are;
 use crate::marker::Marker;
 use crate::opened::Opened;
@@ -297,7 +298,12 @@ impl Check<'_> {
             if !error.is_other_version() {
                 self.report.damaged_roots.push(id);
             }
-            self.note(error);
+            // A block of metadata is read here alone, unless all contents are; a root itself nothing makes again.
+            let object = error.damaged_object();
+            match object.is_some_and(|object| object.starts_with(CONTAINER_FOLDER)) {
+                true => self.mendable(|check| check.note(error)),
+                false => self.note(error),
+            }
         }
         let chunks = astray.unresolved.keys().copied();
         self.report.hurt.chunks.extend(chunks);

@@ -247,8 +247,9 @@ impl SessionState {
     }
 
     /// Whether the session may refer to this container: not to one of which it knows damage. What it has of such a one
-    /// is stored again, or who restores it would miss what was there when it was backed up. One that is newer than the session's list was made while the
-    /// session was visible, so whoever condemns it waits for the session: it is enough that it exists, durably.
+    /// is stored again, or who restores it would miss what was there when it was backed up. One that is newer than the
+    /// session's list was made while the session was visible, so whoever condemns it waits for the session: it is
+    /// enough that it exists, durably.
     pub(crate) fn may_refer_to(&self, container: ContainerId) -> Result<bool> {
         if self.found_damaged.lock().contains(&container) {
             return Ok(false);

@@ -51,6 +51,25 @@ fn what_a_repair_has_left_is_not_sent_to_a_repair_again() {
     rig.run(["check"]).ends(0);
 }
 
+/// A repair has the index forget what is lost: a backup before it would refer to that again.
+#[test]
+fn a_bad_block_of_a_listing_is_sent_to_a_repair_once() {
+    let (rig, _) = backed_up(Rig::open());
+    let listing = containers(&rig).pop().expect("a container");
+    let mut bytes = fs::read(&listing).expect("read");
+    bytes[100] ^= 1;
+    fs::write(&listing, bytes).expect("ours");
+    let [first, repaired] = said(&rig);
+    assert!(first.contains(REPAIR), "{first}");
+    let [again, _] = said(&rig);
+    for said in [repaired, again] {
+        assert!(!said.contains(REPAIR), "{said}");
+        assert!(said.contains("back up the same files again"), "{said}");
+    }
+    rig.run(["backup", "s", "--force"]).ends(0);
+    assert_eq!(rig.restored("latest", "s"), files(&rig.path("s")));
+}
+
 /// Nobody can mend what is not there.
 #[test]
 fn a_missing_container_is_not_sent_to_a_repair() {
