@@ -1,13 +1,23 @@
 //! Folders of the file system.
 
-use std::{fs::File, os::fd::OwnedFd, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::Arc,
+};
 
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid},
+    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid},
     io::Errno,
 };
 
-use super::{FileDisk, kind::no_file, make::make_durably};
+use super::{
+    FileDisk,
+    kind::no_file,
+    make::make_durably,
+    rename::{NotRenamed, rename_new},
+};
 use crate::{
     Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
     batch::Batching,
@@ -17,6 +27,7 @@ use crate::{
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(super) const DIR_MODE: Mode = Mode::RWXU;
+const NO_WAY_TO_RENAME: &str = "this file system has no rename that leaves a taken name alone (RENAME_NOREPLACE), no hard links and no locks (flock): a repository needs one of the three";
 
 /// A folder of the file system.
 pub struct FileDir {
@@ -166,19 +177,16 @@ impl FileDir {
         }
     }
 
-    /// For file systems without `RENAME_NOREPLACE` (NFS, some FUSE ones). A crash between leaves the disk under both
-    /// names.
-    fn link_and_unlink(&self, from: &str, to: &str) -> Result<()> {
-        rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty())
-            .map_err(|e| self.fail_rename(from, to, e))?;
-        rustix::fs::unlinkat(&self.fd, from, AtFlags::empty())
-            .map_err(|e| self.fail("rename", from, e))
-    }
-
-    /// Of a name that is taken `to` is wrong, else `from`.
-    fn fail_rename(&self, from: &str, to: &str, errno: Errno) -> Error {
-        let name = if errno == Errno::EXIST { to } else { from };
-        self.fail("rename", name, errno)
+    fn fail_rename(&self, from: &str, to: &str, why: NotRenamed) -> Error {
+        match why {
+            NotRenamed::From(errno) => self.fail("rename", from, errno),
+            NotRenamed::To(errno) => self.fail("rename", to, errno),
+            NotRenamed::NoWay(errno) => Error {
+                kind: ErrorKind::Device,
+                what: NO_WAY_TO_RENAME.into(),
+                ..self.fail("rename", from, errno)
+            },
+        }
     }
 
     /// A listed name; `None` where it is gone. Only where the file system does not list what kind it is of, it is
@@ -305,10 +313,7 @@ impl Dir for FileDir {
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
         check_name("rename", &self.path, from)?;
         check_name("rename", &self.path, to)?;
-        match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.link_and_unlink(from, to),
-            done => done.map_err(|e| self.fail_rename(from, to, e)),
-        }
+        rename_new(self.fd.as_fd(), from, to).map_err(|why| self.fail_rename(from, to, why))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -396,6 +401,13 @@ impl FileDir {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(Errno::INTR) => continue,
+                Err(e @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+                    return Err(Error {
+                        what: "the file system has no locks (flock), or its server gives none"
+                            .into(),
+                        ..self.fail("lock", name, e)
+                    });
+                }
                 Err(e) => return Err(self.fail("lock", name, e)),
             }
             if self.is_still(name, &file)? {
@@ -463,33 +475,5 @@ mod tests {
         // Had they been looked at, there would be none.
         assert_eq!(is_dir("gone", FileType::RegularFile), Some(false));
         assert_eq!(is_dir("gone", FileType::Directory), Some(true));
-    }
-
-    /// The way of file systems without `RENAME_NOREPLACE`, which none of a test machine is.
-    #[test]
-    fn linking_and_unlinking_renames_and_never_replaces() {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = FileDir::open(temp.path()).unwrap();
-        for name in ["a", "b"] {
-            let disk = dir.create(name).unwrap();
-            disk.write_at(name.as_bytes(), 0).unwrap();
-        }
-        let taken = dir.link_and_unlink("a", "b").unwrap_err();
-        assert_eq!(taken.kind, ErrorKind::Exists);
-        assert!(taken.path.ends_with("/b"), "{taken}");
-        let missing = dir.link_and_unlink("x", "y").unwrap_err();
-        assert_eq!(missing.kind, ErrorKind::NotFound);
-        assert!(missing.path.ends_with("/x"), "{missing}");
-        dir.link_and_unlink("a", "c").unwrap();
-        let names: Vec<String> = dir
-            .list()
-            .unwrap()
-            .into_iter()
-            .map(|entry| entry.name)
-            .collect();
-        assert_eq!(names, ["b", "c"]);
-        let mut byte = [0];
-        dir.open("b").unwrap().read_at(&mut byte, 0).unwrap();
-        assert_eq!(&byte, b"b");
     }
 }

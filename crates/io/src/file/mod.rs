@@ -9,6 +9,7 @@ mod dir;
 mod disk;
 mod kind;
 mod make;
+mod rename;
 mod turns;
 
 pub use dir::FileDir;

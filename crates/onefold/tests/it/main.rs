@@ -32,6 +32,7 @@ mod others_repositories;
 mod owners;
 mod patterns;
 mod promises;
+mod refused;
 mod remedies;
 mod restic_fields;
 mod restic_flags;
