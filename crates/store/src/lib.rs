@@ -32,6 +32,7 @@ mod marks;
 pub mod objects;
 mod opened;
 pub mod pin;
+pub mod protocol;
 mod reader;
 mod recovered;
 mod repair;
