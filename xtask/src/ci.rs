@@ -56,7 +56,7 @@ fn install() -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests, a short fuzz, documentation, licences. `all_is_there`: programs that tests use must be.
+/// Format, clippy, tidy, tests, the model's small casts, a short fuzz, documentation, licences. `all_is_there`: programs that tests use must be.
 pub fn run(all_is_there: bool) -> Result<(), String> {
     let mut not_run = Vec::new();
     cargo(&["fmt", "--all", "--check"])?;
@@ -71,6 +71,8 @@ pub fn run(all_is_there: bool) -> Result<(), String> {
     crate::tidy::run()?;
     not_run.extend(bare_chunkers()?);
     not_run.extend(tests(all_is_there)?);
+    println!("── cargo xtask model");
+    crate::model::run(false)?;
     fuzz(&["--seconds".into(), FUZZ_SECONDS.into()])?;
     step(
         "cargo doc",

@@ -1,10 +1,11 @@
-//! Tasks of the project: `cargo xtask ci | test | golden | fuzz | tidy | bench`. One file a task.
+//! Tasks of the project: `cargo xtask ci | test | model | golden | fuzz | tidy | bench`. One file a task.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod ci;
 mod examples;
 mod golden;
+mod model;
 mod tidy;
 
 use std::ffi::OsString;
@@ -33,6 +34,12 @@ enum Task {
     /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs; a test fails then where
     /// a program is missing.
     Test,
+    /// Looks at every state that sessions, sweeps and changes of roots can come to, and for a lost chunk in it.
+    Model {
+        /// The large casts, too, built for release: a quarter of an hour and 4 GB of RAM.
+        #[arg(long)]
+        all: bool,
+    },
     /// Mutates what every decoder reads, seeded: --seconds for each target, --seed (by default the day), --only,
     /// --input FILE.
     #[command(disable_help_flag = true)]
@@ -67,6 +74,7 @@ fn main() {
     let done = match Cli::parse().task {
         Task::Ci => ci::run(false),
         Task::Test => ci::test(),
+        Task::Model { all } => model::run(all),
         Task::Fuzz { args } => ci::fuzz(&args),
         Task::Golden { bless } => golden::run(bless),
         Task::Tidy => tidy::run(),

@@ -1,0 +1,104 @@
+//! `cargo xtask model`: every state that sessions, sweeps and changes of roots can come to, by the machines that the
+//! store runs (`onefold_store::protocol`), in a world where everybody may sleep, die, be taken for dead while alive, and
+//! have an answer lost. It looks for a root whose chunk is gone. Each rule is taken out once, and the loss that follows
+//! must be found: else the search proves nothing.
+
+mod search;
+mod steps;
+mod world;
+
+use onefold_store::protocol::{Rule, Rules};
+
+use search::{Outcome, search};
+use world::Cast;
+
+/// States in a search that is not to end before: more than any of the searches for a loss needs.
+const STATES_MAX: usize = 50_000_000;
+/// States of the largest cast, which has more than can be looked at.
+const LARGEST_STATES_MAX: usize = 100_000_000;
+
+/// A cast and its words.
+struct Scene {
+    words: &'static str,
+    cast: Cast,
+}
+
+fn scene(words: &'static str, sessions: usize, sweeps: usize, has: (bool, bool)) -> Scene {
+    Scene {
+        words,
+        cast: Cast {
+            sessions,
+            sweeps,
+            has_forget: has.0,
+            has_tag: has.1,
+            rules: Rules::default(),
+        },
+    }
+}
+
+/// Searches the small scenes; `all` of them takes a quarter of an hour and 4 GB of RAM.
+pub fn run(all: bool) -> Result<(), String> {
+    if all && cfg!(debug_assertions) {
+        return crate::ci::run_released();
+    }
+    let small = scene("1 session, 1 sweep, forget and tag", 1, 1, (true, true));
+    let sweeps = scene("2 sweeps and a forget", 0, 2, (true, false));
+    let large = scene("1 session, 2 sweeps and a forget", 1, 2, (true, false));
+    for scene in [&small, &sweeps] {
+        find_no_loss(scene, STATES_MAX, true)?;
+    }
+    if all {
+        find_no_loss(&large, STATES_MAX, true)?;
+        let tags = scene("2 sessions, a sweep and a tag", 2, 1, (false, true));
+        find_no_loss(&tags, STATES_MAX, true)?;
+        let largest = scene("2 sessions, 2 sweeps, forget and tag", 2, 2, (true, true));
+        find_no_loss(&largest, LARGEST_STATES_MAX, false)?;
+    }
+    for rule in Rule::ALL {
+        // These two take two sweeps of which one stores anew what the other deletes.
+        let is_of_sweeps = matches!(rule, Rule::CondemnedForEver | Rule::ConfirmPlace);
+        let scene = if is_of_sweeps { &sweeps } else { &small };
+        find_loss(scene, rule)?;
+    }
+    Ok(())
+}
+
+fn find_no_loss(scene: &Scene, states_max: usize, is_to_be_all: bool) -> Result<(), String> {
+    let words = scene.words;
+    match search(&scene.cast, states_max) {
+        Outcome::All(states) => println!("{words}: no loss in all {states} states"),
+        Outcome::Limit(states) if !is_to_be_all => {
+            println!("{words}: no loss in the first {states} states");
+        }
+        Outcome::Limit(states) => {
+            return Err(format!("{words}: more than {states} states"));
+        }
+        Outcome::Loss(steps, _) => {
+            let steps: Vec<_> = steps
+                .iter()
+                .map(|(who, what)| format!("  {who} {what}\n"))
+                .collect();
+            return Err(format!("{words}: a chunk is lost:\n{}", steps.concat()));
+        }
+    }
+    Ok(())
+}
+
+fn find_loss(scene: &Scene, rule: Rule) -> Result<(), String> {
+    let cast = Cast {
+        rules: Rules::without(rule),
+        ..scene.cast
+    };
+    match search(&cast, STATES_MAX) {
+        Outcome::Loss(steps, states) => {
+            let (count, words) = (steps.len(), scene.words);
+            println!(
+                "without {rule:?}: {words}: loss after {count} steps, found in {states} states"
+            );
+            Ok(())
+        }
+        Outcome::All(states) | Outcome::Limit(states) => Err(format!(
+            "without {rule:?}: no loss in {states} states: the model does not see what this rule is for"
+        )),
+    }
+}

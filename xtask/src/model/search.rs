@@ -1,0 +1,151 @@
+//! Breadth-first search of all states. Of a state that was met 64 bits of a hash are kept, and by which step it came:
+//! thirteen bytes. Two states of one hash count as one: among 100 million states that happens with a probability below
+//! 0.03 %. States themselves are kept until they have been looked at.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+
+use super::steps::{Label, successors};
+use super::world::{Cast, World};
+
+/// What a search came to.
+pub enum Outcome {
+    /// All states, and no loss.
+    All(usize),
+    /// No loss in so many states, and there are more.
+    Limit(usize),
+    /// The steps to a loss, and the states met until then.
+    Loss(Vec<Label>, usize),
+}
+
+/// Looks at up to `states_max` states.
+pub fn search(cast: &Cast, states_max: usize) -> Outcome {
+    let first = World::first(cast);
+    let mut met = Met::default();
+    let mut came_by: Vec<(u32, u8)> = vec![(u32::MAX, 0)];
+    let mut waiting = VecDeque::from([first]);
+    met.insert(hash(&first));
+    let mut at = 0u32;
+    while let Some(world) = waiting.pop_front() {
+        let mut number = 0u8;
+        let mut loss = None;
+        successors(&world, cast, &mut |next, _| {
+            if met.insert(hash(&next)) {
+                came_by.push((at, number));
+                if next.has_lost_data() && loss.is_none() {
+                    loss = Some(came_by.len() - 1);
+                }
+                waiting.push_back(next);
+            }
+            number += 1;
+        });
+        if let Some(state) = loss {
+            return Outcome::Loss(trace(cast, &came_by, state), came_by.len());
+        }
+        if came_by.len() >= states_max {
+            return Outcome::Limit(came_by.len());
+        }
+        at += 1;
+    }
+    Outcome::All(came_by.len())
+}
+
+/// The steps that lead to a state, taken again from the first one.
+fn trace(cast: &Cast, came_by: &[(u32, u8)], state: usize) -> Vec<Label> {
+    let mut numbers = Vec::new();
+    let mut at = state;
+    while at > 0 {
+        numbers.push(came_by[at].1);
+        at = came_by[at].0 as usize;
+    }
+    let mut world = World::first(cast);
+    let mut steps = Vec::new();
+    for number in numbers.into_iter().rev() {
+        let mut count = 0;
+        let mut taken = None;
+        successors(&world, cast, &mut |next, label| {
+            if count == number {
+                taken = Some((next, label));
+            }
+            count += 1;
+        });
+        let (next, label) = taken.expect("successors come in the same order");
+        world = next;
+        steps.push(label);
+    }
+    steps
+}
+
+fn hash(world: &World) -> u64 {
+    let mut hasher = Folded(0);
+    world.hash(&mut hasher);
+    // No state is the mark of an empty place.
+    hasher.finish().max(1)
+}
+
+/// Folds eight bytes at a time by a product of 128 bits.
+struct Folded(u64);
+
+impl Folded {
+    fn fold(&mut self, word: u64) {
+        let product =
+            u128::from(self.0 ^ 0xa076_1d64_78bd_642f) * u128::from(word ^ 0xe703_7ed1_a0b4_28db);
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.fold(u64::from_le_bytes(word));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A set of hashes with open addressing; 0 marks an empty place.
+#[derive(Default)]
+struct Met {
+    places: Vec<u64>,
+    count: usize,
+}
+
+impl Met {
+    /// Whether the hash is new.
+    fn insert(&mut self, hash: u64) -> bool {
+        if self.count * 3 >= self.places.len() * 2 {
+            self.grow();
+        }
+        let is_new = place(&mut self.places, hash);
+        self.count += usize::from(is_new);
+        is_new
+    }
+
+    fn grow(&mut self) {
+        let mut larger = vec![0; (self.places.len() * 2).max(1 << 10)];
+        for hash in self.places.drain(..).filter(|hash| *hash != 0) {
+            place(&mut larger, hash);
+        }
+        self.places = larger;
+    }
+}
+
+fn place(places: &mut [u64], hash: u64) -> bool {
+    let mask = places.len() - 1;
+    let mut at = hash as usize & mask;
+    loop {
+        match places[at] {
+            0 => {
+                places[at] = hash;
+                return true;
+            }
+            found if found == hash => return false,
+            _ => at = (at + 1) & mask,
+        }
+    }
+}
