@@ -21,9 +21,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["io", "chunk", "index"]),
     ("backup", &["io", "chunk", "store"]),
     ("lab", &["io", "chunk"]),
+    ("volume", &["io", "chunk", "index"]),
+    ("export", &["io", "volume"]),
     (
         "onefold",
-        &["io", "chunk", "index", "store", "backup", "lab"],
+        &[
+            "io", "chunk", "index", "store", "backup", "lab", "volume", "export",
+        ],
     ),
 ];
 

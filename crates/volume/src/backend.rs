@@ -1,0 +1,135 @@
+//! The seam of metadata backends: the twelve methods of the Dmdedup report (§3.2, Table 3.1 and the text around it).
+//!
+//! A backend holds two key-value stores (LBN → PBN, hash → PBN), the reference counts of blocks, and which blocks are
+//! free. It knows nothing of data. The report's `init_meta` is each backend's own `open`.
+
+use crate::{Pbn, Result};
+
+/// What the engine `dmdedup` stands on. One thread calls it.
+pub trait MetadataBackend: Send {
+    /// Report's `exit_meta`: makes durable what can be, and ends.
+    ///
+    /// # Errors
+    /// The metadata device failed.
+    fn close(self: Box<Self>) -> Result<()>;
+
+    /// A store of which the keys are `0..keys`: LBN → PBN.
+    ///
+    /// # Errors
+    /// The metadata device has no room, or failed.
+    fn create_linear(&mut self, keys: u64) -> Result<StoreId>;
+
+    /// A store of keys of `key_bytes` bytes, at most `keys_max` of them: hash → PBN.
+    ///
+    /// # Errors
+    /// The metadata device has no room, or failed.
+    fn create_sparse(&mut self, key_bytes: usize, keys_max: u64) -> Result<StoreId>;
+
+    /// Maps `key` to `pbn`, in place of what it was mapped to.
+    ///
+    /// # Errors
+    /// [`NoSpace`](crate::Error::NoSpace) where a store is full; the metadata device failed.
+    fn insert(&mut self, store: StoreId, key: Key<'_>, pbn: Pbn) -> Result<()>;
+
+    /// Fills `pbns[i]` with what `keys[i]` is mapped to. A batch, so that a backend can read in parallel.
+    ///
+    /// # Errors
+    /// The metadata device failed, or what it gave is damaged.
+    fn lookup(&mut self, store: StoreId, keys: &[Key<'_>], pbns: &mut [Option<Pbn>]) -> Result<()>;
+
+    /// Forgets `key`; nothing happens where it is not there.
+    ///
+    /// # Errors
+    /// The metadata device failed.
+    fn delete(&mut self, store: StoreId, key: Key<'_>) -> Result<()>;
+
+    /// Optional: visits every key, in any order. Without it there is no collection of garbage.
+    ///
+    /// # Errors
+    /// The metadata device failed; what `visit` gave.
+    fn iterate(
+        &mut self,
+        store: StoreId,
+        visit: &mut dyn FnMut(Key<'_>, Pbn) -> Result<()>,
+    ) -> Result<Supported>;
+
+    /// A free block, its count becoming 0 until it is raised; `None` where the data device is full. Never a block that
+    /// was freed since the last flush: after a crash its old content may be mapped again.
+    ///
+    /// # Errors
+    /// The metadata device failed.
+    fn alloc_block(&mut self) -> Result<Option<Pbn>>;
+
+    /// Raises the block's count and returns it.
+    ///
+    /// # Errors
+    /// The metadata device failed.
+    fn inc_ref(&mut self, pbn: Pbn) -> Result<u32>;
+
+    /// Lowers the block's count and returns it. At 0 the block is free.
+    ///
+    /// # Errors
+    /// The metadata device failed.
+    fn dec_ref(&mut self, pbn: Pbn) -> Result<u32>;
+
+    /// Optional: makes all of the above durable.
+    ///
+    /// # Errors
+    /// The metadata device failed: the depot takes no writes from then on.
+    fn flush(&mut self) -> Result<Durability>;
+
+    /// Calls by method, page reads and writes, RAM, blocks.
+    fn stats(&self) -> BackendStats;
+}
+
+/// A store of a backend, as `create_linear` or `create_sparse` gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StoreId(pub u32);
+
+/// A key of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key<'a> {
+    /// Of a linear store.
+    Linear(u64),
+    /// Of a sparse one, as many bytes as it was created with.
+    Sparse(&'a [u8]),
+}
+
+/// Whether a backend has an optional method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Supported {
+    /// It did what was asked.
+    Yes,
+    /// It has no such method.
+    No,
+}
+
+/// What a flush has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// Everything before survives a crash.
+    Durable,
+    /// The backend keeps nothing across a crash.
+    None,
+}
+
+/// What a backend did and holds.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct BackendStats {
+    /// Blocks of the data device.
+    pub blocks: u64,
+    /// Of these, free ones (those freed since the last flush included).
+    pub blocks_free: u64,
+    /// Entries of linear and sparse stores.
+    pub linear_entries: u64,
+    /// Entries of sparse stores.
+    pub sparse_entries: u64,
+    /// Pages of metadata read.
+    pub page_reads: u64,
+    /// Pages of metadata written.
+    pub page_writes: u64,
+    /// Bytes of RAM.
+    pub ram_bytes: u64,
+    /// Calls by method.
+    pub calls: Vec<(&'static str, u64)>,
+}

@@ -1,0 +1,184 @@
+//! The seam between the front and an engine: whole chunks, in the order in which they were acknowledged.
+//!
+//! An engine has one writer and any number of readers beside it. It decides where chunks lie, which of them are known
+//! already, and what is durable when.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+
+use crate::{ExtentKind, Result};
+
+/// Logical block number: a chunk's place on a volume, in chunks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lbn(pub u64);
+
+/// Physical block number: a chunk's place on the data device, in chunks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pbn(pub u64);
+
+/// A volume or snapshot of the depot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HeadId(pub u32);
+
+/// Everything up to here is written: a number that grows with each [`Engine::write_out`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Sequence(pub u64);
+
+/// Places chunks and knows which are there already. One thread writes; [`reader`](Engine::reader) serves the others.
+pub trait Engine: Send {
+    /// Stores `chunks`, in order of acknowledgement; of two to one LBN the later wins. What it does is readable when it
+    /// returns, and durable after [`commit`](Engine::commit).
+    ///
+    /// # Errors
+    /// [`NoSpace`](crate::Error::NoSpace) where a chunk needs a page and none is left, a failed device. Chunks of the
+    /// batch may be stored or not; each LBN holds its old or its new content, whole.
+    fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<()>;
+
+    /// Unmaps whole chunks: they read as zeros.
+    ///
+    /// # Errors
+    /// The metadata cannot be changed.
+    fn discard(&mut self, head: HeadId, lbns: Range<u64>) -> Result<()>;
+
+    /// Everything written so far is on the device, perhaps in its cache.
+    ///
+    /// # Errors
+    /// The device failed: nothing is known of what was written since the last commit.
+    fn write_out(&mut self) -> Result<Sequence>;
+
+    /// Everything written so far survives any crash.
+    ///
+    /// # Errors
+    /// The device failed; the engine takes no writes from then on.
+    fn commit(&mut self) -> Result<()>;
+
+    /// Reads beside the writer, by any number of threads.
+    fn reader(&self) -> Arc<dyn ChunkReader>;
+
+    /// Collects garbage.
+    ///
+    /// # Errors
+    /// A device failed. Nothing that is mapped is lost.
+    fn collect(&mut self, effort: Effort) -> Result<Collected>;
+
+    /// Pages of the data device: free, reclaimable, reserved.
+    fn free_space(&self) -> FreeSpace;
+
+    /// Counters since the engine was opened, and what it holds.
+    fn stats(&self) -> EngineStats;
+}
+
+/// Reads chunks of a volume or snapshot.
+pub trait ChunkReader: Send + Sync {
+    /// Fills the buffer of each read; unmapped chunks are zeros. The reads go to the device together.
+    ///
+    /// # Errors
+    /// A device failed, or a chunk is not what was written: [`Damaged`](crate::Error::Damaged). What any buffer holds
+    /// then means nothing.
+    fn read(&self, head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()>;
+
+    /// Calls `visit` for each stretch of `lbns`, in order and without gaps, until it gives `false`.
+    ///
+    /// # Errors
+    /// The metadata cannot be read.
+    fn extents(
+        &self,
+        head: HeadId,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
+    ) -> Result<()>;
+}
+
+/// One chunk to read.
+pub struct ChunkRead<'a> {
+    /// The chunk's place on the volume.
+    pub lbn: Lbn,
+    /// Memory of one chunk.
+    pub buffer: &'a mut [u8],
+}
+
+/// One chunk to store.
+#[derive(Clone, Copy)]
+pub struct HashedChunk<'a> {
+    /// The volume.
+    pub head: HeadId,
+    /// The chunk's place on it.
+    pub lbn: Lbn,
+    /// What it holds.
+    pub content: ChunkContent<'a>,
+    /// Metadata of a file system: may use the space that is kept for it.
+    pub is_metadata: bool,
+}
+
+/// What a chunk holds.
+#[derive(Clone, Copy)]
+pub enum ChunkContent<'a> {
+    /// Zeros alone: no page is needed.
+    Zero,
+    /// Bytes and their fingerprint.
+    Fingerprinted(Fingerprint, &'a [u8]),
+    /// Bytes that are not to be deduplicated: no fingerprint, no lookup (hint NODEDUP, report §5.1).
+    NoDedup(&'a [u8]),
+}
+
+/// How much garbage collection is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// All garbage that there is.
+    Whole,
+    /// One step of bounded work.
+    Step,
+}
+
+/// What a collection did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Collected {
+    /// Pages that can be written again.
+    pub pages_freed: u64,
+    /// Pages that were moved for it.
+    pub pages_copied: u64,
+    /// Whether there may be more.
+    pub is_more: bool,
+}
+
+/// Pages of the data device, in chunks of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FreeSpace {
+    /// All there are.
+    pub total: u64,
+    /// Can be written now.
+    pub free: u64,
+    /// Hold nothing that is mapped, and can be written after a collection.
+    pub reclaimable: u64,
+    /// Of the free ones, kept for collection, journal and file systems' metadata.
+    pub reserved: u64,
+}
+
+/// The report's statistics (§3.5), and what each engine adds as named counters.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct EngineStats {
+    /// Chunks of which the content was new.
+    pub unique_writes: u64,
+    /// Chunks that were there already.
+    pub duplicate_writes: u64,
+    /// Writes to LBNs that were mapped.
+    pub overwrites: u64,
+    /// Writes to LBNs that were not.
+    pub new_writes: u64,
+    /// Chunks of zeros.
+    pub zero_writes: u64,
+    /// Chunks unmapped by discards.
+    pub discards: u64,
+    /// LBNs that are mapped now.
+    pub mapped_lbns: u64,
+    /// Chunks stored on the data device now.
+    pub stored_chunks: u64,
+    /// Entries of the hash index.
+    pub hash_entries: u64,
+    /// Bytes of RAM, by part.
+    pub ram_bytes: Vec<(&'static str, u64)>,
+    /// Page reads and writes of metadata, by kind, and whatever else an engine counts.
+    pub counters: Vec<(&'static str, u64)>,
+}

@@ -1,0 +1,58 @@
+//! The crate's error: what a request failed with, in words and as a kind that a transport turns into its own code.
+
+use onefold_io::ErrorKind;
+
+/// Why a request, a commit or an opening failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// No page is left for data. Nothing of the write was acknowledged.
+    #[error("the data device is full: {what}")]
+    NoSpace {
+        /// Which space is used up, in words.
+        what: String,
+    },
+    /// The volume takes no writes: a snapshot, or a depot that a failed write or sync made read-only.
+    #[error("the volume is read-only: {why}")]
+    ReadOnly {
+        /// The reason, in words.
+        why: String,
+    },
+    /// The request makes no sense: beyond the end, or not what the device offers.
+    #[error("{what}")]
+    Invalid {
+        /// The request and the limit that it breaks.
+        what: String,
+    },
+    /// Bytes that were read are not what was written.
+    #[error("{place}: {what}")]
+    Damaged {
+        /// File or device and offset.
+        place: String,
+        /// Expected and found.
+        what: String,
+    },
+    /// The device or the folder failed.
+    #[error(transparent)]
+    Io(std::sync::Arc<onefold_io::Error>),
+    /// The request was dropped unanswered: a defect of ours, or the device is being closed.
+    #[error("the request was not carried out: the device is closing")]
+    Closing,
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<onefold_io::Error> for Error {
+    fn from(error: onefold_io::Error) -> Self {
+        match error.kind {
+            ErrorKind::NoSpace => Self::NoSpace {
+                what: error.to_string(),
+            },
+            ErrorKind::Damaged | ErrorKind::Short => Self::Damaged {
+                place: error.path.clone(),
+                what: error.to_string(),
+            },
+            _ => Self::Io(std::sync::Arc::new(error)),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The deduplicated block device: a front that does what every block device must do, and engines behind it.
+//!
+//! ```text
+//! transport ─▶ BlockDevice (Front) ─▶ Engine ─▶ data device and metadata
+//! ```
+//!
+//! Transports (NBD, FUSE) live in another crate and know only [`BlockDevice`]. The front splits requests into chunks,
+//! fingerprints them and orders them; an [`Engine`] decides where a chunk lies and what is durable when. The `dmdedup`
+//! engine stands on a [`MetadataBackend`], the seam of the Dmdedup report (§3.2), so that a researcher can plug in a
+//! backend of their own.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod device;
+mod engine;
+mod error;
+
+pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};
+pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
+pub use engine::{
+    ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace,
+    HashedChunk, HeadId, Lbn, Pbn, Sequence,
+};
+pub use error::{Error, Result};
+/// Memory of a request: it begins at a page border, as direct I/O wants it.
+pub use onefold_io::PageBuffer as Buffer;
