@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use onefold_chunk::Fingerprint;
-use onefold_index::workload::{Asked, Order, container_of, seeded_key};
+use onefold_papers::workload::{Asked, Order, container_of, seeded_key};
 use serde_json::json;
 
 use crate::process::{Counts, counts, forget_pages, thread_cpu};

@@ -24,6 +24,7 @@ use std::process::Command;
 const CRATES: &[&str] = &[
     "onefold-io",
     "onefold-index",
+    "onefold-papers",
     "onefold-store",
     "onefold-backup",
     "onefold-lab",

@@ -36,7 +36,7 @@ pub enum Error {
 
 impl Error {
     /// Damage at `offset` of `path`.
-    pub(crate) fn damaged(path: &str, offset: u64, what: impl Into<String>) -> Error {
+    pub fn damaged(path: &str, offset: u64, what: impl Into<String>) -> Error {
         Error::Damaged {
             path: path.to_string(),
             offset: Some(offset),
@@ -46,7 +46,7 @@ impl Error {
 
     /// A failed read of `path`, a file of our own: where it ends too early, that is damage. So is what another version
     /// made, and what stands there and is no file: an index is made anew from the containers.
-    pub(crate) fn from_read(error: onefold_io::Error, path: &str) -> Error {
+    pub fn from_read(error: onefold_io::Error, path: &str) -> Error {
         match error.kind {
             ErrorKind::Short
             | ErrorKind::Damaged

@@ -12,9 +12,11 @@ const PAUSE_MS: u64 = 2;
 /// Who waits says so once a minute.
 const TOLD_EACH_MS: u64 = 60_000;
 
-/// One opener at a time: takes `<name>-lock` in `dir`, for as long as the guard lives. [`Error::Held`] where another
-/// opener has it.
-pub(crate) fn alone(dir: &dyn Dir, name: &str) -> Result<Box<dyn LockGuard>> {
+/// One opener at a time: takes `<name>-lock` in `dir`, for as long as the guard lives.
+///
+/// # Errors
+/// [`Error::Held`] where another opener has it, [`Error::Io`] where it cannot be locked.
+pub fn alone(dir: &dyn Dir, name: &str) -> Result<Box<dyn LockGuard>> {
     let lock = format!("{name}-lock");
     let guard = dir.lock(&lock, LockKind::Exclusive)?;
     guard.ok_or(Error::Held { lock })

@@ -12,8 +12,9 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, IndexName, RamIndex, Strata, StrataOptions};
+use onefold_index::{ChunkIndex, RamIndex, Strata, StrataOptions};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
+use onefold_papers::IndexName;
 
 use crate::ingested::Ingested;
 use crate::repository::OpenOptions;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::workload::{TraceReader, TraceWriter};
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
 use onefold_io::{Dir, MemDir};
+use onefold_papers::workload::{TraceReader, TraceWriter};
 
 use super::{Reach, Target};
 use crate::image::Image;

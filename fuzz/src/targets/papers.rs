@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::filters::{
-    Accounting, BlockedBloom, Bloom, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full,
-    PageShape, Quotient, SingleLayer, Traverse,
-};
-use onefold_index::{
-    BloomStore, BloomStoreOptions, ChunkIndex, ContainerId, Filter, IndexName, Location, Result,
-};
+use onefold_index::{ChunkIndex, ContainerId, Filter, Location, Result};
 use onefold_io::frame::{HEADER_BYTES, TRAILER_BYTES};
 use onefold_io::{Dir, Disk, MemDir};
+use onefold_papers::filters::{
+    Accounting, BlockedBloom, Bloom, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full,
+    PageShape, Quotient, SingleLayer, Traverse, load_blocked, save_blocked,
+};
+use onefold_papers::{BloomStore, BloomStoreOptions, IndexName};
 
 use super::index::key;
 use super::{Reach, Target};
@@ -222,7 +221,11 @@ fn made(name: &str, dir: &Arc<MemDir>) -> Result<()> {
     }
     match name {
         "bloom" => save!(Bloom::new(KEYS, RATE)?),
-        "blocked" => save!(BlockedBloom::new(KEYS, RATE)?),
+        "blocked" => {
+            let mut filter = BlockedBloom::new(KEYS, RATE)?;
+            filter.insert(&keys)?;
+            save_blocked(&filter, &**dir, "saved")
+        }
         "quotient" => save!(Quotient::new(KEYS / 4, KEYS * 4, RATE)?),
         "single" => {
             save!(SingleLayer::new(
@@ -242,7 +245,7 @@ fn ask(name: &str, dir: &Arc<MemDir>) -> Result<()> {
     let disk = || -> Result<Arc<dyn Disk>> { Ok(dir.open_write("pages")?) };
     let mut filter: Box<dyn Filter> = match name {
         "bloom" => Box::new(Bloom::load(&**dir, "saved")?),
-        "blocked" => Box::new(BlockedBloom::load(&**dir, "saved")?),
+        "blocked" => Box::new(load_blocked(&**dir, "saved")?),
         "quotient" => Box::new(Quotient::load(&**dir, "saved")?),
         "single" => Box::new(SingleLayer::load(
             disk()?,

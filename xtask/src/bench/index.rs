@@ -21,7 +21,7 @@ mod streams;
 
 use std::path::PathBuf;
 
-use onefold_index::IndexName;
+use onefold_papers::IndexName;
 
 /// Keys a batch.
 const BATCH: u64 = 512;

@@ -10,8 +10,8 @@ mod configurations;
 
 use std::sync::Arc;
 
-use onefold_index::workload::{Workload, drive, key_of};
 use onefold_io::{FlashDir, FlashModel, MemDir};
+use onefold_papers::workload::{Workload, drive, key_of};
 
 use self::configurations::Open;
 

@@ -10,11 +10,12 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::workload::{drive, key_of};
-use onefold_index::{
-    BTree, BTreeOptions, ChunkIndex, ChunkStash, ChunkStashOptions, Search, Tablets, TabletsOptions,
-};
+use onefold_index::ChunkIndex;
 use onefold_io::{FlashDir, FlashModel, MemDir, SpindleDir, SpindleModel};
+use onefold_papers::workload::{drive, key_of};
+use onefold_papers::{
+    BTree, BTreeOptions, ChunkStash, ChunkStashOptions, Search, Tablets, TabletsOptions,
+};
 
 use super::report::Table;
 

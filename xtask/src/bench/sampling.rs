@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_chunk::{Chunker, Fingerprint, by_name};
-use onefold_index::{
-    ChunkIndex, ChunkStash, ChunkStashOptions, ContainerId, Location, Sparse, SparseOptions,
-};
+use onefold_index::{ChunkIndex, ContainerId, Location};
 use onefold_io::{Dir, FlashDir, FlashModel, MemDir};
+use onefold_papers::{ChunkStash, ChunkStashOptions, Sparse, SparseOptions};
 
 use super::report::{Table, machine, machine_line};
 

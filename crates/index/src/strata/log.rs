@@ -30,6 +30,9 @@ pub struct LogPage<'a>(&'a [u8]);
 
 impl<'a> LogPage<'a> {
     /// Checks checksum and shape of page `page` of the file `path`, which has this mark; `page` counts within the file.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where it is not what was written.
     pub fn check(bytes: &'a [u8], mark: u64, path: &str, page: u32) -> Result<LogPage<'a>> {
         check_page_of(bytes, mark, path, page)?;
         let (records, spans) = (bytes[8] as usize, bytes[9] as usize);
@@ -55,6 +58,11 @@ impl<'a> LogPage<'a> {
     /// A page that `check` has seen before.
     pub fn checked(bytes: &'a [u8]) -> LogPage<'a> {
         LogPage(bytes)
+    }
+
+    /// Whether it holds no record.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// How many records it holds.
@@ -188,6 +196,9 @@ impl LogPacker {
 }
 
 /// Reads `pages` pages from page `first` of the log file `path`, which has this mark, and checks each.
+///
+/// # Errors
+/// [`Error::Io`] where they cannot be read, [`Error::Damaged`] where one is not what was written.
 pub fn read_pages(
     disk: &dyn Disk,
     (path, mark): (&str, u64),

@@ -48,23 +48,23 @@
 #[cfg(test)]
 mod arbitrary;
 mod bits;
-pub(crate) mod cache;
+pub mod cache;
 mod choose;
 mod compact;
 mod folder;
 mod gone;
 mod join;
-pub(crate) mod log;
+pub mod log;
 mod log_writer;
 mod lookup;
 mod loose;
-pub(crate) mod manifest;
+mod manifest;
 mod merge;
 mod merged_run;
 mod options;
-pub(crate) mod page;
+pub mod page;
 mod ribbon;
-pub(crate) mod run;
+mod run;
 mod run_filters;
 mod run_page;
 mod run_writer;
@@ -82,7 +82,9 @@ use std::sync::atomic::Ordering;
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 
+pub use manifest::FileId;
 pub use options::StrataOptions;
+pub use run::hash_of;
 
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use folder::{Folder, NewFile};

@@ -51,6 +51,9 @@ fn checksum(bytes: &[u8], page: u32) -> u64 {
 }
 
 /// A run has the length that the manifest says.
+///
+/// # Errors
+/// [`Error::Damaged`] where it has not, [`Error::Io`] where it has none.
 pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
     match disk.len()? {
         len if len == file_bytes => Ok(()),
@@ -63,6 +66,9 @@ pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> 
 }
 
 /// A log file has at least the length that the manifest says: its writer may be adding to it.
+///
+/// # Errors
+/// [`Error::Damaged`] where it is shorter, [`Error::Io`] where it has none.
 pub fn check_reaches(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
     match disk.len()? {
         len if len >= file_bytes => Ok(()),
@@ -76,6 +82,9 @@ pub fn check_reaches(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()>
 
 /// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past
 /// the page cache fills without another copy.
+///
+/// # Errors
+/// [`Error::Io`], or [`Error::Damaged`] where a disk ends before a page.
 pub fn read_pages<'a, 'b>(
     wanted: impl Iterator<Item = (&'a dyn Disk, u32, usize)> + Clone,
     buf: &'b mut Vec<u8>,

@@ -6,11 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_index::workload::{TraceReader, TraceWriter};
-use onefold_index::{
-    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex, ChunkStash,
-    ChunkStashOptions, ContainerId, Error, Location, SkimpyStash, SkimpyStashOptions, Strata,
-};
+use onefold_index::{ChunkIndex, ContainerId, Error, Location, Strata};
 use onefold_io::{Dir, MemDir};
 
 use crate::conformance::options;
@@ -50,56 +46,9 @@ fn fill(dir: &MemDir) {
     index.checkpoint().expect("checkpoint");
 }
 
-fn stash(dir: &MemDir) -> ChunkStash {
-    let options = ChunkStashOptions {
-        ram_budget_bytes: 1 << 20,
-        cache_bytes: None,
-        sample: 1,
-    };
-    ChunkStash::open(Arc::new(dir.clone()), options).expect("open")
-}
-
 fn location(container: u64) -> Option<Location> {
     let container = ContainerId(container);
     Some(Location { container })
-}
-
-#[test]
-fn golden_chunkstash_is_still_written_so_and_read() {
-    let made = MemDir::new();
-    let mut index = stash(&made);
-    for (number, container) in [(0, 7), (1, 7), (2, 8)] {
-        let location = location(container).expect("some");
-        index.insert(&[(key(number), location)]).expect("insert");
-    }
-    index
-        .retire(&[ContainerId(7), ContainerId(3)])
-        .expect("retire");
-    index.checkpoint().expect("checkpoint");
-    let kept = kept("chunkstash-1", &["stash-log", "stash-retired"], &made);
-    let mut found = [None; 3];
-    stash(&kept)
-        .lookup(&[key(0), key(2), key(9)], &mut found)
-        .expect("lookup");
-    assert_eq!(found, [None, location(8), None]);
-}
-
-/// Compares (or blesses) the files `names` of `made` with the golden ones in `testdata/<folder>`, and gives a folder
-/// with the golden ones.
-fn kept(name: &str, names: &[&str], made: &MemDir) -> MemDir {
-    let (folder, kept) = (folder().with_file_name(name), MemDir::new());
-    for name in names {
-        let written = read(made, name);
-        if std::env::var_os("ONEFOLD_BLESS").is_some() {
-            std::fs::create_dir_all(&folder).expect("create");
-            std::fs::write(folder.join(name), &written).expect("write");
-        }
-        let golden = std::fs::read(folder.join(name)).expect("golden file");
-        assert!(written == golden, "{name} differs");
-        let disk = kept.create(name).expect("create");
-        disk.write_at(&golden, 0).expect("write");
-    }
-    kept
 }
 
 fn read(dir: &dyn Dir, name: &str) -> Vec<u8> {
@@ -179,94 +128,6 @@ fn golden_files_are_still_read() {
         containers,
         [second, None, second, third, third, None, first, first]
     );
-}
-
-#[test]
-fn golden_bloomstore_is_still_written_so_and_read() {
-    let options = || BloomStoreOptions {
-        chain_max: 8,
-        ..BloomStoreOptions::new(512, 0)
-    };
-    let made = MemDir::new();
-    let mut index = BloomStore::open(Arc::new(made.clone()), options()).expect("open");
-    let entries: Vec<_> = (0..66)
-        .map(|number| (key(number), location(7 + number / 64).expect("some")))
-        .collect();
-    index.retire(&[ContainerId(0x99)]).expect("retire");
-    index.insert(&entries).expect("insert");
-    index.remove(&[key(1)]).expect("remove");
-    index.checkpoint().expect("checkpoint");
-    let names = ["bloom-chains", "bloom-journal", "bloom-log", "bloom-shape"];
-    let kept = kept("bloomstore-1", &names, &made);
-    let mut index = BloomStore::open(Arc::new(kept), options()).expect("open");
-    let mut found = [None; 4];
-    index
-        .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
-        .expect("lookup");
-    assert_eq!(found, [location(7), None, location(8), None]);
-}
-
-/// A page of records and two more, one removed, one retired: in the log, in the journal and, for BufferHash, in a
-/// table.
-fn few_records(open: &dyn Fn(&MemDir) -> Box<dyn ChunkIndex>, folder: &str, names: &[&str]) {
-    let made = MemDir::new();
-    let mut index = open(&made);
-    let entries: Vec<_> = (0..66)
-        .map(|number| (key(number), location(7 + number / 64).expect("some")))
-        .collect();
-    index.retire(&[ContainerId(0x99)]).expect("retire");
-    index.insert(&entries).expect("insert");
-    index.remove(&[key(1)]).expect("remove");
-    index.checkpoint().expect("checkpoint");
-    drop(index);
-    let mut found = [None; 4];
-    open(&kept(folder, names, &made))
-        .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
-        .expect("lookup");
-    assert_eq!(found, [location(7), None, location(8), None]);
-}
-
-#[test]
-fn golden_skimpystash_is_still_written_so_and_read() {
-    let options = SkimpyStashOptions {
-        keys_expected: 64,
-        bucket_keys: 8,
-    };
-    let open = |dir: &MemDir| -> Box<dyn ChunkIndex> {
-        Box::new(SkimpyStash::open(Arc::new(dir.clone()), options).expect("open"))
-    };
-    few_records(&open, "skimpystash-1", &["skimpy-journal", "skimpy-log"]);
-}
-
-#[test]
-fn golden_bufferhash_is_still_written_so_and_read() {
-    let options = BufferHashOptions {
-        table_pages: 2,
-        ..BufferHashOptions::new(512)
-    };
-    let open = |dir: &MemDir| -> Box<dyn ChunkIndex> {
-        Box::new(BufferHash::open(Arc::new(dir.clone()), options).expect("open"))
-    };
-    let names = ["bufferhash-journal", "bufferhash-log", "bufferhash-shape"];
-    few_records(&open, "bufferhash-1", &names);
-}
-
-#[test]
-fn golden_trace_is_still_written_so_and_read() {
-    let path = folder().with_file_name("trace-1");
-    let made = MemDir::new();
-    let mut writer = TraceWriter::new(made.create("trace").expect("create"));
-    let keys: Vec<_> = (0..3).map(key).collect();
-    keys.iter().for_each(|key| writer.push(key).expect("push"));
-    writer.finish().expect("finish");
-    let written = read(&made, "trace");
-    if std::env::var_os("ONEFOLD_BLESS").is_some() {
-        std::fs::write(&path, &written).expect("write");
-    }
-    assert_eq!(written, std::fs::read(&path).expect("golden file"));
-    let mut reader = TraceReader::new(made.open("trace").expect("open"), "trace");
-    assert_eq!(reader.read().expect("read"), keys);
-    assert!(reader.read().expect("read").is_empty());
 }
 
 /// Its place in its file and its content are right, and it knows of other keys.

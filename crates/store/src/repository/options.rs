@@ -15,7 +15,7 @@ pub struct InitOptions {
     pub chunk_bytes_mean: u32,
     /// What is sealed.
     pub encryption: Encryption,
-    /// The fingerprint index: `ram`, or one of [`IndexName`](onefold_index::IndexName)'s names.
+    /// The fingerprint index: `ram`, or one of [`IndexName`](onefold_papers::IndexName)'s names.
     pub index: String,
     /// The cost of the first key slot.
     pub kdf_cost: KdfCost,

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_index::IndexName;
 use onefold_io::{Dir, FileDir};
+use onefold_papers::IndexName;
 use onefold_store::{
     Encryption, PinInfo, Progress, Repository, Result, RootId, SessionKind, StreamKind,
     SweepObserver, SweepOptions, SweepReport,

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onefold_index::workload::{Asked, Order};
 use onefold_io::{Dir, Disk, IN_FLIGHT_MAX, ReadFrom, read_across_within, uring_works};
+use onefold_papers::workload::{Asked, Order};
 
 use super::Error;
 use super::figures::PAGE_BYTES;

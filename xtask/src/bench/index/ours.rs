@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onefold_chunk::Fingerprint;
-use onefold_index::workload::{Asked, Order, container_of, seeded_key};
-use onefold_index::{ChunkIndex, IndexName, IndexStats, Location, Strata, StrataOptions};
+use onefold_index::{ChunkIndex, IndexStats, Location, Strata, StrataOptions};
 use onefold_io::{Dir, FileDir};
+use onefold_papers::IndexName;
+use onefold_papers::workload::{Asked, Order, container_of, seeded_key};
 
 use super::figures::{Figure, Measured, PAGE_BYTES, RECORD_BYTES};
 use super::peak::{self, Peak};

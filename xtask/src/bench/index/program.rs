@@ -11,7 +11,7 @@ use std::sync::Arc;
 use onefold_index::{ChunkIndex, Location, Strata, StrataOptions};
 use onefold_io::FileDir;
 
-use onefold_index::workload::{container_of, seeded_key};
+use onefold_papers::workload::{container_of, seeded_key};
 
 use super::{BATCH, IndexArgs};
 use crate::bench::backup::measure;

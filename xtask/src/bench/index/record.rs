@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use onefold_chunk::{Fingerprint, by_name};
-use onefold_index::workload::TraceWriter;
 use onefold_io::{Dir, FileDir};
+use onefold_papers::workload::TraceWriter;
 use onefold_store::InitOptions;
 
 use super::Error;

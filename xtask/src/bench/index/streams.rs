@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::workload::{TraceReader, Workload, drive, key_of};
-use onefold_index::{ChunkIndex, IndexName};
+use onefold_index::ChunkIndex;
 use onefold_io::{Dir, FileDir, FlashDir, FlashModel, MemDir, mapped_bytes};
+use onefold_papers::IndexName;
+use onefold_papers::workload::{TraceReader, Workload, drive, key_of};
 
 use super::figures::RECORD_BYTES;
 use super::{Error, IndexArgs, name_of};

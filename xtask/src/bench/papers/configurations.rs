@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use onefold_index::workload::Workload;
-use onefold_index::{
-    BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkIndex,
-    ChunkStash, ChunkStashOptions, Search, SkimpyStash, SkimpyStashOptions, Sparse, Strata,
-    StrataOptions, Tablets, TabletsOptions,
-};
+use onefold_index::{ChunkIndex, Strata, StrataOptions};
 use onefold_io::Dir;
+use onefold_papers::workload::Workload;
+use onefold_papers::{
+    BTree, BTreeOptions, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkStash,
+    ChunkStashOptions, Search, SkimpyStash, SkimpyStashOptions, Sparse, Tablets, TabletsOptions,
+};
 
 use crate::bench::sampling;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use onefold_index::Filter;
-use onefold_index::filters::{
+use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
+use onefold_papers::filters::{
     Accounting, Asked, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full, PageShape,
     SingleLayer, Traverse,
 };
-use onefold_index::workload::{Workload, key_of};
-use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
+use onefold_papers::workload::{Workload, key_of};
 
 type Error = Box<dyn std::error::Error>;
 

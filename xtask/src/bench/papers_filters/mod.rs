@@ -7,8 +7,8 @@
 
 mod lab;
 
-use onefold_index::filters::{Accounting, Buffering, ForestOptions, Full, PageShape, Traverse};
-use onefold_index::workload::Workload;
+use onefold_papers::filters::{Accounting, Buffering, ForestOptions, Full, PageShape, Traverse};
+use onefold_papers::workload::Workload;
 
 use self::lab::{Cost, Cpu, Lab, RATE};
 use super::report::Table;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use onefold_index::workload::Order;
 use onefold_io::Dir;
+use onefold_papers::workload::Order;
 
 use super::{Asking, Bench, print_value};
 use crate::bench::index::Error;

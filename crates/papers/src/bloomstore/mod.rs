@@ -1,0 +1,431 @@
+//! `bloomstore`: chains of Bloom filters on flash instead of pointers in RAM (Lu's dissertation, §4.4).
+//!
+//! ```text
+//! RAM    a partition: write buffer of a page, active filter │ pool of filters not yet on flash │ pre-filter
+//! flash  log of record pages, 64 keys each │ a chain of filters a partition, one filter a page, bit-sliced
+//! ```
+//!
+//! RAM a key: 4096/(64·M) for write buffers, δ/(64·M) for active filters, and what pool and pre-filter are given: 0.5
+//! bytes at M = 128, 0.67 at 96. A lookup that RAM does not answer reads a page of the chain and then the pages that
+//! the chain names, newest first; each step of a whole batch of keys is one batch of reads, so that the chain reads of
+//! many keys are in flight at once (what §4.4.1 leaves as future work).
+//!
+//! Always holds: a partition's pages and filters are in the order of writing, so the newest answer is found first; a
+//! filter is in the pool or on flash, never in both. A chain longer than M grows another unit, and a lookup of an
+//! absent key reads a page of each. The shape (partitions, M, δ, slices) is fixed when the store is made. Source of
+//! truth are log and journal ([`crate::flashlog`]): chains that a crash lost are made again.
+
+mod chain;
+mod collect;
+mod recover;
+mod units;
+
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Dir;
+
+use self::chain::{POINTER_BYTES, Shape, UnitHead, pointer_of};
+use self::units::{Place, Units};
+use crate::filters::{BlockedBloom, word};
+use crate::flashlog::{At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
+use onefold_index::strata::log::Said;
+use onefold_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
+
+/// Keys whose reads are in flight together: bounds the RAM of a lookup to some MiB.
+const BATCH: usize = 256;
+
+/// How a BloomStore is made; `partitions`, `chain_max`, `filter_bytes` and `sub_partitions` of one that exists stay as
+/// they were.
+#[derive(Clone, Debug)]
+pub struct BloomStoreOptions {
+    /// Keys for which the chains are to have at most `chain_max` filters; makes the number of partitions. More keys
+    /// make longer chains.
+    pub keys_expected: u64,
+    /// Filters a chain, M (§4.5.3: 96).
+    pub chain_max: u32,
+    /// Bytes a filter, δ, its pointer of 4 bytes included (§4.5.3: 64, or 128 where most keys are present).
+    pub filter_bytes: u32,
+    /// Sub-partitions that share a write buffer, each with a part of the chain of its own; at least as many as make
+    /// each part fit into a page.
+    pub sub_partitions: u32,
+    /// A lookup reads as many pages of a chain's unit as its filters take up, ⌈filters·δ/4096⌉ as §4.4.1 does, and not
+    /// only that of the key's slice. The answer is the same: for comparisons.
+    pub reads_whole_chains: bool,
+    /// RAM for filters that are not yet on flash, shared by all partitions.
+    pub pool_bytes: usize,
+    /// RAM for the pre-filter, 0 for none (§4.4.3: 4 bits a key).
+    pub prefilter_bytes: usize,
+    /// Collect when about this part of all records is garbage.
+    pub garbage_max: f64,
+    /// Milliseconds that an insertion may stay without being durable, see [`BloomStore::tick`].
+    pub flush_interval_ms: Option<u64>,
+}
+
+impl BloomStoreOptions {
+    /// The dissertation's best for `keys_expected` keys, M = 96 and δ = 64, within `ram_bytes`: what write buffers
+    /// leave goes to the pre-filter (4 bits a key) and the rest to the pool.
+    pub fn new(keys_expected: u64, ram_bytes: usize) -> BloomStoreOptions {
+        let mut options = BloomStoreOptions {
+            keys_expected,
+            chain_max: 96,
+            filter_bytes: 64,
+            sub_partitions: 1,
+            reads_whole_chains: false,
+            pool_bytes: 0,
+            prefilter_bytes: 0,
+            garbage_max: 0.25,
+            flush_interval_ms: None,
+        };
+        let buffers = options.partitions() as usize * (4096 + options.filter_bytes as usize);
+        let rest = ram_bytes.saturating_sub(buffers);
+        options.prefilter_bytes = rest.min(keys_expected as usize / 2);
+        options.pool_bytes = rest - options.prefilter_bytes;
+        options
+    }
+
+    /// Partitions, P.
+    pub fn partitions(&self) -> u32 {
+        let keys = RECORDS as u64 * u64::from(self.chain_max.max(1));
+        self.keys_expected.div_ceil(keys).clamp(1, 1 << 24) as u32
+    }
+}
+
+/// The index `bloomstore`: chains of Bloom filters on flash instead of pointers in RAM.
+pub struct BloomStore {
+    log: FlashLog,
+    units: Units,
+    shape: Shape,
+    options: BloomStoreOptions,
+    partitions: Vec<Partition>,
+    held_bytes: usize,
+    prefilter: Option<BlockedBloom>,
+    /// About how many records are superseded, removed or of retired containers.
+    garbage: u64,
+    last_container: Option<ContainerId>,
+    containers: u64,
+    entries: u64,
+    waiting_since_ms: Option<u64>,
+    is_dirty: bool,
+    stats: IndexStats,
+}
+
+struct Partition {
+    buffer: RecordPage,
+    active: Box<[u8]>,
+    /// Filters that are not yet on flash, oldest first, `filter_bytes` each.
+    held: Vec<u8>,
+    /// The chain's units, oldest first.
+    units: Vec<Place>,
+    /// Filters in the last unit.
+    filters: u32,
+    /// The ordinal of the last unit, plus one.
+    ordinals: u32,
+    /// The page behind that of the last filter in the units before the last, and in the last.
+    since: (u32, u32),
+}
+
+/// What is still to be read for a key.
+struct Search {
+    candidates: Candidates,
+    /// Units that are still to be asked.
+    units: usize,
+}
+
+impl BloomStore {
+    /// Opens the store in `dir`, or begins one.
+    ///
+    /// # Errors
+    /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
+    /// shape that is damaged or of more than eight times the RAM, or a page that was durable and is not whole;
+    /// [`Error::Budget`](onefold_index::Error::Budget) for a chain that fits no page, or a pre-filter of more than 8 GiB;
+    /// [`Error::Io`](onefold_index::Error::Io).
+    pub fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<BloomStore> {
+        recover::open(dir, options)
+    }
+
+    /// Tells the time: makes everything durable if something waits for longer than `flush_interval_ms` (§4.4.1).
+    /// Returns whether it did.
+    ///
+    /// # Errors
+    /// Those of [`checkpoint`](ChunkIndex::checkpoint).
+    pub fn tick(&mut self, now_ms: u64) -> Result<bool> {
+        let Some(interval) = self.options.flush_interval_ms.filter(|_| self.is_dirty) else {
+            return Ok(false);
+        };
+        let since = *self.waiting_since_ms.get_or_insert(now_ms);
+        let is_due = now_ms.saturating_sub(since) >= interval;
+        if is_due {
+            self.checkpoint()?;
+        }
+        Ok(is_due)
+    }
+
+    /// RAM of write buffers, of active filters and the pool, and of the pre-filter, in bytes.
+    pub fn ram_parts(&self) -> (usize, usize, usize) {
+        let of = |part: fn(&Partition) -> usize| self.partitions.iter().map(part).sum::<usize>();
+        (
+            of(|partition| partition.buffer.ram_bytes()),
+            of(|partition| {
+                partition.active.len()
+                    + partition.held.capacity()
+                    + partition.units.capacity() * size_of::<Place>()
+            }) + self.partitions.capacity() * size_of::<Partition>(),
+            self.prefilter.as_ref().map_or(0, Filter::ram_bytes),
+        )
+    }
+
+    fn partition_of(&self, key: &Fingerprint) -> usize {
+        ((u128::from(word(key, 0)) * self.partitions.len() as u128) >> 64) as usize
+    }
+
+    fn put(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if let Some(container) = said.filter(|container| Some(*container) != self.last_container) {
+            self.last_container = Some(container);
+            self.containers += 1;
+        }
+        if let Some(prefilter) = &mut self.prefilter {
+            prefilter.insert(std::slice::from_ref(key))?;
+        }
+        let record = self.log.next_record(key, said);
+        self.is_dirty = true;
+        self.put_record(record)
+    }
+
+    fn put_record(&mut self, record: Record) -> Result<()> {
+        let number = self.partition_of(&record.key);
+        if self.partitions[number].buffer.is_full() {
+            // it could not be written before
+            self.seal(number)?;
+        }
+        let partition = &mut self.partitions[number];
+        let before = partition.buffer.len();
+        partition.buffer.put(record);
+        self.entries += (partition.buffer.len() - before) as u64;
+        self.shape.set(&mut partition.active, &record.key);
+        if partition.buffer.is_full() {
+            self.seal(number)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the buffer as a page; its filter goes to the pool, and where that is full, filters of the fullest
+    /// partition to flash.
+    fn seal(&mut self, number: usize) -> Result<()> {
+        let partition = &mut self.partitions[number];
+        let page = self.log.append(&mut partition.buffer, number as u32)?;
+        partition.buffer.clear();
+        partition.active[..POINTER_BYTES].copy_from_slice(&page.to_le_bytes());
+        partition.held.reserve_exact(partition.active.len());
+        partition.held.extend_from_slice(&partition.active);
+        partition.active.fill(0);
+        self.held_bytes += self.shape.filter_bytes as usize;
+        while self.held_bytes > self.options.pool_bytes {
+            let fullest = (0..self.partitions.len())
+                .max_by_key(|number| self.partitions[*number].held.len())
+                .expect("a partition");
+            self.flush_chain(fullest)?;
+        }
+        Ok(())
+    }
+
+    /// Appends a partition's filters in the pool to its chain. Those that cannot be written stay in the pool.
+    fn flush_chain(&mut self, number: usize) -> Result<()> {
+        let head = self.log.range().start;
+        let filter_bytes = self.shape.filter_bytes as usize;
+        let held = std::mem::take(&mut self.partitions[number].held);
+        self.held_bytes -= held.len();
+        let live: Vec<&[u8]> = held
+            .chunks_exact(filter_bytes)
+            .filter(|filter| pointer_of(filter) >= head)
+            .collect();
+        let mut rest = &live[..];
+        let written = self.append_to_chain(number, &mut rest);
+        let partition = &mut self.partitions[number];
+        rest.iter()
+            .for_each(|filter| partition.held.extend_from_slice(filter));
+        self.held_bytes += partition.held.len();
+        written
+    }
+
+    /// Takes those off `rest` that are written.
+    fn append_to_chain(&mut self, number: usize, rest: &mut &[&[u8]]) -> Result<()> {
+        let partition = &mut self.partitions[number];
+        while !rest.is_empty() {
+            let is_new = partition.units.is_empty() || partition.filters == self.shape.chain_max;
+            if is_new {
+                partition.units.reserve_exact(1);
+                partition.units.push(self.units.allocate());
+                partition.filters = 0;
+                partition.ordinals += 1;
+                partition.since.0 = partition.since.1;
+            }
+            let room = (self.shape.chain_max - partition.filters) as usize;
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            let unit_head = UnitHead {
+                partition: number as u32,
+                ordinal: partition.ordinals - 1,
+                generation: 0,
+                filters: partition.filters,
+                since: partition.since.0,
+            };
+            let place = partition.units.last_mut().expect("a unit");
+            // a new unit that could not be written has no filters
+            let was_there = partition.filters > 0;
+            *place = self.units.write(*place, was_there, unit_head, now)?;
+            *rest = later;
+            partition.filters += now.len() as u32;
+            partition.since.1 = pointer_of(now[now.len() - 1]) + 1;
+        }
+        Ok(())
+    }
+
+    /// Reads candidates, then the next older unit of the chain, then its candidates, of all searches at once.
+    fn search(
+        &mut self,
+        keys: &[Fingerprint],
+        found: &mut [Located],
+        mut searches: Vec<&mut Search>,
+    ) -> Result<()> {
+        loop {
+            let candidates = searches.iter_mut().map(|search| &mut search.candidates);
+            self.log
+                .read_candidates(keys, found, candidates, &mut self.stats)?;
+            searches.retain(|search| found[search.candidates.place].is_none() && search.units > 0);
+            if searches.is_empty() {
+                return Ok(());
+            }
+            self.read_chains(keys, &mut searches)?;
+        }
+    }
+
+    fn read_chains(&mut self, keys: &[Fingerprint], searches: &mut [&mut Search]) -> Result<()> {
+        let mut pages = Vec::with_capacity(searches.len());
+        let mut beside = Vec::new();
+        for search in searches.iter_mut() {
+            search.units -= 1;
+            let key = &keys[search.candidates.place];
+            let partition = &self.partitions[self.partition_of(key)];
+            let (unit, slice) = (partition.units[search.units], self.shape.slice_of(key));
+            pages.push(self.units.page(unit, slice));
+            if self.options.reads_whole_chains {
+                let is_last = search.units + 1 == partition.units.len();
+                let others = (0..self.shape.slices).filter(|other| *other != slice);
+                let count = self.shape.pages_of(if is_last {
+                    partition.filters
+                } else {
+                    self.shape.chain_max
+                });
+                beside.extend(
+                    others
+                        .take(count as usize - 1)
+                        .map(|other| self.units.page(unit, other)),
+                );
+            }
+        }
+        self.stats.lookup_reads += (pages.len() + beside.len()) as u64;
+        let searched = pages.len();
+        pages.append(&mut beside);
+        let mut slices = self.units.read(&pages)?;
+        slices.truncate(searched);
+        for (search, slice) in searches.iter_mut().zip(slices) {
+            let Candidates { place, pages } = &mut search.candidates;
+            pages.clear();
+            slice.ask(&self.shape, &keys[*place], pages);
+            pages.reverse();
+        }
+        Ok(())
+    }
+}
+
+impl Locate for BloomStore {
+    fn parts(&mut self) -> (&FlashLog, &mut IndexStats) {
+        (&self.log, &mut self.stats)
+    }
+
+    fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
+        let mut found = vec![None; keys.len()];
+        let mut present = vec![true; keys.len()];
+        if let Some(prefilter) = &mut self.prefilter {
+            prefilter.may_contain(keys, &mut present)?;
+        }
+        let mut searches = Vec::new();
+        for (place, key) in keys.iter().enumerate().filter(|(place, _)| present[*place]) {
+            let partition = &self.partitions[self.partition_of(key)];
+            if self.shape.may_hold(&partition.active, key)
+                && let Some(said) = partition.buffer.find(key)
+            {
+                found[place] = Some((At::Buffer, said));
+                continue;
+            }
+            let pages = partition
+                .held
+                .chunks_exact(self.shape.filter_bytes as usize)
+                .filter(|filter| self.shape.may_hold(filter, key))
+                .map(pointer_of)
+                .collect();
+            searches.push(Search {
+                candidates: Candidates { place, pages },
+                units: partition.units.len(),
+            });
+        }
+        for searches in searches.chunks_mut(BATCH) {
+            self.search(keys, &mut found, searches.iter_mut().collect())?;
+        }
+        Ok(found)
+    }
+}
+
+impl ChunkIndex for BloomStore {
+    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+        self.answer(keys, found)
+    }
+
+    fn say(&mut self, key: &Fingerprint, said: Said) -> Result<()> {
+        if said.is_none() {
+            self.garbage += 2;
+        }
+        self.put(key, said)
+    }
+
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
+        self.garbage += containers.len() as u64 * self.entries / self.containers.max(1);
+        self.is_dirty = true;
+        self.log.retire(containers);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.collect_garbage()?;
+        self.units.sync()?;
+        self.log
+            .checkpoint(self.partitions.iter().map(|partition| &partition.buffer))?;
+        (self.is_dirty, self.waiting_since_ms) = (false, None);
+        Ok(())
+    }
+
+    fn iterate(
+        &mut self,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        for number in 0..self.partitions.len() {
+            let buffer = self.partitions[number].buffer.clone();
+            self.visit_page(&buffer, At::Buffer, visit)?;
+        }
+        self.visit_log(visit)
+    }
+
+    fn ram_bytes(&self) -> usize {
+        let (buffers, filters, prefilter) = self.ram_parts();
+        size_of::<BloomStore>() + buffers + filters + prefilter + self.log.ram_bytes()
+    }
+
+    fn stats(&self) -> IndexStats {
+        IndexStats {
+            entries: self.entries,
+            disk_bytes: self.log.disk_bytes() + self.units.disk_bytes(),
+            bytes_written: self.log.bytes_written + self.units.bytes_written,
+            ..self.stats
+        }
+    }
+}

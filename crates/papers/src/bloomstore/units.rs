@@ -1,0 +1,197 @@
+//! The file of chain units, `bloom-chains`: each unit has two places of S pages and is written to the one that does not
+//! count.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onefold_io::Disk;
+
+use super::chain::{Shape, Slice, UnitHead, pointer_of};
+use crate::flashlog::{open_or_create, read_many};
+use onefold_index::Result;
+use onefold_index::strata::page::PAGE_BYTES;
+
+const CHAINS: &str = "bloom-chains";
+
+/// A unit's place: its number × 2 + which of the two.
+pub type Place = u32;
+
+/// A unit that was found whole.
+pub struct Found {
+    /// Where it is.
+    pub place: Place,
+    /// What it says.
+    pub head: UnitHead,
+    /// The page of its last filter.
+    pub last: u32,
+}
+
+/// The file `bloom-chains`: chain units of some pages, each with two places.
+pub struct Units {
+    disk: Arc<dyn Disk>,
+    shape: Shape,
+    next: u32,
+    free: Vec<u32>,
+    generation: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+}
+
+impl Units {
+    /// Opens the file and tells the newest whole form of each unit, by partition and ordinal. What speaks of pages from
+    /// `end` on, which were lost, is undone.
+    pub fn open(
+        dir: &dyn onefold_io::Dir,
+        shape: Shape,
+        end: u32,
+    ) -> Result<(Units, BTreeMap<u32, Vec<Found>>)> {
+        let disk = open_or_create(dir, CHAINS)?;
+        let unit_bytes = u64::from(shape.slices) * 2 * PAGE_BYTES as u64;
+        let mut units = Units {
+            next: disk.len()?.div_ceil(unit_bytes) as u32,
+            disk,
+            shape,
+            free: Vec::new(),
+            generation: 0,
+            bytes_written: 0,
+        };
+        let mut found: BTreeMap<u32, Vec<Found>> = BTreeMap::new();
+        let mut undone = false;
+        for unit in 0..units.next {
+            let mut newest: Option<Found> = None;
+            for place in [unit * 2, unit * 2 + 1] {
+                let Some((head, last)) = units.read_head(place)? else {
+                    continue;
+                };
+                units.generation = units.generation.max(head.generation);
+                if last >= end {
+                    units.undo(place)?;
+                    undone = true;
+                } else if newest
+                    .as_ref()
+                    .is_none_or(|newest| newest.head.generation < head.generation)
+                {
+                    newest = Some(Found { place, head, last });
+                }
+            }
+            match newest {
+                Some(newest) => found.entry(newest.head.partition).or_default().push(newest),
+                None => units.free.push(unit),
+            }
+        }
+        if undone {
+            units.disk.sync()?;
+        }
+        for of_partition in found.values_mut() {
+            of_partition.sort_by_key(|unit| (unit.head.ordinal, unit.head.generation));
+        }
+        Ok((units, found))
+    }
+
+    /// Head and last pointer of what stands at `place`, if all of its slices are of one writing.
+    fn read_head(&self, place: Place) -> Result<Option<(UnitHead, u32)>> {
+        let end = (u64::from(place) + 1) * u64::from(self.shape.slices) * PAGE_BYTES as u64;
+        if self.disk.len()? < end {
+            return Ok(None);
+        }
+        let pages: Vec<u32> = (0..self.shape.slices)
+            .map(|slice| self.page(place, slice))
+            .collect();
+        let mut whole: Option<(UnitHead, u32)> = None;
+        for (bytes, page) in read_many(&*self.disk, &pages)?.into_iter().zip(&pages) {
+            let Ok(slice) = Slice::check(bytes, &self.shape, CHAINS, *page) else {
+                return Ok(None);
+            };
+            let head = slice.head();
+            if head.filters == 0 || whole.is_some_and(|(first, _)| first != head) {
+                return Ok(None);
+            }
+            whole = Some((head, slice.pointer(head.filters - 1)));
+        }
+        Ok(whole)
+    }
+
+    fn undo(&self, place: Place) -> Result<()> {
+        let at = u64::from(self.page(place, 0)) * PAGE_BYTES as u64;
+        Ok(self.disk.write_at(&[0; PAGE_BYTES], at)?)
+    }
+
+    /// The page of slice `slice` at `place`.
+    pub fn page(&self, place: Place, slice: u32) -> u32 {
+        place * self.shape.slices + slice
+    }
+
+    /// A place for a new unit.
+    pub fn allocate(&mut self) -> Place {
+        let unit = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        unit * 2
+    }
+
+    /// Gives a place back: its unit speaks of collected pages alone.
+    pub fn release(&mut self, place: Place) {
+        self.free.push(place / 2);
+    }
+
+    /// Slices by their pages, in one batch.
+    pub fn read(&self, pages: &[u32]) -> Result<Vec<Slice>> {
+        read_many(&*self.disk, pages)?
+            .into_iter()
+            .zip(pages)
+            .map(|(bytes, page)| Slice::check(bytes, &self.shape, CHAINS, *page))
+            .collect()
+    }
+
+    /// Writes the unit at `old` with `filters` appended (or a new one), to its other place, which it returns. Reads: S
+    /// where it was there; writes: S.
+    pub fn write(
+        &mut self,
+        old: Place,
+        was_there: bool,
+        mut head: UnitHead,
+        filters: &[&[u8]],
+    ) -> Result<Place> {
+        let pages: Vec<u32> = (0..self.shape.slices)
+            .map(|slice| self.page(old, slice))
+            .collect();
+        let mut slices: Vec<Slice> = if was_there {
+            self.read(&pages)?
+        } else {
+            pages.iter().map(|_| Slice::empty()).collect()
+        };
+        debug_assert!(
+            filters
+                .windows(2)
+                .all(|two| pointer_of(two[0]) < pointer_of(two[1]))
+        );
+        self.generation += 1;
+        head.generation = self.generation;
+        let place = old ^ 1;
+        let (first, mut bytes) = (head.filters, Vec::new());
+        head.filters += filters.len() as u32;
+        for (number, slice) in (0..).zip(&mut slices) {
+            for (i, filter) in (first..).zip(filters) {
+                slice.append(&self.shape, number, i, filter);
+            }
+            bytes.extend_from_slice(slice.seal(head, self.page(place, number)));
+        }
+        self.disk
+            .write_at(&bytes, u64::from(self.page(place, 0)) * PAGE_BYTES as u64)?;
+        self.bytes_written += bytes.len() as u64;
+        Ok(place)
+    }
+
+    /// Makes all that was written durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.disk.sync()?)
+    }
+
+    /// Bytes of the places that count.
+    pub fn disk_bytes(&self) -> u64 {
+        u64::from(self.next - self.free.len() as u32)
+            * u64::from(self.shape.slices)
+            * PAGE_BYTES as u64
+    }
+}

@@ -1,0 +1,108 @@
+//! Which log pages come into the cache with a hit, and when: the windows of a batch's keys are read together.
+
+use std::ops::Range;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::ReadAt;
+
+use super::{ChunkStash, LOG, UNMARKED};
+use onefold_index::strata::FileId;
+use onefold_index::strata::log::LogPage;
+use onefold_index::strata::page::PAGE_BYTES;
+use onefold_index::{Error, Result};
+
+/// Pages that a hit prefetches: 64 KiB.
+const WINDOW_PAGES: u32 = 16;
+/// What all cached pages were read from: there is one log.
+const ITS_FILE: FileId = FileId {
+    unique: 0,
+    number: 0,
+};
+
+impl ChunkStash {
+    /// Brings log page `page`, and those around it, into the cache.
+    pub(super) fn fetch(&mut self, page: u32) -> Result<()> {
+        if self.cache.holds(page) {
+            return Ok(());
+        }
+        self.fetch_all(&[page])
+    }
+
+    /// The pages that come with `page`: those behind it, which the stream will ask for next; or, where keys are
+    /// sampled, the container that it is in, since the keys before the sampled one have no slots of their own.
+    fn window_of(&self, page: u32) -> Range<u32> {
+        let first = match self.options.sample {
+            0 | 1 => page,
+            _ => page / WINDOW_PAGES * WINDOW_PAGES,
+        };
+        first..(first + WINDOW_PAGES).min(self.pages).max(page + 1)
+    }
+
+    /// Brings the windows of `pages`, which are not in the cache, in one batch of reads.
+    fn fetch_all(&mut self, pages: &[u32]) -> Result<()> {
+        let mut windows: Vec<(u32, Range<u32>)> = Vec::new();
+        for page in pages {
+            if !windows.iter().any(|(_, window)| window.contains(page)) {
+                windows.push((*page, self.window_of(*page)));
+            }
+        }
+        let mut bytes: Vec<Vec<u8>> = windows
+            .iter()
+            .map(|(_, window)| vec![0; window.len() * PAGE_BYTES])
+            .collect();
+        let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(windows.len());
+        for ((_, window), buf) in windows.iter().zip(&mut bytes) {
+            let offset = u64::from(window.start) * PAGE_BYTES as u64;
+            reads.push(ReadAt { offset, buf });
+        }
+        self.disk
+            .read_many_at(&mut reads)
+            .map_err(|error| Error::from_read(error, LOG))?;
+        self.stats.lookup_reads += windows.len() as u64;
+        for ((asked, window), bytes) in windows.into_iter().zip(&bytes) {
+            let page_of = |number: u32| {
+                let at = (number - window.start) as usize * PAGE_BYTES;
+                &bytes[at..at + PAGE_BYTES]
+            };
+            // the one that was asked for last, so that a small cache still has it
+            let last = std::iter::once(asked);
+            for number in window
+                .clone()
+                .rev()
+                .filter(|page| *page != asked)
+                .chain(last)
+            {
+                LogPage::check(page_of(number), UNMARKED, LOG, number)?;
+                self.cache.insert(number, ITS_FILE, page_of(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what the table says of `keys` into the cache, as far as half of it goes, in one batch of reads. Where
+    /// that is less than two windows it would push out what the first of the keys need: they are then read one by one.
+    pub(super) fn prefetch(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        let most = self.cache.capacity() / 2 / WINDOW_PAGES as usize;
+        if most < 2 {
+            return Ok(());
+        }
+        let mut pages: Vec<u32> = Vec::new();
+        for key in keys.iter().filter(|key| !self.buffer.contains_key(key)) {
+            let newest = self
+                .table
+                .matches(key)
+                .map(|slot| self.table.pages[slot] - 1);
+            if let Some(page) = newest.max().filter(|page| !self.cache.holds(*page))
+                && !pages
+                    .iter()
+                    .any(|there| self.window_of(*there).contains(&page))
+            {
+                pages.push(page);
+                if pages.len() == most {
+                    break;
+                }
+            }
+        }
+        self.fetch_all(&pages)
+    }
+}

@@ -1,0 +1,187 @@
+//! The cuckoo table: which keys have a slot, how one moves to make room for another, and what happens when there is
+//! none.
+//!
+//! Always holds: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's
+//! candidates. RAM has no more of a key than that, so moving one reads its page again.
+
+use onefold_chunk::Fingerprint;
+
+use super::{ChunkStash, LOG, UNMARKED};
+use onefold_index::strata::log::{LogPage, Said, read_pages};
+use onefold_index::strata::page::PAGE_BYTES;
+use onefold_index::{Error, Result};
+
+/// Candidate slots of a key, from two hashes.
+const CANDIDATES: u64 = 16;
+/// Keys that move to make room for one before the table counts as full.
+const MOVES_MAX: usize = 64;
+/// A table that was made anew is to have this share of its slots free, so that it is not made anew again soon.
+const FREE_SHARE: f64 = 0.2;
+
+/// The cuckoo table: signatures, and log pages plus one; 0 is an empty slot.
+pub(super) struct Table {
+    pub(super) signatures: Vec<u16>,
+    pub(super) pages: Vec<u32>,
+}
+
+impl Table {
+    /// `slots` empty ones.
+    pub(super) fn new(slots: usize) -> Table {
+        Table {
+            signatures: vec![0; slots],
+            pages: vec![0; slots],
+        }
+    }
+
+    pub(super) fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = usize> + use<> {
+        let word =
+            |at: usize| u64::from_le_bytes(key.0[at..at + 8].try_into().expect("eight bytes"));
+        let (start, step, slots) = (word(8), word(16) | 1, self.pages.len() as u128);
+        (0..CANDIDATES).map(move |i| {
+            ((u128::from(start.wrapping_add(i.wrapping_mul(step))) * slots) >> 64) as usize
+        })
+    }
+
+    pub(super) fn signature(key: &Fingerprint) -> u16 {
+        u16::from_le_bytes([key.0[24], key.0[25]])
+    }
+
+    /// Slots that may be the key's.
+    pub(super) fn matches(&self, key: &Fingerprint) -> impl Iterator<Item = usize> {
+        let signature = Table::signature(key);
+        self.candidates(key)
+            .filter(move |slot| self.pages[*slot] > 0 && self.signatures[*slot] == signature)
+    }
+
+    pub(super) fn put(&mut self, slot: usize, key: &Fingerprint, page: u32) {
+        self.signatures[slot] = Table::signature(key);
+        self.pages[slot] = page + 1;
+    }
+}
+
+impl ChunkStash {
+    /// Makes the table anew where it is full: without what is retired, and of the rest with every second key as often
+    /// as it takes.
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        // Without retirements the same keys would fill it again.
+        let mut is_roomy = !self.retired.is_empty() && self.make_table()?;
+        while !is_roomy {
+            self.options.sample = self.options.sample.max(1).saturating_mul(2);
+            tracing::warn!(
+                "index chunkstash is full: every {}th chunk has a place in its {} bytes of RAM from now on, and some duplicates are stored again; more RAM avoids that",
+                self.options.sample,
+                self.options.ram_budget_bytes
+            );
+            is_roomy = self.make_table()? || self.options.sample == u32::MAX;
+        }
+        Ok(())
+    }
+
+    /// The table of all of the log; whether that fits, and leaves some of it free.
+    fn make_table(&mut self) -> Result<bool> {
+        self.table.pages.fill(0);
+        self.inserted = 0;
+        let mut buf = Vec::new();
+        for page in 0..self.pages {
+            read_pages(&*self.disk, (LOG, UNMARKED), page, 1, &mut buf)?;
+            if !self.enter_page(&LogPage::checked(&buf), page)? {
+                return Ok(false);
+            }
+        }
+        let free = self.table.pages.iter().filter(|page| **page == 0).count();
+        Ok(free as f64 >= self.table.pages.len() as f64 * FREE_SHARE)
+    }
+
+    /// Enters what page `page` says; whether there was room.
+    pub(super) fn enter_page(&mut self, records: &LogPage<'_>, page: u32) -> Result<bool> {
+        for (key, said) in records.records() {
+            if !self.enter(&key, said, page)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then
+    /// another key lost its slot.
+    fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
+        let own = self.slot_of(key)?;
+        let samples = self.options.sample > 1;
+        // a removal must be known of where an earlier record may come by prefetch
+        let is_removal = samples && said.is_none();
+        let is_gone = said.is_none_or(|container| self.retired.contains(&container));
+        if own.is_none() && is_gone && !is_removal {
+            return Ok(true);
+        }
+        self.inserted += 1;
+        let is_sampled = is_removal
+            || self
+                .inserted
+                .is_multiple_of(u64::from(self.options.sample.max(1)));
+        if own.is_none() && !is_sampled {
+            return Ok(true);
+        }
+        if let Some(slot) = own.or_else(|| self.free_slot(key)) {
+            self.table.put(slot, key, page);
+            return Ok(true);
+        }
+        let (mut key, mut page) = (*key, page);
+        for turn in 0..MOVES_MAX {
+            if let Some(free) = self.free_slot(&key) {
+                self.table.put(free, &key, page);
+                return Ok(true);
+            }
+            let slot = self
+                .table
+                .candidates(&key)
+                .nth(turn % CANDIDATES as usize)
+                .expect("a candidate");
+            let out = self.table.pages[slot] - 1;
+            let moved = self.key_in(slot, out)?;
+            self.table.put(slot, &key, page);
+            (key, page) = (moved, out);
+        }
+        Ok(false)
+    }
+
+    fn free_slot(&self, key: &Fingerprint) -> Option<usize> {
+        let mut candidates = self.table.candidates(key);
+        candidates.find(|slot| self.table.pages[*slot] == 0)
+    }
+
+    /// The key of a slot, from the log: RAM holds its signature only.
+    fn key_in(&mut self, slot: usize, page: u32) -> Result<Fingerprint> {
+        let signature = self.table.signatures[slot];
+        self.fetch(page)?;
+        let keys: Vec<Fingerprint> = self.cache.page_of(page).map_or(Vec::new(), |page| {
+            page.records().map(|(key, _)| key).collect()
+        });
+        let own = |key: &&Fingerprint| {
+            Table::signature(key) == signature
+                && self.table.candidates(key).any(|other| other == slot)
+        };
+        keys.iter().find(own).copied().ok_or_else(|| {
+            Error::damaged(
+                LOG,
+                u64::from(page) * PAGE_BYTES as u64,
+                "no record for a slot of the table",
+            )
+        })
+    }
+
+    /// The slot that the key has, proven.
+    pub(super) fn slot_of(&mut self, key: &Fingerprint) -> Result<Option<usize>> {
+        for slot in self.table.matches(key).collect::<Vec<_>>() {
+            let page = self.table.pages[slot] - 1;
+            self.fetch(page)?;
+            if self
+                .cache
+                .page_of(page)
+                .is_some_and(|page| page.find(key).is_some())
+            {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+}
