@@ -121,16 +121,12 @@ impl Stat {
         }
     }
 
-    /// Whether content and metadata are as they were: nobody wrote in between.
-    pub fn same_state(&self, other: &Stat) -> bool {
-        (self.inode, self.device, self.size, self.mtime, self.ctime)
-            == (
-                other.inode,
-                other.device,
-                other.size,
-                other.mtime,
-                other.ctime,
-            )
+    /// Whether the content is as it was, as far as times tell: nobody wrote in between. Another ctime says nothing of
+    /// it: the owner, the mode or the number of names may have changed. Who trusts this keeps the earlier ctime, so
+    /// that a writer who put the time of change back is found the next time.
+    pub fn same_content(&self, other: &Stat) -> bool {
+        let looks = |stat: &Stat| (stat.inode, stat.device, stat.size, stat.mtime);
+        looks(self) == looks(other)
     }
 
     /// An entry with everything that `stat` says; target, attributes, time of access and content are missing.

@@ -156,14 +156,17 @@ impl<'a> Source<'a> {
     /// # Errors
     /// Those of `fstat`, as of a server that is gone.
     pub fn changed(&self) -> Result<bool, Errno> {
-        Ok(!Stat::of(&self.handle.fd)?.same_state(&self.stat))
+        Ok(!Stat::of(&self.handle.fd)?.same_content(&self.stat))
     }
 
-    /// Whether nobody wrote since it was looked at. Of what else changed, it is what it is by now that counts.
+    /// Whether nobody wrote since it was looked at. What else changed counts as it is by now, but of another ctime
+    /// nothing does: the next backup is to see that it is another one.
     pub fn is_as_it_was(&mut self) -> bool {
         let now = Stat::of(&self.handle.fd).ok();
-        let now = now.filter(|now| now.same_state(&self.stat));
-        self.stat = now.unwrap_or(self.stat);
+        let now = now.filter(|now| now.same_content(&self.stat));
+        if let Some(now) = now.filter(|now| now.ctime == self.stat.ctime) {
+            self.stat = now;
+        }
         now.is_some()
     }
 

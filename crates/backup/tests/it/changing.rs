@@ -1,9 +1,9 @@
 //! Files that somebody writes while they are read: the user is told, the snapshot says so, and the next backup reads
-//! them again.
+//! them again. Files whose mode or names alone change are not among them.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -114,4 +114,47 @@ fn files_that_change_while_they_are_read_are_told_and_marked_and_read_again() {
         assert!(scene::look(&source) == scene::look(&target), "{name}");
         fs::remove_dir_all(&target).expect("remove");
     }
+}
+
+/// Modes and names change all the time; no content does.
+#[test]
+fn files_whose_mode_or_names_change_while_they_are_read_are_read_once_and_not_warned_of() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (source, aside) = (dir.path().join("source"), dir.path().join("aside"));
+    fs::create_dir(&source).expect("mkdir");
+    let lens = [400_000, 400_000, 400_000, 6_000_000, 6_000_000];
+    let paths: Vec<PathBuf> = (0..lens.len())
+        .map(|n| source.join(n.to_string()))
+        .collect();
+    for ((path, len), n) in paths.iter().zip(lens).zip(1..) {
+        fs::write(path, noise(n, len)).expect("write");
+    }
+    let touch = |round: u32| {
+        for path in &paths {
+            let mode = Permissions::from_mode(0o600 + round % 64);
+            fs::set_permissions(path, mode).expect("chmod");
+            fs::hard_link(path, &aside).expect("link");
+            fs::remove_file(&aside).expect("unlink");
+        }
+    };
+    let ends = AtomicBool::new(false);
+    let repository = scene::repository();
+    std::thread::scope(|scope| {
+        let _raised = Raised(&ends);
+        scope.spawn(|| (0..).take_while(|_| !ends.load(Relaxed)).for_each(touch));
+        for secs in 1..=20 {
+            let log = Log::default();
+            let input = Input::Paths(vec![bytes(&source)]);
+            let again = backup::Options {
+                force_reread: true,
+                ..options(secs)
+            };
+            let progress = Progress::default();
+            let outcome = backup::run(&repository, input, &again, &progress, &log);
+            let summary = outcome.expect("backup").snapshot.summary;
+            assert_eq!(*log.errors.lock(), []);
+            assert_eq!(*log.warnings.lock(), []);
+            assert_eq!(summary.bytes_read, lens.iter().sum::<usize>() as u64);
+        }
+    });
 }

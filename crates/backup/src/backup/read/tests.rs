@@ -1,4 +1,4 @@
-//! Where data begins and ends, while others make holes.
+//! Where data begins and ends while others make holes, and what tells that somebody wrote.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -62,4 +62,26 @@ fn what_lies_behind_a_hole_that_is_made_while_it_is_looked_for_is_data_all_the_s
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// The snapshot has the ctime of before: by that the next backup reads the file.
+#[test]
+fn a_file_whose_time_of_change_was_put_back_has_its_earlier_ctime() {
+    let mut file = tempfile::NamedTempFile::new().expect("file");
+    file.write_all(b"first").expect("write");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    file.as_file().set_modified(time).expect("set");
+    let mut source = Source::file(file.reopen().expect("open").into()).expect("source");
+    let before = source.stat;
+    loop {
+        file.as_file().write_all_at(b"other", 0).expect("write");
+        assert!(source.changed().expect("stat"), "its time is another one");
+        file.as_file().set_modified(time).expect("set");
+        // A tick of the clock may not have passed.
+        if Stat::of(file.as_file()).expect("stat").ctime != before.ctime {
+            break;
+        }
+    }
+    assert!(source.is_as_it_was());
+    assert_eq!(source.stat.ctime, before.ctime);
 }
