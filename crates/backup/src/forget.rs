@@ -332,6 +332,9 @@ fn word(period: Period) -> &'static str {
     }
 }
 
+/// More than offsets from UTC there are, in seconds, both signs together: jiff's go up to 26 hours.
+const OFFSETS: i64 = 1_000_000;
+
 /// Two snapshots of one bucket are of one hour, day, week …
 fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
     let t = zoned(time, zone);
@@ -342,7 +345,11 @@ fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
     );
     match period {
         Period::Last => number as i64,
-        Period::Hourly => ((year * 100 + month) * 100 + day) * 100 + i64::from(t.hour()),
+        // Where clocks are put back, an hour comes twice, with another offset.
+        Period::Hourly => {
+            let hour = ((year * 100 + month) * 100 + day) * 100 + i64::from(t.hour());
+            hour * OFFSETS + i64::from(t.offset().seconds())
+        }
         Period::Daily => (year * 100 + month) * 100 + day,
         Period::Weekly => {
             let week = t.date().iso_week_date();

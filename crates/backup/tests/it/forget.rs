@@ -108,6 +108,24 @@ fn the_oldest_within_is_kept_as_restic_keeps_it() {
     assert_eq!(hourly, [true, true, false]);
 }
 
+/// In Central Europe on 2026-10-25 clocks went from 03:00 back to 02:00.
+#[test]
+fn of_the_hour_that_comes_twice_in_autumn_hourly_keeps_both() {
+    let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone");
+    let summer = 1_792_888_200; // 00:30 UTC, 02:30 in summer time
+    let winter = summer + 3600;
+    let times = [winter + 3600, winter + 60, winter, summer, summer - 3600];
+    let group = times.map(|secs| (at(secs), &[][..]));
+    for hourly in [policy(&[(Period::Hourly, 9)]), within(Period::Hourly, "1d")] {
+        let reasons = apply(&group, &hourly, at(NOW), &zone);
+        let kept: Vec<_> = reasons.iter().map(|why| !why.is_empty()).collect();
+        assert_eq!(kept, [true, true, false, true, true]);
+    }
+    let daily = apply(&group, &policy(&[(Period::Daily, 9)]), at(NOW), &zone);
+    let kept = daily.iter().filter(|why| !why.is_empty()).count();
+    assert_eq!(kept, 2, "the newest of the day, and the oldest of all");
+}
+
 #[test]
 fn to_keep_none_is_no_rule() {
     let mut none = policy(&[(Period::Last, 0), (Period::Daily, 0)]);
