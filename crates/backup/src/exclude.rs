@@ -280,21 +280,34 @@ pub fn is_utf16(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")
 }
 
+/// A line without ASCII blanks around it, but with one that a backslash at its end escapes, as gitignore has it: names
+/// may end with a blank.
+pub fn without_blanks(line: &[u8]) -> &[u8] {
+    without_end_blanks(line).trim_ascii_start()
+}
+
+fn without_end_blanks(line: &[u8]) -> &[u8] {
+    let bare = line.trim_ascii_end();
+    let backslashes = bare.iter().rev().take_while(|byte| **byte == b'\\').count();
+    let is_blank = matches!(line.get(bare.len()), Some(b' ' | b'\t'));
+    &line[..bare.len() + usize::from(is_blank && backslashes % 2 == 1)]
+}
+
 /// The patterns in a file of them, one a line, with the lines' numbers from 1 on: without blanks around them, empty
 /// lines, comments (`#`), and the mark of its encoding with which some editors begin a file.
 pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let lines = bytes.split(|byte| *byte == b'\n').map(without_blanks);
     let numbered = (1..).zip(lines);
     numbered.filter(|(_, line)| !line.is_empty() && line[0] != b'#')
 }
 
-/// The lines of a [`text`] that are not empty and do not begin with `#`. Some editors begin a file with a mark of its
-/// encoding.
+/// The lines of a [`text`] that are not empty and do not begin with `#`, without blanks at their ends. Some editors
+/// begin a file with a mark of its encoding.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines()
-        .map(str::trim_end)
+        .map(|line| &line[..without_end_blanks(line.as_bytes()).len()])
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 

@@ -84,6 +84,41 @@ fn files_of_patterns_may_begin_with_a_mark_of_their_encoding_and_indent_comments
     assert_eq!(lines, [(1, &b"*.o"[..]), (4, b"*.a")]);
 }
 
+/// As git reads them: blanks at the end of a line count for nothing, unless they are escaped.
+#[test]
+fn a_name_that_ends_with_a_blank_is_left_out_where_the_blank_is_escaped() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let text = "trail\\ \nplain   \ntwo\\ \\   \r\nnot\\\\ \nwide\u{3000}\n";
+    fs::write(dir.path().join(".ignore"), text).expect("write");
+    let all = [
+        "not ",
+        "not\\",
+        "plain",
+        "plain ",
+        "trail",
+        "trail ",
+        "two",
+        "two  ",
+        "wide",
+        "wide\u{3000}",
+    ];
+    for name in all {
+        fs::write(dir.path().join(name), name).expect("write");
+    }
+    let (names, warnings) = names_with_ignore_file(dir.path());
+    assert_eq!(warnings, []);
+    let left = [".ignore", "not ", "plain ", "trail", "two", "wide"];
+    assert_eq!(names, left);
+    let lines: Vec<_> = pattern_lines(text.as_bytes())
+        .map(|(_, line)| line)
+        .collect();
+    let wide = "wide\u{3000}".as_bytes();
+    assert_eq!(
+        lines,
+        [b"trail\\ ", &b"plain"[..], b"two\\ \\ ", b"not\\\\", wide]
+    );
+}
+
 /// The rest of the file counts, and the backup has no errors: nothing of it could not be read.
 #[test]
 fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use onefold_backup::exclude::Patterns;
+use onefold_backup::exclude::{Patterns, without_blanks};
 
 use crate::error::Result;
 use crate::out::{self, Out};
@@ -20,7 +20,7 @@ pub fn expand_lines(
     out: &Out,
     take: &mut dyn FnMut(&OsStr) -> Result<()>,
 ) -> Result<()> {
-    for line in text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii) {
+    for line in text.split(|b| *b == b'\n').map(without_blanks) {
         if line.is_empty() || line[0] == b'#' {
             continue;
         }
