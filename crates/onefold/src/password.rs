@@ -20,6 +20,9 @@ use crate::signal;
 /// there.
 pub const PASSWORD_ENV: &str = "ONEFOLD_PASSWORD";
 
+/// How often a wrong password, or a new one that was not typed alike twice, is asked for.
+pub const PROMPTS_MAX: usize = 3;
+
 /// How to get the password.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PasswordOptions {
@@ -144,9 +147,15 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
             Purpose::New => Error::NoNewPassword,
         });
     }
-    let password = prompt_hidden(prompt)?;
-    if purpose == Purpose::New && prompt_hidden("once more: ")? != password {
-        return Err(Error::PasswordsDiffer);
+    let mut password = prompt_hidden(prompt)?;
+    let mut tries = 1;
+    while purpose == Purpose::New && prompt_hidden("once more: ")? != password {
+        if tries == PROMPTS_MAX {
+            return Err(Error::PasswordsDiffer);
+        }
+        eprintln!("the two passwords differ, try again");
+        tries += 1;
+        password = prompt_hidden(prompt)?;
     }
     not_empty(password, purpose)
 }

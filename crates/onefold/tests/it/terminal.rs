@@ -14,16 +14,12 @@ fn a_terminal_is_asked() {
     assert_eq!(code, Some(10), "{screen}");
     assert!(screen.contains("make one?"), "{screen}");
     assert!(!rig.repo().exists());
-    let twice = |second| {
-        [
-            shown("make one?", "y\n"),
-            hidden("password for", "horse\n"),
-            hidden("once more", second),
-        ]
-    };
-    let (screen, code) = on_terminal(&rig, "backup s", &twice("house\n"));
-    assert_eq!(code, Some(12), "{screen}");
-    let (screen, code) = on_terminal(&rig, "backup s", &twice("horse\n"));
+    let made = [
+        shown("make one?", "y\n"),
+        hidden("password for", "horse\n"),
+        hidden("once more", "horse\n"),
+    ];
+    let (screen, code) = on_terminal(&rig, "backup s", &made);
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("saved"), "{screen}");
     let answers = [
@@ -36,6 +32,24 @@ fn a_terminal_is_asked() {
         screen.contains("try again") && screen.contains("1 snapshot"),
         "{screen}"
     );
+}
+
+#[test]
+fn two_new_passwords_that_differ_are_asked_for_again() {
+    let rig = Rig::empty();
+    let both = |first, second| [hidden("password for", first), hidden("once more", second)];
+    let differing = || both("horse\n", "house\n");
+    let thrice = [differing(), differing(), differing()];
+    let (screen, code) = on_terminal(&rig, "init", thrice.as_flattened());
+    assert_eq!(code, Some(12), "{screen}");
+    assert_eq!(screen.matches("differ, try again").count(), 2, "{screen}");
+    assert!(!rig.repo().join("config").exists(), "{screen}");
+    let again = [differing(), both("horse\n", "horse\n")];
+    let (screen, code) = on_terminal(&rig, "init", again.as_flattened());
+    assert_eq!(code, Some(0), "{screen}");
+    let right = [hidden("password for", "horse\n")];
+    let (screen, code) = on_terminal(&rig, "snapshots", &right);
+    assert_eq!(code, Some(0), "{screen}");
 }
 
 /// Standard input may be what is backed up.
