@@ -29,6 +29,7 @@ mod password;
 mod paths;
 mod patience;
 mod patterns;
+mod place;
 mod progress;
 mod remedy;
 mod repository;

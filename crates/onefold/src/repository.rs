@@ -16,11 +16,8 @@ use crate::cli::Global;
 use crate::cli::typed::Way;
 use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
-use crate::password::{self, Purpose};
-use crate::{interrupted, machine};
-
-/// How often a wrong password may be typed again.
-const PROMPTS_MAX: usize = 3;
+use crate::password::{self, PROMPTS_MAX, Purpose};
+use crate::{interrupted, machine, place};
 
 /// What names the repository.
 enum Place<'a> {
@@ -52,26 +49,7 @@ pub fn place(global: &Global) -> Result<PathBuf> {
             ));
         }
     };
-    let text = named.to_string_lossy();
-    if text == "~" || text.starts_with("~/") {
-        return Err(Error::Usage(format!(
-            "{text} is not your home folder: a shell replaces a ~ only at the front of a word, so write {}{}, or ./{text} for a folder of that name",
-            "$HOME",
-            &text[1..]
-        )));
-    }
-    match text.split_once(':') {
-        _ if text.is_empty() => Err(Error::Usage("the name of the repository is empty".into())),
-        Some(("local", folder)) => Ok(PathBuf::from(folder)),
-        Some((
-            scheme @ ("s3" | "sftp" | "rest" | "rclone" | "b2" | "gs" | "azure" | "swift" | "http"
-            | "https"),
-            _,
-        )) => Err(Error::Usage(format!(
-            "repositories at {scheme}: are not supported yet; a folder whose name begins so is written ./{scheme}:…"
-        ))),
-        _ => Ok(named),
-    }
+    place::folder(named.as_os_str())
 }
 
 fn from_file(file: &Path) -> Result<PathBuf> {

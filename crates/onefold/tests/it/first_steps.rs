@@ -54,6 +54,43 @@ fn a_tilde_behind_an_option_makes_no_folder_of_that_name() {
     assert!(rig.path("~/back").exists());
 }
 
+/// Else its owner would believe that the backup is on another machine.
+#[test]
+fn a_remote_address_makes_no_local_folder_whatever_names_the_repository() {
+    let rig = Rig::empty();
+    rig.write("s/f", b"x");
+    let before = || fs::read_dir(rig.path(".")).expect("a folder").count();
+    let there = before();
+    for place in [
+        "user@nas:/srv/repo",
+        "ssh://nas/repo",
+        "nas:repo",
+        "file:///srv/repo",
+        "smb://nas/share",
+        "sftp:user@nas:/srv",
+    ] {
+        for args in [&["init"][..], &["backup", "s", "--init"], &["snapshots"]] {
+            let ran = rig.run([args, &["-r", place]].concat()).ends(2);
+            let instead = format!("./{place}");
+            assert!(ran.err.contains(&instead), "{args:?}: {}", ran.err);
+            let ran = rig.command(args).env("ONEFOLD_REPOSITORY", place).output();
+            Ran::from(ran.expect("runs")).ends(2);
+        }
+        assert_eq!(before(), there, "{place}");
+    }
+    fs::write(rig.path("where"), "nas:repo\n").expect("write");
+    rig.run(["init", "--repository-file", "where"]).ends(2);
+    let mut by_variable = rig.command(["init"]);
+    by_variable.env_remove("ONEFOLD_REPOSITORY");
+    by_variable.env("ONEFOLD_REPOSITORY_FILE", "where");
+    Ran::from(by_variable.output().expect("runs")).ends(2);
+    assert_eq!(before(), there + 1);
+    // A folder of such a name can be had.
+    rig.run(["init", "-r", "./nas:repo", "--encryption", "none"])
+        .ends(0);
+    assert!(rig.path("nas:repo/config").exists());
+}
+
 #[test]
 fn what_is_found_nowhere_is_said_to_be_so() {
     let rig = Rig::open();

@@ -139,7 +139,7 @@ fn a_place_that_is_none_is_said_to_be_none() {
         &rig,
         &["snapshots", "--repo", "s3:bucket"],
         2,
-        &["not supported yet"],
+        &["not supported yet", "./s3:bucket"],
     );
     says(&rig, &["backup", "nowhere"], 1, &["nowhere does not exist"]);
     says(&rig, &["backup", ""], 2, &["a path is empty"]);
