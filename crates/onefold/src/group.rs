@@ -7,7 +7,7 @@ use onefold_store::Repository;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::{out, paths};
+use crate::{lossless, out, paths};
 
 /// `--group-by`. Errors: a sentence for the user.
 pub fn parse(text: &str) -> Result<GroupBy, String> {
@@ -36,11 +36,15 @@ pub fn json(by: GroupBy, key: &GroupKey) -> Value {
         .iter()
         .map(|path| paths::json(path))
         .collect::<Vec<_>>();
-    json!({
+    let mut group = json!({
         "hostname": key.host,
         "paths": by.paths.then_some(paths),
         "tags": by.tags.then_some(&key.tags),
-    })
+    });
+    if let Some(all) = lossless::base64_of_all(&key.paths) {
+        group["paths_base64"] = json!(all);
+    }
+    group
 }
 
 /// `host a, paths /b, /c`.

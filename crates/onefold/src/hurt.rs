@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::human::many;
 use crate::out::Out;
 use crate::select::short;
-use crate::{paths, when};
+use crate::{lossless, paths, when};
 
 /// How much is hurt.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -131,12 +131,19 @@ pub fn tell(snapshot: &str, hurt: &Hurt, out: &Out) -> Result<()> {
     if out.json {
         let value = match hurt {
             Hurt::File(path) => {
-                json!({"message_type": "hurt", "snapshot": snapshot, "what": "file", "path": paths::json(path)})
+                let mut line = json!({"message_type": "hurt", "snapshot": snapshot, "what": "file", "path": paths::json(path)});
+                lossless::add(&mut line, "path", path);
+                line
             }
-            Hurt::Entries(from, to) => json!({
-                "message_type": "hurt", "snapshot": snapshot, "what": "entries",
-                "from": paths::json(from), "to": to.as_ref().map(|to| paths::json(to)),
-            }),
+            Hurt::Entries(from, to) => {
+                let mut line = json!({
+                    "message_type": "hurt", "snapshot": snapshot, "what": "entries",
+                    "from": paths::json(from), "to": to.as_ref().map(|to| paths::json(to)),
+                });
+                lossless::add(&mut line, "from", from);
+                lossless::add(&mut line, "to", to.as_deref().unwrap_or_default());
+                line
+            }
             Hurt::All => json!({"message_type": "hurt", "snapshot": snapshot, "what": "all"}),
         };
         return out.json(&value);

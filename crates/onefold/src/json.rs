@@ -1,5 +1,7 @@
 //! What JSON lines look like: restic's field names wherever the meaning is the same.
 
+use std::borrow::Cow;
+
 use onefold_backup::snapshot::{Snapshot, Summary};
 use onefold_backup::snapshots::{Brief, Named};
 use onefold_backup::{Entry, Flags, Kind};
@@ -11,7 +13,7 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::select::short;
-use crate::{paths, when};
+use crate::{lossless, paths, when};
 
 /// A value as one line of JSON.
 pub fn line(value: &impl Serialize) -> String {
@@ -84,7 +86,32 @@ pub struct PathError<'a> {
     message_type: &'static str,
     error: Message<'a>,
     during: &'static str,
-    item: &'a str,
+    #[serde(flatten)]
+    item: Item<'a>,
+}
+
+/// What a line is about: a path, an id, or nothing.
+#[derive(Serialize)]
+struct Item<'a> {
+    item: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item_base64: Option<String>,
+}
+
+impl<'a> Item<'a> {
+    fn text(item: &'a str) -> Self {
+        Self {
+            item: item.into(),
+            item_base64: None,
+        }
+    }
+
+    fn path(path: &[u8]) -> Self {
+        Self {
+            item: paths::json(path).into(),
+            item_base64: lossless::base64(path),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -93,8 +120,17 @@ struct Message<'a> {
 }
 
 impl<'a> PathError<'a> {
-    /// `during` is restic's word: `archival`, `restore`.
-    pub fn new(during: &'static str, item: &'a str, message: &'a str) -> Self {
+    /// `during` is restic's word: `archival`, `restore`. An empty path is none.
+    pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
+        Self::about(during, Item::path(path), message)
+    }
+
+    /// Of what is no path.
+    pub fn of_id(during: &'static str, id: &'a str, message: &'a str) -> Self {
+        Self::about(during, Item::text(id), message)
+    }
+
+    fn about(during: &'static str, item: Item<'a>, message: &'a str) -> Self {
         Self {
             message_type: "error",
             error: Message { message },
@@ -110,12 +146,22 @@ pub struct PathWarning<'a> {
     message_type: &'static str,
     message: &'a str,
     during: &'static str,
-    item: &'a str,
+    #[serde(flatten)]
+    item: Item<'a>,
 }
 
 impl<'a> PathWarning<'a> {
     /// `during` as in [`PathError`].
-    pub fn new(during: &'static str, item: &'a str, message: &'a str) -> Self {
+    pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
+        Self::about(during, Item::path(path), message)
+    }
+
+    /// Of nothing in particular.
+    pub fn of_nothing(message: &'a str) -> Self {
+        Self::about("", Item::text(""), message)
+    }
+
+    fn about(during: &'static str, item: Item<'a>, message: &'a str) -> Self {
         Self {
             message_type: "warning",
             message,
@@ -133,12 +179,16 @@ pub struct SnapshotJson {
     parent: Option<String>,
     tree: String,
     paths: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths_base64: Option<Vec<String>>,
     hostname: String,
     username: String,
     uid: u32,
     gid: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     excludes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excludes_base64: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,11 +281,13 @@ impl From<&Named> for SnapshotJson {
             parent: parent.as_ref().map(hex),
             tree: hex(&named.tree),
             paths: lossy(paths),
+            paths_base64: lossless::base64_of_all(paths),
             hostname: host.clone(),
             username: user.clone(),
             uid: uid_gid.0,
             gid: uid_gid.1,
             excludes: lossy(excludes),
+            excludes_base64: lossless::base64_of_all(excludes),
             tags: tags.clone(),
             original: original.as_ref().map(hex),
             program_version: program.clone(),
@@ -265,9 +317,13 @@ pub fn snapshots<'a>(
 #[derive(Serialize)]
 pub struct NodeJson {
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_base64: Option<String>,
     #[serde(rename = "type")]
     kind: &'static str,
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
     uid: u32,
     gid: u32,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -287,6 +343,8 @@ pub struct NodeJson {
     links: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     linktarget: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linktarget_base64: Option<String>,
     /// Ours: its backup could not read it. Of a folder: its attributes are missing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unreadable: bool,
@@ -306,8 +364,10 @@ impl NodeJson {
     pub fn new(path: &[u8], entry: &Entry) -> Self {
         Self {
             name: String::from_utf8_lossy(&entry.name).into_owned(),
+            name_base64: lossless::base64(&entry.name),
             kind: entry.kind.word(),
             path: paths::json(path),
+            path_base64: lossless::base64(path),
             uid: entry.owner.uid,
             gid: entry.owner.gid,
             user: entry.owner.user.to_string(),
@@ -322,6 +382,7 @@ impl NodeJson {
             device_id: entry.device,
             links: entry.links,
             linktarget: String::from_utf8_lossy(&entry.target).into_owned(),
+            linktarget_base64: lossless::base64(&entry.target),
             unreadable: entry.flags.has(Flags::UNREADABLE),
             unlisted: entry.is_unlisted(),
             unread_attributes: entry.lacks_xattrs(),

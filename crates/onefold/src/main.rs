@@ -21,6 +21,7 @@ mod interrupted;
 mod json;
 mod leave_out;
 mod limits;
+mod lossless;
 mod machine;
 mod named_file;
 mod open_files;

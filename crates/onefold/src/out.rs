@@ -102,7 +102,7 @@ impl Out {
     /// A line on stderr about the run: what was noteworthy. In JSON a `warning`.
     pub fn note(&self, line: impl Display) {
         match self.json {
-            true => self.note_json(&PathWarning::new("", "", &line.to_string())),
+            true => self.note_json(&PathWarning::of_nothing(&line.to_string())),
             false => self.tell(line),
         }
     }

@@ -298,9 +298,8 @@ impl Events for Meter<'_> {
         }
         let message = error::chain_of(error);
         if self.out.json {
-            let item = paths::json(path);
             self.out
-                .note_json(&json::PathError::new(self.during(), &item, &message));
+                .note_json(&json::PathError::new(self.during(), path, &message));
         } else {
             // An error of the repository does not know which file it hurts.
             let shown = paths::shown(path);
@@ -315,8 +314,7 @@ impl Events for Meter<'_> {
 
     fn warning(&self, path: &[u8], what: &str) {
         if self.out.json {
-            let (during, item) = (self.during(), paths::json(path));
-            let warning = json::PathWarning::new(during, &item, what);
+            let warning = json::PathWarning::new(self.during(), path, what);
             return self.out.note_json(&warning);
         }
         self.out

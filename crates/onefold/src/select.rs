@@ -213,7 +213,7 @@ impl Unread {
         }
         let (name, message) = (short(&id), error.chain());
         match out.json {
-            true => out.note_json(&json::PathError::new("read", &id.to_string(), &message)),
+            true => out.note_json(&json::PathError::of_id("read", &id.to_string(), &message)),
             false => out.note(format_args!("snapshot {name} cannot be read: {message}")),
         }
         self.0.push((id, error));

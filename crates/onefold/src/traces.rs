@@ -82,7 +82,7 @@ where
             return writeln!(writer, "{level:>5} {}", out::safe(&text));
         }
         let line = match is_warning {
-            true => json::line(&PathWarning::new("", "", &text)),
+            true => json::line(&PathWarning::of_nothing(&text)),
             false => json::line(
                 &json!({"message_type": "log", "level": level.as_str(), "message": text}),
             ),

@@ -7,7 +7,7 @@ use onefold_backup::{Change, Progress};
 use serde_json::{Value, json};
 
 use super::Doing;
-use crate::paths;
+use crate::{lossless, paths};
 
 /// Where a run is.
 pub struct State {
@@ -81,7 +81,11 @@ pub fn json(state: &State, progress: &Progress) -> Value {
             status["bytes_stored"] = json!(progress.bytes_stored.load(Relaxed));
             status["bytes_stored_per_second"] = json!(state.stored_per_s);
             status["error_count"] = json!(progress.errors.load(Relaxed));
-            status["current_files"] = json!([paths::json(&progress.current.lock())]);
+            let current = progress.current.lock();
+            status["current_files"] = json!([paths::json(&current)]);
+            if let Some(all) = lossless::base64_of_all(&[&current[..]]) {
+                status["current_files_base64"] = json!(all);
+            }
         }
         Doing::Restore => {
             let skipped = progress.files_skipped.load(Relaxed);
@@ -107,7 +111,7 @@ pub fn verbose(
     progress: &Progress,
 ) -> Value {
     let (action, item) = (word(doing, change), paths::json(path));
-    match doing {
+    let mut line = match doing {
         Doing::Restore => json!({
             "message_type": "verbose_status", "action": action, "item": item, "size": bytes,
         }),
@@ -117,7 +121,9 @@ pub fn verbose(
             "metadata_size": 0, "metadata_size_in_repo": 0,
             "total_files": 0,
         }),
-    }
+    };
+    lossless::add(&mut line, "item", path);
+    line
 }
 
 /// What new bytes take in the repository if they shrink as those before them did.

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::human::{bytes, count, many};
 use crate::out::Out;
 use crate::select::{self, Spec, short};
-use crate::{paths, repository};
+use crate::{lossless, paths, repository};
 
 /// Show what differs between two snapshots
 ///
@@ -90,9 +90,10 @@ fn tell(mark: Mark, at: &[u8], is_dir: bool, out: &Out) -> Result<()> {
     let slash = if is_dir && !at.is_empty() { "/" } else { "" };
     if out.json {
         let path = format!("{}{slash}", paths::json(at));
-        return out.json_buffered(
-            &json!({"message_type": "change", "path": path, "modifier": mark.letter().to_string()}),
-        );
+        let modifier = mark.letter().to_string();
+        let mut change = json!({"message_type": "change", "path": path, "modifier": modifier});
+        lossless::add(&mut change, "path", &[at, slash.as_bytes()].concat());
+        return out.json_buffered(&change);
     }
     out.line(format_args!(
         "{}    {}{slash}",

@@ -201,8 +201,7 @@ impl<'a> LeftOut<'a> {
         match self.out.json {
             true => {
                 let what = what.trim_matches([' ', '(', ')']);
-                self.out
-                    .note_json(&PathWarning::new("dump", &paths::json(path), what));
+                self.out.note_json(&PathWarning::new("dump", path, what));
             }
             false => self.out.note(format_args!("{}{what}", paths::shown(path))),
         }

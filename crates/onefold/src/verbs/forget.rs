@@ -291,7 +291,11 @@ fn as_json(
     let kept = judged.keep().map(|(brief, _)| brief);
     all.next(&format!("{{\"host\":{},\"keep\":", key["hostname"]))?;
     json::snapshots(repository, kept, out)?;
-    out.bytes(format!(",\"paths\":{},\"reasons\":", key["paths"]).as_bytes())?;
+    out.bytes(format!(",\"paths\":{}", key["paths"]).as_bytes())?;
+    if let Some(paths) = key.get("paths_base64") {
+        out.bytes(format!(",\"paths_base64\":{paths}").as_bytes())?;
+    }
+    out.bytes(b",\"reasons\":")?;
     let mut reasons = Array::new(out);
     for (brief, matches) in judged.keep() {
         if let Some(named) = brief.whole(repository)? {

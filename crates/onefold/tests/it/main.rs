@@ -28,6 +28,7 @@ mod missing_folders;
 #[path = "../../../backup/tests/it/mount.rs"]
 mod mount;
 mod no_file;
+mod odd_names;
 mod others_repositories;
 mod owners;
 mod patterns;

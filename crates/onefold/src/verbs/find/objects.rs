@@ -13,7 +13,7 @@ use super::Args;
 use crate::error::{Error, Result};
 use crate::out::Out;
 use crate::select::short;
-use crate::{paths, when};
+use crate::{lossless, paths, when};
 
 /// What is looked for.
 pub struct Objects {
@@ -32,6 +32,8 @@ pub struct Found {
     object_type: &'static str,
     id: String,
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_tree: Option<String>,
     snapshot: String,
@@ -111,14 +113,15 @@ impl Objects {
         reader: &mut ChunkReader,
         out: &Out,
     ) -> Result<Vec<Found>> {
-        let mut found: BTreeMap<(String, String), (Found, ContainerId)> = BTreeMap::new();
+        let mut found: BTreeMap<(Vec<u8>, String), (Found, ContainerId)> = BTreeMap::new();
         let mut add = |object_type, chunk: ChunkRef, path: &[u8], parent: Option<ChunkRef>| {
-            let (id, path) = (chunk.fingerprint.to_string(), paths::json(path));
-            let key = (path.clone(), id.clone());
+            let id = chunk.fingerprint.to_string();
+            let key = (path.to_vec(), id.clone());
             let one = Found {
                 object_type,
                 id,
-                path,
+                path: paths::json(path),
+                path_base64: lossless::base64(path),
                 parent_tree: parent.map(|leaf| leaf.fingerprint.to_string()),
                 snapshot: named.id.to_string(),
                 time: when::rfc3339(named.snapshot.time),

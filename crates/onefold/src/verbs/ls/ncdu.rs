@@ -11,6 +11,7 @@ use onefold_store::ChunkReader;
 use serde_json::{Value, json};
 
 use crate::error::Result;
+use crate::lossless;
 use crate::out::Out;
 
 /// Writes the arrays.
@@ -83,7 +84,9 @@ impl<'a> Ncdu<'a> {
 
 /// What is said of a folder on the way to what is listed.
 fn name(name: &[u8]) -> Value {
-    json!({"name": String::from_utf8_lossy(name)})
+    let mut about = json!({"name": String::from_utf8_lossy(name)});
+    lossless::add(&mut about, "name", name);
+    about
 }
 
 fn about(entry: &Entry) -> Value {
@@ -92,7 +95,7 @@ fn about(entry: &Entry) -> Value {
     } else {
         0
     };
-    json!({
+    let mut about = json!({
         "name": String::from_utf8_lossy(&entry.name),
         "asize": size,
         "dsize": size.div_ceil(512) * 512,
@@ -104,5 +107,7 @@ fn about(entry: &Entry) -> Value {
         "gid": entry.owner.gid,
         "mode": entry.mode,
         "mtime": entry.mtime.secs,
-    })
+    });
+    lossless::add(&mut about, "name", &entry.name);
+    about
 }
