@@ -43,7 +43,7 @@ pub struct Args {
         value_delimiter = ',',
         value_parser = names::chunkers(),
         hide_possible_values = true,
-        default_value = "sieve"
+        default_value = "sieve-adaptive"
     )]
     pub chunkers: Vec<String>,
 

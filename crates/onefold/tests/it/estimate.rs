@@ -54,6 +54,29 @@ fn every_choice_is_counted_in_one_read_without_a_repository() {
     assert!(first["ratio_meta"].as_f64() < first["ratio"].as_f64());
 }
 
+/// Text-like and random files, small and large ones: they are cut in different ways.
+#[test]
+fn without_chunkers_it_counts_what_a_new_repository_would_store() {
+    let rig = Rig::open();
+    let mut random = Random(3);
+    rig.write("src/small", &random.bytes(70_000));
+    rig.write("src/random", &random.bytes(9_000_000));
+    let lines = (0..200_000).map(|n| format!("line {} of {n}\n", n * 7919 % 1013));
+    rig.write("src/text", lines.collect::<String>().as_bytes());
+    let stored = rig.run(["backup", "src", "--json"]).ends(0).last();
+    let config = rig.run(["cat", "config", "--json"]).ends(0).last();
+    let counted = rig.run(["estimate", "src", "--json"]).ends(0).last();
+    let all = counted["estimates"].as_array().expect("estimates");
+    let ours = all.iter().find(|one| {
+        (&one["chunker"], &one["size"]) == (&config["chunker"], &config["chunk_bytes_mean"])
+    });
+    let ours = ours.unwrap_or_else(|| panic!("{counted} of {config}"));
+    assert_eq!(
+        ours["unique_chunks"], stored["data_blobs"],
+        "{ours} of {stored}"
+    );
+}
+
 #[test]
 fn a_table_a_csv_and_a_picture() {
     let rig = rig();
@@ -122,7 +145,13 @@ fn little_ram_makes_a_sketch_with_an_error_bar() {
     let more = Random(8).bytes(6_000_000);
     fs::write(rig.path("src/more"), &more).expect("write");
     fs::write(rig.path("src/again"), &more).expect("write");
-    let args = ["estimate", "src", "--sizes", "512", "--ram", "8k"];
+    // Of chunks as long as data that looks random has them, a few would do.
+    let chunker = ["--chunkers", "sieve"];
+    let args = [
+        &["estimate", "src", "--sizes", "512", "--ram", "8k"],
+        &chunker[..],
+    ]
+    .concat();
     let small = rig.run([&args[..], &["--json"]].concat());
     let one = &small.ends(0).last()["estimates"][0];
     assert_eq!(one["exact"], false);
@@ -132,7 +161,7 @@ fn little_ram_makes_a_sketch_with_an_error_bar() {
         bar > 0.0 && (number("ratio") - 12.8 / 6.5).abs() < 1.5 * bar,
         "{one}"
     );
-    let table = rig.run(args).ends(0);
+    let table = rig.run(&args).ends(0);
     let shown = table.out.contains('±') && table.out.contains("by sketch");
     assert!(shown, "{}", table.out);
 }
