@@ -16,6 +16,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mount", "mount"),
     ("e2fsprogs", "mkfs.ext4"),
     ("xfsprogs", "mkfs.xfs"),
+    ("bindfs", "bindfs"),
     ("python3", "python3"),
 ];
 

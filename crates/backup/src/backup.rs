@@ -99,6 +99,7 @@ pub fn run_if(
 ) -> Result<Outcome> {
     let (stream, sources) = match input {
         Input::Paths(paths) => (None, Sources::find(paths, &options.excludes)?),
+        Input::Moved(moved) => (None, Sources::find_moved(moved, &options.excludes)?),
         Input::Stream(stream, path) => (Some(stream), Sources::of_stream(&path)),
     };
     let missing_sources = sources.missing;
@@ -116,7 +117,7 @@ pub fn run_if(
         progress,
         events,
     };
-    let written = pipeline.write(stream, sources.all(), &earlier);
+    let written = pipeline.write(stream, &sources, &earlier);
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {

@@ -63,6 +63,14 @@ pub enum Error {
     /// The repository, or what lies in it, is no source.
     #[error("a repository is not backed up into itself")]
     IntoItself,
+    /// A source is a device, a pipe or a socket, which nobody reads: there is an entry of it, and no more.
+    #[error("it {} {what}: that is all that is saved of it, nothing is read from it", is_or_leads_to(.is_link))]
+    Special {
+        /// What it is: "a block device" …
+        what: &'static str,
+        /// It leads to that.
+        is_link: bool,
+    },
     /// Entries came in an order that no snapshot can hold.
     #[error("{path} came after {before}, which is not the order of a snapshot: none was made")]
     OutOfOrder {
@@ -77,6 +85,13 @@ pub enum Error {
     /// The caller's cancellation flag was raised.
     #[error("interrupted")]
     Cancelled,
+}
+
+fn is_or_leads_to(is_link: &bool) -> &'static str {
+    match is_link {
+        true => "is a link to",
+        false => "is",
+    }
 }
 
 impl Error {

@@ -8,7 +8,7 @@ mod owners;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 pub use owners::Owners;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, makedev};
 use rustix::io::Errno;
 
 use crate::{Entry, Error, Kind, Time, Xattrs};
@@ -65,6 +65,18 @@ impl Stat {
             AtFlags::SYMLINK_NOFOLLOW
         };
         rustix::fs::statat(dir, name, flags).map(Self::from_system)
+    }
+
+    /// The file system of `name` in `dir`, also where nothing else of it may be known: of a mount whose owner keeps
+    /// others out, or whose program has died.
+    ///
+    /// # Errors
+    /// Those of `statx`.
+    pub fn device_at(dir: impl AsFd, name: &[u8]) -> Result<u64, Errno> {
+        // FUSE refuses whoever asks for anything that is in a mask, and waits for a program to answer that.
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+        let about = rustix::fs::statx(dir, name, flags, StatxFlags::empty())?;
+        Ok(makedev(about.stx_dev_major, about.stx_dev_minor))
     }
 
     /// Of what is there but cannot be looked at.

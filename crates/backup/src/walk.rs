@@ -39,11 +39,25 @@ pub struct Options {
     pub excludes: Arc<Excludes>,
     /// Do not enter other file systems than those of the sources.
     pub one_file_system: bool,
+    /// Sources that are devices or pipes are to be read as streams; else that nothing of them is saved is an error.
+    pub read_special: bool,
     /// So many small files are open at most since they were looked at, for whoever reads all of them anyway; 0: they
     /// are looked at only.
     pub open_files: usize,
     /// A disk that fails, for tests.
     pub failing: Failing,
+}
+
+/// A source that is walked as though it lay elsewhere: an entry of a snapshot of the path `to`.
+///
+/// The folders above `to` are taken to be those above `from`, level by level; where there are no more of these, the
+/// root. What is no folder keeps its own name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// The path of where it is.
+    pub from: Vec<u8>,
+    /// The path that it is to have.
+    pub to: Vec<u8>,
 }
 
 /// Of a folder's path: after how many names its listing fails, as on a disk with a bad sector; `None`: it does not.
@@ -82,8 +96,23 @@ pub struct Found {
     pub stat: Stat,
     /// What could not be looked at: `UNREADABLE` where `stat` failed and its answer is made up, `UNLISTED` of folders.
     pub flags: Flags,
+    /// What is to become of it.
+    pub role: Role,
+    /// Its name in the folder that is open, where that is another one: see [`Moved`].
+    pub own_name: Option<Box<[u8]>>,
     /// The file itself, which `stat` is of, where [`Options::open_files`] asks for that.
     pub opened: Option<Opened>,
+}
+
+/// What is to become of an entry that the walk met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// An entry with all that can be read of it.
+    Usual,
+    /// A device or a pipe that was named, to be read as a stream.
+    Stream,
+    /// A folder of another file system than is asked for: an entry of which nothing is missed that cannot be read.
+    NotEntered,
 }
 
 /// A walk under way: an iterator over pieces in order. Dropping it ends its threads.
@@ -102,7 +131,19 @@ impl Walk {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));
         }
-        let select = Arc::new(Select::new(sources)?);
+        Self::of(Select::new(sources)?, options)
+    }
+
+    /// The same, of sources that are to be where they do not lie.
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start), and [`Error::Usage`] where one is to lie in another.
+    pub fn start_moved(sources: &[Moved], options: &Options) -> Result<Self> {
+        Self::of(Select::moved(sources)?, options)
+    }
+
+    fn of(select: Select, options: &Options) -> Result<Self> {
+        let select = Arc::new(select);
         let schedule = Arc::new(Schedule::new(
             folder::Task::root(select),
             OpenFiles::new(options.open_files),

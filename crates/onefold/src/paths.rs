@@ -14,6 +14,19 @@ pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
     Ok(onefold_backup::path::clean(path.as_os_str().as_bytes()))
 }
 
+/// That a source which is called `-` is there: who means standard input says so in other words.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn confirm_no_stdin(source: &OsStr) -> Result<()> {
+    match source == "-" && std::fs::symlink_metadata(source).is_err() {
+        true => Err(Error::Usage(
+            "- is no file here: --stdin, without paths, reads standard input".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// A path inside a snapshot as the user gives it; relative ones begin at its root.
 pub fn inside(path: &OsStr) -> Vec<u8> {
     onefold_backup::path::clean(path.as_bytes())

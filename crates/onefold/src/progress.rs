@@ -287,6 +287,18 @@ impl<'a> Meter<'a> {
     }
 }
 
+impl Meter<'_> {
+    /// What to write instead, behind the error.
+    fn instead(&self, error: &onefold_backup::Error) -> &'static str {
+        match (error, self.doing) {
+            (onefold_backup::Error::Special { what, .. }, Doing::Backup) if *what != "a socket" => {
+                " (--read-special reads it)"
+            }
+            _ => "",
+        }
+    }
+}
+
 impl Events for Meter<'_> {
     fn error(&self, path: &[u8], error: &onefold_backup::Error) {
         if matches!(error, onefold_backup::Error::IntoItself) {
@@ -296,7 +308,7 @@ impl Events for Meter<'_> {
         {
             return;
         }
-        let message = error::chain_of(error);
+        let message = error::chain_of(error) + self.instead(error);
         if self.out.json {
             self.out
                 .note_json(&json::PathError::new(self.during(), path, &message));

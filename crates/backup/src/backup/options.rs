@@ -7,15 +7,18 @@ use onefold_chunk::context::Rules;
 use onefold_chunk::tar::Tars;
 use onefold_store::RootId;
 
+use crate::Time;
 use crate::exclude::Excludes;
 use crate::forget::GroupBy;
-use crate::{Time, walk};
+use crate::walk::{self, Moved};
 
 /// What to back up.
 #[derive(Debug)]
 pub enum Input {
     /// Files and folders: absolute paths.
     Paths(Vec<Vec<u8>>),
+    /// Files and folders that the snapshot is to have under other paths; all must be there.
+    Moved(Vec<Moved>),
     /// A stream that becomes one file at this path.
     Stream(OwnedFd, Vec<u8>),
 }
@@ -50,6 +53,8 @@ pub struct Options {
     pub exclude_words: Vec<Vec<u8>>,
     /// Stay on the sources' file systems.
     pub one_file_system: bool,
+    /// Read devices and pipes that are sources.
+    pub read_special: bool,
     /// Which snapshot tells what is unchanged.
     pub parent: Parent,
     /// Read every file, whatever the parent says.
@@ -104,6 +109,7 @@ impl Default for Options {
             excludes: Arc::default(),
             exclude_words: Vec::new(),
             one_file_system: false,
+            read_special: false,
             parent: Parent::Newest(GroupBy::default()),
             force_reread: false,
             with_atime: false,

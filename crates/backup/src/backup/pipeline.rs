@@ -22,6 +22,7 @@ use super::plan::{OpenBytes, Planner, Step};
 use super::segment::{Cutter, Queues, Task, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
+use super::sources::Sources;
 use super::traces::Traces;
 use super::turns::Turns;
 use super::{Earlier, Options, stream};
@@ -88,12 +89,12 @@ impl Drop for Closing<'_> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// Stores the input; gives the table of its leaves and what was counted. `paths` are the sources that are to be
-    /// walked, or that of the stream.
+    /// Stores the input; gives the table of its leaves and what was counted. The sources are to be walked, or are that
+    /// of the stream.
     pub fn write(
         &self,
         stream: Option<OwnedFd>,
-        paths: &[Vec<u8>],
+        sources: &Sources,
         earlier: &Earlier,
     ) -> Result<(Table, Summary)> {
         let mut reader = self.session.reader()?;
@@ -129,16 +130,16 @@ impl<'a> Pipeline<'a> {
             drop(jobs);
             match stream {
                 None => {
-                    let walk = self.walk(paths, trees.parent.is_some())?;
+                    let walk = self.walk(sources, trees.parent.is_some())?;
                     let tree = trees.parent.as_deref();
                     start(scope, move || planner.run(walk, tree))?;
                 }
                 // The planner is dropped in the end, which says that no step follows.
-                Some(_) if paths[0].is_empty() => {
+                Some(_) if sources.all()[0].is_empty() => {
                     return Err(Error::Usage("a stream needs a file name".into()));
                 }
                 Some(fd) => {
-                    start(scope, move || stream::steps(fd, &paths[0], planner))?;
+                    start(scope, move || stream::steps(fd, &sources.all()[0], planner))?;
                 }
             }
             let done = finisher.run(&steps, worker);
@@ -229,12 +230,13 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Without a parent all files are read.
-    fn walk(&self, paths: &[Vec<u8>], has_parent: bool) -> Result<Walk> {
+    fn walk(&self, sources: &Sources, has_parent: bool) -> Result<Walk> {
         let reads_all = !has_parent || self.options.force_reread;
         let options = walk::Options {
             threads: self.options.walkers,
             excludes: self.options.excludes.clone(),
             one_file_system: self.options.one_file_system,
+            read_special: self.options.read_special,
             open_files: if reads_all {
                 open_files::ahead_max()
             } else {
@@ -242,7 +244,7 @@ impl<'a> Pipeline<'a> {
             },
             failing: self.options.failing,
         };
-        Walk::start(paths, &options)
+        sources.walk(&options)
     }
 
     fn cores(&self) -> usize {

@@ -5,6 +5,7 @@
 
 mod batch;
 mod describe;
+mod special;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,7 @@ use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
 use crate::tree::{Cursor, Tree, Visit, visit_items};
 use crate::walk::opened::Opened;
-use crate::walk::{Found, Piece, Walk};
+use crate::walk::{Found, Piece, Role, Walk};
 use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, Slice, path};
 
 /// What goes together to the store, in bytes of names, targets, attributes and contents.
@@ -126,6 +127,17 @@ pub struct Planner<'a> {
     pub sizeless: Sizeless,
 }
 
+/// Where an entry is looked at.
+#[derive(Clone, Copy)]
+struct Whereabouts<'a> {
+    /// The folder that it lies in.
+    dir: &'a OwnedFd,
+    /// What it is called there, if that is not the entry's name.
+    own_name: Option<&'a [u8]>,
+    /// Whether what cannot be read of it is missed.
+    is_entered: bool,
+}
+
 /// A path and why it failed, and its entry if it is still there.
 struct Failed {
     path: Vec<u8>,
@@ -195,9 +207,28 @@ impl Planner<'_> {
                 name,
                 stat,
                 flags,
+                role,
+                own_name,
                 opened,
             } = found;
-            let planned = match self.entry(&dir, &piece.folder, (name, stat, flags), before) {
+            if role == Role::Stream {
+                let change = match before {
+                    Some(before) if before.kind == Kind::File => Change::Modified,
+                    _ => Change::New,
+                };
+                let sent = self.special(&dir, &piece.folder, (name, stat), change, batch);
+                if sent.is_err() {
+                    return Ok(Err(Gone));
+                }
+                continue;
+            }
+            let whereabouts = Whereabouts {
+                dir: &dir,
+                own_name: own_name.as_deref(),
+                is_entered: role != Role::NotEntered,
+            };
+            let planned = match self.entry(whereabouts, &piece.folder, (name, stat, flags), before)
+            {
                 Ok(planned) => planned,
                 Err(failed) => {
                     let Failed { path, error, entry } = *failed;
@@ -345,7 +376,7 @@ impl Planner<'_> {
 
     fn entry(
         &mut self,
-        dir: &OwnedFd,
+        whereabouts: Whereabouts<'_>,
         folder: &[u8],
         (name, stat, flags): (Vec<u8>, Stat, Flags),
         before: Option<Entry>,
@@ -407,7 +438,7 @@ impl Planner<'_> {
         if content == ContentFrom::Job {
             link = self.link(&entry, &mut content);
         } else {
-            entry = self.describe(dir, folder, entry)?;
+            entry = self.describe(whereabouts, folder, entry)?;
         }
         Ok(Planned {
             entry,

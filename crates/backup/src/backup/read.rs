@@ -94,6 +94,19 @@ pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>,
     }
 }
 
+/// Opens a device or a pipe, also one that a link leads to, without waiting for whoever writes into it.
+///
+/// # Errors
+/// `NXIO`: it is neither (any more), or a device that is not there. Others of the system.
+pub fn open_special(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    match Stat::of(&fd)?.kind {
+        Kind::Fifo | Kind::CharDevice | Kind::BlockDevice => Ok(fd),
+        _ => Err(Errno::NXIO),
+    }
+}
+
 /// Whether pages of it may still be dirty since it was changed. While they are, who has them mapped changes them again
 /// without a fault, and no time tells of it: what comes behind this backup would be in none.
 fn is_fresh(stat: &Stat) -> bool {
@@ -216,12 +229,14 @@ impl<'a> Source<'a> {
     /// # Errors
     /// `CANCELED` of a stream that nobody waits for any more; those of the system, as `IO` for a bad sector.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
-        if let Some(cancel) = self.cancel {
-            wait_for_bytes(self.handle.fd.as_fd(), cancel)?;
-        }
         loop {
+            if let Some(cancel) = self.cancel {
+                wait_for_bytes(self.handle.fd.as_fd(), cancel)?;
+            }
             match rustix::io::read(&self.handle.fd, &mut *buf) {
                 Err(Errno::INTR) => {}
+                // Somebody else has taken what was there.
+                Err(Errno::AGAIN) if self.cancel.is_some() => {}
                 other => return other,
             }
         }

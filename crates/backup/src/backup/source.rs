@@ -182,6 +182,13 @@ pub enum Work {
         hint: Hint,
         parts: PartSender,
     },
+    /// A device or pipe, read as a stream.
+    Special {
+        dir: Arc<OwnedFd>,
+        name: Vec<u8>,
+        stat: Stat,
+        parts: PartSender,
+    },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
     Stream {
         fd: OwnedFd,
@@ -255,6 +262,18 @@ impl Reader<'_> {
                     parts,
                 } => {
                     let _ = self.large(&dir, &name, hint, &parts);
+                }
+                Work::Special {
+                    dir,
+                    name,
+                    stat,
+                    parts,
+                } => {
+                    self.begins(&name);
+                    let _ = match read::open_special(dir.as_fd(), &name) {
+                        Ok(fd) => self.stream(Source::stream(fd, stat, self.progress), &parts),
+                        Err(e) => parts.send(LargePart::End(Err(e))),
+                    };
                 }
                 Work::Stream {
                     fd,

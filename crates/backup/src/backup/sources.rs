@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::exclude::Excludes;
 use crate::meta::Stat;
-use crate::walk::{check_depths, is_below_left_out};
+use crate::walk::{self, Moved, Walk, check_depths, is_below_left_out};
 use crate::{Error, Result, path};
 
 /// What to back up. There may be hundreds of thousands of paths: where all are sound, each is here once.
@@ -15,6 +15,8 @@ pub(super) struct Sources {
     all: Vec<Vec<u8>>,
     /// Those that can be backed up, where not all can be.
     sound: Option<Vec<Vec<u8>>>,
+    /// Where they are, if they are to be what [`all`](Self::all) says and are elsewhere.
+    moved: Vec<Moved>,
     /// How many are not there, or cannot be looked at.
     pub missing: u64,
 }
@@ -48,7 +50,38 @@ impl Sources {
         Self {
             all: vec![path::clean(path)],
             sound: None,
+            moved: Vec::new(),
             missing: 0,
+        }
+    }
+
+    /// Looks at what is to have other paths.
+    ///
+    /// # Errors
+    /// Those of [`find`](Self::find), of a single one of them too: who says where each belongs means them all.
+    pub fn find_moved(mut moved: Vec<Moved>, excludes: &Excludes) -> Result<Self> {
+        for source in &mut moved {
+            source.from = path::clean(&source.from);
+            source.to = path::clean(&source.to);
+            Self::find(vec![source.from.clone()], excludes)?;
+        }
+        moved.sort_unstable_by(|a, b| a.to.cmp(&b.to));
+        Ok(Self {
+            all: moved.iter().map(|source| source.to.clone()).collect(),
+            sound: None,
+            moved,
+            missing: 0,
+        })
+    }
+
+    /// The walk of all.
+    ///
+    /// # Errors
+    /// Those of [`Walk::start`] and [`Walk::start_moved`].
+    pub fn walk(&self, options: &walk::Options) -> Result<Walk> {
+        match &self.moved[..] {
+            [] => Walk::start(&self.all, options),
+            moved => Walk::start_moved(moved, options),
         }
     }
 
@@ -85,6 +118,7 @@ impl Sources {
         Ok(Self {
             missing,
             sound,
+            moved: Vec::new(),
             all,
         })
     }

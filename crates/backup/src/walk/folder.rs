@@ -3,6 +3,9 @@
 pub(crate) mod above;
 mod descend;
 mod ignore;
+mod left_out;
+mod moved;
+mod special;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -12,12 +15,12 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::key::{Folder, Key};
-use super::names::{Listed, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names};
+use super::names::{Listed, ListedAs, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names};
 use super::opened::{self, Opened};
 use super::put_off::{Kept, Subfolder};
 use super::schedule::{Done, Shared};
-use super::{Found, Options, Piece, Select};
-use crate::exclude::{CACHEDIR_SIGNATURE, Ignore};
+use super::{Found, Options, Piece, Role, Select};
+use crate::exclude::Ignore;
 use crate::meta::Stat;
 use crate::{Error, Flags, Kind, path};
 
@@ -44,6 +47,8 @@ enum Step {
     List(Arc<OwnedFd>, Vec<u8>),
     /// Stat these names.
     Stat(Arc<OwnedFd>, Vec<Listed>),
+    /// Look at this one, which lies elsewhere.
+    Moved(Vec<u8>),
     /// Look into these subfolders, of which the task's key names the first.
     Descend(Arc<OwnedFd>, Kept),
 }
@@ -80,6 +85,7 @@ impl Task {
             device: self.device,
             is_flagged: self.is_flagged,
             is_below_left_out: None,
+            own_name: None,
             piece: empty(folder),
             subfolders: Vec::new(),
             next: Vec::new(),
@@ -87,6 +93,7 @@ impl Task {
         let result = match self.step {
             Step::Open(place) => look.open(place),
             Step::List(dir, after) => look.list(&dir, Some(after)),
+            Step::Moved(name) => look.moved(name),
             Step::Stat(dir, names) => {
                 look.stat_all(dir.clone(), names);
                 let subfolders = std::mem::take(&mut look.subfolders);
@@ -142,6 +149,8 @@ struct Look<'a> {
     is_flagged: bool,
     /// Whether the folder lies in one that is left out, once that was asked.
     is_below_left_out: Option<bool>,
+    /// What the only name that is looked at is called where it lies, if that is another name.
+    own_name: Option<Box<[u8]>>,
     piece: Piece,
     /// Subfolders to look into with what is said here.
     subfolders: Vec<Subfolder>,
@@ -150,6 +159,10 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn open(&mut self, place: Option<(Arc<OwnedFd>, Vec<u8>)>) -> Result<(), Errno> {
+        if self.select.leads_to_moved() {
+            self.look_at_moved();
+            return Ok(());
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let follow = if self.select.whole {
             OFlags::NOFOLLOW
@@ -157,7 +170,10 @@ impl Look<'_> {
             OFlags::empty()
         };
         let open = |noatime: OFlags| match &place {
-            None => rustix::fs::openat(CWD, "/", flags | noatime, Mode::empty()),
+            None => match self.open_moved_root()? {
+                Some(root) => Ok(root),
+                None => rustix::fs::openat(CWD, "/", flags | noatime, Mode::empty()),
+            },
             Some((parent, name)) => rustix::fs::openat(
                 parent.as_fd(),
                 name.as_slice(),
@@ -286,37 +302,18 @@ impl Look<'_> {
         }
     }
 
-    /// The name of the file that says that this folder's contents are to be left out.
-    fn marker(&self, dir: &OwnedFd) -> Option<Vec<u8>> {
-        let excludes = &self.options.excludes;
-        let begins = |name: &[u8], header: &[u8]| {
-            read_start(dir, name, header.len()).is_some_and(|start| start == header)
-        };
-        if excludes.caches && begins(b"CACHEDIR.TAG", CACHEDIR_SIGNATURE) {
-            return Some(b"CACHEDIR.TAG".to_vec());
-        }
-        let present = excludes
-            .if_present
-            .iter()
-            .find(|(name, header)| match header {
-                Some(header) => begins(name, header),
-                None => Stat::at(dir, name, false).is_ok(),
-            });
-        present.map(|(name, _)| name.clone())
-    }
-
     fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<Listed>) {
         let mut by_inode: Vec<usize> = (0..names.len()).collect();
         by_inode.sort_unstable_by_key(|&i| names[i].inode);
         let opens = self.options.open_files > 0
-            && names.iter().any(|name| name.is_file)
+            && names.iter().any(|name| name.listed_as == ListedAs::File)
             && opened::may_be_held(&dir);
         let mut seen: Vec<_> = (0..names.len()).map(|_| None).collect();
         for i in by_inode {
             seen[i] = Some(self.look_at(&dir, &names[i], opens));
         }
         for (listed, seen) in names.into_iter().zip(seen) {
-            self.found(&dir, listed.name, seen.expect("every name was looked at"));
+            self.found(&dir, listed, seen.expect("every name was looked at"));
         }
         self.piece.dir = Some(dir);
     }
@@ -325,7 +322,7 @@ impl Look<'_> {
     fn look_at(&self, dir: &OwnedFd, listed: &Listed, opens: bool) -> Seen {
         let name = &listed.name;
         if opens
-            && listed.is_file
+            && listed.listed_as == ListedAs::File
             && let Some(place) = self.shared.open_files.place()
             && !self.is_name_excluded(name, false)
             && let Some((stat, opened)) = place.open(dir, name)
@@ -351,7 +348,8 @@ impl Look<'_> {
         }
     }
 
-    fn found(&mut self, dir: &Arc<OwnedFd>, name: Vec<u8>, seen: Seen) {
+    fn found(&mut self, dir: &Arc<OwnedFd>, listed: Listed, seen: Seen) {
+        let name = listed.name;
         let Seen {
             stat,
             opened,
@@ -359,12 +357,15 @@ impl Look<'_> {
         } = seen;
         let select = Arc::clone(&self.select);
         let named = select.children.get(&name);
-        let stat = match stat {
+        let mut stat = match stat {
             Ok(stat) => stat,
             // Deleted since it was listed: as if it had never been there. A source that is missing is the user's
             // mistake.
             Err(Errno::NOENT) if named.is_none() => return,
-            Err(_) if named.is_none() && self.is_name_excluded(&name, false) => return,
+            Err(_) if named.is_none() && self.is_out_unseen(dir, &name, listed.listed_as) => {
+                self.piece.excluded += 1;
+                return;
+            }
             Err(e) => {
                 let path = self.path_of(&name);
                 let error = Error::io("stat", &path, e);
@@ -374,6 +375,8 @@ impl Look<'_> {
                         name,
                         stat: Stat::unknown(),
                         flags: Flags::UNREADABLE,
+                        role: Role::Usual,
+                        own_name: None,
                         opened: None,
                     });
                 }
@@ -405,9 +408,16 @@ impl Look<'_> {
                 return;
             }
         }
+        let mut role = Role::Usual;
+        if is_source && self.is_stream(dir, &name, &mut stat) {
+            role = Role::Stream;
+        }
         let mut flags = Flags::default();
         if stat.kind == Kind::Dir {
-            if !can_list(dir, &name) {
+            let own_name = self.own_name.as_deref().unwrap_or(&name);
+            if self.is_left_alone(named, &stat) {
+                role = Role::NotEntered;
+            } else if !can_list(dir, own_name) {
                 flags = Flags::UNLISTED;
             }
             self.descend(dir, &name, &stat, is_out, flags);
@@ -416,34 +426,14 @@ impl Look<'_> {
             name,
             stat,
             flags,
+            role,
+            own_name: self.own_name.take(),
             opened,
         });
     }
 
     fn path_of(&self, name: &[u8]) -> Vec<u8> {
         path::join(&self.piece.folder, name)
-    }
-
-    /// Whether it is left out because of what it is.
-    fn is_excluded(&self, stat: &Stat) -> bool {
-        let excludes = &self.options.excludes;
-        let is_too_large =
-            || stat.kind == Kind::File && excludes.larger_than.is_some_and(|max| stat.size > max);
-        self.select.whole && (excludes.is_left_out(stat) || is_too_large())
-    }
-
-    /// Whether it is left out because of its name and those of the folders above it.
-    fn is_name_excluded(&self, name: &[u8], is_dir: bool) -> bool {
-        let patterns = &self.options.excludes.patterns;
-        if !self.select.whole || patterns.is_empty() && self.ignore.is_none() {
-            return false;
-        }
-        let path = self.path_of(name);
-        patterns.decide(&path, is_dir) == Some(true)
-            || self
-                .ignore
-                .as_ref()
-                .is_some_and(|ignore| ignore.excludes(&path, is_dir))
     }
 }
 

@@ -20,8 +20,27 @@ const NAMES_UNASKED: usize = 1024;
 pub struct Listed {
     pub name: Vec<u8>,
     pub inode: u64,
-    /// It is a regular file, as far as the listing says.
-    pub is_file: bool,
+    /// What it is, as far as the listing says.
+    pub listed_as: ListedAs,
+}
+
+/// What a name is, as far as its folder's listing says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ListedAs {
+    File,
+    Dir,
+    /// Something else, or the listing does not say it.
+    Other,
+}
+
+impl From<FileType> for ListedAs {
+    fn from(file_type: FileType) -> Self {
+        match file_type {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Dir,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Listed {
@@ -30,7 +49,7 @@ impl Listed {
         Self {
             name: name.to_vec(),
             inode: 0,
-            is_file: false,
+            listed_as: ListedAs::Other,
         }
     }
 }
@@ -73,8 +92,8 @@ pub fn sorted_names(
         };
         match entry {
             Ok(entry) => {
-                let is_file = entry.file_type() == FileType::RegularFile;
-                pass.add(entry.file_name().to_bytes(), entry.ino(), is_file);
+                let listed_as = entry.file_type().into();
+                pass.add(entry.file_name().to_bytes(), entry.ino(), listed_as);
             }
             Err(e) => {
                 failed = Some(e);
@@ -147,7 +166,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn add(&mut self, name: &[u8], inode: u64, is_file: bool) {
+    fn add(&mut self, name: &[u8], inode: u64, listed_as: ListedAs) {
         let is_beyond = self
             .ceiling
             .as_deref()
@@ -160,7 +179,7 @@ impl<'a> Pass<'a> {
         self.names.push(Listed {
             name: name.to_vec(),
             inode,
-            is_file,
+            listed_as,
         });
         if self.bytes > 2 * self.bytes_max {
             self.sort();
@@ -219,7 +238,7 @@ mod tests {
                 let mut pass = Pass::new(after.as_deref(), bytes_max);
                 given
                     .iter()
-                    .for_each(|(name, inode)| pass.add(name, *inode, true));
+                    .for_each(|(name, inode)| pass.add(name, *inode, ListedAs::File));
                 let listing = pass.end(None);
                 all.extend(listing.names.into_iter().map(|listed| listed.name));
                 after = all.last().cloned();

@@ -229,6 +229,7 @@ mod tests {
             threads: 1,
             excludes: Default::default(),
             one_file_system: false,
+            read_special: false,
             open_files: 0,
             failing: SOUND,
         }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Moved;
 use crate::{Error, Result, path};
 
 /// Folders that may be above a source: more than a path may have that the system takes as a whole. A tree of any depth
@@ -14,10 +15,12 @@ const FOLDERS_ABOVE_MAX: usize = 4096;
 
 /// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything, and
 /// other sources below it in any case.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Select {
     pub(super) children: BTreeMap<Vec<u8>, Arc<Select>>,
     pub(super) whole: bool,
+    /// The path of where it lies, if its place in this tree does not say that.
+    pub(super) moved: Option<Arc<[u8]>>,
 }
 
 impl Select {
@@ -59,6 +62,7 @@ impl Select {
         Self {
             whole,
             children: children.collect(),
+            moved: None,
         }
     }
 
@@ -72,7 +76,54 @@ impl Select {
         Self {
             whole: true,
             children: on_the_way.children.clone(),
+            moved: None,
         }
+    }
+
+    /// Of sources that are to be where they do not lie. A folder above such a place is the one above the source.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: one of the places is another's, or in it, or has more than 4096 folders above it.
+    pub(super) fn moved(sources: &[Moved]) -> Result<Self> {
+        let clean = |source: &Moved| Moved {
+            from: path::clean(&source.from),
+            to: path::clean(&source.to),
+        };
+        let mut all: Vec<Moved> = sources.iter().map(clean).collect();
+        all.sort_unstable_by(|a, b| path::order(&a.to, &b.to));
+        let mut select = Self::default();
+        let mut last: Option<&[u8]> = None;
+        for Moved { from, to } in &all {
+            check_depths(&[to])?;
+            if let Some(last) = last.filter(|last| path::within(to, last)) {
+                return Err(Error::Usage(format!(
+                    "{} and {} are to be backed up into each other",
+                    path::show(last),
+                    path::show(to)
+                )));
+            }
+            last = Some(to);
+            let names: Vec<&[u8]> = to.split(|byte| *byte == b'/').skip(1).collect();
+            select.add_moved(&names, from);
+        }
+        Ok(select)
+    }
+
+    fn add_moved(&mut self, names: &[&[u8]], from: &[u8]) {
+        let [name, rest @ ..] = names else {
+            (self.whole, self.moved) = (true, Some(from.into()));
+            return;
+        };
+        let child = self.children.entry(name.to_vec()).or_default();
+        let child = Arc::make_mut(child);
+        let above = rest.iter().fold(from, |folder, _| path::split(folder).0);
+        child.moved.get_or_insert_with(|| above.into());
+        child.add_moved(rest, from);
+    }
+
+    /// Whether what is in it lies elsewhere.
+    pub(super) fn leads_to_moved(&self) -> bool {
+        !self.whole && self.children.values().any(|child| child.moved.is_some())
     }
 }
 

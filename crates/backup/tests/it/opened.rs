@@ -27,6 +27,7 @@ fn walked(folder: &Path, open_files: usize) -> ([BTreeSet<String>; 2], BTreeSet<
         excludes: Arc::new(excludes),
         one_file_system: false,
         open_files,
+        read_special: false,
         failing: walk::SOUND,
     };
     let text = |name: &[u8]| String::from_utf8(name.to_vec()).expect("text");

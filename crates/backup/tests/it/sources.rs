@@ -36,6 +36,7 @@ fn walked(
         excludes: Arc::new(excludes),
         one_file_system: false,
         open_files: 0,
+        read_special: false,
         failing: walk::SOUND,
     };
     let sources: Vec<_> = sources.iter().map(|name| bytes(&root.join(name))).collect();
@@ -171,6 +172,7 @@ fn the_root_does_not_lead_to_other_file_systems() {
         }),
         one_file_system: true,
         open_files: 0,
+        read_special: false,
         failing: walk::SOUND,
     };
     let pieces: Vec<_> = Walk::start(&[b"/".to_vec()], &options)
@@ -209,6 +211,7 @@ fn a_marked_folder_of_any_number_of_names_is_passed_over() {
         }),
         one_file_system: false,
         open_files: 0,
+        read_special: false,
         failing: walk::SOUND,
     };
     let sources = [bytes(dir.path()), bytes(&dir.path().join("many/named"))];

@@ -122,6 +122,16 @@ pub struct Args {
     #[arg(long, env = "ONEFOLD_IGNORE_INODE", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub ignore_inode: bool,
 
+    /// Where a path belongs: the snapshot has it there. Once for each path, in their order; for what was restored or
+    /// mounted elsewhere, so that its series goes on
+    #[arg(long = "as", value_name = "PATH", conflicts_with_all = ["stdin", "stdin_from_command", "files_from", "files_from_verbatim", "files_from_raw"])]
+    pub stored_as: Vec<OsString>,
+
+    /// Read devices and pipes that are given, each as one file; without this they are saved as such, and the exit code
+    /// is 3
+    #[arg(long)]
+    pub read_special: bool,
+
     /// Make no snapshot if nothing has changed
     #[arg(long)]
     pub skip_if_unchanged: bool,
@@ -167,15 +177,16 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let (mut excludes, words) = args.leave_out.excludes(out)?;
     let asked = Asked::of(args)?;
     // A mistyped source makes no repository either, nor does the repository's own folder.
-    if let Input::Paths(paths) = &input {
+    let places = sources::places(&input);
+    if !places.is_empty() {
         excludes.folders = sources::own_folder(&place).into_iter().collect();
-        backup::confirm_sources(paths, &excludes)?;
+        backup::confirm_sources(&places, &excludes)?;
     }
     let repository = open(args, global, &place, out)?;
-    if let Input::Paths(paths) = &input {
+    if !places.is_empty() {
         // It may have been made just now.
         excludes.folders = sources::own_folder(&place).into_iter().collect();
-        sources::say_left_out(paths, &place, out)?;
+        sources::say_left_out(&places, &place, out)?;
     }
     let options = options(args, asked, global, &repository, (excludes, words))?;
     let meter = Meter::new(Doing::Backup, out);
@@ -286,6 +297,7 @@ fn options(
         excludes: Arc::new(excludes),
         exclude_words: words,
         one_file_system: args.leave_out.one_file_system,
+        read_special: args.read_special,
         parent,
         force_reread: args.force,
         with_atime: args.with_atime,
@@ -338,16 +350,20 @@ fn start_scan<'scope, 'env>(
     expected: &'env Expected,
     ended: &'scope AtomicBool,
 ) {
-    let Input::Paths(paths) = input else { return };
     let options = walk::Options {
         threads: 1,
         excludes: Arc::clone(&options.excludes),
         one_file_system: options.one_file_system,
+        read_special: options.read_special,
         open_files: 0,
         failing: walk::SOUND,
     };
-    let Ok(walk) = Walk::start(paths, &options) else {
-        return;
+    let walk = match input {
+        Input::Paths(paths) => Walk::start(paths, &options),
+        Input::Moved(moved) => Walk::start_moved(moved, &options),
+        Input::Stream(..) => return,
     };
-    scope.spawn(move || expected.count(walk, ended));
+    if let Ok(walk) = walk {
+        scope.spawn(move || expected.count(walk, ended));
+    }
 }

@@ -27,8 +27,10 @@ mod messages;
 mod missing_folders;
 #[path = "../../../backup/tests/it/mount.rs"]
 mod mount;
+mod moved_sources;
 mod no_file;
 mod odd_names;
+mod other_mounts;
 mod others_repositories;
 mod owners;
 mod patterns;
@@ -45,6 +47,7 @@ mod rig;
 mod scale;
 mod signals;
 mod sketch;
+mod special_sources;
 mod story;
 mod tar;
 mod terminal;

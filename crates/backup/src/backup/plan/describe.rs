@@ -1,10 +1,10 @@
 //! What a backup asks of entries that are not read: targets and attributes.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use super::{Failed, Planner};
+use super::{Failed, Planner, Whereabouts};
 use crate::meta::{link_target, xattrs_at, xattrs_error};
 use crate::{Content, Entry, Error, Flags, Kind, path};
 
@@ -12,10 +12,11 @@ impl Planner<'_> {
     /// Fills in what `stat` does not say.
     pub(super) fn describe(
         &self,
-        dir: &OwnedFd,
+        whereabouts: Whereabouts<'_>,
         folder: &[u8],
         mut entry: Entry,
     ) -> Result<Entry, Box<Failed>> {
+        let Whereabouts { dir, own_name, .. } = whereabouts;
         let failed = |entry: Entry, e: Errno, why: &dyn Fn(&[u8]) -> Error| {
             let path = path::join(folder, &entry.name);
             Box::new(Failed {
@@ -25,7 +26,7 @@ impl Planner<'_> {
             })
         };
         if entry.kind == Kind::Symlink {
-            match link_target(dir, &entry.name) {
+            match link_target(dir, own_name.unwrap_or(&entry.name)) {
                 Ok(target) => entry.target = target,
                 Err(e) => {
                     entry.flags.0 |= Flags::UNREADABLE.0;
@@ -36,8 +37,9 @@ impl Planner<'_> {
                 }
             }
         }
-        match xattrs_at(dir.as_fd(), &entry.name) {
+        match xattrs_at(dir.as_fd(), own_name.unwrap_or(&entry.name)) {
             Ok(xattrs) => entry.xattrs = xattrs.into(),
+            Err(_) if !whereabouts.is_entered => {}
             Err(e) => {
                 // All else that is known of it is kept.
                 entry.flags.0 |= match entry.kind {

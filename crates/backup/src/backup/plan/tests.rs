@@ -42,6 +42,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         excludes: Arc::default(),
         one_file_system: false,
         open_files: 0,
+        read_special: false,
         failing: walk::SOUND,
     };
     let source = folder.as_os_str().as_encoded_bytes().to_vec();

@@ -30,8 +30,7 @@ impl Look<'_> {
     ) {
         let named = self.select.children.get(name);
         let is_source = named.is_some_and(|named| named.whole);
-        let is_elsewhere =
-            self.options.one_file_system && self.device.is_some_and(|device| device != stat.device);
+        let is_elsewhere = self.is_elsewhere(stat);
         let leads_only = is_out || is_elsewhere || !self.select.whole;
         let select = match named {
             Some(named) if is_source || leads_only => Arc::clone(named),
@@ -49,7 +48,8 @@ impl Look<'_> {
         };
         // A source's own is known when it is opened.
         let device = self.device.filter(|_| select.whole && !is_source);
-        let step = Step::Open(Some((dir.clone(), name.to_vec())));
+        let own_name = self.own_name.as_deref().unwrap_or(name);
+        let step = Step::Open(Some((dir.clone(), own_name.to_vec())));
         let task = Task {
             step,
             select,
@@ -64,6 +64,15 @@ impl Look<'_> {
             },
             task,
         ));
+    }
+
+    /// Whether a folder is an entry and no more: it lies on another file system, and nothing in it was asked for.
+    pub(super) fn is_left_alone(&self, named: Option<&Arc<Select>>, stat: &Stat) -> bool {
+        named.is_none() && self.is_elsewhere(stat)
+    }
+
+    fn is_elsewhere(&self, stat: &Stat) -> bool {
+        self.options.one_file_system && self.device.is_some_and(|device| device != stat.device)
     }
 
     /// Makes a task of each subfolder in `folder`, or of the first ones, and one of the others, where many tasks wait.

@@ -1,5 +1,6 @@
 //! What to back up and what to leave out, from the command line.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use onefold_backup::backup::Input;
 use onefold_backup::exclude::is_utf16;
+use onefold_backup::walk::Moved;
 use onefold_backup::{Progress, path};
 
 use super::{Args, globs};
@@ -20,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::leave_out::read;
 use crate::out::{self, Out};
 use crate::password::PASSWORD_ENV;
-use crate::{named_file, paths};
+use crate::{human, named_file, paths};
 
 /// How soon a command that has closed its output is looked at again, at first and later on.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
@@ -122,7 +124,55 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     if listed.sources.is_empty() {
         return Err(Error::Usage("nothing to back up: give a path".into()));
     }
-    Ok((Input::Paths(listed.sources), None))
+    let input = match &args.stored_as[..] {
+        [] => Input::Paths(listed.sources),
+        belong => Input::Moved(moved(listed.sources, belong)?),
+    };
+    Ok((input, None))
+}
+
+/// Where the files and folders of the input are; nothing of a stream.
+pub fn places(input: &Input) -> Cow<'_, [Vec<u8>]> {
+    match input {
+        Input::Paths(paths) => paths.into(),
+        Input::Moved(moved) => moved.iter().map(|source| source.from.clone()).collect(),
+        Input::Stream(..) => Cow::default(),
+    }
+}
+
+/// The sources with the paths where they belong, which `--as` gives in the same order.
+fn moved(sources: Vec<Vec<u8>>, belong: &[OsString]) -> Result<Vec<Moved>> {
+    if sources.len() != belong.len() {
+        return Err(Error::Usage(format!(
+            "--as says of each path where it belongs, in their order: {} and {} --as are given",
+            human::many(sources.len() as u64, "path"),
+            belong.len()
+        )));
+    }
+    let pairs = sources.into_iter().zip(belong);
+    let moved = pairs.map(|(from, to)| {
+        let (given, to) = (to.as_bytes(), path::clean(to.as_bytes()));
+        if !given.starts_with(b"/") {
+            let given = paths::shown(given);
+            return Err(Error::Usage(format!(
+                "--as {given}: write the whole path, from / on"
+            )));
+        }
+        let at: &[u8] = if from.is_empty() { b"/" } else { &from };
+        let about = std::fs::symlink_metadata(OsStr::from_bytes(at));
+        // What is missing is told as any other.
+        let is_folder = about.map_or(true, |about| about.is_dir());
+        let (name, new_name) = (path::split(&from).1, path::split(&to).1);
+        if !is_folder && name != new_name {
+            return Err(Error::Usage(format!(
+                "{} is no folder, and only folders are stored under another name: let --as end with /{}",
+                paths::shown(&from),
+                paths::shown(name)
+            )));
+        }
+        Ok(Moved { from, to })
+    });
+    moved.collect()
 }
 
 /// The sources that were given.
@@ -158,6 +208,7 @@ impl<'a> Listed<'a> {
 
 /// A source as snapshots call it. A link with a slash behind it stands for the folder that it leads to, as everywhere.
 fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
+    paths::confirm_no_stdin(path)?;
     let absolute = paths::absolute(path)?;
     // Of the root nothing is left.
     let link = match &absolute[..] {
@@ -179,6 +230,9 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     }
     let given = path.as_bytes();
     if !is_of_folder(given) {
+        if leads_to_device(link) {
+            return Ok(absolute);
+        }
         let shown = paths::shown(&absolute);
         out.warn(format_args!(
             "{shown} is a symbolic link: the link is stored, not what it leads to; {shown}/ stands for that"
@@ -217,6 +271,12 @@ fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
         // It is told as any that is missing.
         (Err(_), Err(_)) => Ok(()),
     }
+}
+
+/// Whether what the link leads to is a device, a pipe or a socket: the backup tells of that, or reads it.
+fn leads_to_device(link: &Path) -> bool {
+    let about = std::fs::metadata(link).map(|about| about.file_type());
+    about.is_ok_and(|it| !it.is_file() && !it.is_dir())
 }
 
 fn is_of_folder(given: &[u8]) -> bool {

@@ -31,7 +31,10 @@ pub fn all(
     meter: &Meter,
     out: &Out,
 ) -> Result<u64> {
-    let sources = args.paths.iter().map(|path| paths::absolute(path));
+    let sources = args.paths.iter().map(|path| {
+        paths::confirm_no_stdin(path)?;
+        paths::absolute(path)
+    });
     let sources = sources.collect::<Result<Vec<_>>>()?;
     for source in &sources {
         std::fs::symlink_metadata(std::ffi::OsStr::from_bytes(source))
@@ -41,6 +44,7 @@ pub fn all(
         threads: 1,
         excludes: args.leave_out.excludes(out)?.0.into(),
         one_file_system: args.leave_out.one_file_system,
+        read_special: false,
         open_files: 0,
         failing: walk::SOUND,
     };

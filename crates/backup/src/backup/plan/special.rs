@@ -1,0 +1,61 @@
+//! Devices and pipes that were named and are read as streams: each becomes a file of its name.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::{Batch, ContentFrom, Entries, Gone, Job, Planned, Planner, Step};
+use crate::backup::parts::{ahead_bytes, large_channel};
+use crate::backup::source::Work;
+use crate::meta::Stat;
+use crate::{Change, Kind, Progress};
+
+impl Planner<'_> {
+    /// `change`: whether the parent has a file there. How long it is and whether it is as it was, nothing tells.
+    pub(super) fn special(
+        &self,
+        dir: &Arc<OwnedFd>,
+        folder: &Arc<[u8]>,
+        (name, stat): (Vec<u8>, Stat),
+        change: Change,
+        batch: &mut Batch,
+    ) -> Result<(), Gone> {
+        self.submit(batch)?;
+        let budget_bytes = ahead_bytes(u64::MAX, self.buffers);
+        if !self.large_budget.take(budget_bytes) {
+            return Err(Gone);
+        }
+        Progress::add(&self.progress.files_total, 1);
+        let stat = Stat {
+            kind: Kind::File,
+            size: 0,
+            blocks: 0,
+            links: 1,
+            rdev: 0,
+            ..stat
+        };
+        let planned = Planned {
+            entry: stat.entry(name.clone(), self.owners),
+            change,
+            content: ContentFrom::Job,
+            before: None,
+            link: None,
+        };
+        let (parts, receiver) = large_channel(self.ahead);
+        let step = Step::Entries {
+            entries: Entries::one(folder, planned),
+            job: Job::Large {
+                parts: receiver,
+                budget_bytes,
+            },
+            budget_bytes: 0,
+        };
+        let work = Work::Special {
+            dir: dir.clone(),
+            name,
+            stat,
+            parts,
+        };
+        self.work.send(work).map_err(|_| Gone)?;
+        self.steps.send(step).map_err(|_| Gone)
+    }
+}

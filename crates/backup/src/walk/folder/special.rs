@@ -1,0 +1,37 @@
+//! Devices, pipes and sockets that are sources. Below a folder each is an entry and no more. But who names one wants
+//! what is in it: that is read as a stream if [`Options::read_special`](crate::walk::Options::read_special) says so,
+//! else it is an error that nothing of it is saved.
+
+use std::os::fd::OwnedFd;
+
+use super::Look;
+use crate::meta::Stat;
+use crate::{Error, Kind};
+
+impl Look<'_> {
+    /// Whether the source, of which `stat` is, is to be read as a stream; `stat` is then of what a link leads to.
+    pub(super) fn is_stream(&mut self, dir: &OwnedFd, name: &[u8], stat: &mut Stat) -> bool {
+        let is_link = stat.kind == Kind::Symlink;
+        let itself = match is_link {
+            true => Stat::at(dir, name, true),
+            false => Ok(*stat),
+        };
+        let Ok(itself) = itself else { return false };
+        let what = match itself.kind {
+            Kind::BlockDevice => "a block device",
+            Kind::CharDevice => "a character device",
+            Kind::Fifo => "a pipe",
+            Kind::Socket => "a socket",
+            Kind::File | Kind::Dir | Kind::Symlink => return false,
+        };
+        let is_stream = self.options.read_special && itself.kind != Kind::Socket;
+        match is_stream {
+            true => *stat = itself,
+            false => {
+                let error = Error::Special { what, is_link };
+                self.piece.errors.push((self.path_of(name), error));
+            }
+        }
+        is_stream
+    }
+}
