@@ -28,6 +28,7 @@ const CRATES: &[&str] = &[
     "onefold-store",
     "onefold-backup",
     "onefold-lab",
+    "onefold-volume",
 ];
 
 const BEGIN: &str = "<!-- golden ";

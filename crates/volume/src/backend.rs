@@ -6,6 +6,9 @@
 use crate::{Pbn, Result};
 
 /// What the engine `dmdedup` stands on. One thread calls it.
+///
+/// A backend that was opened again holds the stores of before: the n-th store that is created then is the n-th that was
+/// created before, with all that is in it, where shape and size are the same.
 pub trait MetadataBackend: Send {
     /// Report's `exit_meta`: makes durable what can be, and ends.
     ///
@@ -53,8 +56,9 @@ pub trait MetadataBackend: Send {
         visit: &mut dyn FnMut(Key<'_>, Pbn) -> Result<()>,
     ) -> Result<Supported>;
 
-    /// A free block, its count becoming 0 until it is raised; `None` where the data device is full. Never a block that
-    /// was freed since the last flush: after a crash its old content may be mapped again.
+    /// A free block, which stays the caller's until its count is raised and falls to 0 again; `None` where no other is
+    /// free. Never a block that was freed since the last flush: after a crash its old content may be mapped again, and
+    /// readers may still be at it.
     ///
     /// # Errors
     /// The metadata device failed.
@@ -72,11 +76,21 @@ pub trait MetadataBackend: Send {
     /// The metadata device failed.
     fn dec_ref(&mut self, pbn: Pbn) -> Result<u32>;
 
-    /// Optional: makes all of the above durable.
+    /// Optional: makes all of the above durable. Blocks that were freed before are free to be allocated then; a backend
+    /// that keeps nothing across a crash may put that off while others are left.
     ///
     /// # Errors
     /// The metadata device failed: the depot takes no writes from then on.
     fn flush(&mut self) -> Result<Durability>;
+
+    /// Makes durable what can be, whatever it costs, and frees all blocks that were freed before. Not of the report's
+    /// twelve: `inram` writes its file here (report §3.6.1, "at any time"), for others it is a flush.
+    ///
+    /// # Errors
+    /// As of [`flush`](MetadataBackend::flush).
+    fn save(&mut self) -> Result<Durability> {
+        self.flush()
+    }
 
     /// Calls by method, page reads and writes, RAM, blocks.
     fn stats(&self) -> BackendStats;
@@ -118,8 +132,10 @@ pub enum Durability {
 pub struct BackendStats {
     /// Blocks of the data device.
     pub blocks: u64,
-    /// Of these, free ones (those freed since the last flush included).
+    /// Of these, the ones that can be allocated now.
     pub blocks_free: u64,
+    /// Those that were freed, and can be allocated after a flush.
+    pub blocks_waiting: u64,
     /// Entries of linear and sparse stores.
     pub linear_entries: u64,
     /// Entries of sparse stores.

@@ -101,8 +101,9 @@ pub struct Request {
     pub completion: Completion,
 }
 
-/// Takes the answer to one request: the buffer comes back, filled where it was a read. Dropping it unanswered answers
-/// with [`Error::Closing`], so no client waits for ever.
+/// Takes the answer to one request. A read's buffer comes back, filled. A write's may stay with the device: what comes
+/// back then is empty, or other memory. Dropping it unanswered answers with [`Error::Closing`], so no client waits for
+/// ever. What is called here must not wait for the device: it may be called by the thread that carries out requests.
 pub struct Completion(Option<Answer>);
 
 type Answer = Box<dyn FnOnce(Result<Buffer>) + Send>;

@@ -29,12 +29,13 @@ pub struct Sequence(pub u64);
 /// Places chunks and knows which are there already. One thread writes; [`reader`](Engine::reader) serves the others.
 pub trait Engine: Send {
     /// Stores `chunks`, in order of acknowledgement; of two to one LBN the later wins. What it does is readable when it
-    /// returns, and durable after [`commit`](Engine::commit).
+    /// returns, and durable after [`commit`](Engine::commit). Returns the positions of the chunks that it refused,
+    /// ascending: they need a page, and have none or the device has none left. All others are stored.
     ///
     /// # Errors
-    /// [`NoSpace`](crate::Error::NoSpace) where a chunk needs a page and none is left, a failed device. Chunks of the
-    /// batch may be stored or not; each LBN holds its old or its new content, whole.
-    fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<()>;
+    /// A device failed, and the engine takes no writes from then on. Chunks of the batch may be stored or not; each LBN
+    /// holds its old or its new content, whole.
+    fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>>;
 
     /// Unmaps whole chunks: they read as zeros.
     ///
@@ -53,6 +54,19 @@ pub trait Engine: Send {
     /// # Errors
     /// The device failed; the engine takes no writes from then on.
     fn commit(&mut self) -> Result<()>;
+
+    /// Writes what makes the next opening short, or possible at all: a checkpoint, or the whole metadata of a backend
+    /// that lives in RAM. Commits, too.
+    ///
+    /// # Errors
+    /// As of [`commit`](Engine::commit).
+    fn checkpoint(&mut self) -> Result<()>;
+
+    /// Commits, makes a checkpoint, and ends. Readers fail from then on.
+    ///
+    /// # Errors
+    /// As of [`commit`](Engine::commit).
+    fn close(self: Box<Self>) -> Result<()>;
 
     /// Reads beside the writer, by any number of threads.
     fn reader(&self) -> Arc<dyn ChunkReader>;
@@ -91,11 +105,11 @@ pub trait ChunkReader: Send + Sync {
     ) -> Result<()>;
 }
 
-/// One chunk to read.
+/// Neighbouring chunks to read.
 pub struct ChunkRead<'a> {
-    /// The chunk's place on the volume.
+    /// The first chunk's place on the volume.
     pub lbn: Lbn,
-    /// Memory of one chunk.
+    /// Memory of one or more whole chunks.
     pub buffer: &'a mut [u8],
 }
 
@@ -108,6 +122,9 @@ pub struct HashedChunk<'a> {
     pub lbn: Lbn,
     /// What it holds.
     pub content: ChunkContent<'a>,
+    /// Whether a page was set aside for it. Without one it is stored only where no page is needed: it is known already,
+    /// or zeros.
+    pub has_page: bool,
     /// Metadata of a file system: may use the space that is kept for it.
     pub is_metadata: bool,
 }

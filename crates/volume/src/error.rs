@@ -34,6 +34,33 @@ pub enum Error {
     /// The device or the folder failed.
     #[error(transparent)]
     Io(std::sync::Arc<onefold_io::Error>),
+    /// There is no depot in the folder.
+    #[error("{place} holds no depot")]
+    NoDepot {
+        /// The folder.
+        place: String,
+    },
+    /// A depot is there already, or the data device holds something.
+    #[error("{place}: {what}")]
+    Exists {
+        /// The folder, or the data device.
+        place: String,
+        /// What is there.
+        what: String,
+    },
+    /// Another process has the depot open.
+    #[error("{place} is in use by another process")]
+    Held {
+        /// The folder.
+        place: String,
+    },
+    /// The depot is whole, but this program cannot use it: an engine that it has not, another version, a data device
+    /// that belongs to another depot.
+    #[error("{what}")]
+    Unsupported {
+        /// The thing and why it cannot be used.
+        what: String,
+    },
     /// The request was dropped unanswered: a defect of ours, or the device is being closed.
     #[error("the request was not carried out: the device is closing")]
     Closing,
@@ -50,6 +77,12 @@ impl From<onefold_io::Error> for Error {
             },
             ErrorKind::Damaged | ErrorKind::Short => Self::Damaged {
                 place: error.path.clone(),
+                what: match error.offset {
+                    Some(offset) => format!("offset {offset}: {}", error.what),
+                    None => error.what,
+                },
+            },
+            ErrorKind::OtherVersion => Self::Unsupported {
                 what: error.to_string(),
             },
             _ => Self::Io(std::sync::Arc::new(error)),

@@ -11,11 +11,17 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod conformance;
+pub mod depot;
 mod device;
+pub mod dmdedup;
 mod engine;
 mod error;
+pub mod front;
+pub mod inram;
 
 pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};
+pub use depot::Depot;
 pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
 pub use engine::{
     ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace,

@@ -1,0 +1,240 @@
+//! The configuration of a depot: what never changes after it was created (FORMAT.md, "Depot"). It is stored in the
+//! folder twice, and once at the beginning of the data device.
+
+use onefold_io::Error as IoError;
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::varint::{ByteReader, put_bytes, put_varint};
+
+use crate::{Error, Result};
+
+/// The frame of the configuration.
+pub const DEPOT: FrameKind = FrameKind {
+    magic: *b"1FVDEPOT",
+    version: 1,
+};
+
+/// Bytes at the beginning of the data device that hold the head copy: the longest chunk, so that blocks stay aligned.
+pub const HEAD_BYTES: u64 = 64 << 10;
+
+/// Chunks may be as short and as long as this, in bytes; powers of two.
+pub const CHUNK_BYTES_MIN: u32 = 512;
+/// The longest chunk, in bytes.
+pub const CHUNK_BYTES_MAX: u32 = 64 << 10;
+
+/// No volume and no data device is larger: 1 PiB.
+pub const BYTES_MAX: u64 = 1 << 50;
+/// No name of a volume is longer.
+const NAME_BYTES_MAX: usize = 255;
+/// No path of a data device is longer.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// What stands behind the front.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineKind {
+    /// The report's engine over a metadata backend.
+    Dmdedup(Backend),
+    /// Zones and a log.
+    Log,
+}
+
+/// A metadata backend of the engine `dmdedup`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backend {
+    /// All metadata in RAM, saved when the depot is closed.
+    InRam,
+    /// All metadata in RAM, saved at every flush.
+    InRamSaved,
+    /// A table on the metadata device behind a page cache.
+    Dtb,
+    /// A copy-on-write B-tree.
+    Cbt,
+}
+
+impl EngineKind {
+    /// By the name users give.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the names that there are.
+    pub fn by_name(name: &str) -> Result<Self> {
+        let known = ALL_KINDS.iter().find(|kind| kind.name() == name);
+        known.copied().ok_or_else(|| Error::Invalid {
+            what: format!(
+                "no backend is named \"{name}\"; there are {}",
+                ALL_KINDS.map(Self::name).join(", ")
+            ),
+        })
+    }
+
+    /// The name users give.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dmdedup(Backend::InRam) => "inram",
+            Self::Dmdedup(Backend::InRamSaved) => "inram-saved",
+            Self::Dmdedup(Backend::Dtb) => "dtb",
+            Self::Dmdedup(Backend::Cbt) => "cbt",
+            Self::Log => "log",
+        }
+    }
+
+    fn code(self) -> (u8, u8) {
+        match self {
+            Self::Dmdedup(Backend::InRam) => (1, 1),
+            Self::Dmdedup(Backend::InRamSaved) => (1, 4),
+            Self::Dmdedup(Backend::Dtb) => (1, 2),
+            Self::Dmdedup(Backend::Cbt) => (1, 3),
+            Self::Log => (2, 0),
+        }
+    }
+}
+
+const ALL_KINDS: [EngineKind; 5] = [
+    EngineKind::Dmdedup(Backend::InRam),
+    EngineKind::Dmdedup(Backend::InRamSaved),
+    EngineKind::Dmdedup(Backend::Dtb),
+    EngineKind::Dmdedup(Backend::Cbt),
+    EngineKind::Log,
+];
+
+/// What never changes after the depot was created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The depot's name, random.
+    pub depot: [u8; 16],
+    /// What stands behind the front.
+    pub engine: EngineKind,
+    /// Bytes of a chunk: a power of two, 512 to 65,536.
+    pub chunk_bytes: u32,
+    /// Key of the fingerprints, random, so that hashes of blocks cannot be looked up elsewhere.
+    pub hash_key: [u8; 32],
+    /// Name of the first volume.
+    pub volume: String,
+    /// Its size in bytes: whole chunks.
+    pub volume_bytes: u64,
+    /// Bytes of the data device that hold chunks, without the head copy: whole chunks.
+    pub capacity_bytes: u64,
+    /// Bytes of a zone; 0 where the engine has none.
+    pub zone_bytes: u64,
+    /// Path of the data device; empty where it is the file `data` in the folder.
+    pub data_path: String,
+}
+
+impl Config {
+    /// Chunks of the volume.
+    pub fn lbns(&self) -> u64 {
+        self.volume_bytes / u64::from(self.chunk_bytes)
+    }
+
+    /// Chunks that the data device has room for.
+    pub fn blocks(&self) -> u64 {
+        self.capacity_bytes / u64::from(self.chunk_bytes)
+    }
+
+    /// That a depot can be like this.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the limit that is broken.
+    pub fn check(&self) -> Result<()> {
+        match self.amiss() {
+            None => Ok(()),
+            Some(what) => Err(Error::Invalid { what }),
+        }
+    }
+
+    fn amiss(&self) -> Option<String> {
+        let chunk = self.chunk_bytes;
+        if !chunk.is_power_of_two() || !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk) {
+            return Some(format!(
+                "chunks of {chunk} bytes, where a power of two from {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} is expected"
+            ));
+        }
+        for (what, bytes) in [
+            ("a volume", self.volume_bytes),
+            ("a capacity", self.capacity_bytes),
+        ] {
+            if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(u64::from(chunk)) {
+                return Some(format!(
+                    "{what} of {bytes} bytes, where whole chunks of {chunk} bytes up to {BYTES_MAX} are expected"
+                ));
+            }
+        }
+        let name = &self.volume;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
+            return Some(format!(
+                "a volume named \"{name}\", where up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.' are expected"
+            ));
+        }
+        if self.data_path.len() > PATH_BYTES_MAX {
+            return Some(format!(
+                "a path of {} bytes, at most {PATH_BYTES_MAX}",
+                self.data_path.len()
+            ));
+        }
+        None
+    }
+
+    /// The framed configuration.
+    pub fn encode(&self) -> Vec<u8> {
+        let (engine, backend) = self.engine.code();
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.depot);
+        out.extend_from_slice(&[engine, backend, self.chunk_bytes.trailing_zeros() as u8]);
+        // Encryption: none so far.
+        out.push(0);
+        out.extend_from_slice(&self.hash_key);
+        put_varint(&mut out, self.volume_bytes);
+        put_varint(&mut out, self.capacity_bytes);
+        put_varint(&mut out, self.zone_bytes);
+        put_bytes(&mut out, self.volume.as_bytes());
+        put_bytes(&mut out, self.data_path.as_bytes());
+        frame::encode_frame(DEPOT, &out)
+    }
+
+    /// The configuration at the beginning of `bytes`, which were read from `path`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Unsupported`] where another version of the program made it.
+    pub fn decode(bytes: &[u8], path: &str) -> Result<Self> {
+        let payload = frame::decode_frame(DEPOT, bytes, path, 0)?.payload;
+        let mut reader = ByteReader::new(payload, path, frame::HEADER_BYTES as u64);
+        let config = read_fields(&mut reader)?;
+        reader.end()?;
+        if let Some(what) = config.amiss() {
+            return Err(reader.damaged(what).into());
+        }
+        Ok(config)
+    }
+}
+
+fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
+    let depot = reader.array()?;
+    let [engine, backend, chunk_log] = reader.array()?;
+    let engine = ALL_KINDS
+        .into_iter()
+        .find(|kind| kind.code() == (engine, backend));
+    let engine = engine.ok_or_else(|| Error::Unsupported {
+        what: "the depot was created by another version of this program, with an engine that this one does not know"
+            .into(),
+    })?;
+    if reader.u8()? != 0 {
+        return Err(Error::Unsupported {
+            what: "the depot is encrypted, which this version of the program cannot read".into(),
+        });
+    }
+    Ok(Config {
+        depot,
+        engine,
+        chunk_bytes: 1u32.checked_shl(u32::from(chunk_log)).unwrap_or(0),
+        hash_key: reader.array()?,
+        volume_bytes: reader.varint()?,
+        capacity_bytes: reader.varint()?,
+        zone_bytes: reader.varint()?,
+        volume: text(reader)?,
+        data_path: text(reader)?,
+    })
+}
+
+fn text(reader: &mut ByteReader<'_>) -> Result<String, IoError> {
+    let bytes = reader.bytes()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| reader.damaged("a name that is no UTF-8".into()))
+}

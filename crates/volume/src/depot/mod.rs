@@ -1,0 +1,354 @@
+//! A depot: a folder, and a file or device for data, in which volumes share every chunk. One process owns it.
+//!
+//! ```text
+//! config, config.copy   what never changes, framed
+//! lock                  held by the owner
+//! data                  chunks, unless a device was given
+//! meta                  saved metadata of the backend `inram`
+//! unsaved               there while a depot is open of which a crash loses what was not saved
+//! ```
+
+pub mod config;
+mod data;
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file};
+
+use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
+pub use self::data::{OpenDevice, system_devices};
+use crate::dmdedup::{DataArea, Dmdedup};
+use crate::front::{Front, FrontStats, Options};
+use crate::inram::{InRam, SaveAt};
+use crate::{
+    BlockDevice, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HeadId, Result,
+};
+
+const CONFIG: &str = "config";
+const CONFIG_COPY: &str = "config.copy";
+const TEMPORARY: &str = "config.new";
+const LOCK: &str = "lock";
+const UNSAVED: &str = "unsaved";
+
+/// What a new depot is to be like.
+#[derive(Clone)]
+pub struct CreateOptions {
+    /// What stands behind the front.
+    pub engine: EngineKind,
+    /// Bytes of a chunk: a power of two, 512 to 65,536.
+    pub chunk_bytes: u32,
+    /// Name of the volume.
+    pub volume: String,
+    /// Its size in bytes; rounded up to whole chunks.
+    pub volume_bytes: u64,
+    /// Bytes of chunks that are stored at most; rounded up to whole chunks. `None`: what a device has room for; of a
+    /// file 6 % more than the volume.
+    pub capacity_bytes: Option<u64>,
+    /// Path of a data device; `None` makes a file in the folder.
+    pub data_path: Option<String>,
+    /// Use a data device that does not begin with zeros.
+    pub overwrite: bool,
+    /// The depot's name: random.
+    pub depot: [u8; 16],
+    /// Key of the fingerprints: random, and secret.
+    pub hash_key: [u8; 32],
+    /// How devices are opened.
+    pub devices: OpenDevice,
+}
+
+impl CreateOptions {
+    /// A volume named `main` of so many bytes, in chunks of 4 KiB; `depot` and `hash_key` are random.
+    pub fn new(volume_bytes: u64, depot: [u8; 16], hash_key: [u8; 32]) -> Self {
+        Self {
+            engine: EngineKind::Dmdedup(Backend::InRam),
+            chunk_bytes: 4096,
+            volume: "main".into(),
+            volume_bytes,
+            capacity_bytes: None,
+            data_path: None,
+            overwrite: false,
+            depot,
+            hash_key,
+            devices: system_devices(),
+        }
+    }
+}
+
+/// A volume or snapshot of a depot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Its number in the depot.
+    pub id: HeadId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Whether it takes writes.
+    pub is_writable: bool,
+}
+
+/// An open depot. Dropped without [`close`](Depot::close), it is as if the program had died.
+pub struct Depot {
+    folder: Arc<dyn Dir>,
+    config: Config,
+    front: Front,
+    lost_unsaved: bool,
+    _lock: Box<dyn LockGuard>,
+}
+
+impl Depot {
+    /// Makes a depot in `folder`, which holds none.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] where one is there, or the data device holds something; [`Error::Invalid`];
+    /// [`Error::Unsupported`] for an engine that is not built yet; a device failed.
+    pub fn create(folder: &Arc<dyn Dir>, options: &CreateOptions) -> Result<Config> {
+        check_built(options.engine)?;
+        let _lock = lock(&**folder)?;
+        if if_there(folder.open(CONFIG))?.is_some() || if_there(folder.open(CONFIG_COPY))?.is_some()
+        {
+            return Err(Error::Exists {
+                place: "the folder".into(),
+                what: "it holds a depot already".into(),
+            });
+        }
+        let chunk = u64::from(options.chunk_bytes);
+        let whole = |bytes: u64| {
+            bytes
+                .checked_next_multiple_of(chunk.max(1))
+                .unwrap_or(u64::MAX)
+        };
+        let volume_bytes = whole(options.volume_bytes);
+        let is_file = options.data_path.is_none();
+        let roomy = || volume_bytes.saturating_add(volume_bytes / 100 * 6);
+        let wanted = options
+            .capacity_bytes
+            .or_else(|| is_file.then(roomy))
+            .map(whole);
+        let mut config = Config {
+            depot: options.depot,
+            engine: options.engine,
+            chunk_bytes: options.chunk_bytes,
+            hash_key: options.hash_key,
+            volume: options.volume.clone(),
+            volume_bytes,
+            capacity_bytes: wanted.unwrap_or(chunk),
+            zone_bytes: 0,
+            data_path: options.data_path.clone().unwrap_or_default(),
+        };
+        config.check()?;
+        let data = data::create(
+            &**folder,
+            &options.devices,
+            &config.data_path,
+            wanted,
+            options.overwrite,
+        )?;
+        config.capacity_bytes = data.capacity_bytes / chunk * chunk;
+        config.check()?;
+        data::write_head(&*data.disk, &config)?;
+        let encoded = config.encode();
+        // The copy first: where `config` is, all else is there.
+        replace_file(&**folder, TEMPORARY, CONFIG_COPY, &encoded)?;
+        replace_file(&**folder, TEMPORARY, CONFIG, &encoded)?;
+        Ok(config)
+    }
+
+    /// Opens the depot in `folder`, alone.
+    ///
+    /// # Errors
+    /// [`Error::NoDepot`]; [`Error::Held`]; [`Error::Damaged`]; [`Error::Unsupported`] where this program cannot use it:
+    /// an engine that is not built yet, another depot's data device.
+    pub fn open(folder: Arc<dyn Dir>, options: OpenOptions) -> Result<Self> {
+        let config = read_config(&*folder)?;
+        check_built(config.engine)?;
+        let lock = lock(&*folder)?;
+        let disk = data::open(&*folder, &options.devices, &config)?;
+        let area = DataArea::new(disk, HEAD_BYTES, config.chunk_bytes, config.blocks());
+        let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
+        let engine = open_engine(&folder, &config, area)?;
+        if is_saved_at_close(&config) && !lost_unsaved {
+            folder.create(UNSAVED)?;
+            folder.sync()?;
+        }
+        Ok(Self {
+            front: Front::new(engine, config.chunk_bytes, config.hash_key, options.front),
+            folder,
+            config,
+            lost_unsaved,
+            _lock: lock,
+        })
+    }
+
+    /// What never changes.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether the depot was open when its process or the machine died, and holds what was saved before that alone.
+    pub fn lost_unsaved(&self) -> bool {
+        self.lost_unsaved
+    }
+
+    /// All volumes and snapshots.
+    pub fn heads(&self) -> Vec<Head> {
+        vec![Head {
+            id: HeadId(0),
+            name: self.config.volume.clone(),
+            bytes: self.config.volume_bytes,
+            is_writable: true,
+        }]
+    }
+
+    /// A head as a block device; `None` where there is no such head. All devices share one front.
+    pub fn device(&self, head: HeadId) -> Option<Arc<dyn BlockDevice>> {
+        let heads = self.heads();
+        let head = heads.iter().find(|found| found.id == head)?;
+        Some(
+            self.front
+                .device(head.id, &head.name, head.bytes, head.is_writable),
+        )
+    }
+
+    /// Everything that was answered before survives a crash, as far as the engine goes.
+    ///
+    /// # Errors
+    /// The devices have failed.
+    pub fn commit(&self) -> Result<()> {
+        self.front.commit()
+    }
+
+    /// Saves what is in RAM alone (backend `inram`), or makes a checkpoint.
+    ///
+    /// # Errors
+    /// The devices have failed.
+    pub fn save(&self) -> Result<()> {
+        self.front.checkpoint()
+    }
+
+    /// Collects garbage now.
+    ///
+    /// # Errors
+    /// A device failed.
+    pub fn collect(&self, effort: Effort) -> Result<Collected> {
+        self.front.collect(effort)
+    }
+
+    /// Counters of front and engine, and the pages of the data device.
+    ///
+    /// # Errors
+    /// The depot is closed.
+    pub fn stats(&self) -> Result<DepotStats> {
+        let (engine, space) = self.front.engine_stats()?;
+        Ok(DepotStats {
+            front: self.front.stats(),
+            engine,
+            space,
+            chunk_bytes: self.config.chunk_bytes,
+        })
+    }
+
+    /// One piece of work: for simulations ([`Options::inline`]).
+    pub fn step(&self) -> bool {
+        self.front.step()
+    }
+
+    /// Writes what is staged, saves, and ends.
+    ///
+    /// # Errors
+    /// The devices have failed: what was acknowledged and not flushed may be lost.
+    pub fn close(self) -> Result<()> {
+        self.front.close()?;
+        remove_if_there(&*self.folder, UNSAVED)?;
+        Ok(self.folder.sync()?)
+    }
+}
+
+/// How a depot is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// How its front works.
+    pub front: Options,
+    /// How devices are opened.
+    pub devices: OpenDevice,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            front: Options::default(),
+            devices: system_devices(),
+        }
+    }
+}
+
+/// What a depot did and holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DepotStats {
+    /// The front's counters.
+    pub front: FrontStats,
+    /// The engine's counters.
+    pub engine: EngineStats,
+    /// Pages of the data device.
+    pub space: FreeSpace,
+    /// Bytes of a chunk, in which pages are counted.
+    pub chunk_bytes: u32,
+}
+
+fn lock(folder: &dyn Dir) -> Result<Box<dyn LockGuard>> {
+    let held = folder.lock(LOCK, LockKind::Exclusive)?;
+    held.ok_or_else(|| Error::Held {
+        place: "the depot".into(),
+    })
+}
+
+fn read_config(folder: &dyn Dir) -> Result<Config> {
+    let mut damage = None;
+    for name in [CONFIG, CONFIG_COPY] {
+        let disk = match folder.open(name) {
+            Ok(disk) => disk,
+            Err(error) if error.kind == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let mut bytes = vec![0; disk.len()?.min(HEAD_BYTES) as usize];
+        disk.read_at(&mut bytes, 0)?;
+        match Config::decode(&bytes, name) {
+            Err(error @ Error::Damaged { .. }) => damage = Some(error),
+            other => return other,
+        }
+    }
+    Err(damage.unwrap_or_else(|| Error::NoDepot {
+        place: "the folder".into(),
+    }))
+}
+
+fn check_built(engine: EngineKind) -> Result<()> {
+    match engine {
+        EngineKind::Dmdedup(Backend::InRam | Backend::InRamSaved) => Ok(()),
+        other => Err(Error::Unsupported {
+            what: format!(
+                "this version of the program has no backend {} yet; it has inram",
+                other.name()
+            ),
+        }),
+    }
+}
+
+fn is_saved_at_close(config: &Config) -> bool {
+    config.engine == EngineKind::Dmdedup(Backend::InRam)
+}
+
+fn open_engine(folder: &Arc<dyn Dir>, config: &Config, data: DataArea) -> Result<Box<dyn Engine>> {
+    check_built(config.engine)?;
+    let save_at = match is_saved_at_close(config) {
+        true => SaveAt::Close,
+        false => SaveAt::Flush,
+    };
+    let backend = InRam::open(Arc::clone(folder), config.blocks(), save_at)?;
+    let engine = Dmdedup::open(Box::new(backend), data, config.lbns())?;
+    Ok(Box::new(engine))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,131 @@
+//! Offline garbage collection (report §3.4): blocks that only a hash names are given up, the hash first and the last
+//! reference after it.
+
+use super::{Dmdedup, HASH_KEY_BYTES, Shared};
+use crate::{Collected, Effort, Error, Key, Pbn, Result, Supported};
+
+/// Hashes that are given up in one pass over the index: 24 MB of RAM.
+const VICTIMS_MAX: usize = 1 << 20;
+/// Those of a step.
+const STEP_VICTIMS_MAX: usize = 4096;
+
+type Victim = ([u8; HASH_KEY_BYTES], Pbn);
+
+impl Dmdedup {
+    pub(super) fn collect_garbage(&mut self, effort: Effort) -> Result<Collected> {
+        let mut done = Collected::default();
+        let Some(mapped) = self.shared.mapped_blocks()? else {
+            return Ok(done);
+        };
+        let victims_max = match effort {
+            Effort::Whole => VICTIMS_MAX,
+            Effort::Step => STEP_VICTIMS_MAX,
+        };
+        let mut freed = Vec::new();
+        loop {
+            let victims = self.shared.victims(&mapped, victims_max)?;
+            self.shared.give_up(&victims)?;
+            self.is_changed |= !victims.is_empty();
+            freed.extend(victims.iter().map(|(_, pbn)| pbn.0));
+            done.is_more = victims.len() == victims_max;
+            if !done.is_more || effort == Effort::Step {
+                break;
+            }
+        }
+        done.pages_freed = freed.len() as u64;
+        self.garbage = self.garbage.saturating_sub(done.pages_freed);
+        self.counts.collections += 1;
+        if !freed.is_empty() {
+            self.release(freed)?;
+        }
+        Ok(done)
+    }
+
+    /// Has the freed blocks become free, and the device take them back, which may be what its file system waits for.
+    fn release(&mut self, mut freed: Vec<u64>) -> Result<()> {
+        self.shared.data.sync()?;
+        self.shared.wait_for_readers();
+        self.shared.backend()?.save()?;
+        self.is_changed = false;
+        freed.sort_unstable();
+        for run in freed.chunk_by(|a, b| a + 1 == *b) {
+            self.shared.data.discard(Pbn(run[0]), run.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks that only a hash names; 0 where the backend cannot tell.
+    pub(super) fn count_garbage(&mut self) -> Result<u64> {
+        let Some(mapped) = self.shared.mapped_blocks()? else {
+            return Ok(0);
+        };
+        let mut garbage = 0;
+        let count = &mut |_: Key<'_>, pbn| {
+            garbage += u64::from(!mapped.has(pbn));
+            Ok(())
+        };
+        let hashes = self.shared.hashes;
+        self.backend()?.iterate(hashes, count)?;
+        Ok(garbage)
+    }
+}
+
+impl Shared {
+    /// The blocks that LBNs are mapped to; `None` where the backend does not tell.
+    fn mapped_blocks(&self) -> Result<Option<BlockSet>> {
+        let mut mapped = BlockSet::new(self.data.blocks());
+        let supported = self.backend()?.iterate(self.lbns, &mut |_, pbn| {
+            mapped.insert(pbn);
+            Ok(())
+        })?;
+        Ok((supported == Supported::Yes).then_some(mapped))
+    }
+
+    /// At most `max` hashes of blocks that no LBN is mapped to.
+    fn victims(&self, mapped: &BlockSet, max: usize) -> Result<Vec<Victim>> {
+        let mut victims = Vec::new();
+        self.backend()?.iterate(self.hashes, &mut |key, pbn| {
+            if let Key::Sparse(key) = key
+                && victims.len() < max
+                && !mapped.has(pbn)
+            {
+                let key = key.first_chunk().ok_or_else(|| Error::Damaged {
+                    place: "hash index".into(),
+                    what: format!("a key of {} bytes", key.len()),
+                })?;
+                victims.push((*key, pbn));
+            }
+            Ok(())
+        })?;
+        Ok(victims)
+    }
+
+    fn give_up(&self, victims: &[Victim]) -> Result<()> {
+        let mut backend = self.backend()?;
+        for (key, pbn) in victims {
+            backend.delete(self.hashes, Key::Sparse(key))?;
+            backend.dec_ref(*pbn)?;
+        }
+        Ok(())
+    }
+}
+
+/// A bit for each block.
+struct BlockSet(Vec<u64>);
+
+impl BlockSet {
+    fn new(blocks: u64) -> Self {
+        Self(vec![0; blocks.div_ceil(64) as usize])
+    }
+
+    fn insert(&mut self, pbn: Pbn) {
+        if let Some(word) = self.0.get_mut((pbn.0 / 64) as usize) {
+            *word |= 1 << (pbn.0 % 64);
+        }
+    }
+
+    fn has(&self, pbn: Pbn) -> bool {
+        let word = self.0.get((pbn.0 / 64) as usize);
+        word.is_some_and(|word| word >> (pbn.0 % 64) & 1 == 1)
+    }
+}

@@ -1,0 +1,80 @@
+//! The data device as blocks: block p lies behind the device's head, p blocks on.
+
+use std::sync::Arc;
+
+use onefold_io::{Disk, ReadAt};
+
+use crate::{Error, Pbn, Result};
+
+/// The part of a device that holds blocks of one size.
+#[derive(Clone)]
+pub struct DataArea {
+    disk: Arc<dyn Disk>,
+    start: u64,
+    block_bytes: u32,
+    blocks: u64,
+}
+
+impl DataArea {
+    /// `blocks` blocks of `block_bytes` bytes from `start` on.
+    pub fn new(disk: Arc<dyn Disk>, start: u64, block_bytes: u32, blocks: u64) -> Self {
+        Self {
+            disk,
+            start,
+            block_bytes,
+            blocks,
+        }
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes as usize
+    }
+
+    /// Writes neighbouring blocks.
+    pub(super) fn write(&self, first: Pbn, bytes: &[u8]) -> Result<()> {
+        Ok(self.disk.write_at(bytes, self.offset(first)?)?)
+    }
+
+    /// Reads each piece from its block on; together, as the device likes.
+    pub(super) fn read(&self, pieces: Vec<(Pbn, &mut [u8])>) -> Result<()> {
+        let mut reads = Vec::with_capacity(pieces.len());
+        for (pbn, buf) in pieces {
+            let offset = self.offset(pbn)?;
+            reads.push(ReadAt { offset, buf });
+        }
+        match &mut reads[..] {
+            [] => Ok(()),
+            [one] => Ok(self.disk.read_at(one.buf, one.offset)?),
+            many => Ok(self.disk.read_many_at(many)?),
+        }
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        Ok(self.disk.sync()?)
+    }
+
+    /// Gives neighbouring blocks back to the device.
+    pub(super) fn discard(&self, first: Pbn, blocks: u64) -> Result<()> {
+        let bytes = blocks * u64::from(self.block_bytes);
+        Ok(self.disk.discard(self.offset(first)?, bytes)?)
+    }
+
+    fn offset(&self, pbn: Pbn) -> Result<u64> {
+        match pbn.0 < self.blocks {
+            true => Ok(self.start + pbn.0 * u64::from(self.block_bytes)),
+            false => Err(Error::Damaged {
+                place: "metadata".into(),
+                what: format!(
+                    "it names block {}, and the data device has {}",
+                    pbn.0, self.blocks
+                ),
+            }),
+        }
+    }
+}

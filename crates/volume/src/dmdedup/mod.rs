@@ -1,0 +1,256 @@
+//! The engine `dmdedup`: the write path of the Dmdedup report (chapter 3) over any [`MetadataBackend`].
+//!
+//! Reference counts are the report's: the hash index holds one reference to a block, each LBN another. So 1 is a block
+//! that only a hash names (garbage, unless the content comes again), 0 a free one. A block without deduplication has no
+//! hash and the count 1.
+//!
+//! What always holds:
+//! 1. A hash or an LBN names a block only after its data was written. A failed write names nothing.
+//! 2. Data is synced before the metadata that names it is flushed.
+//! 3. A block's new references are counted before old ones are dropped, so no count falls to 0 in between.
+//! 4. Readers hold the gate from lookup to the end of their read. Blocks that were freed become free to be allocated
+//!    only while nobody holds it.
+
+mod collect;
+mod data;
+mod discard;
+mod read;
+mod write;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+pub use self::data::DataArea;
+use self::write::Gather;
+use crate::{
+    ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk, HeadId,
+    MetadataBackend, Result, Sequence, StoreId,
+};
+
+/// Bytes of a fingerprint that are the hash index's key: with 128 bits, two of 2^34 different chunks (64 TiB) are alike
+/// with a chance below 2^-60 (report §3.4).
+pub const HASH_KEY_BYTES: usize = 16;
+
+/// The report's engine.
+pub struct Dmdedup {
+    shared: Arc<Shared>,
+    gather: Gather,
+    sequence: u64,
+    counts: Counts,
+    /// Blocks that only a hash names.
+    garbage: u64,
+    /// Whether something was written or discarded since the last commit.
+    is_changed: bool,
+}
+
+/// What the writer and its readers share.
+struct Shared {
+    /// `None` once the engine is closed.
+    backend: Mutex<Option<Box<dyn MetadataBackend>>>,
+    data: DataArea,
+    lbns: StoreId,
+    hashes: StoreId,
+    lbn_count: u64,
+    gate: RwLock<()>,
+}
+
+/// Since the engine was opened.
+#[derive(Default)]
+struct Counts {
+    unique: u64,
+    duplicate: u64,
+    equal: u64,
+    nodedup: u64,
+    overwrites: u64,
+    new: u64,
+    zeros: u64,
+    discards: u64,
+    data_writes: u64,
+    collections: u64,
+}
+
+impl Dmdedup {
+    /// An engine for one volume of `lbns` chunks, with its data in `data` and its metadata in `backend`.
+    ///
+    /// # Errors
+    /// The backend's; [`Error::Unsupported`] where it holds stores of another size.
+    pub fn open(mut backend: Box<dyn MetadataBackend>, data: DataArea, lbns: u64) -> Result<Self> {
+        let lbn_store = backend.create_linear(lbns)?;
+        let hash_store = backend.create_sparse(HASH_KEY_BYTES, data.blocks())?;
+        let shared = Shared {
+            backend: Mutex::new(Some(backend)),
+            data,
+            lbns: lbn_store,
+            hashes: hash_store,
+            lbn_count: lbns,
+            gate: RwLock::new(()),
+        };
+        let mut engine = Self {
+            gather: Gather::default(),
+            shared: Arc::new(shared),
+            sequence: 0,
+            counts: Counts::default(),
+            garbage: 0,
+            is_changed: false,
+        };
+        engine.garbage = engine.count_garbage()?;
+        Ok(engine)
+    }
+
+    fn backend(&self) -> Result<Backend<'_>> {
+        self.shared.backend()
+    }
+
+    /// Data, then metadata.
+    fn commit_changes(&mut self) -> Result<()> {
+        self.shared.data.sync()?;
+        self.shared.wait_for_readers();
+        self.shared.backend()?.flush()?;
+        self.is_changed = false;
+        Ok(())
+    }
+}
+
+/// The backend, locked.
+struct Backend<'a>(MutexGuard<'a, Option<Box<dyn MetadataBackend>>>);
+
+impl std::ops::Deref for Backend<'_> {
+    type Target = dyn MetadataBackend;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.0.as_ref().expect("it was there when it was locked")
+    }
+}
+
+impl std::ops::DerefMut for Backend<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut **self.0.as_mut().expect("it was there when it was locked")
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// [`Error::Closing`] once the engine is closed.
+    fn backend(&self) -> Result<Backend<'_>> {
+        let guard = self.backend.lock();
+        match guard.is_some() {
+            true => Ok(Backend(guard)),
+            false => Err(Error::Closing),
+        }
+    }
+
+    /// Returns when all reads that began before have ended.
+    fn wait_for_readers(&self) {
+        drop(self.gate.write());
+    }
+
+    /// # Errors
+    /// [`Error::Invalid`] beyond the end.
+    fn check(&self, lbns: &Range<u64>) -> Result<()> {
+        match lbns.start <= lbns.end && lbns.end <= self.lbn_count {
+            true => Ok(()),
+            false => Err(Error::Invalid {
+                what: format!(
+                    "chunks {} to {} lie beyond the volume's {}",
+                    lbns.start, lbns.end, self.lbn_count
+                ),
+            }),
+        }
+    }
+}
+
+impl Engine for Dmdedup {
+    fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>> {
+        self.write_batch(chunks)
+    }
+
+    fn discard(&mut self, _head: HeadId, lbns: Range<u64>) -> Result<()> {
+        self.discard_range(lbns)
+    }
+
+    fn write_out(&mut self) -> Result<Sequence> {
+        // Data is written before `write` returns.
+        self.sequence += 1;
+        Ok(Sequence(self.sequence))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        match self.is_changed {
+            true => self.commit_changes(),
+            false => Ok(()),
+        }
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.shared.data.sync()?;
+        self.shared.wait_for_readers();
+        self.backend()?.save()?;
+        self.is_changed = false;
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.checkpoint()?;
+        match self.shared.backend.lock().take() {
+            Some(backend) => backend.close(),
+            None => Ok(()),
+        }
+    }
+
+    fn reader(&self) -> Arc<dyn ChunkReader> {
+        Arc::clone(&self.shared) as Arc<dyn ChunkReader>
+    }
+
+    fn collect(&mut self, effort: Effort) -> Result<Collected> {
+        self.collect_garbage(effort)
+    }
+
+    fn free_space(&self) -> FreeSpace {
+        let Ok(backend) = self.backend() else {
+            return FreeSpace::default();
+        };
+        let stats = backend.stats();
+        FreeSpace {
+            total: stats.blocks,
+            // A commit makes those that wait free, and a write that needs them commits.
+            free: stats.blocks_free + stats.blocks_waiting,
+            reclaimable: self.garbage,
+            reserved: 0,
+        }
+    }
+
+    fn stats(&self) -> EngineStats {
+        let backend = self.backend().map(|backend| backend.stats());
+        let backend = backend.unwrap_or_default();
+        let counts = &self.counts;
+        EngineStats {
+            unique_writes: counts.unique,
+            duplicate_writes: counts.duplicate,
+            overwrites: counts.overwrites,
+            new_writes: counts.new,
+            zero_writes: counts.zeros,
+            discards: counts.discards,
+            mapped_lbns: backend.linear_entries,
+            stored_chunks: backend.blocks - backend.blocks_free - backend.blocks_waiting,
+            hash_entries: backend.sparse_entries,
+            ram_bytes: vec![
+                ("metadata", backend.ram_bytes),
+                ("gather", self.gather.ram_bytes()),
+            ],
+            counters: [
+                ("equal_overwrites", counts.equal),
+                ("nodedup_writes", counts.nodedup),
+                ("data_writes", counts.data_writes),
+                ("collections", counts.collections),
+                ("garbage_chunks", self.garbage),
+                ("metadata_page_reads", backend.page_reads),
+                ("metadata_page_writes", backend.page_writes),
+            ]
+            .into_iter()
+            .chain(backend.calls)
+            .collect(),
+        }
+    }
+}

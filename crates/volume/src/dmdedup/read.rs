@@ -1,0 +1,94 @@
+//! Reads beside the writer: the LBN map says where, chunks that are not mapped are zeros (report §3.5).
+
+use std::ops::Range;
+
+use super::Shared;
+use crate::{ChunkRead, ChunkReader, ExtentKind, HeadId, Key, Pbn, Result};
+
+/// LBNs that are looked up at once.
+pub(super) const LOOKUPS_MAX: u64 = 4096;
+
+impl ChunkReader for Shared {
+    fn read(&self, _head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()> {
+        let block_bytes = self.data.block_bytes();
+        let lbns = |read: &ChunkRead<'_>| {
+            let chunks = (read.buffer.len() / block_bytes) as u64;
+            read.lbn.0..read.lbn.0.saturating_add(chunks)
+        };
+        reads.iter().try_for_each(|read| self.check(&lbns(read)))?;
+        let _gate = self.gate.read();
+        let keys: Vec<_> = reads.iter().flat_map(lbns).map(Key::Linear).collect();
+        let mut pbns = vec![None; keys.len()];
+        self.backend()?.lookup(self.lbns, &keys, &mut pbns)?;
+        let mut pieces = Vec::new();
+        let mut rest = &pbns[..];
+        for read in reads {
+            let (now, later) = rest.split_at(read.buffer.len() / block_bytes);
+            rest = later;
+            add_pieces(&mut pieces, now, read.buffer, block_bytes);
+        }
+        self.data.read(pieces)
+    }
+
+    fn extents(
+        &self,
+        _head: HeadId,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
+    ) -> Result<()> {
+        self.check(&lbns)?;
+        let mut open: Option<(Range<u64>, ExtentKind)> = None;
+        let mut at = lbns.start;
+        while at < lbns.end {
+            let end = lbns.end.min(at + LOOKUPS_MAX);
+            let keys: Vec<_> = (at..end).map(Key::Linear).collect();
+            let mut pbns = vec![None; keys.len()];
+            self.backend()?.lookup(self.lbns, &keys, &mut pbns)?;
+            for (lbn, pbn) in (at..end).zip(pbns) {
+                let kind = pbn.map_or(ExtentKind::Hole, |_| ExtentKind::Data);
+                match &mut open {
+                    Some((range, of)) if *of == kind => range.end = lbn + 1,
+                    _ => {
+                        if let Some((range, of)) = open.replace((lbn..lbn + 1, kind))
+                            && !visit(range, of)
+                        {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            at = end;
+        }
+        if let Some((range, kind)) = open {
+            visit(range, kind);
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a read where its blocks are no neighbours; what is not mapped becomes zeros.
+fn add_pieces<'a>(
+    pieces: &mut Vec<(Pbn, &'a mut [u8])>,
+    pbns: &[Option<Pbn>],
+    mut buffer: &'a mut [u8],
+    block_bytes: usize,
+) {
+    let mut rest = pbns;
+    while let Some(first) = rest.first() {
+        let count = match first {
+            None => rest.iter().take_while(|pbn| pbn.is_none()).count(),
+            Some(first) => rest
+                .iter()
+                .zip(first.0..)
+                .take_while(|(pbn, expected)| **pbn == Some(Pbn(*expected)))
+                .count(),
+        };
+        let (now, later) = buffer.split_at_mut(count * block_bytes);
+        match first {
+            None => now.fill(0),
+            Some(first) => pieces.push((*first, now)),
+        }
+        buffer = later;
+        rest = &rest[count..];
+    }
+}

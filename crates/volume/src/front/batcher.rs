@@ -1,0 +1,157 @@
+//! Batches form by themselves: a free thread takes everything that waits, up to 256 chunks, and hashes it. Batches are
+//! numbered as they are taken, and reach the engine in that order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_chunk::{Fingerprint, fingerprints};
+
+use super::ack::WriteAck;
+use super::staging::Run;
+use super::state::{Shared, State};
+use crate::{ChunkContent, HashedChunk, HeadId, Lbn};
+
+/// Chunks of a batch at most: they fill the lanes of the hash, and 1 MiB of 4 KiB chunks still lies in the processor's
+/// cache.
+const BATCH_CHUNKS_MAX: usize = 256;
+
+/// What waits for its turn.
+pub(super) enum Task {
+    /// Chunks of a run, the first with this sequence number.
+    Write {
+        run: Arc<Run>,
+        chunks: Range<usize>,
+        first_sequence: u64,
+    },
+    /// Chunks to be unmapped.
+    Discard(Discard),
+}
+
+/// Chunks to be unmapped.
+pub(super) struct Discard {
+    pub head: HeadId,
+    pub lbns: Range<u64>,
+    pub sequence: u64,
+    pub ack: Arc<WriteAck>,
+}
+
+/// What the engine does in one go.
+pub(super) enum Batch {
+    Write(Vec<BatchChunk>),
+    Discard(Discard),
+}
+
+/// A chunk on its way to the engine.
+pub(super) struct BatchChunk {
+    pub run: Arc<Run>,
+    pub index: usize,
+    pub sequence: u64,
+    pub has_page: bool,
+    content: Content,
+}
+
+#[derive(Clone, Copy)]
+enum Content {
+    /// Not looked at yet, or not to be deduplicated.
+    Plain,
+    Zero,
+    Hashed(Fingerprint),
+}
+
+impl BatchChunk {
+    pub fn lbn(&self) -> u64 {
+        self.run.first_lbn + self.index as u64
+    }
+
+    /// As the engine wants it.
+    pub fn as_hashed(&self) -> HashedChunk<'_> {
+        let bytes = self.run.chunk(self.index);
+        HashedChunk {
+            head: self.run.head,
+            lbn: Lbn(self.lbn()),
+            content: match self.content {
+                Content::Plain => ChunkContent::NoDedup(bytes),
+                Content::Zero => ChunkContent::Zero,
+                Content::Hashed(fingerprint) => ChunkContent::Fingerprinted(fingerprint, bytes),
+            },
+            has_page: self.has_page,
+            is_metadata: self.run.hints.metadata,
+        }
+    }
+}
+
+impl State {
+    /// The next batch to be hashed, with its number. Discards have nothing to be hashed: they take their place in the
+    /// order at once.
+    pub fn take_batch(&mut self) -> Option<(u64, Vec<BatchChunk>)> {
+        let mut batch = Vec::new();
+        while let Some(task) = self.queue.front_mut() {
+            match task {
+                Task::Discard(_) if !batch.is_empty() => break,
+                Task::Discard(_) => {
+                    if let Some(Task::Discard(discard)) = self.queue.pop_front() {
+                        let number = self.number_batch();
+                        self.hashed.insert(number, Batch::Discard(discard));
+                    }
+                }
+                Task::Write {
+                    run,
+                    chunks,
+                    first_sequence,
+                } => {
+                    let room = BATCH_CHUNKS_MAX - batch.len();
+                    let end = chunks.end.min(chunks.start + room);
+                    batch.extend((chunks.start..end).map(|index| BatchChunk {
+                        run: Arc::clone(run),
+                        index,
+                        sequence: *first_sequence + index as u64,
+                        has_page: run.has_pages,
+                        content: Content::Plain,
+                    }));
+                    chunks.start = end;
+                    if chunks.start == chunks.end {
+                        self.queue.pop_front();
+                    }
+                    if batch.len() == BATCH_CHUNKS_MAX {
+                        break;
+                    }
+                }
+            }
+        }
+        (!batch.is_empty()).then(|| (self.number_batch(), batch))
+    }
+
+    fn number_batch(&mut self) -> u64 {
+        self.next_batch += 1;
+        self.next_batch - 1
+    }
+}
+
+impl Shared {
+    /// Finds chunks of zeros, and fingerprints the others, all at once.
+    pub fn hash(&self, batch: &mut [BatchChunk]) {
+        let mut wanted = Vec::with_capacity(batch.len());
+        for (at, chunk) in batch.iter_mut().enumerate() {
+            if is_zero(chunk.run.chunk(chunk.index)) {
+                chunk.content = Content::Zero;
+            } else if !chunk.run.hints.nodedup && !chunk.run.hints.metadata {
+                wanted.push(at);
+            }
+        }
+        let chunks = wanted.iter().map(|at| {
+            let chunk = &batch[*at];
+            chunk.run.chunk(chunk.index)
+        });
+        let hashes = fingerprints(Some(&self.hash_key), chunks);
+        for (at, fingerprint) in wanted.into_iter().zip(hashes) {
+            batch[at].content = Content::Hashed(fingerprint);
+        }
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes
+        .chunks(ZEROS.len())
+        .all(|part| part == &ZEROS[..part.len()])
+}

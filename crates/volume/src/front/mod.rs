@@ -1,0 +1,164 @@
+//! The front: what every block device must do, above any [`Engine`].
+//!
+//! ```text
+//! request ─▶ split ─▶ partial (read, merge) ─▶ staging: acknowledged ─▶ batcher: hash ─▶ engine, in sequence ─▶ flush
+//! ```
+//!
+//! What always holds:
+//! 1. A write gets its sequence number when it is staged, and reaches the engine in that order. Of two writes to one LBN
+//!    the later staged one wins, for ever.
+//! 2. A read looks into staging first. What has left staging can be read from the engine.
+//! 3. A write is acknowledged from RAM only after a page was set aside for each of its chunks ([`pages`]).
+//! 4. A flush is answered by a commit that began after everything that was staged before it was written.
+//! 5. The state's lock is never held over I/O, over hashing, or while an answer is given. Order: engine, then state.
+//!
+//! Each stage is a step of [`Shared::step`]. Threads call it until there is nothing to do; with [`Options::inline`]
+//! there are none, and who waits calls it. So the same code repeats exactly in a simulation.
+
+mod ack;
+mod batcher;
+mod device;
+mod failure;
+mod flush;
+mod options;
+mod pages;
+mod partial;
+mod reads;
+mod split;
+mod staging;
+mod state;
+mod stats;
+mod steps;
+mod writes;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub use self::options::{Ack, Options};
+use self::state::Shared;
+pub use self::stats::FrontStats;
+use crate::{
+    BlockDevice, Collected, Effort, Engine, EngineStats, FreeSpace, Geometry, HeadId, Result,
+};
+
+/// Serves the heads of one engine. Dropped without [`close`](Front::close), it is as if the program had died: what was
+/// staged and not flushed may be lost.
+pub struct Front {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Front {
+    /// A front above `engine`. Fingerprints are keyed with `hash_key`.
+    pub fn new(
+        engine: Box<dyn Engine>,
+        chunk_bytes: u32,
+        hash_key: [u8; 32],
+        options: Options,
+    ) -> Self {
+        let workers = match options.inline {
+            true => 0,
+            false => options.workers(),
+        };
+        let shared = Arc::new(Shared::new(engine, chunk_bytes, hash_key, options));
+        let threads = (0..workers)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || shared.work())
+            })
+            .collect();
+        Self { shared, threads }
+    }
+
+    /// The device of one head. `bytes` is a multiple of the engine's chunk.
+    pub fn device(
+        &self,
+        head: HeadId,
+        name: &str,
+        bytes: u64,
+        is_writable: bool,
+    ) -> Arc<dyn BlockDevice> {
+        let geometry = Geometry {
+            bytes,
+            chunk_bytes: self.shared.chunk_bytes,
+            io_bytes_max: 32 << 20,
+            is_writable,
+            name: name.into(),
+        };
+        Arc::new(device::Device::new(
+            Arc::clone(&self.shared),
+            head,
+            geometry,
+        ))
+    }
+
+    /// One piece of work, where there is any: what threads do by themselves. For simulations ([`Options::inline`]).
+    pub fn step(&self) -> bool {
+        self.shared.step()
+    }
+
+    /// Everything that was answered before survives a crash, as far as the engine goes.
+    ///
+    /// # Errors
+    /// The devices have failed.
+    pub fn commit(&self) -> Result<()> {
+        self.shared.drain()?;
+        self.shared.with_engine(|engine| engine.commit())
+    }
+
+    /// As [`commit`](Front::commit), and the engine makes a checkpoint ([`Engine::checkpoint`]).
+    ///
+    /// # Errors
+    /// The devices have failed.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.drain()?;
+        self.shared.with_engine(|engine| engine.checkpoint())
+    }
+
+    /// Collects garbage now.
+    ///
+    /// # Errors
+    /// A device failed.
+    pub fn collect(&self, effort: Effort) -> Result<Collected> {
+        self.shared.with_engine(|engine| engine.collect(effort))
+    }
+
+    /// What the front did and holds.
+    pub fn stats(&self) -> FrontStats {
+        self.shared.stats()
+    }
+
+    /// What the engine did and holds, and its pages.
+    ///
+    /// # Errors
+    /// The front is closed.
+    pub fn engine_stats(&self) -> Result<(EngineStats, FreeSpace)> {
+        self.shared
+            .with_engine(|engine| Ok((engine.stats(), engine.free_space())))
+    }
+
+    /// Writes everything that is staged, ends the threads and closes the engine. Devices that others still hold answer
+    /// with [`Closing`](crate::Error::Closing) from then on.
+    ///
+    /// # Errors
+    /// The devices have failed: what was acknowledged and not flushed may be lost.
+    pub fn close(mut self) -> Result<()> {
+        let drained = self.shared.drain();
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        let engine = self.shared.take_engine();
+        drained?;
+        match engine {
+            Some(engine) => engine.close(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
