@@ -44,7 +44,7 @@ pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
-pub use file::{FileDir, FileDisk};
+pub use file::{FileDir, FileDisk, GroupAccess};
 pub use file_window::FileWindow;
 pub use flash::{FlashCounts, FlashDir, FlashModel};
 pub use heap::tune_heap;

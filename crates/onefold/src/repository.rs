@@ -5,10 +5,11 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_io::{Dir, ErrorKind, FileDir};
+use onefold_io::{Dir, ErrorKind, FileDir, GroupAccess};
+use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use onefold_store::{
-    Compression, Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions, PinInfo, Repository,
-    Secret,
+    CONTAINER_FOLDER, Compression, Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions,
+    PinInfo, Repository, Secret,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -18,6 +19,10 @@ use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, PROMPTS_MAX, Purpose};
 use crate::{interrupted, machine, place};
+
+/// What the group of a repository may do is what it may do with the first of these that is there. restic goes by its
+/// `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
+const SHARED_AS: [&str; 3] = [CONFIG_OBJECT, CONFIG_COPY_OBJECT, CONTAINER_FOLDER];
 
 /// What names the repository.
 enum Place<'a> {
@@ -84,7 +89,7 @@ pub fn around(place: &Path) -> Option<PathBuf> {
 fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
     match FileDir::open(place) {
         Ok(dir) => match of_another_program(place) {
-            None => Ok(Arc::new(dir.linked(INDEX_FOLDER))),
+            None => Ok(Arc::new(dir.linked(INDEX_FOLDER).shared_as(&SHARED_AS))),
             Some(program) => {
                 let what = format!("{}, which is a repository of {program}", place.display());
                 Err(Error::NoRepository(what))
@@ -97,6 +102,14 @@ fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
             let what = format!("{}, which is no folder", place.display());
             Err(Error::NoRepository(what))
         }
+        Err(error) => Err(StoreError::Io(error).into()),
+    }
+}
+
+/// What the members of the group of the repository's folder may do there.
+pub fn group_access(place: &Path) -> Result<GroupAccess> {
+    match FileDir::open(place) {
+        Ok(dir) => Ok(dir.shared_as(&SHARED_AS).group_access()),
         Err(error) => Err(StoreError::Io(error).into()),
     }
 }

@@ -59,7 +59,7 @@ pub use aside::Aside;
 pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;
 pub use config::{Config, Encryption};
-pub use container::StreamKind;
+pub use container::{CONTAINER_FOLDER, StreamKind};
 pub use entropy::Entropy;
 pub use error::{Error, Result};
 pub use imagined::EXACT_MAX as DRY_RUN_EXACT_CHUNKS;

@@ -1,5 +1,7 @@
 //! Folders of the file system.
 
+mod shared;
+
 use std::{
     fs::File,
     os::fd::{AsFd, OwnedFd},
@@ -8,12 +10,13 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags},
     io::Errno,
 };
 
 use super::{
     FileDisk,
+    group::GroupAccess,
     kind::no_file,
     make::make_durably,
     rename::{NotRenamed, rename_new},
@@ -38,11 +41,12 @@ pub struct FileDir {
     linked: Option<&'static str>,
 }
 
-/// How a folder opens its disks.
+/// How a folder opens its disks, and for whom it makes them.
 #[derive(Clone, Copy, Default)]
 struct Access {
     batching: Batching,
     direct: bool,
+    group: GroupAccess,
 }
 
 impl FileDir {
@@ -105,13 +109,14 @@ impl FileDir {
 
     fn open_at(
         parent: impl std::os::fd::AsFd,
-        path: impl rustix::path::Arg,
+        path: impl rustix::path::Arg + Copy,
         shown: String,
         access: Access,
         follow: OFlags,
     ) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
-        match rustix::fs::openat(parent, path, flags, Mode::empty()) {
+        let open = || rustix::fs::openat(&parent, path, flags, Mode::empty());
+        match access.group.patiently(open) {
             Ok(fd) => Ok(Self {
                 fd,
                 path: shown,
@@ -125,11 +130,11 @@ impl FileDir {
     fn open_file(&self, op: &'static str, name: &str, flags: OFlags) -> Result<File> {
         check_name(op, &self.path, name)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
-            .map(File::from)
-            .map_err(|e| self.say_if_no_file(op, name, e))?;
+        let open = || rustix::fs::openat(&self.fd, name, flags, FILE_MODE).map(File::from);
+        let opened = self.access.group.patiently(open);
+        let file = opened.map_err(|e| self.say_if_no_file(op, name, e))?;
         if flags.contains(OFlags::EXCL) {
-            self.hand_over(&file);
+            self.access.group.give(&file, self.fd.as_fd());
         }
         Ok(file)
     }
@@ -226,22 +231,6 @@ impl FileDir {
             // It may not be made: that is the error, not that it is not there.
             Err(e) if e.kind == ErrorKind::NotFound => Err(denied),
             other => other,
-        }
-    }
-
-    /// What root has just made in the folder of another user is that user's: whoever owns a repository can open what is
-    /// in it, though root was there. Only what was made anew, and as far as this root may: in a container, or over NFS,
-    /// it may not.
-    fn hand_over(&self, made: &File) {
-        if !rustix::process::geteuid().is_root() {
-            return;
-        }
-        let Ok(folder) = rustix::fs::fstat(&self.fd) else {
-            return;
-        };
-        if folder.st_uid != 0 {
-            let (owner, group) = (Uid::from_raw(folder.st_uid), Gid::from_raw(folder.st_gid));
-            let _ = rustix::fs::fchown(made, Some(owner), Some(group));
         }
     }
 
@@ -354,12 +343,13 @@ impl Dir for FileDir {
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         check_name("create folder", &self.path, name)?;
-        match rustix::fs::mkdirat(&self.fd, name, DIR_MODE) {
+        let make = || rustix::fs::mkdirat(&self.fd, name, DIR_MODE);
+        match self.access.group.patiently(make) {
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let made = rustix::fs::openat(&self.fd, name, flags, Mode::empty())
                     .map_err(|e| self.fail("create folder", name, e))?;
-                self.hand_over(&File::from(made));
+                self.access.group.give(&File::from(made), self.fd.as_fd());
                 self.open_subdir(name)
             }
             Err(Errno::EXIST) => self.open_subdir(name),

@@ -3,10 +3,11 @@
 //!
 //! Always holds: names stay within their folder, which is held open (a renamed parent changes nothing); a `sync` that
 //! failed once fails for ever, because the kernel forgets which pages it lost; nothing is created that others may read
-//! (mode 0600, folders 0700).
+//! (mode 0600, folders 0700), but the group of a folder that is shared.
 
 mod dir;
 mod disk;
+mod group;
 mod kind;
 mod make;
 mod rename;
@@ -14,3 +15,4 @@ mod turns;
 
 pub use dir::FileDir;
 pub use disk::FileDisk;
+pub use group::GroupAccess;

@@ -239,7 +239,8 @@ fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Reposit
     let activity = "a backup";
     if repository::exists(place)? {
         let repository = repository::open_at(global, place, activity, args.dry_run)?;
-        let differing = init::differing(&args.choices, &repository);
+        let differing =
+            init::differing(&args.choices, &repository, repository::group_access(place)?);
         if !out.quiet && !out.json {
             differing.iter().for_each(|text| out.note(text));
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use onefold_io::FileDir;
+use onefold_io::{FileDir, GroupAccess};
 use onefold_store::config::CHUNK_BYTES_MEAN_DEFAULT;
 use onefold_store::{Encryption, InitOptions, Repository, Secret};
 use serde_json::json;
@@ -39,6 +39,26 @@ pub struct Choices {
     /// prunes [default: strata]
     #[arg(long, value_name = "NAME", value_parser = names::indexes())]
     pub index: Option<String>,
+
+    /// Let the members of the folder's group read the repository; later the mode of its file config says so
+    #[arg(long, conflicts_with = "group_writable")]
+    pub group_readable: bool,
+
+    /// Let the members of the folder's group read the repository and back up into it. That is so without this flag where
+    /// the folder is there already with mode 2770 (or 2775)
+    #[arg(long)]
+    pub group_writable: bool,
+}
+
+impl Choices {
+    /// What the group is to be able to do; `None` where nothing is said.
+    fn group(&self) -> Option<GroupAccess> {
+        match (self.group_readable, self.group_writable) {
+            (_, true) => Some(GroupAccess::Write),
+            (true, false) => Some(GroupAccess::Read),
+            (false, false) => None,
+        }
+    }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
@@ -70,7 +90,7 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
             Some(interrupted::before_making(read)?)
         }
     };
-    let dir = FileDir::create(place).map_err(|error| not_made(place, error))?;
+    let dir = folder(choices, place).map_err(|error| not_made(place, error))?;
     Repository::init(Arc::new(dir), &options, secret.as_ref()).inspect_err(|_| {
         // What was refused leaves no empty folder behind; one that is not empty stays as it is.
         let _ = std::fs::remove_dir(place);
@@ -96,6 +116,18 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
     Ok(secret)
 }
 
+/// The repository's folder, made where it is missing, and shared as the flags say, or else as its own mode does.
+fn folder(choices: &Choices, place: &Path) -> onefold_io::Result<FileDir> {
+    let dir = FileDir::create(place)?;
+    let Some(group) = choices.group() else {
+        let group = dir.group_access_by_mode()?;
+        return Ok(dir.shared(group));
+    };
+    let dir = dir.shared(group);
+    dir.let_group_in()?;
+    Ok(dir)
+}
+
 /// That a password was given which protects nothing: whoever gives it may think otherwise, and the next command refuses
 /// it.
 fn tell_unused(global: &Global, out: &Out) {
@@ -119,7 +151,7 @@ fn tell_unused(global: &Global, out: &Out) {
 }
 
 /// What was chosen otherwise when the repository was made, in words.
-pub fn differing(choices: &Choices, repository: &Repository) -> Vec<String> {
+pub fn differing(choices: &Choices, repository: &Repository, group: GroupAccess) -> Vec<String> {
     let config = repository.config();
     let size = |bytes: u64| human::bytes(bytes);
     let asked = [
@@ -138,7 +170,11 @@ pub fn differing(choices: &Choices, repository: &Repository) -> Vec<String> {
     let words = differs.map(|(flag, asked, is)| {
         format!("{flag} {asked} changes nothing: the repository was made with {is}")
     });
-    words.collect()
+    let shared = choices.group().filter(|asked| *asked != group);
+    let of_group = shared.map(|_| {
+        "the repository is there, and the mode of its file config says what its group may do (docs/repository.md)".to_owned()
+    });
+    words.chain(of_group).collect()
 }
 
 /// A folder that cannot be made is no damage, whatever the reason.

@@ -15,6 +15,7 @@ mod everything;
 mod exits;
 mod first_steps;
 mod full;
+mod group;
 mod hurt;
 mod indexes;
 mod input;
