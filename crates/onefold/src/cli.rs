@@ -256,6 +256,7 @@ pub enum Verb {
     List(verbs::list::Args),
     Cat(verbs::cat::Args),
     Unlock(verbs::unlock::Args),
+    WithLock(verbs::with_lock::Args),
     Version(verbs::version::Args),
     Completions(verbs::completions::Args),
     Man(verbs::man::Args),

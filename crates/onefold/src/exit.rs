@@ -4,30 +4,44 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// All was done.
-    Ok = 0,
+    Ok,
     /// The verb failed for a reason that has no code of its own.
-    Failed = 1,
+    Failed,
     /// The command line or an input made no sense; nothing was begun.
-    Usage = 2,
+    Usage,
     /// The snapshot (or the restore) is there, but some paths could not be read (or written).
-    Incomplete = 3,
+    Incomplete,
     /// There is no repository at that place.
-    NoRepository = 10,
+    NoRepository,
     /// Another process holds the lock that the verb needs.
-    Locked = 11,
+    Locked,
     /// The password opens no key.
-    WrongPassword = 12,
+    WrongPassword,
     /// The repository is damaged.
-    Damaged = 13,
+    Damaged,
     /// No space is left on the device, or a quota or size limit is reached.
-    NoSpace = 14,
+    NoSpace,
     /// SIGINT, SIGTERM or SIGHUP ended it.
-    Interrupted = 130,
+    Interrupted,
+    /// What the command of `with-lock` ended with.
+    OfCommand(u8),
 }
 
 impl Exit {
     /// The number for the shell.
     pub fn code(self) -> u8 {
-        self as u8
+        match self {
+            Self::Ok => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Incomplete => 3,
+            Self::NoRepository => 10,
+            Self::Locked => 11,
+            Self::WrongPassword => 12,
+            Self::Damaged => 13,
+            Self::NoSpace => 14,
+            Self::Interrupted => 130,
+            Self::OfCommand(code) => code,
+        }
     }
 }

@@ -154,6 +154,10 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
         Verb::List(_) => ("list", NOTHING),
         Verb::Cat(_) => ("cat", NOTHING),
         Verb::Unlock(_) => ("unlock", NOTHING),
+        Verb::WithLock(_) => (
+            "with-lock",
+            "the command was not run, and nothing is locked; run it again",
+        ),
         Verb::Version(_) => ("version", NOTHING),
         Verb::Completions(_) => ("completions", NOTHING),
         Verb::Man(_) => ("man", NOTHING),

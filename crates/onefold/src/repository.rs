@@ -8,8 +8,8 @@ use std::sync::Arc;
 use onefold_io::{Dir, ErrorKind, FileDir, GroupAccess};
 use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use onefold_store::{
-    CONTAINER_FOLDER, Compression, Encryption, Error as StoreError, INDEX_FOLDER, OpenOptions,
-    PinInfo, Repository, Secret,
+    CONTAINER_FOLDER, Compression, Encryption, Error as StoreError, HeldStill, INDEX_FOLDER,
+    OpenOptions, PinInfo, Repository, Secret,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -106,6 +106,15 @@ fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
     }
 }
 
+/// Keeps prunes and repairs out of the repository at the place, which is not opened.
+///
+/// # Errors
+/// Those of [`HeldStill::begin`].
+pub fn hold_still(place: &Path) -> Result<HeldStill> {
+    let held = HeldStill::begin(&open_folder(place)?, &pin_info("a copy"));
+    held.map_err(|error| named(place, error))
+}
+
 /// What the members of the group of the repository's folder may do there.
 pub fn group_access(place: &Path) -> Result<GroupAccess> {
     match FileDir::open(place) {
@@ -152,11 +161,7 @@ pub fn open(global: &Global, activity: &str) -> Result<Repository> {
 /// As [`open`], at a place that is known; for a dry run nothing will be stored.
 pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> Result<Repository> {
     let dir = open_folder(place)?;
-    let named = |error| match error {
-        StoreError::NoRepository { .. } => Error::NoRepository(place.display().to_string()),
-        error => error.into(),
-    };
-    let config = Repository::config_at(&dir).map_err(named)?;
+    let config = Repository::config_at(&dir).map_err(|error| named(place, error))?;
     agree(global, place, config.encryption)?;
     let options = OpenOptions {
         dry_run,
@@ -170,6 +175,14 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         let (dir, config, options) = (Arc::clone(&dir), config.clone(), options.clone());
         Repository::open_agreed(dir, config, options, Some(secret))
     })
+}
+
+/// An error that names the place where no repository is.
+fn named(place: &Path, error: StoreError) -> Error {
+    match error {
+        StoreError::NoRepository { .. } => Error::NoRepository(place.display().to_string()),
+        error => error.into(),
+    }
 }
 
 /// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, or what is read is
@@ -269,12 +282,17 @@ fn options(global: &Global, activity: &str) -> OpenOptions {
         index_ram_bytes: usize::try_from(global.ram).unwrap_or(usize::MAX),
         threads: threads(global),
         compression: global.compression.into(),
-        pin: PinInfo {
-            process: std::process::id(),
-            host: machine::host(),
-            activity: activity.into(),
-        },
+        pin: pin_info(activity),
         ..OpenOptions::default()
+    }
+}
+
+/// What a session says of itself.
+fn pin_info(activity: &str) -> PinInfo {
+    PinInfo {
+        process: std::process::id(),
+        host: machine::host(),
+        activity: activity.into(),
     }
 }
 

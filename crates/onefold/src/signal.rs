@@ -2,13 +2,15 @@
 //! have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at
 //! once, which is safe at any byte: what a killed process leaves behind, the next one recognises. A second signal
 //! always ends at once; what comes with the first one is the same, since `timeout` sends each to its child, and to all
-//! of the child's group.
+//! of the child's group. While a command runs that must not be left alone (`with-lock`), all of them go to the command,
+//! and the program ends with it.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -25,6 +27,11 @@ static RAISED: AtomicBool = AtomicBool::new(false);
 /// Somebody asks how far it is.
 static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+/// The process that signals are passed on to; 0 for none. Locked by whoever sends one, so that it is not sent to another
+/// process that has the number by then.
+static PASSED_TO: Mutex<i32> = Mutex::new(0);
+/// The first signal that came; 0 before.
+static FIRST: AtomicI32 = AtomicI32::new(0);
 /// How the terminal was before a prompt turned its echo off.
 static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -52,7 +59,11 @@ pub fn listen_to(caught: Option<Signals>) {
                 ASKED.store(true, SeqCst);
                 continue;
             }
+            let _ = FIRST.compare_exchange(0, signal, SeqCst, SeqCst);
             RAISED.store(true, SeqCst);
+            if pass_on(signal) {
+                continue;
+            }
             let is_second = first.is_some();
             let first = *first.get_or_insert_with(Instant::now);
             if is_second && first.elapsed() <= TOGETHER {
@@ -64,7 +75,9 @@ pub fn listen_to(caught: Option<Signals>) {
             // Whoever listens may wait for a lock that a stopped process holds, or for a device that is gone.
             std::thread::spawn(|| {
                 std::thread::sleep(LISTENING_MAX);
-                leave();
+                if *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) == 0 {
+                    leave();
+                }
             });
         }
     });
@@ -107,6 +120,40 @@ impl Drop for Listening {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, SeqCst);
     }
+}
+
+/// While this lives, signals go to a process, and do not end the program.
+pub struct PassingOn(());
+
+/// Passes signals on to `child`, which must not be waited for before what this returns is dropped; one that came a
+/// moment ago, too.
+pub fn pass_on_to(child: Pid) -> PassingOn {
+    *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) = child.as_raw_nonzero().get();
+    if raised() {
+        pass_on(FIRST.load(SeqCst));
+    }
+    PassingOn(())
+}
+
+impl Drop for PassingOn {
+    fn drop(&mut self) {
+        *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+    }
+}
+
+/// Sends the signal to whom signals are passed on; false where that is nobody.
+fn pass_on(signal: i32) -> bool {
+    let to = PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(to) = Pid::from_raw(*to) else {
+        return false;
+    };
+    let signal = match signal {
+        SIGINT => Signal::INT,
+        SIGHUP => Signal::HUP,
+        _ => Signal::TERM,
+    };
+    let _ = kill_process(to, signal);
+    true
 }
 
 /// Runs a prompt that turns the echo off, so that a signal in between turns it on again.

@@ -45,6 +45,15 @@ pub enum Error {
         /// The file.
         object: String,
     },
+    /// The file of who held the repository still is gone, so that a sweep may have deleted containers meanwhile.
+    #[error(
+        "{object} is gone: another took this process for dead, as when a machine sleeps and a network file system frees its locks, and a prune may have deleted \
+         containers meanwhile. What was copied may lack some: copy it again"
+    )]
+    NotStill {
+        /// The file.
+        object: String,
+    },
     /// The file of a prune's or repair's session is gone, so that another may have deleted what was written in place of
     /// what is to be deleted.
     #[error(

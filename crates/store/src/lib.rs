@@ -46,6 +46,7 @@ mod session;
 pub mod sketch;
 pub mod slots;
 mod spilled;
+mod still;
 mod sweep;
 mod twins;
 mod writer;
@@ -73,6 +74,7 @@ pub use sealing::Packing;
 pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};
 pub use slots::KdfCost;
+pub use still::HeldStill;
 pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 pub use writer::{ChunkWriter, Given, WriteStats, Written};
 

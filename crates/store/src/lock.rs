@@ -37,12 +37,22 @@ impl Lock {
     /// # Errors
     /// [`Error::Locked`] while another has it.
     pub fn take(self, root: &dyn Dir) -> Result<Box<dyn LockGuard>> {
+        self.take_as(root, LockKind::Exclusive)
+    }
+
+    /// Keeps out who would [take](Self::take) it, together with others who do.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another has it.
+    pub fn share(self, root: &dyn Dir) -> Result<Box<dyn LockGuard>> {
+        self.take_as(root, LockKind::Shared)
+    }
+
+    fn take_as(self, root: &dyn Dir, kind: LockKind) -> Result<Box<dyn LockGuard>> {
         let held = || Error::Locked {
             what: self.held().into(),
         };
-        let lock = root
-            .subdir(LOCKS_FOLDER)?
-            .lock(self.name(), LockKind::Exclusive)?;
+        let lock = root.subdir(LOCKS_FOLDER)?.lock(self.name(), kind)?;
         lock.ok_or_else(held)
     }
 
@@ -51,7 +61,9 @@ impl Lock {
             Self::Init => "another makes a repository here",
             Self::Keys => "another key is being removed",
             Self::Snapshots => "another forget, tag or repair of snapshots is running",
-            Self::Sweep => "another prune or repair is running",
+            Self::Sweep => {
+                "another prune or repair is running, or a copy is being made (with-lock)"
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod stats;
 pub mod tag;
 pub mod unlock;
 pub mod version;
+pub mod with_lock;
 
 use crate::cli::{Cli, Verb};
 use crate::error::Result;
@@ -50,6 +51,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::List(args) => list::run(args, global, out),
         Verb::Cat(args) => cat::run(args, global, out),
         Verb::Unlock(args) => unlock::run(args, global, out),
+        Verb::WithLock(args) => with_lock::run(args, global, out),
         Verb::Version(_) => version::run(out),
         Verb::Tag(args) => tag::run(args, global, out),
         Verb::Completions(args) => completions::run(args, out),

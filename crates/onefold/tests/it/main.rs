@@ -59,3 +59,4 @@ mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
 mod wait;
+mod with_lock;

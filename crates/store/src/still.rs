@@ -1,0 +1,54 @@
+//! A repository that is held still while somebody copies its files: no prune and no repair deletes anything.
+//!
+//! Always holds: prunes and repairs take `locks/sweep` exclusively, who holds still takes it shared, so that several may
+//! copy at once. A pin stands beside the lock. Where the lock is lost, as when a network file system frees the locks of
+//! a machine that slept, or somebody deletes the lock's file, the next sweep either sees the pin, and deletes nothing
+//! that was there before it, or takes it for a dead one's, and removes it: so a pin that is still there at the end
+//! proves that nothing was deleted.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, LockGuard};
+
+use crate::entropy::Entropy;
+use crate::lock::Lock;
+use crate::pin::{Pin, PinInfo};
+use crate::repository::Repository;
+use crate::{Error, Result};
+
+/// A repository from which nothing is deleted but snapshots.
+pub struct HeldStill {
+    pin: Pin,
+    _lock: Box<dyn LockGuard>,
+}
+
+impl HeldStill {
+    /// Holds the repository in `root` still; no password is needed for that. `info` is what others see of it.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`]; [`Error::Locked`] while a prune or a repair is running; [`Error::Io`] where nothing can
+    /// be written there.
+    pub fn begin(root: &Arc<dyn Dir>, info: &PinInfo) -> Result<Self> {
+        match Repository::config_at(root) {
+            // Its containers can be copied all the same.
+            Err(error) if !error.is_loss() && !error.is_other_version() => return Err(error),
+            _ => {}
+        }
+        let lock = Lock::Sweep.share(&**root)?;
+        Ok(Self {
+            pin: Pin::set(&**root, info, &Entropy::system())?,
+            _lock: lock,
+        })
+    }
+
+    /// Lets go, and says whether it was held still all the time.
+    ///
+    /// # Errors
+    /// [`Error::NotStill`] where it was not; [`Error::Io`] where that cannot be looked at.
+    pub fn finish(self) -> Result<()> {
+        match self.pin.confirm() {
+            Err(Error::PinLost { object }) => Err(Error::NotStill { object }),
+            confirmed => confirmed,
+        }
+    }
+}
