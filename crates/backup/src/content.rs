@@ -4,22 +4,25 @@
 //! same data stands under other recipe chunks, cut at other places where recipe chunks have recipe chunks.
 
 use onefold_chunk::Fingerprint;
-use onefold_store::ChunkReader;
+use onefold_store::{ChunkReader, ChunkRef};
 
-use crate::tree::{Visit, read_recipe, visit_items};
+use crate::expansion::{Expansion, Repetition};
+use crate::tree::read_recipe;
 use crate::{Content, Item, Result};
 
 /// A name's bytes are hashed when they are so many.
 const PART_BYTES: usize = 64 << 10;
 
 /// Whether both have the same chunks and holes in the same order. Recipe chunks that both have are passed over unread,
-/// and nothing is read behind the first difference. RAM: of each a recipe chunk a layer.
+/// and nothing is read behind the first difference. RAM: of each a recipe chunk a layer. Contents that repeat
+/// themselves beyond reason count as different unless they have the same recipe chunks.
 ///
 /// # Errors
 /// A recipe chunk that only one has cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
 /// ([`Error::Malformed`](crate::Error::Malformed)).
 pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<bool> {
     let (mut a, mut b) = (Ahead::new(a), Ahead::new(b));
+    let mut repetition = Repetition::default();
     loop {
         let (x, y) = (a.peek(), b.peek());
         if x.map(name_of_item) == y.map(name_of_item) {
@@ -36,56 +39,74 @@ pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<boo
         if i.max(j) == 0 {
             return Ok(false);
         }
-        if i >= j {
-            a.open(reader)?;
-        }
-        if j >= i {
-            b.open(reader)?;
+        for (side, is_due) in [(&mut a, i >= j), (&mut b, j >= i)] {
+            if is_due && !side.open_counted(reader, &mut repetition)? {
+                return Ok(false);
+            }
         }
     }
 }
 
 /// A hash of the data's fingerprints: the same for contents that [`is_same`] calls so, wherever their chunks lie. Reads
-/// all recipe chunks, one a layer at a time.
+/// all recipe chunks, one a layer at a time. One that repeats itself beyond reason has its [`top_name`].
 ///
 /// # Errors
 /// A recipe chunk cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
 /// ([`Error::Malformed`](crate::Error::Malformed)).
 pub fn name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
-    hash(content, reader, true)
+    let mut ahead = Ahead::new(content);
+    let (mut hash, mut repetition) = (Hash::default(), Repetition::default());
+    while let Some((depth, item)) = ahead.peek() {
+        match item {
+            Item::Chunk { .. } if depth > 0 => {
+                if !ahead.open_counted(reader, &mut repetition)? {
+                    return Ok(top_name(content));
+                }
+            }
+            _ => {
+                ahead.pass();
+                hash.add(depth, &item);
+            }
+        }
+    }
+    Ok(hash.finish())
 }
 
 /// A hash of the content as it stands in its entry; reads nothing. Contents of one such name have one [`name`].
-///
-/// # Errors
-/// [`Error::Malformed`](crate::Error::Malformed): the items cover more than 2^64 bytes.
-pub fn top_name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
-    hash(content, reader, false)
+pub fn top_name(content: &Content) -> u64 {
+    let mut hash = Hash::default();
+    for item in &content.items {
+        hash.add(content.depth, item);
+    }
+    hash.finish()
 }
 
-fn hash(content: &Content, reader: &mut ChunkReader, goes_below: bool) -> Result<u64> {
-    let mut part = Vec::new();
-    visit_items(content, reader, &mut |visit, _| {
-        match visit {
-            Visit::Recipe(_) if goes_below => {}
-            Visit::Recipe(chunk) => {
-                part.extend_from_slice(&chunk.fingerprint.0);
-                return Ok(false);
-            }
-            Visit::Data(slice, _) => {
+/// A hash of items.
+#[derive(Default)]
+struct Hash {
+    part: Vec<u8>,
+}
+
+impl Hash {
+    fn add(&mut self, depth: u8, item: &Item) {
+        let part = &mut self.part;
+        match item {
+            Item::Chunk { chunk, .. } => part.extend_from_slice(&chunk.fingerprint.0),
+            Item::Slice(slice) => {
                 part.extend_from_slice(&slice.chunk.fingerprint.0);
-                if !slice.is_whole() {
-                    part.extend([slice.skip, slice.len].map(u32::to_le_bytes).concat());
-                }
+                part.extend([slice.skip, slice.len].map(u32::to_le_bytes).concat());
             }
-            Visit::Hole(_, len) => part.extend_from_slice(&len.to_le_bytes()),
+            Item::Hole { len } => part.extend_from_slice(&len.to_le_bytes()),
         }
-        if part.len() >= PART_BYTES {
-            part = Fingerprint::of(&part).0.to_vec();
+        // A recipe chunk is no part of the data.
+        if depth == 0 && part.len() >= PART_BYTES {
+            *part = Fingerprint::of(part).0.to_vec();
         }
-        Ok(true)
-    })?;
-    Ok(Fingerprint::of(&part).prefix())
+    }
+
+    fn finish(&self) -> u64 {
+        Fingerprint::of(&self.part).prefix()
+    }
 }
 
 /// What is equal in two items that hold the same; of holes the layer does not count.
@@ -101,12 +122,14 @@ fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<(Fingerprint, u32)>, u
 /// A content's items to come, each at its depth: of the recipe chunks that were opened, what they hold.
 pub(crate) struct Ahead {
     layers: Vec<(u8, std::vec::IntoIter<Item>)>,
+    expansion: Expansion,
 }
 
 impl Ahead {
     pub fn new(content: &Content) -> Self {
         Self {
             layers: vec![(content.depth, content.items.clone().into_iter())],
+            expansion: Expansion::default(),
         }
     }
 
@@ -123,16 +146,38 @@ impl Ahead {
 
     /// Takes the item that [`peek`](Self::peek) gave.
     pub fn pass(&mut self) -> Option<Item> {
-        self.layers.last_mut()?.1.next()
+        let item = self.layers.last_mut()?.1.next()?;
+        self.expansion.pass(&item);
+        Some(item)
     }
 
     /// Puts what the next item, a recipe chunk, holds in its place.
     pub fn open(&mut self, reader: &mut ChunkReader) -> Result<()> {
-        let depth = self.layers.last().map_or(0, |(depth, _)| *depth);
-        if let Some(Item::Chunk { chunk, span }) = self.pass() {
-            let below = read_recipe(&chunk, span, depth - 1, reader)?;
-            self.layers.push((depth - 1, below.into_iter()));
-        }
-        Ok(())
+        self.open_next(reader).map(drop)
+    }
+
+    /// The same. False: the content repeats itself too much for anybody to go through all of it.
+    fn open_counted(
+        &mut self,
+        reader: &mut ChunkReader,
+        repetition: &mut Repetition,
+    ) -> Result<bool> {
+        let opened = self.open_next(reader)?;
+        Ok(opened.is_none_or(|(chunk, items)| repetition.meet(&chunk, items)))
+    }
+
+    /// The recipe chunk that was opened, and how many items it holds.
+    fn open_next(&mut self, reader: &mut ChunkReader) -> Result<Option<(ChunkRef, usize)>> {
+        let Some((depth, items)) = self.layers.last_mut() else {
+            return Ok(None);
+        };
+        let (depth, Some(Item::Chunk { chunk, span })) = (*depth, items.next()) else {
+            return Ok(None);
+        };
+        self.expansion.open()?;
+        let below = read_recipe(&chunk, span, depth - 1, reader)?;
+        let items = below.len();
+        self.layers.push((depth - 1, below.into_iter()));
+        Ok(Some((chunk, items)))
     }
 }

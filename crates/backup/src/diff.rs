@@ -12,7 +12,7 @@ use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::path::{entry_order, join, show, split, within};
 use crate::sample::Sample;
-use crate::tree::{Cursor, Tree, Visit, visit_items};
+use crate::tree::{Cursor, Tree, Visit, visit_once};
 use crate::{Entry, Error, Kind, Result, Slice, content};
 
 /// How an entry differs; restic's marks.
@@ -233,7 +233,7 @@ impl Chunks {
     ) -> Result<()> {
         for (side, placed) in [left, right].into_iter().enumerate() {
             let Some((_, entry)) = placed else { continue };
-            visit_items(&entry.content, reader, &mut |visit, _| {
+            visit_once(&entry.content, reader, &mut |visit, _| {
                 let (sample, chunk) = match visit {
                     Visit::Recipe(chunk) => (&mut self.tree, chunk),
                     Visit::Data(Slice { chunk, .. }, _) => (&mut self.data, chunk),

@@ -134,6 +134,15 @@ impl Error {
         matches!(self, Self::Io { source, .. } if ErrorKind::of(source) == ErrorKind::NoSpace)
     }
 
+    /// What is stored of `path` cannot be had.
+    pub(crate) fn of_content(op: &'static str, path: &[u8], source: Self) -> Self {
+        Self::Content {
+            op,
+            path: show(path),
+            source: Arc::new(source),
+        }
+    }
+
     /// A failed system call on `path`.
     pub fn io(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> Self {
         Self::Io {

@@ -17,6 +17,7 @@ pub mod recipe;
 pub use cut::Cutter;
 pub use decode::{decode, decode_bare};
 pub use encode::encode;
+pub use limits::OWNER_NAME_BYTES_MAX;
 
 use onefold_store::ChunkRef;
 

@@ -12,6 +12,7 @@ pub mod dump;
 mod entry;
 mod error;
 pub mod exclude;
+mod expansion;
 pub mod forget;
 #[doc(hidden)]
 pub mod fuzzing;

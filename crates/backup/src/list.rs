@@ -6,8 +6,8 @@ use onefold_store::ChunkReader;
 use crate::exclude::Patterns;
 use crate::linked::{Linked, Value};
 use crate::sample::Sample;
-use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Content, Entry, Kind, Result, Slice, Time, content, path};
+use crate::tree::{Tree, Visit, read_leaf, visit_items, visit_once};
+use crate::{Content, Entry, Error, Kind, Result, Slice, Time, content, path};
 
 /// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says
 /// false.
@@ -130,7 +130,7 @@ impl Versions {
         if content.depth == 0 {
             return content::name(content, reader);
         }
-        let top = content::top_name(content, reader)?;
+        let top = content::top_name(content);
         if let Some(name) = self.names.get(top) {
             return Ok(*name);
         }
@@ -152,8 +152,8 @@ impl Adder {
     /// Adds a snapshot.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a leaf or recipe
-    /// chunk cannot be had; [`Error::Temporary`](crate::Error::Temporary) where many hard links find no room. Part of
+    /// [`Error::Store`] or [`Error::Malformed`] where a leaf cannot be had, [`Error::Content`] where a recipe chunk of a
+    /// file cannot be; [`Error::Temporary`] where many hard links find no room. Part of
     /// it may be added then.
     pub fn add(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         self.sizes.snapshots_count += 1;
@@ -165,10 +165,17 @@ impl Adder {
                     continue;
                 }
                 self.sizes.total_file_count += 1;
-                self.add_version(&path::join(folder, &entry.name), entry, reader)?;
+                let path = path::join(folder, &entry.name);
+                let named = |error| match error {
+                    error @ (Error::Store(_) | Error::Malformed(_)) => {
+                        Error::of_content("add up", &path, error)
+                    }
+                    error => error,
+                };
+                self.add_version(&path, entry, reader).map_err(named)?;
                 if is_first_name(entry, &mut linked)? {
                     self.sizes.total_size += entry.size;
-                    self.add_chunks(entry, reader)?;
+                    self.add_chunks(entry, reader).map_err(named)?;
                 }
             }
         }
@@ -188,7 +195,7 @@ impl Adder {
         if !versions.files.meet(path ^ content, |()| {}) {
             return Ok(());
         }
-        visit_items(&entry.content, reader, &mut |visit, _| {
+        visit_once(&entry.content, reader, &mut |visit, _| {
             if let Visit::Data(Slice { chunk, .. }, _) = visit {
                 let bytes = u64::from(chunk.len);
                 let key = path ^ chunk.fingerprint.prefix();

@@ -3,8 +3,8 @@
 use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::snapshot::Snapshot;
-use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::{Result, Slice, path};
+use crate::tree::{Tree, Visit, read_leaf, visit_once};
+use crate::{Error, Result, Slice, path};
 
 /// An object that a snapshot refers to.
 #[derive(Clone, Copy, Debug)]
@@ -27,18 +27,20 @@ pub enum Met<'a> {
     },
 }
 
-/// Tells `visit` of everything that the snapshot refers to, leaf by leaf; what a file repeats comes again. Reads all
-/// metadata, and no data.
+/// Tells `visit` of everything that the snapshot refers to, leaf by leaf. What a file repeats may come again, but each
+/// of its recipe chunks is gone into once. Reads all metadata, and no data.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where the
-/// table, a leaf or a recipe chunk cannot be had, which ends it.
+/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where the
+/// table or a leaf cannot be had, which ends it; [`Error::Content`] of the first file of which a recipe chunk cannot be
+/// had, at the end.
 pub fn visit(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
     visit: &mut dyn FnMut(Met<'_>) -> Result<()>,
 ) -> Result<()> {
     let tree = Tree::open(snapshot, reader)?;
+    let mut lost = None;
     for stored in tree.leaves() {
         let (leaf, folder) = (stored.chunk, &stored.folder[..]);
         visit(Met::OfLeaf {
@@ -52,14 +54,21 @@ pub fn visit(
         }
         for (folder, entry) in read.iter() {
             let path = path::join(folder, &entry.name);
-            visit_items(&entry.content, reader, &mut |met, _| {
+            let visited = visit_once(&entry.content, reader, &mut |met, _| {
                 if let Visit::Data(Slice { chunk, .. }, _) | Visit::Recipe(chunk) = met {
                     let path = &path;
                     visit(Met::OfFile { chunk, path, leaf })?;
                 }
                 Ok(true)
-            })?;
+            });
+            match visited {
+                // Other files have theirs.
+                Err(error) if error.is_loss() => {
+                    lost.get_or_insert_with(|| Error::of_content("look into", &path, error));
+                }
+                other => other?,
+            }
         }
     }
-    Ok(())
+    lost.map_or(Ok(()), Err)
 }

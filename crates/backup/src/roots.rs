@@ -4,7 +4,7 @@ use onefold_store::{ChunkReader, ChunkRef, RootId, Roots, Seen};
 
 use crate::leaf::{Leaf, RecipeRef, decode_bare, recipe};
 use crate::snapshot::{LeafRef, Snapshot, Table};
-use crate::tree::{Tree, Visit, visit_items};
+use crate::tree::{Tree, Visit, visit_items, visit_once};
 use crate::wire::Reader;
 use crate::{Entry, Error, Item, Result, Slice, path};
 
@@ -246,7 +246,7 @@ fn lost_items(
 /// Whether a content that stands in the leaf itself is hurt.
 fn is_hurt(entry: &Entry, reader: &mut ChunkReader, (is_lost, counts): Lost<'_>) -> Result<bool> {
     let mut lost = false;
-    let visited = visit_items(&entry.content, reader, &mut |met, _| {
+    let visited = visit_once(&entry.content, reader, &mut |met, _| {
         if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = met {
             lost |= is_lost(&chunk);
         }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use onefold_store::{ChunkReader, ChunkRef};
 
+use crate::expansion::{Expansion, Once};
 use crate::leaf::{Leaf, recipe};
 use crate::path::entry_order;
 use crate::snapshot::{LeafRef, Snapshot, Table, append_table};
@@ -237,6 +238,18 @@ pub fn visit_items(
     visit_items_from(content, 0, reader, visit)
 }
 
+/// As [`visit_items`], for who only asks what is in it: each recipe chunk is gone into once, however often it comes.
+///
+/// # Errors
+/// Those of [`visit_items`].
+pub fn visit_once(content: &Content, reader: &mut ChunkReader, visit: VisitItem<'_>) -> Result<()> {
+    let mut once = Once::default();
+    visit_items(content, reader, &mut |met, reader| match met {
+        Visit::Recipe(chunk) => Ok(visit(met, reader)? && once.is_new(&chunk)),
+        met => visit(met, reader),
+    })
+}
+
 /// As [`visit_items`], but for items that end at or before `from`; their recipe chunks are not read.
 ///
 /// # Errors
@@ -247,47 +260,68 @@ pub fn visit_items_from(
     reader: &mut ChunkReader,
     visit: VisitItem<'_>,
 ) -> Result<()> {
-    visit_level(&content.items, content.depth, (&mut 0, from), reader, visit).map(drop)
+    let mut walk = Walk {
+        offset: 0,
+        from,
+        expansion: Expansion::default(),
+    };
+    walk.level(&content.items, content.depth, reader, visit)
+        .map(drop)
 }
 
-fn visit_level(
-    items: &[Item],
-    depth: u8,
-    (offset, from): (&mut u64, u64),
-    reader: &mut ChunkReader,
-    visit: VisitItem<'_>,
-) -> Result<bool> {
-    for item in items {
-        let start = *offset;
-        let end = start
-            .checked_add(item.span())
-            .ok_or_else(|| crate::wire::Reader::new("recipe", b"").fail("more than 2^64 bytes"))?;
-        if from > 0 && end <= from {
-            *offset = end;
-            continue;
-        }
-        let on = match *item {
-            Item::Hole { len } => visit(Visit::Hole(start, len), reader)?,
-            Item::Chunk { chunk, .. } if depth == 0 => {
-                visit(Visit::Data(Slice::whole(chunk), start), reader)?
+/// Where a visit of items is.
+struct Walk {
+    offset: u64,
+    /// What ends at or before this is passed over.
+    from: u64,
+    expansion: Expansion,
+}
+
+impl Walk {
+    /// Visits the items of one recipe chunk, or of the entry. False: the visit ends.
+    fn level(
+        &mut self,
+        items: &[Item],
+        depth: u8,
+        reader: &mut ChunkReader,
+        visit: VisitItem<'_>,
+    ) -> Result<bool> {
+        for item in items {
+            let start = self.offset;
+            let end = start.checked_add(item.span()).ok_or_else(|| {
+                crate::wire::Reader::new("recipe", b"").fail("more than 2^64 bytes")
+            })?;
+            if self.from > 0 && end <= self.from {
+                self.offset = end;
+                continue;
             }
-            Item::Slice(slice) => visit(Visit::Data(slice, start), reader)?,
-            Item::Chunk { chunk, span } => {
-                if visit(Visit::Recipe(chunk), reader)? {
-                    let below = read_recipe(&chunk, span, depth - 1, reader)?;
-                    if !visit_level(&below, depth - 1, (offset, from), reader, visit)? {
-                        return Ok(false);
-                    }
+            let on = match *item {
+                Item::Hole { len } => visit(Visit::Hole(start, len), reader)?,
+                Item::Chunk { chunk, .. } if depth == 0 => {
+                    visit(Visit::Data(Slice::whole(chunk), start), reader)?
                 }
-                true
+                Item::Slice(slice) => visit(Visit::Data(slice, start), reader)?,
+                Item::Chunk { chunk, span } => {
+                    if visit(Visit::Recipe(chunk), reader)? {
+                        self.expansion.open()?;
+                        let below = read_recipe(&chunk, span, depth - 1, reader)?;
+                        if !self.level(&below, depth - 1, reader, visit)? {
+                            return Ok(false);
+                        }
+                        continue;
+                    }
+                    true
+                }
+            };
+            if !on {
+                return Ok(false);
             }
-        };
-        if !on {
-            return Ok(false);
+            self.expansion.pass(item);
+            self.expansion.confirm()?;
+            self.offset = end;
         }
-        *offset = end;
+        Ok(true)
     }
-    Ok(true)
 }
 
 /// The items of a recipe chunk, which must have this depth and cover `span` bytes.

@@ -31,7 +31,7 @@ use super::traces::Hint;
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
-use crate::tree::{Cursor, Tree, Visit, visit_items};
+use crate::tree::{Cursor, Tree, Visit, visit_once};
 use crate::walk::opened::Opened;
 use crate::walk::{Found, Piece, Role, Walk};
 use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, Slice, path};
@@ -467,7 +467,7 @@ impl Planner<'_> {
     fn still_there(&mut self, before: &Entry) -> bool {
         let mut all = true;
         let session = self.session;
-        let visited = visit_items(&before.content, &mut self.reader, &mut |visit, _| {
+        let visited = visit_once(&before.content, &mut self.reader, &mut |visit, _| {
             if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = visit {
                 all &= session.holds(&chunk);
             }

@@ -8,7 +8,8 @@ use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
 use super::limits::{
-    ENTRIES_MAX, FOLDERS_BYTES_MAX, ITEMS_MAX, Limit, NAMES_BYTES_MAX, XATTRS_MAX,
+    ENTRIES_MAX, FOLDERS_BYTES_MAX, ITEMS_MAX, Limit, NAMES_BYTES_MAX, OWNER_NAME_BYTES_MAX,
+    OWNERS_BYTES_MAX, XATTRS_MAX,
 };
 use super::{
     COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, HAS_DIGESTS, Leaf, RecipeRef, Run, VERSION,
@@ -145,13 +146,14 @@ impl Tables {
         };
         let mut pairs = Limit::new("attributes", XATTRS_MAX);
         let mut owners = Vec::new();
+        let mut bytes = Limit::new("bytes of owners' names", OWNERS_BYTES_MAX);
         for _ in 0..count("owners", reader)? {
             let (uid, gid) = (reader.small()?, reader.small()?);
             owners.push(Arc::new(Owner {
                 uid,
                 gid,
-                user: reader.text()?.into(),
-                group: reader.text()?.into(),
+                user: owner_name(reader, &mut bytes)?,
+                group: owner_name(reader, &mut bytes)?,
             }));
         }
         let mut xattrs = vec![SharedXattrs::default()];
@@ -169,6 +171,19 @@ impl Tables {
             xattrs,
             containers: recipe::Containers::read(reader)?,
         })
+    }
+}
+
+/// The name of a user or a group, as a system can have it: whoever restores asks the system for each.
+fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Box<str>> {
+    let name = reader.text()?;
+    bytes.take(name.len() as u64, reader)?;
+    match name.len() <= OWNER_NAME_BYTES_MAX {
+        true => Ok(name.into()),
+        false => Err(reader.fail(format_args!(
+            "an owner's name of {} bytes, at most {OWNER_NAME_BYTES_MAX} can be",
+            name.len()
+        ))),
     }
 }
 

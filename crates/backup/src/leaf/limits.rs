@@ -11,6 +11,10 @@ pub const ENTRIES_MAX: u64 = 1 << 16;
 pub const ITEMS_MAX: u64 = 1 << 19;
 /// Attributes, each set counted once; a quarter of their bytes.
 pub const XATTRS_MAX: u64 = 1 << 19;
+/// Bytes of the name of a user or a group: more no system gives (`LOGIN_NAME_MAX` is 256 with the zero behind it).
+pub const OWNER_NAME_BYTES_MAX: usize = 255;
+/// Bytes of all owners' names; two of the longest for each of the entries that a cutter lets pass.
+pub const OWNERS_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of all names, what they share with the one before included; half of them.
 pub const NAMES_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the folders' paths, what they share included.

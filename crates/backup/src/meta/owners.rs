@@ -15,6 +15,7 @@ use nix::unistd::{Gid, Group, Uid, User};
 use parking_lot::Mutex;
 
 use crate::Owner;
+use crate::leaf::OWNER_NAME_BYTES_MAX;
 
 /// Answers that are kept, of each kind: a snapshot may have any number of names.
 const ANSWERS_MAX: usize = 64 << 10;
@@ -118,12 +119,13 @@ impl Names {
         }
     }
 
-    /// The name; empty where there is none.
+    /// The name; empty where there is none, or none that a snapshot keeps.
     fn name_of(&self, id: u32) -> Box<str> {
         let name = self.names.get(&id).cloned();
         name.unwrap_or_else(|| {
             self.once(&self.asked_names, id, || {
                 let name = self.answer(|service| (service.name_of)(id));
+                let name = name.filter(|name| name.len() <= OWNER_NAME_BYTES_MAX);
                 name.unwrap_or_default().into()
             })
         })
@@ -188,6 +190,7 @@ fn names(text: &[u8]) -> HashMap<u32, Box<str>> {
         let mut fields = line.split(':');
         if let (Some(name), Some(Ok(id))) = (fields.next(), fields.nth(1).map(str::parse))
             && !name.is_empty()
+            && name.len() <= OWNER_NAME_BYTES_MAX
         {
             names.entry(id).or_insert_with(|| name.into());
         }

@@ -3,6 +3,7 @@
 mod acls;
 mod attributes;
 mod bad_sector;
+mod bombs;
 mod change;
 mod changing;
 mod crash;
