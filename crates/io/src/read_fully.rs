@@ -2,8 +2,10 @@
 
 use std::io;
 
+use crate::unless_interrupted;
+
 /// Fills `buf` from `offset` by as many calls of `raw` as it takes; `false` where the bytes end before. Interrupted
-/// calls are made again.
+/// calls are made again, within reason.
 pub(crate) fn read_fully(
     buf: &mut [u8],
     offset: u64,
@@ -11,11 +13,10 @@ pub(crate) fn read_fully(
 ) -> io::Result<bool> {
     let mut done = 0;
     while done < buf.len() {
-        match raw(&mut buf[done..], offset.saturating_add(done as u64)) {
-            Ok(0) => return Ok(false),
-            Ok(count) => done += count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+        let at = offset.saturating_add(done as u64);
+        match unless_interrupted(|| raw(&mut buf[done..], at))? {
+            0 => return Ok(false),
+            count => done += count,
         }
     }
     Ok(true)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Error, Result};
+use crate::{Error, Result, unless_interrupted};
 
 /// A nameless file.
 #[derive(Debug)]
@@ -51,17 +51,15 @@ impl Scratch {
     /// # Errors
     /// What the device says ([`ErrorKind::of`](crate::ErrorKind::of)), with the offset; never that the file ends.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let raw = |buf: &mut [u8], at| self.file.read_at(buf, at);
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
-            match raw(&mut buf[done..], at) {
+            match unless_interrupted(|| self.file.read_at(&mut buf[done..], at)) {
                 Ok(0) => {
                     buf[done..].fill(0);
                     break;
                 }
                 Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.failed("read", at, e)),
             }
         }

@@ -7,6 +7,8 @@ use onefold_chunk::tar::{Tar, Tars};
 use onefold_chunk::{Chunker, Fingerprint, Hints, UnknownChunker, by_name, fingerprints};
 use parking_lot::Mutex;
 
+use onefold_io::unless_interrupted;
+
 use crate::idle::side_by_side;
 use crate::{Estimate, Helpers, Tally};
 
@@ -322,11 +324,9 @@ impl Whole {
 fn fill(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut filled = 0;
     while filled < buffer.len() {
-        match source.read(&mut buffer[filled..]) {
-            Ok(0) => return Ok((filled, true)),
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match unless_interrupted(|| source.read(&mut buffer[filled..]))? {
+            0 => return Ok((filled, true)),
+            read => filled += read,
         }
     }
     Ok((filled, false))

@@ -9,7 +9,7 @@ use onefold_store::slots::SLOT_FOLDER;
 use onefold_store::{Error as StoreError, ROOT_FOLDER};
 
 use crate::exit::Exit;
-use crate::remedy;
+use crate::{remedy, signal};
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -263,7 +263,12 @@ fn source_exit(error: &(dyn std::error::Error + 'static)) -> Exit {
 fn io_exit(error: &io::Error) -> Exit {
     match onefold_io::ErrorKind::of(error) {
         onefold_io::ErrorKind::NoSpace => Exit::NoSpace,
-        _ if error.kind() == io::ErrorKind::Interrupted => Exit::Interrupted,
+        // Of a system call that is interrupted each time it is made, nobody has interrupted the program.
+        _ if error.kind() == io::ErrorKind::Interrupted
+            && (error.raw_os_error().is_none() || signal::raised()) =>
+        {
+            Exit::Interrupted
+        }
         _ => Exit::Failed,
     }
 }

@@ -4,34 +4,52 @@
 use std::io::Write;
 use std::panic::PanicHookInfo;
 
+use onefold_store::NO_RANDOMNESS;
+
 use crate::exit::Exit;
 use crate::{json, progress};
 
-/// From here on a thread that cannot be started ends the program with an error. That is safe at any byte.
+/// From here on a thread that cannot be started, and a random number that the system does not give, end the program with
+/// an error. That is safe at any byte.
 pub fn install() {
     // before the command line is understood: what it is asked for may need a thread already
     let json =
         std::env::args_os().any(|argument| argument == "--json" || argument == "--json=true");
+    onefold_io::tell_out_of_memory(format!("{}\n", said(NO_MEMORY, json)));
     let others = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| match is_of_a_limit(info) {
-        true => leave(json),
-        false => others(info),
+    std::panic::set_hook(Box::new(move |info| match what_is_missing(info) {
+        Some(what) => leave(what, json),
+        None => others(info),
     }));
 }
 
-/// The words of the standard library, and of the pool that key derivation asks for.
-fn is_of_a_limit(info: &PanicHookInfo<'_>) -> bool {
+/// What the system does not give, by the words of the standard library, of the pool that key derivation asks for, and of
+/// `onefold_store::Entropy`.
+fn what_is_missing(info: &PanicHookInfo<'_>) -> Option<&'static str> {
     let said = info.payload_as_str().unwrap_or_default();
-    said.contains("failed to spawn thread") || said.contains("ThreadPoolBuildError")
+    let is_any = |words: &[&str]| words.iter().any(|words| said.contains(words));
+    if is_any(&["failed to spawn thread", "ThreadPoolBuildError"]) {
+        return Some(NO_THREAD);
+    }
+    let no_random = ["failed to generate random data", NO_RANDOMNESS];
+    is_any(&no_random).then_some(NO_RANDOM)
 }
 
-fn leave(json: bool) -> ! {
-    let what = "no thread can be started: this process or its user may have no more (ulimit -u, a container's pids limit, TasksMax), or no more memory (ulimit -v)";
-    progress::line::abandon();
-    let said = match json {
+const NO_RANDOM: &str = "the system gives no random numbers (getrandom, /dev/urandom): without them no name, key or salt is safe, so nothing more is stored";
+
+const NO_MEMORY: &str = "there is no more memory: this process may have no more (ulimit -v, a container's limit), or the machine has none; what was acknowledged is intact. Less is needed with --threads 1 and a smaller --ram";
+
+const NO_THREAD: &str = "no thread can be started: this process or its user may have no more (ulimit -u, a container's pids limit, TasksMax), or no more memory (ulimit -v)";
+
+fn said(what: &str, json: bool) -> String {
+    match json {
         true => json::line(&json::ExitError::new(Exit::Failed, what)),
         false => format!("onefold: {what}"),
-    };
-    let _ = writeln!(std::io::stderr(), "{said}");
+    }
+}
+
+fn leave(what: &str, json: bool) -> ! {
+    progress::line::abandon();
+    let _ = writeln!(std::io::stderr(), "{}", said(what, json));
     std::process::exit(Exit::Failed.code().into())
 }

@@ -53,6 +53,10 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::out::Out;
 
+/// So that the program can say that there is no more memory.
+#[global_allocator]
+static HEAP: onefold_io::NotingHeap = onefold_io::NotingHeap;
+
 fn main() -> ExitCode {
     let caught = signal::catch();
     limits::install();

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What a panic says where the operating system has no randomness to give: a program that would rather end with an error
+/// knows it by these words.
+pub const NO_RANDOMNESS: &str = "the operating system gives no randomness";
+
 /// Where names, salts and keys come from. Clones share the stream.
 #[derive(Clone, Debug)]
 pub struct Entropy(Source);
@@ -33,7 +37,10 @@ impl Entropy {
     /// Where the operating system has no randomness to give: nothing safe can be done then.
     pub fn fill(&self, out: &mut [u8]) {
         match &self.0 {
-            Source::System => getrandom::fill(out).expect("the operating system gives randomness"),
+            Source::System => match getrandom::fill(out) {
+                Ok(()) => {}
+                Err(error) => panic!("{NO_RANDOMNESS}: {error}"),
+            },
             Source::Seeded { seed, drawn } => {
                 let n = drawn.fetch_add(1, Ordering::Relaxed);
                 let mut hasher = blake3::Hasher::new();

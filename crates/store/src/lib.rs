@@ -61,7 +61,7 @@ pub use check::{CheckDepth, CheckReport, Hurt};
 pub use compression::Compression;
 pub use config::{Config, Encryption};
 pub use container::{CONTAINER_FOLDER, StreamKind};
-pub use entropy::Entropy;
+pub use entropy::{Entropy, NO_RANDOMNESS};
 pub use error::{Error, Result};
 pub use imagined::EXACT_MAX as DRY_RUN_EXACT_CHUNKS;
 pub use keys::{Fingerprinter, Secret};

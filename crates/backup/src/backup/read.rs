@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use onefold_chunk::Chunker;
-use onefold_io::{DIRECT_ALIGN, FileWindow, begin_write_back};
+use onefold_io::{DIRECT_ALIGN, FileWindow, begin_write_back, unless_interrupted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -233,8 +233,7 @@ impl<'a> Source<'a> {
             if let Some(cancel) = self.cancel {
                 wait_for_bytes(self.handle.fd.as_fd(), cancel)?;
             }
-            match rustix::io::read(&self.handle.fd, &mut *buf) {
-                Err(Errno::INTR) => {}
+            match unless_interrupted(|| rustix::io::read(&self.handle.fd, &mut *buf)) {
                 // Somebody else has taken what was there.
                 Err(Errno::AGAIN) if self.cancel.is_some() => {}
                 other => return other,
@@ -353,8 +352,8 @@ impl Handle {
                     let end = buf
                         .len()
                         .min(filled + (len - filled).next_multiple_of(DIRECT_ALIGN));
-                    match rustix::io::pread(direct, &mut buf[filled..end], at) {
-                        Err(Errno::INTR) => continue,
+                    let part = &mut buf[filled..end];
+                    match unless_interrupted(|| rustix::io::pread(direct, &mut *part, at)) {
                         // The device wants a coarser place than a page.
                         Err(Errno::INVAL) => self.read_at(&mut buf[filled..len], at)?,
                         other => other?.min(len - filled),
@@ -405,12 +404,7 @@ impl Handle {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        loop {
-            match rustix::io::pread(&self.fd, &mut *buf, offset) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        unless_interrupted(|| rustix::io::pread(&self.fd, &mut *buf, offset))
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use onefold_io::{Disk, FileDisk};
+use onefold_io::{Disk, FileDisk, unless_interrupted};
 use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -51,7 +51,7 @@ impl LargeFiles {
         }
         if whole {
             let allocate = || rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size);
-            match rustix::io::retry_on_intr(allocate) {
+            match unless_interrupted(allocate) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(e) => {
                     // What was allocated before the disk was full would keep smaller files out.
@@ -114,11 +114,9 @@ impl Output {
         };
         let mut written = 0;
         while written < bytes.len() {
-            match rustix::io::pwrite(fd, &bytes[written..], offset + written as u64) {
-                Ok(n) => written += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e),
-            }
+            let rest = &bytes[written..];
+            let at = offset + written as u64;
+            written += unless_interrupted(|| rustix::io::pwrite(fd, rest, at))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use onefold_io::unless_interrupted;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -462,10 +463,9 @@ fn read_start(dir: &OwnedFd, name: &[u8], max: usize) -> Option<Vec<u8>> {
     let mut start = vec![0; max];
     let mut filled = 0;
     while filled < max {
-        match rustix::io::read(&file, &mut start[filled..]) {
+        match unless_interrupted(|| rustix::io::read(&file, &mut start[filled..])) {
             Ok(0) => break,
             Ok(n) => filled += n,
-            Err(Errno::INTR) => {}
             Err(_) => return None,
         }
     }

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::vec::IntoIter;
 
+use onefold_io::Interruptions;
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
@@ -78,7 +79,7 @@ pub fn sorted_names(
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut listing = RawDir::new(dir, &mut buf);
     let mut failed = None;
-    let mut unasked = 0;
+    let (mut unasked, mut interruptions) = (0, Interruptions::default());
     while let Some(entry) = listing.next() {
         unasked += 1;
         if unasked == NAMES_UNASKED && is_stopped() {
@@ -95,6 +96,7 @@ pub fn sorted_names(
                 let listed_as = entry.file_type().into();
                 pass.add(entry.file_name().to_bytes(), entry.ino(), listed_as);
             }
+            Err(Errno::INTR) if interruptions.allow() => {}
             Err(e) => {
                 failed = Some(e);
                 break;

@@ -4,13 +4,14 @@ mod shared;
 
 use std::{
     fs::File,
+    mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir},
     io::Errno,
 };
 
@@ -22,12 +23,15 @@ use super::{
     rename::{NotRenamed, rename_new},
 };
 use crate::{
-    Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
+    Dir, DirEntry, Disk, Error, ErrorKind, Interruptions, LockGuard, LockKind, Result,
     batch::Batching,
     direct::DirectDisk,
     name::{check_name, join},
+    unless_interrupted,
 };
 
+/// Names that the system lists at once, in bytes.
+const LIST_BUFFER_BYTES: usize = 32 << 10;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(super) const DIR_MODE: Mode = Mode::RWXU;
 const NO_WAY_TO_RENAME: &str = "this file system has no rename that leaves a taken name alone (RENAME_NOREPLACE), no hard links and no locks (flock): a repository needs one of the three";
@@ -115,7 +119,8 @@ impl FileDir {
         follow: OFlags,
     ) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
-        let open = || rustix::fs::openat(&parent, path, flags, Mode::empty());
+        let open =
+            || unless_interrupted(|| rustix::fs::openat(&parent, path, flags, Mode::empty()));
         match access.group.patiently(open) {
             Ok(fd) => Ok(Self {
                 fd,
@@ -130,7 +135,10 @@ impl FileDir {
     fn open_file(&self, op: &'static str, name: &str, flags: OFlags) -> Result<File> {
         check_name(op, &self.path, name)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = || rustix::fs::openat(&self.fd, name, flags, FILE_MODE).map(File::from);
+        let open = || {
+            let open = || rustix::fs::openat(&self.fd, name, flags, FILE_MODE);
+            unless_interrupted(open).map(File::from)
+        };
         let opened = self.access.group.patiently(open);
         let file = opened.map_err(|e| self.say_if_no_file(op, name, e))?;
         if flags.contains(OFlags::EXCL) {
@@ -315,8 +323,18 @@ impl Dir for FileDir {
     fn list(&self) -> Result<Vec<DirEntry>> {
         let fail = |e| Error::from_io("list", &self.path, e);
         let mut entries = Vec::new();
-        for item in rustix::fs::Dir::read_from(&self.fd).map_err(fail)? {
-            let item = item.map_err(fail)?;
+        // Opened anew: other threads may be listing it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(&self.fd, ".", flags, Mode::empty());
+        let fd = unless_interrupted(open).map_err(fail)?;
+        let mut buf = [MaybeUninit::uninit(); LIST_BUFFER_BYTES];
+        let mut names = RawDir::new(&fd, &mut buf);
+        let mut interruptions = Interruptions::default();
+        while let Some(item) = names.next() {
+            let item = match item {
+                Err(Errno::INTR) if interruptions.allow() => continue,
+                item => item.map_err(fail)?,
+            };
             match item.file_name().to_str() {
                 Ok("." | "..") | Err(_) => {}
                 Ok(name) => entries.extend(self.entry(name, item.file_type())),
@@ -387,10 +405,9 @@ impl FileDir {
         };
         loop {
             let file = self.open_lock_file(name)?;
-            match rustix::fs::flock(&file, operation) {
+            match unless_interrupted(|| rustix::fs::flock(&file, operation)) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(Errno::INTR) => continue,
                 Err(e @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
                     return Err(Error {
                         what: "the file system has no locks (flock), or its server gives none"

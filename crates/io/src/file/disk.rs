@@ -26,6 +26,7 @@ use crate::{
     batch::{self, BatchError, Batching, Piece},
     page_cache::cached_bytes,
     read_fully::read_fully,
+    unless_interrupted,
 };
 
 /// Writes of at least this many bytes go past the page cache.
@@ -80,12 +81,13 @@ impl FileDisk {
 
     fn open_path(path: &Path, writable: bool) -> Result<Self> {
         let shown = path.display().to_string();
-        let file = File::options()
-            .read(true)
-            .write(writable)
-            .open(path)
-            .map_err(|e| Error::from_io("open", &shown, e))?;
-        Self::new(file, shown)
+        let access = match writable {
+            true => OFlags::RDWR,
+            false => OFlags::RDONLY,
+        };
+        let open = || rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty());
+        let file = unless_interrupted(open).map_err(|e| Error::from_io("open", &shown, e))?;
+        Self::new(File::from(file), shown)
     }
 
     pub(super) fn new(file: File, path: String) -> Result<Self> {

@@ -5,7 +5,10 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+
 use super::dir::DIR_MODE;
+use crate::unless_interrupted;
 
 /// Makes a folder, and its parents where they are missing, each durable in the one that it is in.
 pub(super) fn make_durably(path: &Path) -> io::Result<()> {
@@ -27,7 +30,10 @@ pub(super) fn make_durably(path: &Path) -> io::Result<()> {
         Err(_) if path.is_dir() => return Ok(()),
         made => made?,
     }
-    match File::open(parent).and_then(|parent| parent.sync_all()) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = || rustix::fs::open(parent, flags, Mode::empty());
+    let opened = unless_interrupted(open).map_err(io::Error::from);
+    match opened.and_then(|parent| File::from(parent).sync_all()) {
         // One that may be written to and not listed; or a file system whose folders need no sync.
         Err(error)
             if matches!(

@@ -21,6 +21,8 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::unless_interrupted;
+
 /// Why a file was not renamed.
 pub(super) enum NotRenamed {
     /// What the system says of the old name.
@@ -70,7 +72,7 @@ fn look_and_rename(dir: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), NotR
 fn lock_folder(dir: BorrowedFd<'_>) -> Result<File, NotRenamed> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(dir, ".", flags, Mode::empty()).map_err(NotRenamed::From)?;
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&folder, FlockOperation::LockExclusive))
+    unless_interrupted(|| rustix::fs::flock(&folder, FlockOperation::LockExclusive))
         .map_err(NotRenamed::NoWay)?;
     Ok(File::from(folder))
 }

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use crate::Interruptions;
 use crate::batch::{IN_FLIGHT_MAX, Numbered};
 
 /// The most bytes that one read asks for at once.
@@ -76,10 +77,11 @@ impl<'b, 'c> Batch<'b, 'c> {
 
     /// Reads until nothing is left to ask for; `false` where the ring failed, and is not to be used again.
     pub fn run(&mut self, ring: &mut impl Ring) -> bool {
+        let mut interruptions = Interruptions::default();
         while self.in_flight > 0 || !self.todo.is_empty() {
             self.fill(ring);
             match ring.enter() {
-                Err(e) if e.kind() != io::ErrorKind::Interrupted => {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted || !interruptions.allow() => {
                     self.give_up(ring);
                     return false;
                 }

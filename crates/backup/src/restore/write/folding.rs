@@ -15,6 +15,8 @@ use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::Run;
+use onefold_io::Interruptions;
+
 use crate::meta::Stat;
 use crate::path::split;
 use crate::restore::open_folders::Failed;
@@ -118,8 +120,12 @@ fn each_name(dir: &OwnedFd, each: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     let dir = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut names = RawDir::new(&dir, &mut buf);
+    let mut interruptions = Interruptions::default();
     while let Some(entry) = names.next() {
-        each(entry?.file_name().to_bytes());
+        match entry {
+            Err(Errno::INTR) if interruptions.allow() => {}
+            entry => each(entry?.file_name().to_bytes()),
+        }
     }
     Ok(())
 }
