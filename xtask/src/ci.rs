@@ -18,6 +18,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xfsprogs", "mkfs.xfs"),
     ("bindfs", "bindfs"),
     ("python3", "python3"),
+    ("libarchive-tools", "bsdtar"),
 ];
 
 /// For each fuzz target: some ten thousand inputs.

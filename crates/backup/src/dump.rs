@@ -1,6 +1,7 @@
 //! Writing a file of a snapshot, or a folder as a tar or zip archive, to a stream.
 
 pub(crate) mod acl;
+mod sparse;
 mod tar;
 mod zip;
 
@@ -12,6 +13,7 @@ use onefold_store::ChunkReader;
 pub use tar::tar;
 pub use zip::zip;
 
+use self::sparse::is_left_out;
 use crate::content::Ahead;
 use crate::{Entry, Error, Item, Result, Slice};
 
@@ -23,6 +25,9 @@ fn failed(source: io::Error) -> Error {
         source,
     }
 }
+
+/// Holes from this length on are holes in a tar, too: file systems have none that are shorter.
+const HOLE_BYTES_MIN: u64 = 4096;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -59,20 +64,30 @@ pub fn file(
     out: &mut dyn Write,
     told: &mut dyn Told,
 ) -> Result<()> {
-    let written = write_content(path, entry, reader, out, told);
+    let written = write_content((path, entry), Holes::Zeros, reader, out, told);
     told.end_of_loss();
-    written
+    written.map(|_| ())
 }
 
+/// What stands for holes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    /// As many zeros.
+    Zeros,
+    /// Nothing, of those from [`HOLE_BYTES_MIN`] on.
+    LeftOut,
+}
+
+/// Gives how many bytes were written.
 fn write_content(
-    path: &[u8],
-    entry: &Entry,
+    (path, entry): (&[u8], &Entry),
+    holes: Holes,
     reader: &mut ChunkReader,
     out: &mut dyn Write,
     told: &mut dyn Told,
-) -> Result<()> {
+) -> Result<u64> {
     let mut content = Ahead::new(&entry.content);
-    let mut at = 0u64;
+    let (mut at, mut written) = (0u64, 0u64);
     while let Some((depth, item)) = content.peek() {
         let bytes = item.span();
         let got = match item {
@@ -89,6 +104,10 @@ fn write_content(
         if got.is_ok() {
             told.end_of_loss();
         }
+        if holes == Holes::LeftOut && is_left_out(&item) {
+            at = at.saturating_add(bytes);
+            continue;
+        }
         match got {
             Ok(Some((slice, data))) => out.write_all(slice.of(&data)).map_err(failed)?,
             Ok(None) => write_zeros(bytes, out).map_err(failed)?,
@@ -99,8 +118,9 @@ fn write_content(
             Err(e) => return Err(e),
         }
         at = at.saturating_add(bytes);
+        written = written.saturating_add(bytes);
     }
-    Ok(())
+    Ok(written)
 }
 
 fn write_zeros(mut bytes: u64, out: &mut dyn Write) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! A folder of a snapshot as a tar archive: POSIX ustar with pax records for what that cannot say.
+//! A folder of a snapshot as a tar archive: POSIX ustar with pax records for what that cannot say. Holes are holes in
+//! the archive, too ([`sparse`](super::sparse)).
 //!
 //! What always holds: all that is in a folder follows the folder, before anything else does: a reader sets a folder's
 //! mode and times when something else comes, and could not write into it then. RAM is bounded, whatever the number of
@@ -8,7 +9,8 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
-use super::{Told, ZEROS, acl, failed, file};
+use super::sparse::Sparse;
+use super::{Holes, Told, ZEROS, acl, failed, file, write_content};
 use crate::restore::links::Links;
 use crate::tree::Tree;
 use crate::way::{Step, Way};
@@ -92,12 +94,41 @@ impl Archive<'_> {
             name.push(b'/');
         }
         let first = self.links.first_name(entry, name.clone())?;
-        self.write(&header(entry, &name, first.as_deref()))?;
-        if entry.kind == Kind::File && first.is_none() {
-            file(path, entry, reader, self.out, self.told)?;
-            self.write(&ZEROS[..padding(entry.size)])?;
+        let has_content = entry.kind == Kind::File && first.is_none();
+        let sparse = match has_content {
+            true => Sparse::of(entry, reader)?,
+            false => None,
+        };
+        let is_what = first.as_deref().map(Special::LinkTo);
+        let is_what = is_what.or(sparse.as_ref().map(Special::Sparse));
+        self.write(&header(entry, &name, is_what))?;
+        match sparse {
+            _ if !has_content => Ok(()),
+            Some(sparse) => self.add_data((path, entry), &sparse, reader),
+            None => {
+                file(path, entry, reader, self.out, self.told)?;
+                self.write(&ZEROS[..padding(entry.size)])
+            }
         }
-        Ok(())
+    }
+
+    /// The map and the data of a file with holes.
+    fn add_data(
+        &mut self,
+        (path, entry): (&[u8], &Entry),
+        sparse: &Sparse,
+        reader: &mut ChunkReader,
+    ) -> Result<()> {
+        sparse.write_map(entry, reader, self.out)?;
+        let file = (path, entry);
+        let written = write_content(file, Holes::LeftOut, reader, self.out, self.told);
+        self.told.end_of_loss();
+        if written? != sparse.data_bytes {
+            // A device that gives a part of a file now and not again: the archive says where what comes next begins.
+            let what = "a part of a file with holes could not be read each time: the archive is no whole one";
+            return Err(failed(std::io::Error::other(what)));
+        }
+        self.write(&ZEROS[..padding(sparse.stored_bytes())])
     }
 
     fn finish(mut self) -> Result<()> {
@@ -110,16 +141,35 @@ impl Archive<'_> {
     }
 }
 
-const BLOCK: u64 = 512;
+/// Bytes of a block: all in an archive begins with one.
+pub const BLOCK: u64 = 512;
 
-fn padding(len: u64) -> usize {
+/// Bytes that are missing to the end of a block.
+pub fn padding(len: u64) -> usize {
     (len.next_multiple_of(BLOCK) - len) as usize
 }
 
+/// Entries that are not told by their kind alone.
+#[derive(Clone, Copy)]
+enum Special<'a> {
+    /// Another name of the file that stands in the archive under this one.
+    LinkTo(&'a [u8]),
+    /// A file with holes.
+    Sparse(&'a Sparse),
+}
+
+/// Sizes from this one on have no room in a header's octal digits.
+const SIZE_END: u64 = 1 << 33;
+
 /// The header blocks of an entry: a pax header where the plain one is not enough, then the plain one.
-fn header(entry: &Entry, name: &[u8], first: Option<&[u8]>) -> Vec<u8> {
-    let (kind, link, size) = match (entry.kind, first) {
-        (_, Some(first)) => (b'1', first, 0),
+fn header(entry: &Entry, name: &[u8], special: Option<Special<'_>>) -> Vec<u8> {
+    let mut sparse = None;
+    let (kind, link, size) = match (entry.kind, special) {
+        (_, Some(Special::LinkTo(first))) => (b'1', first, 0),
+        (_, Some(Special::Sparse(of))) => {
+            sparse = Some(name);
+            (b'0', &b""[..], of.stored_bytes())
+        }
         (Kind::File, None) => (b'0', &b""[..], entry.size),
         (Kind::Symlink, _) => (b'2', &entry.target[..], 0),
         (Kind::CharDevice, _) => (b'3', &b""[..], 0),
@@ -127,7 +177,10 @@ fn header(entry: &Entry, name: &[u8], first: Option<&[u8]>) -> Vec<u8> {
         (Kind::Dir, _) => (b'5', &b""[..], 0),
         (Kind::Fifo | Kind::Socket, _) => (b'6', &b""[..], 0),
     };
-    let records = pax_records(entry, name, link, size);
+    // Who does not know of holes gets the map and the data under a name that says so.
+    let shown = sparse.map(in_place_of);
+    let name = shown.as_deref().unwrap_or(name);
+    let records = pax_records(entry, name, link, size, sparse);
     let mut out = Vec::new();
     if !records.is_empty() {
         out.extend_from_slice(&plain(entry, b"pax", b"", b'x', records.len() as u64));
@@ -138,7 +191,23 @@ fn header(entry: &Entry, name: &[u8], first: Option<&[u8]>) -> Vec<u8> {
     out
 }
 
-fn pax_records(entry: &Entry, name: &[u8], link: &[u8], size: u64) -> Vec<u8> {
+/// The name that GNU tar gives a file with holes for those who know of none.
+fn in_place_of(name: &[u8]) -> Vec<u8> {
+    let (folder, base) = match name.iter().rposition(|&b| b == b'/') {
+        Some(at) => name.split_at(at + 1),
+        None => (&b""[..], name),
+    };
+    [folder, b"GNUSparseFile.0/", base].concat()
+}
+
+/// `sparse`: the name of a file with holes.
+fn pax_records(
+    entry: &Entry,
+    name: &[u8],
+    link: &[u8],
+    size: u64,
+    sparse: Option<&[u8]>,
+) -> Vec<u8> {
     let mut records = Vec::new();
     let mut record = |key: &str, value: &[u8]| {
         // The length counts itself.
@@ -156,7 +225,8 @@ fn pax_records(entry: &Entry, name: &[u8], link: &[u8], size: u64) -> Vec<u8> {
     if link.len() > 100 || !link.is_ascii() {
         record("linkpath", link);
     }
-    if size >= 1 << 33 {
+    // With holes the plain header says it: Python takes the record for the size of the file.
+    if size >= SIZE_END && sparse.is_none() {
         record("size", size.to_string().as_bytes());
     }
     if entry.mtime.nanos > 0 || entry.mtime.secs < 0 || entry.mtime.secs >= 1 << 33 {
@@ -170,6 +240,13 @@ fn pax_records(entry: &Entry, name: &[u8], link: &[u8], size: u64) -> Vec<u8> {
     }
     if entry.owner.gid >= 1 << 21 {
         record("gid", entry.owner.gid.to_string().as_bytes());
+    }
+    // Behind the path, which would else be taken for the name.
+    if let Some(name) = sparse {
+        record("GNU.sparse.major", b"1");
+        record("GNU.sparse.minor", b"0");
+        record("GNU.sparse.name", name);
+        record("GNU.sparse.realsize", entry.size.to_string().as_bytes());
     }
     for (name, value) in entry.xattrs.iter() {
         if let Some((key, text)) = acl::record(name, value) {
@@ -211,6 +288,14 @@ fn plain(entry: &Entry, name: &[u8], link: &[u8], kind: u8, size: u64) -> [u8; 5
     text(108, 8, &octal(7, entry.owner.uid.into()));
     text(116, 8, &octal(7, entry.owner.gid.into()));
     text(124, 12, &octal(11, size));
+    if size >= SIZE_END {
+        // As GNU tar has it: a bit, and then the number. Where a record says it, that holds.
+        text(
+            124,
+            12,
+            &[&[0x80, 0, 0, 0][..], &size.to_be_bytes()].concat(),
+        );
+    }
     text(136, 12, &octal(11, entry.mtime.secs.max(0) as u64));
     text(148, 8, b"        ");
     text(156, 1, &[kind]);

@@ -16,6 +16,7 @@ mod exits;
 mod first_steps;
 mod full;
 mod group;
+mod holes;
 mod hurt;
 mod indexes;
 mod input;

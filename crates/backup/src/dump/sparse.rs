@@ -1,0 +1,129 @@
+//! Files with holes in a tar: only their data is in the archive, behind a map that says where it goes (GNU tar's sparse
+//! format 1.0 for pax, `GNU.sparse.*`), which GNU tar, libarchive and Python read. A hole of a terabyte takes nothing.
+//!
+//! The map stands in front of the data, and its length in front of both. It may have any number of stretches, so none
+//! of it stands in RAM: the recipes are gone through for the lengths, for the map, and for the data.
+
+use std::io::Write;
+
+use onefold_store::ChunkReader;
+
+use super::tar::{BLOCK, padding};
+use super::{HOLE_BYTES_MIN, ZEROS, failed};
+use crate::content::Ahead;
+use crate::{Entry, Item, Result};
+
+/// Bytes of the map that are written at once.
+const PART_BYTES: usize = 64 << 10;
+
+/// How long the map and the data of a file are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sparse {
+    /// Stretches in the map.
+    stretches: u64,
+    /// Bytes of the map, without what fills its last block.
+    map_bytes: u64,
+    /// Bytes of the file that are no holes.
+    pub data_bytes: u64,
+}
+
+impl Sparse {
+    /// That of a file; `None`: it has no holes that are worth it.
+    ///
+    /// # Errors
+    /// Those of recipe chunks that cannot be read, but for damaged ones: what these cover counts as data.
+    pub fn of(entry: &Entry, reader: &mut ChunkReader) -> Result<Option<Self>> {
+        let content = &entry.content;
+        if content.depth == 0 && !content.items.iter().any(is_left_out) {
+            return Ok(None);
+        }
+        let mut sparse = Self {
+            stretches: 0,
+            map_bytes: 0,
+            data_bytes: 0,
+        };
+        each_stretch(entry, reader, &mut |offset, len| {
+            sparse.stretches += 1;
+            sparse.map_bytes += stretch(offset, len).len() as u64;
+            sparse.data_bytes += len;
+            Ok(())
+        })?;
+        sparse.map_bytes += line(sparse.stretches).len() as u64;
+        Ok((sparse.data_bytes < entry.size).then_some(sparse))
+    }
+
+    /// Bytes in the archive: the map, to the end of its block, and the data.
+    pub fn stored_bytes(&self) -> u64 {
+        self.map_bytes.next_multiple_of(BLOCK) + self.data_bytes
+    }
+
+    /// Writes the map of the file that this is of.
+    ///
+    /// # Errors
+    /// Those of [`of`](Self::of), and of `out`.
+    pub fn write_map(
+        &self,
+        entry: &Entry,
+        reader: &mut ChunkReader,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let mut part = line(self.stretches).into_bytes();
+        each_stretch(entry, reader, &mut |offset, len| {
+            part.extend_from_slice(stretch(offset, len).as_bytes());
+            if part.len() >= PART_BYTES {
+                out.write_all(&part).map_err(failed)?;
+                part.clear();
+            }
+            Ok(())
+        })?;
+        part.extend_from_slice(&ZEROS[..padding(self.map_bytes)]);
+        out.write_all(&part).map_err(failed)
+    }
+}
+
+/// Whether it is a hole that is long enough to be left out. Shorter ones are written as zeros.
+pub fn is_left_out(item: &Item) -> bool {
+    matches!(item, Item::Hole { len } if *len >= HOLE_BYTES_MIN)
+}
+
+fn line(number: u64) -> String {
+    format!("{number}\n")
+}
+
+fn stretch(offset: u64, len: u64) -> String {
+    format!("{offset}\n{len}\n")
+}
+
+/// Calls `visit` with offset and length of each stretch that is no hole, in order; and where the file ends with a hole,
+/// with an empty one at its end.
+fn each_stretch(
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    visit: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<()> {
+    let mut content = Ahead::new(&entry.content);
+    let (mut start, mut end) = (0, 0);
+    while let Some((depth, item)) = content.peek() {
+        if depth > 0 && matches!(item, Item::Chunk { .. }) {
+            match content.open(reader) {
+                Ok(()) => continue,
+                Err(e) if e.is_loss() => {}
+                Err(e) => return Err(e),
+            }
+        } else {
+            content.pass();
+        }
+        let after = end + item.span();
+        if is_left_out(&item) {
+            if start < end {
+                visit(start, end - start)?;
+            }
+            start = after;
+        }
+        end = after;
+    }
+    match start < end {
+        true => visit(start, end - start),
+        false => visit(end, 0),
+    }
+}
