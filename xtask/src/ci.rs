@@ -18,6 +18,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xfsprogs", "mkfs.xfs"),
     ("bindfs", "bindfs"),
     ("python3", "python3"),
+    ("bindfs", "bindfs"),
+    ("fuse3", "fusermount3"),
     ("libarchive-tools", "bsdtar"),
 ];
 

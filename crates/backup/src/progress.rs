@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use crate::restore::Metadata;
 use crate::{Error, Result};
 
 /// Counters of a running verb. Shared between its threads and whoever draws the progress bar.
@@ -98,6 +99,12 @@ pub enum Change {
 pub trait Events: Sync {
     /// This path failed; the rest goes on.
     fn error(&self, path: &[u8], error: &Error);
+
+    /// This path was restored, but lacks some of its metadata: the target did not take it, or does not keep it.
+    fn lacking(&self, path: &[u8], what: Metadata, error: &Error) {
+        let _ = what;
+        self.error(path, error);
+    }
 
     /// This path is done, but something is noteworthy.
     fn warning(&self, path: &[u8], what: &str) {

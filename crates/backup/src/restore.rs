@@ -11,9 +11,12 @@
 pub(crate) mod acl;
 mod apply;
 mod batch;
+mod chosen;
 mod delete;
 mod dry;
 mod fate;
+mod kept;
+mod lacking;
 mod leading;
 pub(crate) mod links;
 mod open_folders;
@@ -44,6 +47,7 @@ use crate::{Error, Events, Kind, Progress, Result, Time};
 
 pub use apply::Attributes;
 use apply::{Applier, Meta};
+pub use lacking::{Lacking, Metadata};
 use leading::Leading;
 use plan::Planner;
 use target::Target;
@@ -133,7 +137,7 @@ pub struct Options {
     pub numeric_owners: bool,
     /// Which extended attributes are set, and whether ACLs are.
     pub xattrs: Attributes,
-    /// Read back what was restored, and compare.
+    /// Read back what was restored, content and metadata, and compare.
     pub verify: bool,
     /// RAM for the paths of files with several names, in bytes; those beyond stand in a temporary file.
     pub hard_links_bytes: usize,
@@ -223,6 +227,8 @@ pub struct Summary {
     pub errors: u64,
     /// Of these, those that are there, but lack some of their metadata.
     pub lacking: u64,
+    /// The same, by what they lack.
+    pub lacking_what: Lacking,
     /// Also of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
     pub lost: u64,
     /// Also of the errors: parts of the snapshot's listing that are lost so, each with some thousand paths, whichever
@@ -263,7 +269,7 @@ pub fn run(
         return Err(Error::Usage(what.into()));
     }
     let stands_for = std::mem::take(&mut planner.stands_for);
-    let (target, due) = open_target(named, stands_for, options)?;
+    let (target, _, due) = open_target(named, stands_for, options)?;
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let leading = Leading::new(&snapshot.paths, &options.path);
     let real = target.as_ref().filter(|_| !options.dry_run);
@@ -319,12 +325,13 @@ pub fn run(
     Ok(summary)
 }
 
-/// The target, made where it is missing and something is to be written, and what it gets in the end.
+/// The target, made where it is missing and something is to be written, whether it was missing, and what it gets in the
+/// end.
 fn open_target(
     named: &[u8],
     stands_for: StandsFor,
     options: &Options,
-) -> Result<(Option<Target>, Option<Meta>)> {
+) -> Result<(Option<Target>, bool, Option<Meta>)> {
     let (target, is_new) = match options.dry_run {
         true => {
             let there = Target::existing(named)?;
@@ -341,7 +348,7 @@ fn open_target(
     if let Some(target) = target.as_ref().filter(|_| options.delete) {
         refuse_root(target, named)?;
     }
-    Ok((target, due))
+    Ok((target, is_new, due))
 }
 
 /// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or

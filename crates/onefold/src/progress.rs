@@ -6,13 +6,15 @@ pub mod line;
 mod rate;
 mod status;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use onefold_backup::restore::Metadata;
 use onefold_backup::walk::Walk;
-use onefold_backup::{Change, Events, Kind, Progress};
+use onefold_backup::{Change, Error as BackupError, Events, Kind, Progress};
 
 use crate::out::Out;
 use crate::{error, human, json, paths, signal};
@@ -87,6 +89,8 @@ pub struct Meter<'a> {
     pub refused: AtomicU64,
     /// Paths for which there was no space.
     full: AtomicU64,
+    /// Kinds of metadata that paths lack, and the system's numbers for why, of which one path was told.
+    lacking: Mutex<HashSet<(Metadata, Option<i32>)>>,
     started: Instant,
     told: AtomicBool,
     rates: Mutex<Rates>,
@@ -116,6 +120,7 @@ impl<'a> Meter<'a> {
             expected: Expected::default(),
             refused: AtomicU64::new(0),
             full: AtomicU64::new(0),
+            lacking: Mutex::default(),
             started: now,
             told: AtomicBool::new(false),
             rates: Mutex::new(rates),
@@ -300,8 +305,8 @@ impl Meter<'_> {
 }
 
 impl Events for Meter<'_> {
-    fn error(&self, path: &[u8], error: &onefold_backup::Error) {
-        if matches!(error, onefold_backup::Error::IntoItself) {
+    fn error(&self, path: &[u8], error: &BackupError) {
+        if matches!(error, BackupError::IntoItself) {
             self.refused.fetch_add(1, Relaxed);
         }
         if error.is_full() && self.full.fetch_add(1, Relaxed) >= FULL_TOLD_MAX && !self.tells_all()
@@ -321,6 +326,20 @@ impl Events for Meter<'_> {
                 format!("{shown}: ")
             };
             self.out.note(format_args!("error: {place}{message}"));
+        }
+    }
+
+    /// A target that keeps no owners keeps those of no file: one path of each kind is told, and the end of the run says
+    /// how many they were.
+    fn lacking(&self, path: &[u8], what: Metadata, error: &BackupError) {
+        let why = match error {
+            BackupError::Io { source, .. } => source.raw_os_error(),
+            _ => None,
+        };
+        let mut told = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert((what, why)) || self.tells_all() {
+            drop(told);
+            self.error(path, error);
         }
     }
 

@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags}
 use rustix::io::Errno;
 
 use super::acl;
+use super::lacking::{Metadata, Missed};
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, xattr_names};
 use crate::{Entry, Kind, Owner, SharedXattrs, Time};
@@ -81,7 +82,11 @@ impl Attributes {
         !knows_xattrs && !self.none
     }
 
-    fn of<'a>(&'a self, meta: &'a Meta) -> impl Iterator<Item = &'a (Box<[u8]>, Box<[u8]>)> {
+    /// Those of `meta` that are put back.
+    pub(super) fn of<'a>(
+        &'a self,
+        meta: &'a Meta,
+    ) -> impl Iterator<Item = &'a (Box<[u8]>, Box<[u8]>)> {
         meta.xattrs.iter().filter(|(name, _)| self.wants(name))
     }
 }
@@ -91,23 +96,21 @@ fn acl_of(meta: &Meta) -> Option<&[u8]> {
     acl.map(|(_, value)| &value[..])
 }
 
-/// What could not be put back, though the content could.
-pub type Missed = Vec<(&'static str, Errno)>;
-
 impl Applier<'_> {
-    fn ids(self, owner: &Owner) -> (Option<Uid>, Option<Gid>) {
+    /// Who becomes the owner.
+    pub(super) fn ids(self, owner: &Owner) -> (Uid, Gid) {
         let known = self.names;
         let uid = known.and_then(|names| names.uid_of(&owner.user));
         let gid = known.and_then(|names| names.gid_of(&owner.group));
         (
-            Some(Uid::from_raw(uid.unwrap_or(owner.uid))),
-            Some(Gid::from_raw(gid.unwrap_or(owner.gid))),
+            Uid::from_raw(uid.unwrap_or(owner.uid)),
+            Gid::from_raw(gid.unwrap_or(owner.gid)),
         )
     }
 
     /// Users' attributes and ACLs that are there and not in the snapshot: what was made in a folder with a default ACL
     /// has inherited it, and what was there before may have any. Those that the system itself gives (labels) stay.
-    fn foreign(
+    pub(super) fn foreign(
         self,
         meta: &Meta,
         list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
@@ -130,7 +133,12 @@ impl Applier<'_> {
     ///
     /// Where the snapshot has an ACL, the group's bits are all that the ACL grants to anybody it names; without it, the
     /// group gets what it had.
-    fn mode(self, meta: &Meta, has_acl: bool, stat: impl Fn() -> Result<Stat, Errno>) -> u16 {
+    pub(super) fn mode(
+        self,
+        meta: &Meta,
+        has_acl: bool,
+        stat: impl Fn() -> Result<Stat, Errno>,
+    ) -> u16 {
         let mode = match acl_of(meta).filter(|_| !has_acl) {
             Some(acl) => acl::mode_without(meta.mode, acl),
             None => meta.mode,
@@ -141,54 +149,58 @@ impl Applier<'_> {
         }
         let (uid, gid) = self.ids(&meta.owner);
         let there = stat().map(|stat| (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid)));
-        let (has_owner, has_group) = there.map_or((false, false), |there| {
-            (Some(there.0) == uid, Some(there.1) == gid)
-        });
+        let (has_owner, has_group) =
+            there.map_or((false, false), |there| (there.0 == uid, there.1 == gid));
         let lost = |has: bool, bit: u16| if has { 0 } else { bit };
         mode & !(lost(has_owner, SET_UID) | lost(has_group, SET_GID))
     }
 
-    /// To an open file or folder.
-    pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Missed {
+    /// To an open file or folder. Gives what could not be put back, here and below.
+    pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Vec<Missed> {
         let (mut missed, has_acl) = self.all_but_mode(fd, meta);
         let mode = self.mode(meta, has_acl, || Stat::of(fd));
         let set = rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()));
-        missed.extend(set.err().map(|e| ("set the mode of", e)));
+        missed.extend(set.err().map(|why| SET_MODE.failed(why)));
         missed
     }
 
     /// Also whether it has the snapshot's ACL.
-    fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Missed, bool) {
-        let mut missed = Missed::new();
-        let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
+    fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Vec<Missed>, bool) {
+        let mut missed = Vec::new();
+        let mut note = |step: Step, result: Result<(), Errno>| {
+            missed.extend(result.err().map(|why| step.failed(why)));
+        };
         if self.owners {
             let (uid, gid) = self.ids(&meta.owner);
-            note("set the owner of", rustix::fs::fchown(fd, uid, gid));
+            let owned = rustix::fs::fchown(fd, Some(uid), Some(gid));
+            note(SET_OWNER, owned);
         }
         let list = |names: &mut [u8]| rustix::fs::flistxattr(fd, names);
         for name in self.foreign(meta, list) {
             let removed = rustix::fs::fremovexattr(fd, &name[..]);
-            note("remove an attribute of", gone(removed));
+            note(REMOVE_ATTRIBUTE, gone(removed));
         }
         let mut has_acl = false;
         for (name, value) in self.xattrs.of(meta) {
             let set = rustix::fs::fsetxattr(fd, &name[..], value, XattrFlags::empty());
             has_acl |= set.is_ok() && **name == *acl::ACCESS;
-            note("set an attribute of", set);
+            note(SET_ATTRIBUTE, set);
         }
-        note("set the times of", rustix::fs::futimens(fd, &times(meta)));
+        note(SET_TIMES, rustix::fs::futimens(fd, &times(meta)));
         (missed, has_acl)
     }
 
     /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write
     /// in its folder may have put anything under its name since.
-    pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Missed {
-        let mut missed = Missed::new();
-        let mut note = |op, result: Result<(), Errno>| missed.extend(result.err().map(|e| (op, e)));
+    pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Vec<Missed> {
+        let mut missed = Vec::new();
+        let mut note = |step: Step, result: Result<(), Errno>| {
+            missed.extend(result.err().map(|why| step.failed(why)));
+        };
         if self.owners {
             let (uid, gid) = self.ids(&meta.owner);
-            let owned = rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH);
-            note("set the owner of", owned);
+            let owned = rustix::fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH);
+            note(SET_OWNER, owned);
         }
         // Leads to what is open itself, also where that is a link.
         let path = &by_descriptor(fd)[..];
@@ -196,19 +208,19 @@ impl Applier<'_> {
             let list = |names: &mut [u8]| rustix::fs::listxattr(path, names);
             for attribute in self.foreign(meta, list) {
                 let removed = rustix::fs::removexattr(path, &attribute[..]);
-                note("remove an attribute of", gone(removed));
+                note(REMOVE_ATTRIBUTE, gone(removed));
             }
         }
         let mut has_acl = false;
         for (attribute, value) in self.xattrs.of(meta) {
             let set = rustix::fs::setxattr(path, &attribute[..], value, XattrFlags::empty());
             has_acl |= set.is_ok() && **attribute == *acl::ACCESS;
-            note("set an attribute of", set);
+            note(SET_ATTRIBUTE, set);
         }
         if kind != Kind::Symlink {
             let mode = self.mode(meta, has_acl, || Stat::of(fd));
             let mode = Mode::from_raw_mode(mode.into());
-            note("set the mode of", rustix::fs::chmod(path, mode));
+            note(SET_MODE, rustix::fs::chmod(path, mode));
         }
         let times = times(meta);
         let set = match rustix::fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH) {
@@ -218,14 +230,14 @@ impl Applier<'_> {
             }
             other => other,
         };
-        note("set the times of", set);
+        note(SET_TIMES, set);
         missed
     }
 
     /// The number of the user who is to own what this owner had, where owners are put back.
     pub fn uid_of(self, owner: &Owner) -> Option<u32> {
         let (uid, _) = self.ids(owner);
-        uid.filter(|_| self.owners).map(Uid::as_raw)
+        self.owners.then(|| uid.as_raw())
     }
 }
 
@@ -242,19 +254,41 @@ fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// A time of access that the snapshot does not have is left as it is.
+/// A step of putting metadata back, which may fail by itself.
+#[derive(Clone, Copy)]
+struct Step(Metadata, &'static str);
+
+const SET_OWNER: Step = Step(Metadata::Owner, "set the owner of");
+const SET_MODE: Step = Step(Metadata::Mode, "set the mode of");
+const SET_TIMES: Step = Step(Metadata::Times, "set the times of");
+const SET_ATTRIBUTE: Step = Step(Metadata::Attributes, "set an attribute of");
+const REMOVE_ATTRIBUTE: Step = Step(Metadata::Attributes, "remove an attribute of");
+
+impl Step {
+    fn failed(self, why: Errno) -> Missed {
+        let Self(what, op) = self;
+        Missed { what, op, why }
+    }
+}
+
+/// Both times are set, always: some file systems of FUSE take a call that leaves one out, and do nothing. A time of
+/// access that the snapshot does not have is now, as of all that was just made.
 fn times(meta: &Meta) -> Timestamps {
-    let timespec = |time: &Time| Timespec {
-        tv_sec: time.secs,
-        tv_nsec: time.nanos.into(),
-    };
-    let left = Timespec {
+    let now = Timespec {
         tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_OMIT,
+        tv_nsec: rustix::fs::UTIME_NOW,
     };
     Timestamps {
-        last_access: meta.atime.as_deref().map_or(left, timespec),
-        last_modification: timespec(&meta.mtime),
+        last_access: meta.atime.as_deref().copied().map_or(now, timespec),
+        last_modification: timespec(meta.mtime),
+    }
+}
+
+/// A time as the system takes it.
+pub fn timespec(time: Time) -> Timespec {
+    Timespec {
+        tv_sec: time.secs,
+        tv_nsec: time.nanos.into(),
     }
 }
 
@@ -294,8 +328,8 @@ mod tests {
             (there.mtime(), there.mode() & 0o7777)
         };
         let (missed, _) = applier.all_but_mode(file.as_fd(), &meta);
-        assert_eq!((missed, looks(&file)), (Missed::new(), (1_000_001, 0o1600)));
-        assert_eq!(applier.to_open(file.as_fd(), &meta), Missed::new());
+        assert_eq!((missed, looks(&file)), (vec![], (1_000_001, 0o1600)));
+        assert_eq!(applier.to_open(file.as_fd(), &meta), []);
         assert_eq!(looks(&file), (1_000_001, 0o640));
     }
 }

@@ -1,12 +1,16 @@
 //! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
 
+mod folder;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_store::ChunkReader;
 
+use self::folder::Folder;
 use super::apply::Meta;
-use super::fate::Fate;
+use super::chosen::has_patterns;
+use super::lacking::Described;
 use super::links::Links;
 use super::target;
 use super::top::StandsFor;
@@ -16,24 +20,6 @@ use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
 use crate::way::{Step, Way};
 use crate::{Entry, Events, Kind, Progress, Result};
-
-/// A folder whose content is not passed yet.
-struct Folder {
-    /// `None` for the target, and where the snapshot's entry is lost.
-    meta: Option<Meta>,
-    /// It is wanted for itself.
-    is_asked_for: bool,
-    /// It is, or something in it was.
-    is_wanted: bool,
-    /// What the windows so far have made of it.
-    fate: Fate,
-    /// Its number in the current window.
-    number: Option<u32>,
-    /// The patterns of what is wanted match it, or the nearest folder above of which they speak.
-    is_included: bool,
-    /// Those of what is not.
-    is_excluded: bool,
-}
 
 /// A file whose chunks did not fit into the window.
 struct Unfinished {
@@ -65,47 +51,6 @@ pub struct Planner<'a> {
     is_single_file: bool,
     /// What the target does.
     pub stands_for: StandsFor,
-}
-
-impl Folder {
-    /// `path`: below the target, as patterns have it; `above`: the folder it lies in, unless that is the target.
-    fn new(
-        path: &[u8],
-        meta: Option<Meta>,
-        is_wanted: bool,
-        above: Option<&Self>,
-        options: &Options,
-    ) -> Self {
-        let (include, exclude) = (&options.include, &options.exclude);
-        let (is_included, is_excluded) = match above {
-            None => (
-                include.decide_nearest(path, true) == Some(true),
-                exclude.covers(path, true),
-            ),
-            Some(above) => (
-                include.decide(path, true).unwrap_or(above.is_included),
-                above.is_excluded || exclude.decide(path, true) == Some(true),
-            ),
-        };
-        Self {
-            meta,
-            is_asked_for: is_wanted,
-            is_wanted,
-            fate: Fate::default(),
-            number: None,
-            is_included: include.is_empty() || is_included,
-            is_excluded,
-        }
-    }
-
-    /// Puts it into the window; gives its number there.
-    fn plan(&self, name: &[u8], parent: u32, window: &mut Window) -> u32 {
-        let number = window.folder(name, parent, self.meta.clone());
-        let planned = &mut window.folders[number as usize];
-        planned.is_asked_for = self.is_asked_for;
-        *planned.fate.get_mut() = self.fate;
-        number
-    }
 }
 
 impl<'a> Planner<'a> {
@@ -270,13 +215,13 @@ impl<'a> Planner<'a> {
     fn enter(&mut self, name: Vec<u8>, entry: Option<Entry>) {
         let is_wanted = entry.is_some() && self.is_wanted(&name, true);
         let meta = entry.as_ref().map(Meta::of);
+        let path = match has_patterns(self.options) {
+            true => self.in_target(&name),
+            false => Vec::new(),
+        };
         let above = match self.way.path_below_top() {
             b"" => None,
             _ => Some(&self.way.innermost().state),
-        };
-        let path = match self.has_patterns() {
-            true => self.in_target(&name),
-            false => Vec::new(),
         };
         let folder = Folder::new(&path, meta, is_wanted, above, self.options);
         self.way.enter(name, folder);
@@ -308,24 +253,10 @@ impl<'a> Planner<'a> {
         parent
     }
 
-    fn has_patterns(&self) -> bool {
-        !self.options.include.is_empty() || !self.options.exclude.is_empty()
-    }
-
     /// Whether what is called `name` in the innermost folder is.
     fn is_wanted(&self, name: &[u8], is_dir: bool) -> bool {
-        if !self.has_patterns() {
-            return true;
-        }
-        let Folder {
-            is_included,
-            is_excluded,
-            ..
-        } = self.way.innermost().state;
-        let path = self.in_target(name);
-        let excluded = is_excluded || self.options.exclude.decide(&path, is_dir) == Some(true);
-        let included = self.options.include.decide(&path, is_dir);
-        !excluded && included.unwrap_or(is_included)
+        let choice = self.way.innermost().state.choice;
+        !has_patterns(self.options) || choice.takes(&self.in_target(name), is_dir, self.options)
     }
 
     fn entry(
@@ -361,6 +292,7 @@ impl<'a> Planner<'a> {
                 folder,
                 entry,
                 first,
+                described: Described::default(),
             });
             return Ok(());
         }
@@ -373,7 +305,7 @@ impl<'a> Planner<'a> {
                 folder,
                 first,
                 entry,
-                is_copy: AtomicBool::new(false),
+                described: Described::default(),
             });
             return Ok(());
         }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use parking_lot::Mutex;
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::Timestamps;
 use rustix::io::Errno;
 
+use super::apply::timespec;
 use super::trial::nameless;
 use crate::Time;
 use crate::meta::Stat;
@@ -21,7 +22,16 @@ const TELLING: Time = Time {
 
 /// What the file systems that are restored into keep times to, by device; each is asked once, and only if that matters.
 #[derive(Default)]
-pub struct TimeSteps(Mutex<HashMap<u64, i128>>);
+pub struct TimeSteps(Mutex<HashMap<u64, Kept>>);
+
+/// How a file system keeps times.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// What it keeps times of change to, in nanoseconds.
+    step: i128,
+    /// It keeps times of access, to any of [`STEPS`].
+    has_access: bool,
+}
 
 fn nanos(time: Time) -> i128 {
     i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
@@ -44,36 +54,42 @@ impl TimeSteps {
             return true;
         }
         may_be_same(wanted, there.mtime)
-            && is_cut_to(self.step(dir, there.device), wanted, there.mtime)
+            && is_cut_to(self.kept(dir, there.device).step, wanted, there.mtime)
+    }
+
+    /// Whether the file system of `dir`, which is this device, keeps times of access.
+    pub fn has_access(&self, dir: BorrowedFd<'_>, device: u64) -> bool {
+        self.kept(dir, device).has_access
     }
 
     /// Where that cannot be found out, times are taken for exact: a file is rather written again than left as it was.
-    fn step(&self, dir: BorrowedFd<'_>, device: u64) -> i128 {
+    fn kept(&self, dir: BorrowedFd<'_>, device: u64) -> Kept {
         *self.0.lock().entry(device).or_insert_with(|| {
-            let kept = try_out(dir);
-            let of = |kept| {
+            let there = try_out(dir).ok();
+            let step_of = |there| {
                 STEPS
                     .into_iter()
-                    .find(|step| is_cut_to(*step, TELLING, kept))
+                    .find(|step| is_cut_to(*step, TELLING, there))
             };
-            kept.ok().and_then(of).unwrap_or(1)
+            let access = there.map(|there| there.atime);
+            Kept {
+                step: there.and_then(|it| step_of(it.mtime)).unwrap_or(1),
+                has_access: access.is_none_or(|access| step_of(access).is_some()),
+            }
         })
     }
 }
 
 /// What becomes of [`TELLING`] in this folder.
-fn try_out(dir: BorrowedFd<'_>) -> Result<Time, Errno> {
+fn try_out(dir: BorrowedFd<'_>) -> Result<Stat, Errno> {
     let file = nameless(dir)?;
-    let time = Timespec {
-        tv_sec: TELLING.secs,
-        tv_nsec: TELLING.nanos.into(),
-    };
+    let time = timespec(TELLING);
     let both = Timestamps {
         last_access: time,
         last_modification: time,
     };
     rustix::fs::futimens(&file, &both)?;
-    Ok(Stat::of(&file)?.mtime)
+    Stat::of(&file)
 }
 
 #[cfg(test)]
@@ -123,7 +139,11 @@ mod tests {
         assert!(steps.is_same(folder.as_fd(), wanted(0), &there));
         assert!(!steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
         // As of one that keeps whole seconds.
-        steps.0.lock().insert(there.device, 1_000_000_000);
+        let kept = Kept {
+            step: 1_000_000_000,
+            has_access: true,
+        };
+        steps.0.lock().insert(there.device, kept);
         assert!(steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
         let names = std::fs::read_dir(dir.path()).expect("list").count();
         assert_eq!(names, 1, "nothing is left of trying out");

@@ -1,22 +1,27 @@
-//! Reading back what a window restored: every chunk's fingerprint again, this time from the target.
+//! Reading back what a window restored: every chunk's fingerprint again, this time from the target, and all metadata
+//! that was set.
 
 use std::fs::File as Opened;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use onefold_store::{ChunkReader, ContainerId};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::open_folders::{OpenFolders, open};
+use super::apply::Meta;
+use super::kept::Times;
+use super::lacking::{Described, Kinds};
+use super::open_folders::{Failed, OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
+use crate::meta::Stat;
 use crate::open_files::folders_max;
 use crate::tree::{Visit, visit_items};
-use crate::{Entry, Error, Result, Slice};
+use crate::{Entry, Error, Kind, Result, Slice};
 
 impl Writer<'_> {
     /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should
@@ -32,15 +37,22 @@ impl Writer<'_> {
             let len = rest.partition_point(|one| one.file as usize <= number);
             let (own, others) = rest.split_at(len);
             rest = others;
-            let State::Made(made) = *file.state.lock() else {
-                continue;
+            let is_whole = !last_continues || number + 1 < window.files.len();
+            let made = match *file.state.lock() {
+                State::Made(made) => Some(made),
+                _ => None,
             };
+            let Some(made) = made else { continue };
             let folder = open(file.folder).map_err(|failed| failed.why.into());
-            match folder
-                .and_then(|folder| self.verify_file(&folder, file, made, (own, &window.containers)))
-            {
-                Ok(()) => {
-                    let is_whole = !last_continues || number + 1 < window.files.len();
+            let compare = |folder: Arc<OwnedFd>| {
+                self.verify_file(&folder, file, made, (own, &window.containers))?;
+                Ok::<_, io::Error>(folder)
+            };
+            match folder.and_then(compare) {
+                Ok(folder) => {
+                    let at = (&*folder, &*file.name);
+                    let path = || window.path_of(file);
+                    self.verify_metadata(at, Kind::File, &file.meta, &file.described, path);
                     verified += u64::from(is_whole);
                 }
                 Err(e) => {
@@ -51,17 +63,129 @@ impl Writer<'_> {
             }
         }
         self.remember_failed(window);
-        for link in window.links.iter().filter(|it| it.is_copy.load(Relaxed)) {
+        for link in &window.links {
+            let is_copy = link.described.missed().is_some();
+            if !is_copy {
+                continue;
+            }
             let path = window.path_in(link.folder, &link.entry.name);
             let folder =
                 open(link.folder).map_err(|failed| self.target.error("verify", &path, failed.why));
-            match folder.and_then(|folder| self.verify_copy(&folder, &link.entry, &path)) {
-                Ok(()) => verified += 1,
+            let compare = |folder: Arc<OwnedFd>| {
+                self.verify_copy(&folder, &link.entry, &path)?;
+                Ok(folder)
+            };
+            match folder.and_then(compare) {
+                Ok(folder) => {
+                    verified += 1;
+                    let (at, meta) = ((&*folder, &*link.entry.name), Meta::of(&link.entry));
+                    let path = || path.clone();
+                    self.verify_metadata(at, Kind::File, &meta, &link.described, path);
+                }
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(e) => self.failed(&path, &e),
             }
         }
+        self.verify_specials(window, &open)?;
+        self.verify_folders(window, &open)?;
         Ok(verified)
+    }
+
+    fn verify_specials(&self, window: &Window, open: &OpenIn<'_>) -> Result<()> {
+        for special in &window.specials {
+            self.progress.check()?;
+            let entry = &special.entry;
+            let path = || window.path_in(special.folder, &entry.name);
+            if special.described.missed().is_none() {
+                continue;
+            }
+            match open(special.folder) {
+                Ok(folder) => {
+                    let (at, meta) = ((&*folder, &*entry.name), Meta::of(entry));
+                    self.verify_metadata(at, entry.kind, &meta, &special.described, path);
+                }
+                Err(failed) => {
+                    let path = path();
+                    self.failed(&path, &self.target.error("verify", &path, failed.why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_folders(&self, window: &Window, open: &OpenIn<'_>) -> Result<()> {
+        for (number, folder) in window.folders.iter().enumerate() {
+            self.progress.check()?;
+            let Some(meta) = &folder.meta else { continue };
+            let path = || window.path(number as u32);
+            if folder.described.missed().is_none() {
+                continue;
+            }
+            match open(folder.parent) {
+                Ok(above) => {
+                    let at = (&*above, &*folder.name);
+                    self.verify_metadata(at, Kind::Dir, meta, &folder.described, path);
+                }
+                Err(failed) => {
+                    let path = path();
+                    self.failed(&path, &self.target.error("verify", &path, failed.why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the metadata of what stands under `name` in `dir` with what it was given. What could not be given was
+    /// told then.
+    pub(super) fn verify_metadata(
+        &self,
+        (dir, name): (&OwnedFd, &[u8]),
+        kind: Kind,
+        meta: &Meta,
+        described: &Described,
+        path: impl FnOnce() -> Vec<u8>,
+    ) {
+        let Some(missed) = described.missed() else {
+            return;
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let looked = rustix::fs::openat(dir, name, flags, Mode::empty())
+            .and_then(|fd| Stat::of(&fd).map(|there| (fd, there)))
+            .map_err(io::Error::from);
+        let looked = looked.and_then(|(fd, there)| match there.kind == kind {
+            true => Ok((fd, there)),
+            false => differs(format!("it is a {} now", there.kind.word())),
+        });
+        let (fd, there) = match looked {
+            Ok(looked) => looked,
+            Err(e) => {
+                let path = path();
+                return self.failed(&path, &self.target.error("verify", &path, e));
+            }
+        };
+        // Where nothing of the user's is touched by trying out.
+        let is_roots = |root: Stat| root.device == there.device;
+        let trial = match Stat::of(self.target.root()).is_ok_and(is_roots) {
+            true => self.target.root(),
+            false => dir,
+        };
+        let times = Times {
+            is_same: |wanted| self.times.is_same(trial.as_fd(), wanted, &there),
+            keeps_access: || self.times.has_access(trial.as_fd(), there.device),
+        };
+        let mut found = self.applier.differences(fd.as_fd(), &there, meta, times);
+        found.retain(|difference| !missed.has(difference.what));
+        let kinds: Kinds = found.iter().map(|difference| difference.what).collect();
+        if kinds.is_empty() {
+            return;
+        }
+        self.lacks(kinds, missed.is_empty());
+        let path = path();
+        for difference in found {
+            let why = io::Error::new(ErrorKind::InvalidData, difference.how);
+            let error = self.target.error("verify", &path, why);
+            self.events.lacking(&path, difference.what, &error);
+        }
     }
 
     fn verify_file(
@@ -121,6 +245,9 @@ impl Writer<'_> {
         Ok(opened)
     }
 }
+
+/// Opens a folder of a window, by its number.
+type OpenIn<'a> = dyn Fn(u32) -> std::result::Result<Arc<OwnedFd>, Failed> + 'a;
 
 /// A restored file that is compared with what it should hold.
 struct Comparing<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel};
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::apply::Meta;
 use super::fate::Fate;
+use super::lacking::Described;
 use super::temporary::Place;
 use crate::{Entry, Item, SharedXattrs, Slice};
 
@@ -27,6 +28,8 @@ pub struct Folder {
     pub fate: Mutex<Fate>,
     /// More of it follows in the next window: its metadata waits.
     pub continues: bool,
+    /// What came of its metadata.
+    pub described: Described,
 }
 
 /// How far a file is.
@@ -73,6 +76,8 @@ pub struct File {
     /// Others may be linked to it.
     pub has_further_names: bool,
     pub state: Mutex<State>,
+    /// What came of its metadata.
+    pub described: Described,
     to_come: AtomicU32,
 }
 
@@ -124,6 +129,8 @@ pub struct Special {
     pub entry: Entry,
     /// The first, if this is another name of it.
     pub first: Option<FirstName>,
+    /// What came of its metadata.
+    pub described: Described,
 }
 
 /// The first of a file's names, in the target.
@@ -139,8 +146,8 @@ pub struct Link {
     pub folder: u32,
     pub first: FirstName,
     pub entry: Entry,
-    /// It could not be linked, and got the content itself.
-    pub is_copy: AtomicBool,
+    /// What came of its metadata, where it could not be linked, and got the content itself.
+    pub described: Described,
 }
 
 /// The plan of a window.
@@ -194,6 +201,7 @@ impl Window {
             is_asked_for: false,
             fate: Mutex::default(),
             continues: false,
+            described: Described::default(),
         });
         self.folders.len() as u32 - 1
     }
@@ -210,6 +218,7 @@ impl Window {
             set_size: false,
             has_further_names: entry.links > 1,
             state: Mutex::new(State::Planned),
+            described: Described::default(),
             to_come: AtomicU32::new(0),
         });
         self.files.len() as u32 - 1

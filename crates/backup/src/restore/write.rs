@@ -22,8 +22,9 @@ use parking_lot::Mutex;
 use self::folding::{Listed, TAKEN};
 use self::link::FirstFolder;
 pub use self::unfinished::Begun;
-use super::apply::{Applier, Meta, Missed};
+use super::apply::{Applier, Meta};
 use super::batch::{Batch, Place, Spares};
+use super::lacking::{Described, Kinds, LackingTally, Missed};
 use super::leading::Leading;
 use super::links::FailedFirsts;
 use super::open_folders::OpenFolders;
@@ -72,6 +73,8 @@ pub struct Tally {
     pub lost: AtomicU64,
     /// Paths that are there, without some of their metadata.
     pub lacking: AtomicU64,
+    /// The same, by what they lack.
+    pub lacking_what: LackingTally,
     /// Paths that are there, without attributes that the snapshot does not know.
     pub unread_attributes: AtomicU64,
     /// The target was full, once at least.
@@ -93,6 +96,7 @@ impl Tally {
         summary.errors += self.errors.load(Relaxed);
         summary.lost += self.lost.load(Relaxed);
         summary.lacking += self.lacking.load(Relaxed);
+        summary.lacking_what = self.lacking_what.get();
         summary.unread_attributes += self.unread_attributes.load(Relaxed);
         summary.failed += self.failed_files.load(Relaxed);
         summary.failed_bytes += self.failed_bytes.load(Relaxed);
@@ -232,15 +236,27 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The target gets its metadata, when everything is in it.
+    /// The target gets its metadata, when everything is in it; that is read back where it was asked for.
     pub fn describe_target(&self, meta: &Meta) {
-        let missed = self.applier.to_open(self.target.root().as_fd(), meta);
-        self.tell_missed(meta, missed, Vec::new);
+        let (root, described) = (self.target.root(), Described::default());
+        let missed = self.applier.to_open(root.as_fd(), meta);
+        self.tell_missed(meta, missed, &described, Vec::new);
+        if self.options.verify {
+            self.verify_metadata((root, b"."), Kind::Dir, meta, &described, Vec::new);
+        }
     }
 
     /// Tells what something lacks that was given its metadata. What says that there is no room is no sign of a full
     /// target here: attributes have a room of their own.
-    fn tell_missed(&self, meta: &Meta, missed: Missed, path: impl FnOnce() -> Vec<u8>) {
+    fn tell_missed(
+        &self,
+        meta: &Meta,
+        missed: Vec<Missed>,
+        described: &Described,
+        path: impl FnOnce() -> Vec<u8>,
+    ) {
+        let kinds = missed.iter().map(|missed| missed.what).collect();
+        described.set(kinds);
         let lacks_unread = self.options.xattrs.misses(meta.knows_xattrs);
         if missed.is_empty() && !lacks_unread {
             return;
@@ -253,11 +269,20 @@ impl<'a> Writer<'a> {
         if missed.is_empty() {
             return;
         }
-        self.tally.errors.fetch_add(1, Relaxed);
-        self.tally.lacking.fetch_add(1, Relaxed);
-        Progress::add(&self.progress.errors, 1);
-        for (op, e) in missed {
-            self.events.error(&path, &self.target.error(op, &path, e));
+        self.lacks(kinds, true);
+        for Missed { what, op, why } in missed {
+            let error = self.target.error(op, &path, why);
+            self.events.lacking(&path, what, &error);
+        }
+    }
+
+    /// Counts that a path lacks these kinds of metadata; `is_first`: it lacked none so far.
+    pub(super) fn lacks(&self, kinds: Kinds, is_first: bool) {
+        self.tally.lacking_what.add(kinds);
+        if is_first {
+            self.tally.errors.fetch_add(1, Relaxed);
+            self.tally.lacking.fetch_add(1, Relaxed);
+            Progress::add(&self.progress.errors, 1);
         }
     }
 

@@ -36,6 +36,22 @@ impl Mount {
         Self::with(&[Path::new("--bind"), from], at)
     }
 
+    /// What is at `from` is seen at `at` by FUSE, with these options of bindfs.
+    pub fn bindfs(how: &[&str], from: &Path, at: &Path) -> Option<Self> {
+        for folder in [from, at] {
+            std::fs::create_dir_all(folder).expect("a folder");
+        }
+        if !is_root() || !has("bindfs") || !has("fusermount3") {
+            return None;
+        }
+        let mounted = Command::new("bindfs").args(how).args([from, at]).output();
+        let is_mounted = mounted.is_ok_and(|output| output.status.success());
+        if !is_mounted {
+            not_tested("no file system of FUSE can be mounted here");
+        }
+        is_mounted.then(|| Self(at.to_owned()))
+    }
+
     /// A new ext4 in the file `image`, of so many MiB, made as `how` says.
     pub fn ext4(image: &Path, mib: u64, how: &[&str], at: &Path) -> Option<Self> {
         let how = [&["-q", "-F", "-m", "0"], how].concat();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use onefold_backup::exclude::{Patterns, PatternsBuilder};
-use onefold_backup::restore::{self, Attributes, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, Attributes, Lacking, Options, Overwrite, Summary};
 use onefold_store::SessionKind;
 use serde_json::json;
 
@@ -82,7 +82,7 @@ pub struct Args {
     #[arg(long)]
     pub delete: bool,
 
-    /// Read back what was restored, and compare it with the snapshot
+    /// Read back what was restored, content and metadata, and compare it with the snapshot
     #[arg(long)]
     pub verify: bool,
 
@@ -90,7 +90,7 @@ pub struct Args {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Leave owners as they come: the user who restores owns everything
+    /// Leave owners as they come: the user who restores owns everything. For targets that keep no owners, such as FAT
     #[arg(long)]
     pub no_owners: bool,
 
@@ -98,7 +98,7 @@ pub struct Args {
     #[arg(long, alias = "numeric-ids", conflicts_with = "no_owners")]
     pub numeric_owner: bool,
 
-    /// Do not restore extended attributes and ACLs
+    /// Do not restore extended attributes and ACLs. For targets that keep none, such as FAT
     #[arg(long)]
     pub no_xattrs: bool,
 
@@ -293,6 +293,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
             "files_verified": summary.verified,
             "error_count": summary.errors,
             "incomplete_metadata_count": summary.lacking,
+            "incomplete_metadata": summary.lacking_what,
             "unread_count": summary.unread,
             "unread_attributes_count": summary.unread_attributes,
             "lost_listing_parts": summary.lost_parts,
@@ -335,8 +336,12 @@ fn print_restored(
         out.note("nothing in the snapshot matches the patterns");
     }
     if args.verify && !args.dry_run {
+        let what = match summary.lacking {
+            0 => "",
+            _ => "their content is ",
+        };
         out.say(format_args!(
-            "read back {}: as in the snapshot",
+            "read back {}: {what}as in the snapshot",
             many(summary.verified, "file")
         ))?;
     }
@@ -385,11 +390,7 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
         );
     }
     if summary.lacking > 0 {
-        let (paths, lack) = match summary.lacking {
-            1 => ("1 path".into(), "lacks some of its"),
-            more => (many(more, "path"), "lack some of their"),
-        };
-        out.note(format_args!("{paths} {lack} metadata"));
+        out.note(lacking(summary));
     }
     if summary.unread > 0 {
         out.note(human::unread("the snapshot", summary.unread));
@@ -401,6 +402,38 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// How many paths lack what of their metadata, and what leaves out asking for it.
+fn lacking(summary: &Summary) -> String {
+    let (paths, lack) = match summary.lacking {
+        1 => ("1 path".into(), "lacks some of its"),
+        more => (many(more, "path"), "lack some of their"),
+    };
+    let Lacking {
+        owner,
+        mode,
+        times,
+        attributes,
+    } = summary.lacking_what;
+    let kinds = [
+        ("owner", owner),
+        ("mode", mode),
+        ("times", times),
+        ("attributes", attributes),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, paths)| *paths > 0);
+    let kinds: Vec<String> = kinds
+        .map(|(kind, paths)| format!("{kind} of {}", human::count(paths)))
+        .collect();
+    let remedy = match (owner, attributes) {
+        (0, 0) => "",
+        (0, _) => "; on a target that keeps no attributes, --no-xattrs does not ask for them",
+        _ => {
+            "; on a target that keeps no owners or attributes, such as FAT, --no-owners --no-xattrs does not ask for them"
+        }
+    };
+    format!("{paths} {lack} metadata: {}{remedy}", kinds.join(", "))
 }
 
 /// How long it took and how fast that was; nothing where nothing was done.

@@ -22,6 +22,7 @@ mod indexes;
 mod input;
 mod json;
 mod kill;
+mod lacking;
 mod later;
 mod latest;
 mod logs;

@@ -86,7 +86,9 @@ impl Run<'_> {
             place: Place::Own,
             ..made
         });
-        self.all.tell_missed(&file.meta, missed, || self.path(file));
+        let path = || self.path(file);
+        self.all
+            .tell_missed(&file.meta, missed, &file.described, path);
         if self.shown.swap(file.folder, Relaxed) != file.folder {
             *self.all.progress.current.lock() = self.window.path(file.folder);
         }

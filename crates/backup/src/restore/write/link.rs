@@ -140,8 +140,8 @@ impl Run<'_> {
         if !self.put(folder, wanted, place).map_err(failed)? {
             return Ok(());
         }
-        self.all.tell_missed(&meta, missed, || path.to_vec());
-        link.is_copy.store(true, Relaxed);
+        self.all
+            .tell_missed(&meta, missed, &link.described, || path.to_vec());
         Ok(())
     }
 

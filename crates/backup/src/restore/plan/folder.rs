@@ -1,0 +1,56 @@
+//! A folder of the snapshot that the plan is in.
+
+use crate::restore::Options;
+use crate::restore::apply::Meta;
+use crate::restore::chosen::Choice;
+use crate::restore::fate::Fate;
+use crate::restore::window::Window;
+
+/// A folder whose content is not passed yet.
+pub struct Folder {
+    /// `None` for the target, and where the snapshot's entry is lost.
+    pub meta: Option<Meta>,
+    /// It is wanted for itself.
+    pub is_asked_for: bool,
+    /// It is, or something in it was.
+    pub is_wanted: bool,
+    /// What the windows so far have made of it.
+    pub fate: Fate,
+    /// Its number in the current window.
+    pub number: Option<u32>,
+    /// What the patterns say of it.
+    pub choice: Choice,
+}
+
+impl Folder {
+    /// `path`: below the target, as patterns have it; `above`: the folder it lies in, unless that is the target.
+    pub fn new(
+        path: &[u8],
+        meta: Option<Meta>,
+        is_wanted: bool,
+        above: Option<&Self>,
+        options: &Options,
+    ) -> Self {
+        let choice = match above {
+            None => Choice::outermost(path, options),
+            Some(above) => above.choice.of_folder(path, options),
+        };
+        Self {
+            meta,
+            is_asked_for: is_wanted,
+            is_wanted,
+            fate: Fate::default(),
+            number: None,
+            choice,
+        }
+    }
+
+    /// Puts it into the window; gives its number there.
+    pub fn plan(&self, name: &[u8], parent: u32, window: &mut Window) -> u32 {
+        let number = window.folder(name, parent, self.meta.clone());
+        let planned = &mut window.folders[number as usize];
+        planned.is_asked_for = self.is_asked_for;
+        *planned.fate.get_mut() = self.fate;
+        number
+    }
+}
