@@ -19,6 +19,7 @@ mod kept;
 mod lacking;
 mod leading;
 pub(crate) mod links;
+mod names_there;
 mod open_folders;
 mod output;
 mod owners;
@@ -49,6 +50,7 @@ pub use apply::Attributes;
 use apply::{Applier, Meta};
 pub use lacking::{Lacking, Metadata};
 use leading::Leading;
+use names_there::NamesThere;
 use plan::Planner;
 use target::Target;
 use top::StandsFor;
@@ -269,7 +271,7 @@ pub fn run(
         return Err(Error::Usage(what.into()));
     }
     let stands_for = std::mem::take(&mut planner.stands_for);
-    let (target, _, due) = open_target(named, stands_for, options)?;
+    let (target, is_new, due) = open_target(named, stands_for, options)?;
     let names = (options.owners && !options.numeric_owners).then(Owners::load);
     let leading = Leading::new(&snapshot.paths, &options.path);
     let real = target.as_ref().filter(|_| !options.dry_run);
@@ -278,6 +280,10 @@ pub fn run(
         names: names.as_ref(),
         xattrs: &options.xattrs,
     };
+    if options.overwrite != Overwrite::Always {
+        let names_there = |target| NamesThere::new(&tree, options, target, applier);
+        planner.names_there = real.filter(|_| !is_new).map(names_there);
+    }
     let told = (progress, events);
     let writer = real.map(|target| Writer::new(target, session, options, &leading, applier, told));
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {

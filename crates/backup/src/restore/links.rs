@@ -60,21 +60,33 @@ impl Links {
         if entry.links < 2 {
             return Ok(None);
         }
+        let first = self.meet(entry)?;
+        if first.is_none() {
+            let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
+            self.insert(entry, path, to_come)?;
+        }
+        Ok(first)
+    }
+
+    /// The path that is remembered of the file that `entry` is a name of; that counts as one of the names to come.
+    /// Errors: a temporary file failed.
+    pub fn meet(&mut self, entry: &Entry) -> Result<Option<Vec<u8>>> {
         let (key, looks) = ((entry.device, entry.inode), (entry.size, entry.mtime));
         let first = self
             .0
             .meet(key, |first| (first.size, first.mtime) == looks)?;
-        if let Some(first) = first {
-            return Ok(Some(first.path));
-        }
+        Ok(first.map(|first| first.path))
+    }
+
+    /// Remembers `path` of the file of `entry`, for `to_come` names. Errors: a temporary file failed.
+    pub fn insert(&mut self, entry: &Entry, path: Vec<u8>, to_come: u32) -> Result<()> {
         let first = First {
             path,
             size: entry.size,
             mtime: entry.mtime,
         };
-        let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
-        self.0.insert(key, to_come, first)?;
-        Ok(None)
+        let key = (entry.device, entry.inode);
+        self.0.insert(key, to_come, first)
     }
 }
 

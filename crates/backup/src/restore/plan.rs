@@ -12,6 +12,7 @@ use super::apply::Meta;
 use super::chosen::has_patterns;
 use super::lacking::Described;
 use super::links::Links;
+use super::names_there::NamesThere;
 use super::target;
 use super::top::StandsFor;
 use super::window::{FirstName, Link, Special, State, Window};
@@ -51,6 +52,8 @@ pub struct Planner<'a> {
     is_single_file: bool,
     /// What the target does.
     pub stands_for: StandsFor,
+    /// Names that are in the target, where what is there may stay.
+    pub names_there: Option<NamesThere<'a>>,
 }
 
 impl<'a> Planner<'a> {
@@ -104,6 +107,7 @@ impl<'a> Planner<'a> {
             is_unlisted,
             is_single_file,
             stands_for,
+            names_there: None,
         })
     }
 
@@ -287,7 +291,7 @@ impl<'a> Planner<'a> {
         let folder = self.number(window);
         if entry.kind != Kind::File {
             summary.others += 1;
-            let first = self.first_name(&entry);
+            let first = self.first_name(&entry, reader);
             window.special(Special {
                 folder,
                 entry,
@@ -300,7 +304,7 @@ impl<'a> Planner<'a> {
         summary.bytes += entry.size;
         Progress::add(&self.progress.files_total, 1);
         Progress::add(&self.progress.bytes_total, entry.size);
-        if let Some(first) = self.first_name(&entry) {
+        if let Some(first) = self.first_name(&entry, reader) {
             window.link(Link {
                 folder,
                 first,
@@ -321,12 +325,23 @@ impl<'a> Planner<'a> {
     }
 
     /// Without room for a temporary file further names become copies: more is not lost.
-    fn first_name(&mut self, entry: &Entry) -> Option<FirstName> {
+    fn first_name(&mut self, entry: &Entry, reader: &mut ChunkReader) -> Option<FirstName> {
         if entry.links < 2 {
             return None;
         }
         let path = self.in_target(&entry.name);
-        match self.links.as_mut()?.first_name(entry, path) {
+        let there = self.names_there.as_mut();
+        let there = there.map(|there| there.find(entry, reader)).transpose();
+        let first = match there.map(Option::flatten) {
+            Ok(None) => self.links.as_mut()?.first_name(entry, path),
+            // By its own name it is what it is.
+            Ok(there) => Ok(there.filter(|there| *there != path)),
+            Err(e) => {
+                self.names_there = None;
+                Err(e)
+            }
+        };
+        match first {
             Ok(first) => first.map(|first| self.shared(&first)),
             Err(e) => {
                 let what = format!(

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_backup::backup::{self, Input, Outcome};
+use onefold_backup::restore::Overwrite;
 use onefold_backup::{Entry, Progress, path, restore, snapshots, tree::Tree};
 use onefold_store::{Repository, SessionKind};
 
@@ -72,6 +73,121 @@ fn assert_linked(source: &Path, target: &Path) {
         );
         let content = fs::read(source.join("first").join(format!("name {n}"))).expect("read");
         assert_eq!(fs::read(name("second")).expect("read"), content);
+    }
+}
+
+const NAMES: [&str; 3] = ["a", "m/b", "z"];
+const FURTHER_KINDS: [&str; 4] = ["link", "link-again", "pipe", "pipe-again"];
+
+/// A file with three names, and a link and a pipe with two.
+fn few(source: &Path) {
+    let at = |name: &str| source.join(name);
+    fs::create_dir_all(at("m")).expect("dirs");
+    fs::write(at("a"), "the snapshot's").expect("write");
+    std::os::unix::fs::symlink("a", at("link")).expect("symlink");
+    let mode = rustix::fs::Mode::from_raw_mode(0o640);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), fifo, mode, 0).expect("fifo");
+    let linked = [
+        ("a", "m/b"),
+        ("a", "z"),
+        ("link", "link-again"),
+        ("pipe", "pipe-again"),
+    ];
+    for (name, again) in linked {
+        fs::hard_link(at(name), at(again)).expect("link");
+    }
+}
+
+fn inode(path: &Path) -> u64 {
+    path.symlink_metadata().expect("it is there").ino()
+}
+
+/// What is there stays, and what is missing is linked to it, whichever name that is.
+#[test]
+fn a_name_that_is_missing_is_linked_to_any_that_stays() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let source = dir.path().join("source");
+    few(&source);
+    let repository = repository();
+    let outcome = scene::back_up(&repository, &source, 1);
+    let ways = [Overwrite::Never, Overwrite::IfChanged, Overwrite::IfNewer];
+    for (overwrite, missing) in ways
+        .into_iter()
+        .flat_map(|way| (1..7).map(move |m| (way, m)))
+    {
+        for ram in [18 << 20, 0] {
+            let target = dir.path().join(format!("{overwrite:?}-{missing}-{ram}"));
+            scene::restore_folder(&repository, &outcome, &source, &target);
+            let at = |name: &str| target.join(name);
+            let is_missing = |n: usize| missing & 1 << n != 0;
+            let kept = (0..3).find(|n| !is_missing(*n)).expect("one stays");
+            let (file, link, pipe) = (at(NAMES[kept]), at("link-again"), at("pipe-again"));
+            let before = [&file, &link, &pipe].map(|path| inode(path));
+            for n in (0..3).filter(|n| is_missing(*n)) {
+                fs::remove_file(at(NAMES[n])).expect("remove");
+            }
+            fs::remove_file(at("link")).expect("remove");
+            fs::remove_file(at("pipe")).expect("remove");
+            let how = restore::Options {
+                overwrite,
+                verify: true,
+                path: path::clean(&bytes(&source)),
+                hard_links_bytes: ram,
+                ..restore::Options::default()
+            };
+            restore_with(&repository, &outcome, &target, &how);
+            let says = format!("{overwrite:?}, missing {missing:b}");
+            let [file, link, pipe] = before;
+            assert_eq!(NAMES.map(|name| inode(&at(name))), [file; 3], "{says}");
+            let further = FURTHER_KINDS.map(|name| inode(&at(name)));
+            match overwrite {
+                // It leaves nothing but files.
+                Overwrite::IfChanged => {
+                    assert_eq!([further[0], further[2]], [further[1], further[3]]);
+                }
+                _ => assert_eq!(further, [link, link, pipe, pipe], "{says}"),
+            }
+            let text = fs::read_to_string(at("z")).expect("read");
+            assert_eq!(text, "the snapshot's");
+        }
+    }
+}
+
+/// What the user has changed is no name of the snapshot's file any more.
+#[test]
+fn nothing_is_linked_to_what_stays_and_is_another() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let source = dir.path().join("source");
+    few(&source);
+    let repository = repository();
+    let outcome = scene::back_up(&repository, &source, 1);
+    let run = |overwrite, target: &Path| {
+        let how = restore::Options {
+            overwrite,
+            path: path::clean(&bytes(&source)),
+            ..restore::Options::default()
+        };
+        restore_with(&repository, &outcome, target, &how);
+    };
+    // Both the first name and a further one, where others are missing or there.
+    for (changed, missing, other) in [("a", "z", "m/b"), ("m/b", "a", "z")] {
+        let target = dir.path().join(format!("changed-{}", changed.len()));
+        let at = |name: &str| target.join(name);
+        let text = |name: &str| fs::read_to_string(at(name)).expect("read");
+        run(Overwrite::Always, &target);
+        fs::remove_file(at(changed)).expect("remove");
+        fs::remove_file(at(missing)).expect("remove");
+        fs::write(at(changed), "the user's").expect("write");
+        run(Overwrite::Never, &target);
+        assert_eq!(text(changed), "the user's");
+        assert_eq!(text(missing), "the snapshot's");
+        assert_eq!(inode(&at(missing)), inode(&at(other)));
+        assert_ne!(inode(&at(missing)), inode(&at(changed)));
+        // It has another size: now it is replaced, and one with the others again.
+        run(Overwrite::IfChanged, &target);
+        assert_eq!(NAMES.map(|name| inode(&at(name))), [inode(&at(other)); 3]);
+        assert_eq!(text(changed), "the snapshot's");
     }
 }
 
