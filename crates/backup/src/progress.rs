@@ -17,6 +17,12 @@ pub struct Progress {
     pub bytes_total: AtomicU64,
     /// Whether the totals are final.
     pub totals_known: AtomicBool,
+    /// Files that a count beside a restore has found, before the totals are final.
+    pub files_expected: AtomicU64,
+    /// Bytes of those files.
+    pub bytes_expected: AtomicU64,
+    /// Whether that count has ended.
+    pub expected_known: AtomicBool,
     /// Files done.
     pub files_done: AtomicU64,
     /// Folders done.
@@ -33,6 +39,10 @@ pub struct Progress {
     pub deleted: AtomicU64,
     /// Bytes read from the source, or written to the target.
     pub bytes_moved: AtomicU64,
+    /// Whether what a restore writes is read back.
+    pub is_verifying: AtomicBool,
+    /// Bytes of files that a restore has read back.
+    pub bytes_verified: AtomicU64,
     /// Bytes of new chunks, before compression.
     pub bytes_new: AtomicU64,
     /// Bytes of the containers stored for them; the store adds to it.

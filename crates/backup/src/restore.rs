@@ -12,6 +12,7 @@ pub(crate) mod acl;
 mod apply;
 mod batch;
 mod chosen;
+mod count;
 mod delete;
 mod dry;
 mod fate;
@@ -36,7 +37,7 @@ mod verify;
 mod window;
 mod write;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use onefold_store::{ChunkReader, Session};
 
@@ -145,6 +146,8 @@ pub struct Options {
     pub hard_links_bytes: usize,
     /// A window is closed when its plan takes this many bytes of RAM: some 450,000 small files.
     pub window_bytes: usize,
+    /// Count what is to come beside the restore, where that is not known soon: somebody sees its progress.
+    pub count: bool,
     /// Threads that read containers; each holds one in RAM.
     pub readers: usize,
     /// Threads that make and write files.
@@ -174,6 +177,7 @@ impl Default for Options {
             verify: false,
             hard_links_bytes: 16 << 20,
             window_bytes: 64 << 20,
+            count: false,
             readers: 2,
             writers: 4,
         }
@@ -284,6 +288,7 @@ pub fn run(
         let names_there = |target| NamesThere::new(&tree, options, target, applier);
         planner.names_there = real.filter(|_| !is_new).map(names_there);
     }
+    progress.is_verifying.store(options.verify, Relaxed);
     let told = (progress, events);
     let writer = real.map(|target| Writer::new(target, session, options, &leading, applier, told));
     let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
@@ -310,7 +315,26 @@ pub fn run(
                 events,
             )?;
         }
-        each_window(&mut planner, &mut reader, &mut summary, real, carry_out)
+        let is_over = AtomicBool::new(false);
+        let top = planner.top();
+        std::thread::scope(|scope| {
+            let _over = Raised(&is_over);
+            let count = || {
+                if options.count {
+                    scope.spawn(|| {
+                        let mut reader = session.reader()?;
+                        count::count(&tree, top, options, &mut reader, progress, &is_over)
+                    });
+                }
+            };
+            each_window(
+                (&mut planner, &mut reader),
+                &mut summary,
+                real,
+                carry_out,
+                count,
+            )
+        })
     };
     let filled = match real {
         Some(target) => shut::while_let_in(target.root(), fill),
@@ -357,15 +381,25 @@ fn open_target(
     Ok((target, is_new, due))
 }
 
+/// Raises a flag when it goes.
+struct Raised<'a>(&'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or
-/// it has failed.
+/// it has failed. What is to come is counted where the first window does not tell.
 fn each_window(
-    planner: &mut Planner<'_>,
-    reader: &mut ChunkReader,
+    (planner, reader): (&mut Planner<'_>, &mut ChunkReader),
     summary: &mut Summary,
     target: Option<&Target>,
     carry_out: impl Fn(&mut Window, bool, &mut Summary) -> Result<()>,
+    count: impl FnOnce(),
 ) -> Result<()> {
+    let mut count = Some(count);
     let mut last: Option<Begun> = None;
     let give_up = |last: Option<Begun>| {
         if let Some((last, target)) = last.zip(target) {
@@ -382,6 +416,9 @@ fn each_window(
                 return Err(e);
             }
         };
+        if let Some(count) = count.take().filter(|_| !planner.knows_all()) {
+            count();
+        }
         let continues = planner.continues();
         let done = carry_out(&mut window, continues, summary);
         planner.carried_out(&window);

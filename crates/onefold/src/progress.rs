@@ -129,7 +129,7 @@ impl<'a> Meter<'a> {
 
     /// Whether anybody sees a bar or status lines, so that a scan beside the run is worth it.
     pub fn is_shown(&self) -> bool {
-        self.out.bar || self.out.json
+        self.out.bar || self.out.json || fps().is_some()
     }
 
     /// How long it has been running.
@@ -249,24 +249,30 @@ impl<'a> Meter<'a> {
     /// Files and bytes, once they are known; never less than what the engine has met.
     fn totals(&self) -> Option<(u64, u64)> {
         let known = |of: &AtomicBool| of.load(Relaxed);
-        let are_known = known(&self.progress.totals_known) || known(&self.expected.known);
+        let (progress, expected) = (&self.progress, &self.expected);
+        let are_known = known(&progress.totals_known)
+            || known(&progress.expected_known)
+            || known(&expected.known);
         are_known.then(|| self.met())
     }
 
-    /// Files and bytes so far: those of the engine where it knows all, else of the scan too.
+    /// Files and bytes so far: those of the engine where it knows all, else of the scan or of the engine's count too.
     fn met(&self) -> (u64, u64) {
-        let engine = (
-            self.progress.files_total.load(Relaxed),
-            self.progress.bytes_total.load(Relaxed),
-        );
-        if self.progress.totals_known.load(Relaxed) {
+        let (progress, expected) = (&self.progress, &self.expected);
+        let load = |counter: &AtomicU64| counter.load(Relaxed);
+        let engine = (load(&progress.files_total), load(&progress.bytes_total));
+        if progress.totals_known.load(Relaxed) {
             return engine;
         }
-        let expected = (
-            self.expected.files.load(Relaxed),
-            self.expected.bytes.load(Relaxed),
+        let scanned = (load(&expected.files), load(&expected.bytes));
+        let counted = (
+            load(&progress.files_expected),
+            load(&progress.bytes_expected),
         );
-        (expected.0.max(engine.0), expected.1.max(engine.1))
+        (
+            scanned.0.max(counted.0).max(engine.0),
+            scanned.1.max(counted.1).max(engine.1),
+        )
     }
 
     /// Whether something is to be shown again.

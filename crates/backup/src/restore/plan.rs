@@ -197,6 +197,20 @@ impl<'a> Planner<'a> {
         self.unfinished.is_some()
     }
 
+    /// Whether nothing is to come that was not planned.
+    pub fn knows_all(&self) -> bool {
+        self.progress.totals_known.load(Relaxed)
+    }
+
+    /// The folder of the snapshot that the target stands for.
+    pub fn top(&self) -> &'a [u8] {
+        let path = &self.options.path[..];
+        match self.is_single_file {
+            true => path::split(path).0,
+            false => path,
+        }
+    }
+
     /// Whether what is asked for is no folder.
     pub fn is_single_file(&self) -> bool {
         self.is_single_file

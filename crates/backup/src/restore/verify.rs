@@ -21,7 +21,7 @@ use super::write::Writer;
 use crate::meta::Stat;
 use crate::open_files::folders_max;
 use crate::tree::{Visit, visit_items};
-use crate::{Entry, Error, Kind, Result, Slice};
+use crate::{Entry, Error, Kind, Progress, Result, Slice};
 
 impl Writer<'_> {
     /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should
@@ -42,6 +42,10 @@ impl Writer<'_> {
                 State::Made(made) => Some(made),
                 _ => None,
             };
+            if is_whole {
+                let read: u64 = own.iter().map(|one| u64::from(one.len)).sum();
+                self.count_unread(file.size, made.map_or(0, |_| read));
+            }
             let Some(made) = made else { continue };
             let folder = open(file.folder).map_err(|failed| failed.why.into());
             let compare = |folder: Arc<OwnedFd>| {
@@ -66,6 +70,7 @@ impl Writer<'_> {
         for link in &window.links {
             let is_copy = link.described.missed().is_some();
             if !is_copy {
+                self.count_unread(link.entry.size, 0);
                 continue;
             }
             let path = window.path_in(link.folder, &link.entry.name);
@@ -89,6 +94,13 @@ impl Writer<'_> {
         self.verify_specials(window, &open)?;
         self.verify_folders(window, &open)?;
         Ok(verified)
+    }
+
+    /// Of a file of `size` bytes only `read` are read back, here: the others are holes, stay as they were, have failed,
+    /// or were read under another name or in the window before.
+    fn count_unread(&self, size: u64, read: u64) {
+        let unread = size.saturating_sub(read);
+        Progress::add(&self.progress.bytes_verified, unread);
     }
 
     fn verify_specials(&self, window: &Window, open: &OpenIn<'_>) -> Result<()> {
@@ -278,6 +290,8 @@ impl<'a> Comparing<'a> {
     ) -> io::Result<()> {
         self.buffer.resize(slice.len as usize, 0);
         self.opened.read_exact_at(&mut self.buffer, offset)?;
+        let progress = self.writer.progress;
+        Progress::add(&progress.bytes_verified, slice.len.into());
         let session = self.writer.session;
         let is_same = if slice.is_whole() {
             let found = session.fingerprinter().fingerprint(&self.buffer);

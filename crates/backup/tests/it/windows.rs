@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use onefold_backup::restore::{Options, Overwrite, Summary};
+use onefold_backup::exclude::Patterns;
+use onefold_backup::restore::{self, Options, Overwrite, Summary};
 use onefold_backup::tree::{Visit, visit_items_from};
-use onefold_backup::{Content, Item, backup::Outcome, path};
+use onefold_backup::{Change, Content, Error, Events, Item, Progress};
+use onefold_backup::{backup::Outcome, path, snapshots};
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId, Repository, SessionKind};
 
@@ -106,6 +109,84 @@ fn a_dry_run_counts_a_file_that_takes_many_windows_once() {
     let dry = run(true);
     assert_eq!((dry.skipped, dry.skipped_bytes), (dry.files, dry.bytes));
     assert_eq!(dry, run(false));
+}
+
+/// Goes on with the first window when all is counted.
+struct UntilCounted<'a>(&'a Progress);
+
+impl Events for UntilCounted<'_> {
+    fn error(&self, path: &[u8], error: &Error) {
+        panic!("{}: {error}", path::show(path));
+    }
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, _: &[u8], _: Change, _: u64) {
+        let is_known = || self.0.expected_known.load(Relaxed);
+        while !is_known() && !self.0.totals_known.load(Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Percent and the time left are of all that the user has asked for.
+#[test]
+fn what_is_to_come_is_known_while_the_first_window_is_restored() {
+    let scene = Scene::with(every_kind);
+    let session = scene.repository.session(SessionKind::Read);
+    let session = session.expect("session");
+    let id = scene.outcome.id.expect("id");
+    let named = snapshots::load(&scene.repository, id).expect("load");
+    let patterns = |patterns: &[&str]| Patterns::new(patterns).expect("patterns");
+    let mut counted = 0;
+    for (n, (include, exclude)) in [
+        (&[][..], &[][..]),
+        (&["many-*", "!many-00*", "middle"], &[]),
+        (&["/a"], &["/a/b/c/many-*"]),
+        (&["/a/b", "/a-"], &["/a/b/c", "large"]),
+        (&[], &["b", "!middle"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let progress = Progress::default();
+        let options = Options {
+            path: path::clean(&bytes(&scene.source)),
+            include: patterns(include),
+            exclude: patterns(exclude),
+            window_bytes: 2 << 10,
+            count: true,
+            ..Options::default()
+        };
+        let target = bytes(&scene.target.join(n.to_string()));
+        let events = UntilCounted(&progress);
+        let summary = restore::run(
+            &session,
+            &named.snapshot,
+            &target,
+            &options,
+            &progress,
+            &events,
+        );
+        let summary = summary.expect("restore");
+        let load = |counter: &AtomicU64| counter.load(Relaxed);
+        let (files, bytes) = (&progress.files_expected, &progress.bytes_expected);
+        let expected = (load(files), load(bytes));
+        // The plan knows all where all of it is in the first window.
+        if !progress.expected_known.load(Relaxed) {
+            continue;
+        }
+        counted += 1;
+        assert_eq!(
+            expected,
+            (summary.files, summary.bytes),
+            "{include:?} {exclude:?}"
+        );
+        assert!(summary.files > 1, "{include:?} {exclude:?}");
+    }
+    assert!(counted > 2, "{counted}");
 }
 
 /// What a window before has done is not read again: a huge file would be read through once a window.

@@ -39,7 +39,8 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
     let mut parts = Vec::new();
     match state.totals {
         Some((all, all_bytes)) => {
-            let share = human::percent(bytes.min(all_bytes), all_bytes);
+            let (done, work) = state.work(progress, all_bytes);
+            let share = human::percent(done, work);
             // The figures say more.
             parts.push((8, bar(share)));
             parts.push((0, format!("{share:.0}%")));
@@ -63,7 +64,7 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
         }
         Doing::Restore | Doing::Estimate => parts.push((5, format!("{moved}/s"))),
     }
-    if let Some(eta) = state.eta(bytes) {
+    if let Some(eta) = state.eta(progress) {
         parts.push((3, format!("{} left", clock(eta))));
     }
     match progress.errors.load(Relaxed) {

@@ -36,9 +36,21 @@ impl State {
         }
     }
 
+    /// How much of the work is done, of how much, in bytes: what is read back once more counts twice.
+    pub fn work(&self, progress: &Progress, total: u64) -> (u64, u64) {
+        let done = self.bytes_done(progress).min(total);
+        match progress.is_verifying.load(Relaxed) {
+            false => (done, total),
+            true => {
+                let verified = progress.bytes_verified.load(Relaxed).min(done);
+                (done + verified, total.saturating_mul(2))
+            }
+        }
+    }
+
     /// How long it will take, at the mean speed so far.
-    pub fn eta(&self, bytes_done: u64) -> Option<Duration> {
-        let (_, total) = self.totals?;
+    pub fn eta(&self, progress: &Progress) -> Option<Duration> {
+        let (bytes_done, total) = self.work(progress, self.totals?.1);
         let secs = self.elapsed.as_secs_f64();
         if bytes_done == 0 || secs < 1.0 || bytes_done >= total {
             return None;
@@ -59,7 +71,10 @@ pub fn json(state: &State, progress: &Progress) -> Value {
     let share = match total_bytes {
         0 if state.totals.is_some() => 1.0,
         0 => 0.0,
-        _ => bytes as f64 / total_bytes as f64,
+        _ => {
+            let (done, all) = state.work(progress, total_bytes);
+            done as f64 / all as f64
+        }
     };
     let mut status = json!({
         "message_type": "status",
@@ -68,7 +83,7 @@ pub fn json(state: &State, progress: &Progress) -> Value {
         "total_files": total_files,
         "total_bytes": total_bytes,
     });
-    if let Some(eta) = state.eta(bytes) {
+    if let Some(eta) = state.eta(progress) {
         status["seconds_remaining"] = json!(eta.as_secs());
     }
     match state.doing {

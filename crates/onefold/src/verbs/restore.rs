@@ -249,6 +249,7 @@ fn options(args: &Args, spec: &Spec, out: &Out) -> Result<Options> {
         numeric_owners: args.numeric_owner,
         xattrs: attributes(args)?,
         verify: args.verify && !args.dry_run,
+        count: Meter::new(Doing::Restore, out).is_shown(),
         ..defaults
     })
 }

@@ -1,0 +1,100 @@
+//! Counting what a restore is going to restore, beside it: the plan itself knows all only when its last window is
+//! filled, which of a large snapshot is near the end.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use onefold_store::ChunkReader;
+
+use super::Options;
+use super::chosen::{Choice, has_patterns};
+use crate::path::{self, join};
+use crate::tree::Tree;
+use crate::{Kind, Progress, Result};
+
+/// Counts the files that `options` ask for into `progress`, unless the restore `is_over` before. `top` is the folder of
+/// the snapshot that the target stands for.
+///
+/// # Errors
+/// Those of leaves that cannot be read, but for damaged ones, which are passed over.
+pub fn count(
+    tree: &Tree,
+    top: &[u8],
+    options: &Options,
+    reader: &mut ChunkReader,
+    progress: &Progress,
+    is_over: &AtomicBool,
+) -> Result<()> {
+    let mut cursor = tree.cursor_at(top, b"");
+    let mut choices = Choices::new(options);
+    let (mut files, mut bytes) = (0, 0);
+    while !is_over.load(Relaxed) {
+        let (folder, entry) = match cursor.next(reader) {
+            Ok(Some(next)) => next,
+            Ok(None) => break,
+            Err(error) if error.is_loss() && cursor.pass_over().is_some() => continue,
+            Err(error) => return Err(error),
+        };
+        if !path::within(&folder, top) {
+            break;
+        }
+        let is_file = entry.kind == Kind::File && !entry.is_unreadable();
+        if is_file && choices.takes(&folder[top.len()..], &entry.name) {
+            files += 1;
+            bytes += entry.size;
+        }
+    }
+    progress.files_expected.store(files, Relaxed);
+    progress.bytes_expected.store(bytes, Relaxed);
+    progress
+        .expected_known
+        .store(!is_over.load(Relaxed), Relaxed);
+    Ok(())
+}
+
+/// What the patterns say of the folder that the count is in, and of those above.
+struct Choices<'a> {
+    options: &'a Options,
+    has_patterns: bool,
+    /// The folder, as a path in the target.
+    folder: Vec<u8>,
+    /// How long the paths of the folder and of those above are, and what is said of them; without the target.
+    levels: Vec<(usize, Choice)>,
+}
+
+impl<'a> Choices<'a> {
+    fn new(options: &'a Options) -> Self {
+        Self {
+            options,
+            has_patterns: has_patterns(options),
+            folder: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    fn takes(&mut self, folder: &[u8], name: &[u8]) -> bool {
+        if !self.has_patterns {
+            return true;
+        }
+        let choice = self.enter(folder);
+        choice.takes(&join(folder, name), false, self.options)
+    }
+
+    fn enter(&mut self, folder: &[u8]) -> Choice {
+        while !path::within(folder, &self.folder) {
+            self.levels.pop();
+            let len = self.levels.last().map_or(0, |(len, _)| *len);
+            self.folder.truncate(len);
+        }
+        let rest = folder[self.folder.len()..].to_vec();
+        for name in rest.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            self.folder = join(&self.folder, name);
+            let choice = match self.levels.last() {
+                None => Choice::outermost(&self.folder, self.options),
+                Some((_, above)) => above.of_folder(&self.folder, self.options),
+            };
+            self.levels.push((self.folder.len(), choice));
+        }
+        let innermost = self.levels.last().map(|(_, choice)| *choice);
+        innermost.unwrap_or_else(|| Choice::outermost(b"", self.options))
+    }
+}
