@@ -17,9 +17,10 @@ const WIDE_COMMENTS_MAX: usize = 500;
 const LAYERS: &[(&str, &[&str])] = &[
     ("io", &[]),
     ("chunk", &[]),
+    ("keys", &["io", "chunk"]),
     ("index", &["io", "chunk"]),
     ("papers", &["io", "chunk", "index"]),
-    ("store", &["io", "chunk", "index", "papers"]),
+    ("store", &["io", "chunk", "index", "papers", "keys"]),
     ("backup", &["io", "chunk", "store"]),
     ("lab", &["io", "chunk"]),
     ("volume", &["io", "chunk", "index"]),

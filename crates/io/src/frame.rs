@@ -10,7 +10,11 @@
 //! checksum. So a flipped bit is damage, and what another version of the program made never is
 //! ([`ErrorKind::OtherVersion`](crate::ErrorKind)): nobody may repair or remove it. Authenticity is not a frame's job.
 
+mod twice;
+
 use crc_fast::{CrcAlgorithm, Digest};
+
+pub use twice::{Twice, decode_twice, encode_twice};
 
 use crate::{Disk, Error, ErrorKind, Result};
 

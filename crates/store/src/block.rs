@@ -7,10 +7,10 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::frame::{self, crc64};
 use onefold_io::varint::{ByteReader, put_varint};
+use onefold_keys::Sealer;
 
 use crate::compression::{Codec, Decompressor};
 use crate::container::{Header, object_name, zeros};
-use crate::keys::Sealer;
 use crate::{Error, Result};
 
 /// Before each block: magic 4, number 4, codec 1, reserved 3, raw length 4, stored length 4, checksum 8.

@@ -1,17 +1,17 @@
 //! A container while it is being built: blocks come in from several threads in any order and fall into place by number.
 
-use onefold_chunk::Fingerprint;
-use onefold_index::ContainerId;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ContainerId;
+use onefold_keys::{Entropy, Keys, Sealer};
+use parking_lot::Mutex;
 
 use crate::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
 use crate::compression::{Codec, Compressor};
 use crate::container::{Header, StreamKind, Table};
-use crate::entropy::Entropy;
 use crate::footer;
-use crate::keys::{Keys, Sealer};
 use crate::room::Taken;
 
 /// The descriptors of one block: fingerprint and length of each chunk, in stream order.

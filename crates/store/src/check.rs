@@ -226,7 +226,7 @@ impl Check<'_> {
                     let what = "it is not the configuration that the repository was opened with";
                     return Err(Error::damaged(name, None, what));
                 }
-                Ok(twice.damage)
+                Ok(twice.damage.map(Error::from))
             });
             match damage {
                 // A crash in `init` leaves no copy; `repair` makes one.
@@ -249,8 +249,11 @@ impl Check<'_> {
         for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)
-                .and_then(|bytes| Slot::decode(&bytes, &name))
-                .and_then(|(slot, damage)| slot.confirm(keys, &name).map(|()| damage));
+                .and_then(|bytes| Ok(Slot::decode(&bytes, &name)?))
+                .and_then(|(slot, damage)| {
+                    slots::confirm(&slot, keys, &name)?;
+                    Ok(damage.map(Error::from))
+                });
             if matches!(&slot, Err(error) if error.is_not_found()) {
                 continue; // removed since it was listed
             }

@@ -177,7 +177,7 @@ impl Compressor {
         let zstd = self.zstd.as_mut().expect("checked above");
         self.coded.clear();
         self.coded
-            .reserve(zstd::zstd_safe::compress_bound(raw.len()) + crate::keys::TAG_BYTES);
+            .reserve(zstd::zstd_safe::compress_bound(raw.len()) + onefold_keys::TAG_BYTES);
         match zstd.compress_to_buffer(&raw[..], &mut self.coded) {
             Ok(_) if self.coded.len() < raw.len() - raw.len() / 64 => {
                 std::mem::swap(raw, &mut self.coded);

@@ -4,11 +4,12 @@
 //! the clear copy says is believed only where it equals the sealed one.
 
 use onefold_chunk::Chunker;
-use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
 use crate::{Error, Result};
+
+pub use onefold_io::frame::{Twice, decode_twice, encode_twice};
 
 /// The frame of the configuration.
 pub const CONFIG: FrameKind = FrameKind {
@@ -169,55 +170,4 @@ fn text(reader: &mut ByteReader<'_>) -> Result<String> {
     let bytes = reader.bytes()?;
     let bad = |_| reader.damaged("text that is not UTF-8".into()).at(at);
     Ok(String::from_utf8(bytes.to_vec()).map_err(bad)?)
-}
-
-/// `payload` framed twice, so that one damaged place leaves a whole copy.
-pub fn encode_twice(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
-    frame::encode_frame(kind, payload).repeat(2)
-}
-
-/// What [`decode_twice`] found.
-pub struct Twice<'a> {
-    /// The payload of the first copy that is whole.
-    pub payload: &'a [u8],
-    /// Where in the file it stands.
-    pub offset: u64,
-    /// Why the other copy is not, where it is not.
-    pub damage: Option<Error>,
-}
-
-/// The payload of either copy in the file `path`. Both are written at once, so a version that only one of them has is
-/// damage.
-///
-/// # Errors
-/// Both copies are damaged ([`Error::is_damage`], of the first), or other versions' ([`Error::is_other_version`]).
-pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
-    let first = frame::decode_frame(kind, bytes, path, 0);
-    // Behind the first, whatever is behind both: that a copy is whole does not hang on it.
-    let half = match &first {
-        Ok(first) => first.frame_bytes,
-        Err(_) => bytes.len() / 2,
-    };
-    let second = frame::decode_whole(kind, &bytes[half..], path, half as u64);
-    let differ = || Error::damaged(path, Some(half as u64), "the two copies differ");
-    let header = frame::HEADER_BYTES as u64;
-    match (first, second) {
-        (Ok(first), Ok(second)) => Ok(Twice {
-            payload: first.payload,
-            offset: header,
-            damage: (first.payload != second).then(differ),
-        }),
-        (Ok(first), Err(error)) => Ok(Twice {
-            payload: first.payload,
-            offset: header,
-            damage: Some(Error::from(error).unless_other_version()),
-        }),
-        (Err(error), Ok(payload)) => Ok(Twice {
-            payload,
-            offset: half as u64 + header,
-            damage: Some(Error::from(error).unless_other_version()),
-        }),
-        (Err(_), Err(error)) if error.kind == ErrorKind::OtherVersion => Err(error.into()),
-        (Err(error), Err(_)) => Err(error.into()),
-    }
 }

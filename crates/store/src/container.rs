@@ -9,9 +9,9 @@ use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::hex_number;
 use onefold_io::varint::{ByteReader, put_varint};
+use onefold_keys::SALT_BYTES;
 
 use crate::block::{BLOCK_RAW_BYTES_MAX, BLOCK_STORED_BYTES_MAX, check_len};
-use crate::keys::SALT_BYTES;
 use crate::{Error, Result};
 
 /// The header's frame.

@@ -112,6 +112,17 @@ pub enum Error {
     Caller(Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl From<onefold_keys::Error> for Error {
+    fn from(error: onefold_keys::Error) -> Self {
+        match error {
+            onefold_keys::Error::Io(error) => Self::Io(error),
+            onefold_keys::Error::Damaged { object, what } => Self::damaged(object, None, what),
+            onefold_keys::Error::Option(what) => Self::Option(what),
+            onefold_keys::Error::Machine(what) => Self::Machine(what),
+        }
+    }
+}
+
 fn none_opens(slots: usize) -> String {
     match slots {
         1 => "the only key slot does not open with it".into(),

@@ -4,9 +4,9 @@
 use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind, crc64};
 use onefold_io::varint::ByteReader;
+use onefold_keys::{SALT_BYTES, Sealer};
 
 use crate::container::{Header, StreamKind, Table, object_name, zeros};
-use crate::keys::{SALT_BYTES, Sealer};
 use crate::objects::OBJECT_BYTES_MAX;
 use crate::{Error, Result};
 

@@ -1,11 +1,12 @@
 //! Decoders of what lies in containers, for the fuzz targets: as in a repository without encryption, where checksums
 //! alone stand before them.
 
+use onefold_keys::{Keys, SALT_BYTES, Sealer};
+
 use crate::block;
 use crate::compression::Decompressor;
 use crate::container::{Header, Table, object_name};
 use crate::footer::Footer;
-use crate::keys::{Keys, SALT_BYTES, Sealer};
 use crate::{Result, opened};
 
 /// The raw bytes of block `number` from its stored ones, its header included.

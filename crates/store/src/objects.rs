@@ -6,9 +6,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, ErrorKind, remove_if_there, rename_in_place};
+use onefold_keys::Entropy;
 use parking_lot::Mutex;
 
-use crate::{Error, Result, entropy::Entropy};
+use crate::{Error, Result};
 
 /// What all names of unfinished objects begin with; they are never listed.
 pub const TEMPORARY_PREFIX: &str = "tmp-";

@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
+use onefold_keys::Sealer;
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
 use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, Table};
 use crate::footer::{FOOTER_BYTES, Footer};
-use crate::keys::Sealer;
 use crate::objects::{read_twice_at_most, unless_damaged};
 use crate::repository::Stored;
 use crate::{Error, Result};

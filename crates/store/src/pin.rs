@@ -7,8 +7,8 @@ use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 use onefold_io::{
     Dir, DirEntry, ErrorKind, LockGuard, LockKind, hex_number, if_there, remove_if_there,
 };
+use onefold_keys::Entropy;
 
-use crate::entropy::Entropy;
 use crate::{Error, Result};
 
 /// The frame inside a pin, which tells people whose it is.

@@ -154,7 +154,7 @@ impl Repository {
         for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)
-                .and_then(|stored| Slot::decode(&stored, &name));
+                .and_then(|stored| Ok(Slot::decode(&stored, &name)?));
             if let Ok((slot, Some(_))) = slot {
                 objects.put(&name, &[&slot.encode()])?;
                 report.restored_objects.push(name);

@@ -13,19 +13,18 @@ use onefold_chunk::context::{Context, Rules};
 use onefold_chunk::digest::Digester;
 use onefold_index::ContainerId;
 use onefold_io::{Dir, ErrorKind};
+use onefold_keys::{Entropy, Fingerprinter, Keys, NewSlot, Secret};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
-use crate::entropy::Entropy;
 pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
-use crate::keys::{Fingerprinter, Keys, Secret};
 use crate::objects::{LocalObjects, ObjectStore};
 use crate::pin::Pin;
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Session, SessionKind, SessionState};
-use crate::slots::{self, SLOT_FOLDER, Slot};
+use crate::slots;
 use crate::{Error, Result, condemned};
 
 pub use options::{InitOptions, OpenOptions};
@@ -61,16 +60,14 @@ impl Repository {
             let secret = secret
                 .ok_or_else(|| Error::Option("an encrypted repository needs a password".into()))?;
             let master = Zeroizing::new(options.entropy.bytes());
-            let slot = Slot::wrap(
-                &master,
-                &config,
-                secret,
-                options.kdf_cost,
-                &options.label,
-                options.now_unix_s,
-                &options.entropy,
-            )?;
-            objects.put_if_absent(&slot_object(&options.entropy), &[&slot.encode()])?;
+            let new = NewSlot {
+                cost: options.kdf_cost,
+                label: &options.label,
+                created_unix_s: options.now_unix_s,
+            };
+            let slot = slots::wrap(&master, &config, secret, &new, &options.entropy)?;
+            let object = slots::new_object(&options.entropy);
+            objects.put_if_absent(&object, &[&slot.encode()])?;
         }
         for folder in beginning::FOLDERS {
             root.subdir(folder)?;
@@ -383,8 +380,4 @@ fn side_by_side<A, B: Send>(
         let second = thread.join().expect("its own mistakes are ours");
         Ok((first?, second?))
     })
-}
-
-pub(crate) fn slot_object(entropy: &Entropy) -> String {
-    format!("{SLOT_FOLDER}/{:016x}", entropy.u64())
 }

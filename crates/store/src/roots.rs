@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::{ErrorKind, LockGuard, hex_number};
+use onefold_keys::Keys;
 
-use crate::keys::Keys;
 use crate::lock::Lock;
 use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
 use crate::reader::ChunkReader;
@@ -186,7 +186,7 @@ fn read_once(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<
     // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal
     // nor format fixes.
     let payload = frame::decode_whole(ROOT, &stored, &object, 0)?;
-    keys.open_object(&ROOT.magic, payload, &object)
+    Ok(keys.open_object(&ROOT.magic, payload, &object)?)
 }
 
 impl Repository {

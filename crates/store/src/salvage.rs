@@ -13,12 +13,12 @@ use std::ops::Range;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 use onefold_io::frame::crc64;
+use onefold_keys::{SALT_BYTES, Sealer};
 
 use crate::block::{self, BLOCK_HEADER_BYTES, BLOCK_STORED_BYTES_MAX, BlockHeader};
 use crate::compression::Decompressor;
 use crate::container::{self, HEADER_BYTES, Header, StreamKind};
 use crate::footer::{FOOTER_BYTES, Footer};
-use crate::keys::{SALT_BYTES, Sealer};
 use crate::objects::ObjectStore;
 use crate::repository::Shared;
 use crate::{Error, Result};

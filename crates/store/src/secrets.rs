@@ -1,11 +1,11 @@
 //! The key slots of an opened repository: list, add, remove.
 
-use crate::entropy::Entropy;
-use crate::keys::Secret;
+use onefold_keys::{Entropy, KdfCost, NewSlot, Secret};
+
 use crate::lock::Lock;
-use crate::repository::{Repository, read_slot, slot_object};
+use crate::repository::{Repository, read_slot};
 use crate::session::SessionKind;
-use crate::slots::{self, KdfCost, SLOT_FOLDER, Slot};
+use crate::slots::{self, SLOT_FOLDER};
 use crate::{Error, Result};
 
 /// A key slot as users see it.
@@ -43,7 +43,7 @@ impl Repository {
             let id = name[SLOT_FOLDER.len() + 1..].to_string();
             keys.push(KeyInfo {
                 id,
-                is_proved: slot.confirm(&self.shared.keys, &name).is_ok(),
+                is_proved: slot.is_proved_by(&self.shared.keys),
                 label: slot.label,
                 created_unix_s: slot.created_unix_s,
             });
@@ -83,16 +83,13 @@ impl Repository {
         let none = || Error::Option("the repository is not encrypted: it has no keys".into());
         let master = &self.unlocked.as_ref().ok_or_else(none)?.master;
         let entropy: &Entropy = &self.shared.options.entropy;
-        let slot = Slot::wrap(
-            master,
-            self.config(),
-            password,
+        let new = NewSlot {
             cost,
             label,
-            now_unix_s,
-            entropy,
-        )?;
-        let object = slot_object(entropy);
+            created_unix_s: now_unix_s,
+        };
+        let slot = slots::wrap(master, self.config(), password, &new, entropy)?;
+        let object = slots::new_object(entropy);
         // In a session, so that no sweep takes the unfinished slot for one of the dead.
         let session = self.session(SessionKind::Pinned)?;
         let objects = &*self.shared.objects;

@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location};
+use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
 
 use crate::building::Building;
 use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
-use crate::keys::{Fingerprinter, Keys};
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
 use crate::pin::Pin;

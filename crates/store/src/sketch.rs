@@ -4,8 +4,8 @@
 //! depends on it. It is replaced whole, so of two backups that end at the same time the last one's stays.
 
 use onefold_io::frame::{self, FrameKind, OVERHEAD_BYTES};
+use onefold_keys::{SALT_BYTES, TAG_BYTES};
 
-use crate::keys::{SALT_BYTES, TAG_BYTES};
 use crate::objects::read_twice_at_most;
 use crate::repository::Repository;
 use crate::{Error, Result};
@@ -39,8 +39,8 @@ impl Repository {
             let stored = shared.objects.get(SKETCH_OBJECT)?;
             let payload = frame::decode_whole(SKETCH, &stored, SKETCH_OBJECT, 0)?;
             let keys = &shared.keys;
-            keys.open_object(&SKETCH.magic, payload, SKETCH_OBJECT)
-                .map(Some)
+            let opened = keys.open_object(&SKETCH.magic, payload, SKETCH_OBJECT)?;
+            Ok(Some(opened))
         })
     }
 

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, LockGuard};
+use onefold_keys::Entropy;
 
-use crate::entropy::Entropy;
 use crate::lock::Lock;
 use crate::pin::{Pin, PinInfo};
 use crate::repository::Repository;

@@ -5,12 +5,12 @@
 //! what is stored. Another repository's slot may lie there, with the same password: with its configuration nothing
 //! could be read any more.
 
+use onefold_keys::{Keys, Secret};
 use zeroize::Zeroizing;
 
 use super::unlock::{cheapest_first, read_slot, try_slot};
 use crate::config::{CONFIG_OBJECT, Config};
 use crate::container::CONTAINER_FOLDER;
-use crate::keys::{Keys, Secret};
 use crate::objects::ObjectStore;
 use crate::roots::{self, ROOT_FOLDER};
 use crate::slots::{self, SLOT_FOLDER};
@@ -44,7 +44,7 @@ pub(super) fn from_slots(objects: &dyn ObjectStore, secret: &Secret) -> Result<C
             let Some((master, config)) = try_slot(&slot, name, secret)? else {
                 return Ok(None);
             };
-            slot.confirm(&Keys::from_master(&master), name)?;
+            slots::confirm(&slot, &Keys::from_master(&master), name)?;
             proves(objects, &master, name)?;
             Ok(Some(config))
         });

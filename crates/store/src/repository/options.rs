@@ -1,10 +1,10 @@
 //! What a repository is made and opened with.
 
+use onefold_keys::{Entropy, KdfCost};
+
 use crate::compression::Compression;
 use crate::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
-use crate::entropy::Entropy;
 use crate::pin::PinInfo;
-use crate::slots::KdfCost;
 
 /// What a new repository is made with.
 #[derive(Clone, Debug)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use onefold_index::ContainerId;
 use onefold_io::{Dir, ErrorKind};
+use onefold_keys::Keys;
 use parking_lot::Mutex;
 
 use super::OpenOptions;
 use crate::config::Config;
 use crate::container::{self, CONTAINER_FOLDER};
 use crate::index::RepositoryIndex;
-use crate::keys::Keys;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
 use crate::recovered::Recovered;

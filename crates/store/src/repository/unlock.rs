@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use onefold_keys::{KdfCost, Secret};
 use zeroize::Zeroizing;
 
 use super::lost_config;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
-use crate::keys::Secret;
 use crate::objects::ObjectStore;
-use crate::slots::{self, KdfCost, SLOT_FOLDER, Slot};
+use crate::slots::{self, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
 /// The configuration, from whichever of its copies can be read.
@@ -139,7 +139,7 @@ pub(super) fn try_slot(
             "{name} asks for {mib} MiB of memory and {passes} passes over it: trying the password there takes long"
         );
     }
-    slot.unwrap(secret, name)
+    slots::unwrap(slot, secret, name)
 }
 
 /// A key slot.
@@ -158,10 +158,10 @@ mod tests {
     use std::sync::Arc;
 
     use onefold_io::MemDir;
+    use onefold_keys::{Entropy, NewSlot};
 
     use super::*;
     use crate::config::Encryption;
-    use crate::entropy::Entropy;
     use crate::objects::LocalObjects;
 
     #[test]
@@ -181,7 +181,12 @@ mod tests {
                 passes,
                 ..KdfCost::LEAST
             };
-            let slot = Slot::wrap(&master, &config, &secret, cost, "", 0, &entropy).unwrap();
+            let new = NewSlot {
+                cost,
+                label: "",
+                created_unix_s: 0,
+            };
+            let slot = slots::wrap(&master, &config, &secret, &new, &entropy).unwrap();
             let name = format!("{SLOT_FOLDER}/{digit:016x}");
             objects.put_if_absent(&name, &[&slot.encode()]).unwrap();
         }

@@ -1,42 +1,12 @@
-//! Keys: what the master key gives, and sealing with it.
-//!
-//! No key is used for two purposes, and no key seals two messages under one nonce: an object's and a container's key is
-//! derived from a random salt that is stored beside it. Specified in FORMAT.md, "Sealing".
+//! What the master key gives: a key for each purpose, and none for two. Specified in FORMAT.md, "Sealing".
 
 use onefold_chunk::Fingerprint;
 use onefold_chunk::digest::Digester;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::{Error, Result, entropy::Entropy};
+use crate::{Entropy, Error, Result, SALT_BYTES, Sealer};
 
-/// Bytes that sealing adds to what it seals.
-pub const TAG_BYTES: usize = 16;
-/// Bytes of the random salt that makes a sealing key unique.
-pub const SALT_BYTES: usize = 16;
-
-/// A password. Wiped from memory when dropped; never printed.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// A password as bytes.
-    pub fn new(password: impl Into<Vec<u8>>) -> Self {
-        Self(password.into())
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-/// The repository's keys, or their absence in one without encryption.
+/// All keys of a repository or a volume, or their absence in one without encryption.
 #[derive(Clone)]
 pub struct Keys(Option<Box<Derived>>);
 
@@ -56,7 +26,7 @@ impl Keys {
         Self(None)
     }
 
-    /// All keys of a repository from its master key.
+    /// All keys from the master key.
     pub fn from_master(master: &Zeroizing<[u8; 32]>) -> Self {
         let derive = |context: &str| blake3::derive_key(context, &master[..]);
         Self(Some(Box::new(Derived {
@@ -120,14 +90,13 @@ impl Keys {
             return Ok(stored.to_vec());
         };
         let Some((salt, body)) = stored.split_first_chunk::<SALT_BYTES>() else {
-            return Err(Error::damaged(object, None, "shorter than its salt"));
+            return Err(Error::damaged(object, "shorter than its salt"));
         };
         let mut body = body.to_vec();
         match Sealer::new(Some(&keys.object), salt).open(0, identity, &mut body) {
             Some(()) => Ok(body),
             None => Err(Error::damaged(
                 object,
-                None,
                 "its seal does not hold: it was changed, or is not what it is named",
             )),
         }
@@ -151,58 +120,4 @@ impl Fingerprinter {
     pub fn fingerprints<'a>(&self, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Fingerprint> {
         onefold_chunk::fingerprints(self.0.as_ref(), chunks)
     }
-}
-
-/// Seals numbered messages under one key that belongs to them alone.
-pub struct Sealer(Option<LessSafeKey>);
-
-impl Sealer {
-    fn new(key: Option<&[u8; 32]>, salt: &[u8; SALT_BYTES]) -> Self {
-        Self(key.map(|key| {
-            let own = Zeroizing::new(*blake3::keyed_hash(key, salt).as_bytes());
-            LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &own[..]).expect("32 bytes are a key"))
-        }))
-    }
-
-    /// Seals `message` in place as number `number`, bound to `identity`. Each number once.
-    pub fn seal(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) {
-        if let Some(key) = &self.0 {
-            key.seal_in_place_append_tag(nonce(number), Aad::from(identity), message)
-                .expect("messages stay far below 64 GiB");
-        }
-    }
-
-    /// Opens what `seal` made, in place; `None` where the seal does not hold.
-    pub fn open(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) -> Option<()> {
-        let plain_bytes = self.open_in(number, identity, message)?.len();
-        message.truncate(plain_bytes);
-        Some(())
-    }
-
-    /// The same where the message lies; what it is then.
-    pub fn open_in<'m>(
-        &self,
-        number: u32,
-        identity: &[u8],
-        message: &'m mut [u8],
-    ) -> Option<&'m [u8]> {
-        let Some(key) = &self.0 else {
-            return Some(message);
-        };
-        let plain = key.open_in_place(nonce(number), Aad::from(identity), message);
-        plain.ok().map(|plain| &*plain)
-    }
-}
-
-fn nonce(number: u32) -> Nonce {
-    let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&number.to_le_bytes());
-    Nonce::assume_unique_for_key(bytes)
-}
-
-/// The sealer of a key slot. Its key comes from a salted password and seals one message only.
-pub(crate) fn slot_sealer(key: &Zeroizing<[u8; 32]>) -> Sealer {
-    Sealer(Some(LessSafeKey::new(
-        UnboundKey::new(&AES_256_GCM, &key[..]).expect("32 bytes are a key"),
-    )))
 }

@@ -1,0 +1,240 @@
+//! A key slot: the master key and some bytes of its owner's, wrapped under a password. Specified in FORMAT.md, "Key
+//! slot".
+//!
+//! Any one slot opens. Beside the master key it seals what its owner gives: a repository seals a copy of its
+//! configuration. The slot's other fields can be read without a password, and a code under the master key proves them:
+//! who lists keys must not be made to remove the wrong one.
+
+use onefold_io::frame::{self, FrameKind, decode_twice, encode_twice};
+use onefold_io::varint::{ByteReader, put_bytes};
+use zeroize::Zeroizing;
+
+use crate::kdf::stretch;
+use crate::{Entropy, Error, KdfCost, Keys, Result, SALT_BYTES, Sealer, Secret};
+
+/// The frame of a slot.
+pub const SLOT: FrameKind = FrameKind {
+    magic: *b"1FKEYSLT",
+    version: 2,
+};
+/// Bytes of a master key.
+pub const MASTER_BYTES: usize = 32;
+/// Bytes of the code that proves a slot's fields.
+const MAC_BYTES: usize = 32;
+
+/// A key slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// What trying a password costs.
+    pub cost: KdfCost,
+    salt: [u8; SALT_BYTES],
+    /// When it was made, seconds since 1970.
+    pub created_unix_s: u64,
+    /// Whom it belongs to, as told when it was made.
+    pub label: String,
+    sealed: Vec<u8>,
+    mac: [u8; MAC_BYTES],
+}
+
+/// What a new slot says of itself, in the clear.
+pub struct NewSlot<'a> {
+    /// What trying a password is to cost.
+    pub cost: KdfCost,
+    /// Whom it belongs to.
+    pub label: &'a str,
+    /// Now, in seconds since 1970.
+    pub created_unix_s: u64,
+}
+
+/// What a password opened.
+pub struct Unwrapped {
+    /// The master key.
+    pub master: Zeroizing<[u8; MASTER_BYTES]>,
+    /// The bytes that were sealed beside it.
+    pub payload: Vec<u8>,
+}
+
+impl Slot {
+    /// Wraps `master` and `payload` under `password`.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: no memory for it.
+    pub fn wrap(
+        master: &Zeroizing<[u8; MASTER_BYTES]>,
+        payload: &[u8],
+        password: &Secret,
+        new: &NewSlot<'_>,
+        entropy: &Entropy,
+    ) -> Result<Self> {
+        new.cost.check(Error::Option)?;
+        let salt = entropy.bytes();
+        let mut sealed = master.to_vec();
+        sealed.extend_from_slice(payload);
+        let key = stretch(password, &salt, new.cost)?;
+        Sealer::of_slot(&key).seal(0, &SLOT.magic, &mut sealed);
+        let mut slot = Self {
+            cost: new.cost,
+            salt,
+            created_unix_s: new.created_unix_s,
+            label: new.label.into(),
+            sealed,
+            mac: [0; MAC_BYTES],
+        };
+        if let Some(mac) = Keys::from_master(master).slot_mac(&slot.fields()) {
+            slot.mac = *mac.as_bytes();
+        }
+        Ok(slot)
+    }
+
+    /// Whether somebody who had the master key made it so. If not, its label, date and cost are anybody's. Without
+    /// encryption nothing can be proved, and nothing is doubted.
+    pub fn is_proved_by(&self, keys: &Keys) -> bool {
+        let mac = keys.slot_mac(&self.fields());
+        mac.is_none_or(|mac| mac == blake3::Hash::from_bytes(self.mac))
+    }
+
+    /// What is sealed in the slot that is stored as `object`; `None` with the wrong password.
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: no memory for its key derivation. [`Error::Io`], damage of `object`: what was sealed is
+    /// shorter than a master key.
+    pub fn unwrap(&self, password: &Secret, object: &str) -> Result<Option<Unwrapped>> {
+        let mut plain = Zeroizing::new(self.sealed.clone());
+        let key = stretch(password, &self.salt, self.cost)?;
+        if Sealer::of_slot(&key)
+            .open(0, &SLOT.magic, &mut plain)
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let object = Self::sealed_object(object);
+        let mut reader = ByteReader::new(&plain, &object, 0);
+        let master = Zeroizing::new(reader.array()?);
+        let payload = reader.rest().to_vec();
+        Ok(Some(Unwrapped { master, payload }))
+    }
+
+    /// What errors call that which is sealed in the slot that is stored as `object`. The payload begins there at
+    /// [`MASTER_BYTES`].
+    pub fn sealed_object(object: &str) -> String {
+        format!("{object}, what is sealed in it")
+    }
+
+    /// As stored: framed, twice.
+    pub fn encode(&self) -> Vec<u8> {
+        encode_twice(SLOT, &[&self.fields()[..], &self.mac].concat())
+    }
+
+    /// As stored, without what proves them.
+    fn fields(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [self.cost.memory_kib, self.cost.passes, self.cost.lanes] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.salt);
+        out.extend_from_slice(&self.created_unix_s.to_le_bytes());
+        put_bytes(&mut out, self.label.as_bytes());
+        put_bytes(&mut out, &self.sealed);
+        out
+    }
+
+    /// From the stored bytes of the object `object`, and what is wrong with its second copy, if anything.
+    ///
+    /// # Errors
+    /// Damage of `object`: both copies are damaged, or what they say cannot be, as a key derivation out of bounds.
+    /// Another version's slot.
+    pub fn decode(bytes: &[u8], object: &str) -> Result<(Self, Option<onefold_io::Error>)> {
+        let twice = decode_twice(SLOT, bytes, object)?;
+        let mut reader = ByteReader::new(twice.payload, object, frame::HEADER_BYTES as u64);
+        let cost = KdfCost {
+            memory_kib: reader.u32()?,
+            passes: reader.u32()?,
+            lanes: reader.u32()?,
+        };
+        cost.check(|what| Error::damaged(object, what))?;
+        let (salt, created_unix_s) = (reader.array()?, reader.u64()?);
+        let at = reader.offset();
+        let label = String::from_utf8(reader.bytes()?.to_vec())
+            .map_err(|_| reader.damaged("a label that is not UTF-8".into()).at(at))?;
+        let sealed = reader.bytes()?.to_vec();
+        let mac = reader.array()?;
+        reader.end()?;
+        Ok((
+            Self {
+                cost,
+                salt,
+                created_unix_s,
+                label,
+                sealed,
+                mac,
+            },
+            twice.damage,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OBJECT: &str = "keys/0000000000000007";
+
+    fn wrapped(payload: &[u8], password: &Secret, passes: u32) -> Result<Slot> {
+        let cost = KdfCost {
+            passes,
+            ..KdfCost::LEAST
+        };
+        let new = NewSlot {
+            cost,
+            label: "",
+            created_unix_s: 0,
+        };
+        let master = Zeroizing::new([1; MASTER_BYTES]);
+        Slot::wrap(&master, payload, password, &new, &Entropy::seeded(1))
+    }
+
+    #[test]
+    fn what_is_sealed_and_is_no_master_key_is_told_of_its_slot() {
+        let password = Secret::new("open sesame");
+        let mut slot = wrapped(b"", &password, 1).unwrap();
+        slot.sealed = vec![0; 20];
+        let key = stretch(&password, &slot.salt, slot.cost).unwrap();
+        Sealer::of_slot(&key).seal(0, &SLOT.magic, &mut slot.sealed);
+        let error = slot.unwrap(&password, OBJECT).err().unwrap();
+        let told = error.to_string();
+        assert!(
+            matches!(error, Error::Io(_)) && told.contains(OBJECT),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_password_opens_what_was_sealed_and_another_does_not() {
+        let (right, wrong) = (Secret::new("open sesame"), Secret::new("open barley"));
+        let slot = wrapped(b"whatever its owner wants", &right, 1).unwrap();
+        let opened = slot.unwrap(&right, OBJECT).unwrap().unwrap();
+        assert_eq!(opened.payload, b"whatever its owner wants");
+        assert_eq!(*opened.master, [1; MASTER_BYTES]);
+        assert!(slot.unwrap(&wrong, OBJECT).unwrap().is_none());
+    }
+
+    #[test]
+    fn only_who_has_the_master_key_proves_a_label() {
+        let password = Secret::new("open sesame");
+        let mut slot = wrapped(b"", &password, 1).unwrap();
+        let keys = Keys::from_master(&Zeroizing::new([1; MASTER_BYTES]));
+        assert!(slot.is_proved_by(&keys));
+        assert!(!slot.is_proved_by(&Keys::from_master(&Zeroizing::new([2; MASTER_BYTES]))));
+        slot.label = "somebody else".into();
+        assert!(!slot.is_proved_by(&keys));
+    }
+
+    /// Nobody could open what is sealed in it.
+    #[test]
+    fn no_slot_is_made_that_could_not_be_read_again() {
+        let password = Secret::new("open sesame");
+        let most = wrapped(b"", &password, 64).unwrap();
+        assert_eq!(Slot::decode(&most.encode(), OBJECT).unwrap().0, most);
+        assert!(matches!(wrapped(b"", &password, 65), Err(Error::Option(_))));
+    }
+}
