@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
 use mutate::Mutator;
-use onefold_io::{mapped_bytes, mapped_peak, reset_mapped_peak};
+use onefold_io::os::{mapped_bytes, mapped_peak, reset_mapped_peak};
 use peak_alloc::PeakAlloc;
 use targets::{Reach, Target};
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::{Entry as Place, RandomState};
 use std::hash::BuildHasher;
 
-use onefold_io::Scratch;
+use onefold_io::os::Scratch;
 
 use crate::{Error, Result};
 

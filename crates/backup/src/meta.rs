@@ -224,7 +224,7 @@ pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
 /// Those of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and it is no folder that can be opened.
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
     // That takes a quarter of the time.
-    if onefold_io::has_no_attributes(dir, name) {
+    if onefold_io::os::has_no_attributes(dir, name) {
         return Ok(Xattrs::new());
     }
     let path = beside(dir, name);

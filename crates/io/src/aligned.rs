@@ -10,7 +10,8 @@ use std::{
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::{Mapped, huge_pages::HUGE_PAGE_BYTES, read_fully::read_fully};
+use crate::os::{HUGE_PAGE_BYTES, Mapped};
+use crate::read_fully::read_fully;
 
 /// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
 pub const DIRECT_ALIGN: usize = 4096;

@@ -1,37 +1,32 @@
 //! Disks, folders and frames: every way Onefold touches a device. Nothing but this crate opens the engine's own files.
+//!
+//! Two halves: devices (`file`, `direct`, `uring`, and the simulated ones `mem`, `sim`, `flash`, `spindle`) with what is
+//! written to them (`frame`, `varint`, `replace`, `set_aside`); and [`os`], what the operating system offers beside.
 
 mod across;
 mod aligned;
-mod attributes;
 mod batch;
-mod bus_errors;
 pub mod count;
 pub mod direct;
 mod disk;
 mod error;
 pub mod file;
-mod file_window;
 pub mod flash;
 pub mod frame;
-mod heap;
 mod hex;
-mod huge_pages;
 mod if_there;
 mod interruptions;
 mod lock;
-mod mapped;
 pub mod mem;
 mod modelled;
 mod name;
+pub mod os;
 mod out_of_memory;
 mod page_buffer;
-mod page_cache;
 mod pages;
-mod prefetch;
 mod random;
 mod read_fully;
 mod replace;
-mod scratch;
 mod set_aside;
 pub mod sim;
 pub mod spindle;
@@ -40,30 +35,22 @@ pub mod varint;
 
 pub use across::{BatchFile, ReadFrom, read_across, read_across_within};
 pub use aligned::DIRECT_ALIGN;
-pub use attributes::has_no_attributes;
 pub use batch::{BatchWays, Batching, IN_FLIGHT_MAX, batch_ways};
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
 pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk, GroupAccess};
-pub use file_window::FileWindow;
 pub use flash::{FlashCounts, FlashDir, FlashModel};
-pub use heap::tune_heap;
 pub use hex::hex_number;
-pub use huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 pub use if_there::{if_there, remove_if_there};
 pub use interruptions::{Interruptible, Interruptions, unless_interrupted};
-pub use mapped::{MAPPED_MIN, Mapped, PAGES_BYTES, mapped_bytes, mapped_peak, reset_mapped_peak};
 pub use mem::{MemDir, MemDisk};
 pub use modelled::{Account, ModelledDir};
 pub use out_of_memory::{NotingHeap, tell_out_of_memory};
 pub use page_buffer::PageBuffer;
-pub use page_cache::{begin_write_back, cached_bytes};
-pub use prefetch::prefetch;
 pub use random::{Random, mix64};
 pub use replace::{create_anew, rename_in_place, rename_over, replace_file};
-pub use scratch::Scratch;
 pub use set_aside::{ASIDE_SUFFIX, is_aside, set_aside};
 pub use sim::SimDir;
 pub use spindle::{SpindleCounts, SpindleDir, SpindleModel};

@@ -1,7 +1,7 @@
 //! From a password to a key: Argon2id, and what that may cost.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use onefold_io::prefer_huge_pages;
+use onefold_io::os::prefer_huge_pages;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use zeroize::Zeroizing;
 

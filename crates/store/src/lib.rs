@@ -52,8 +52,8 @@ mod writer;
 pub use onefold_chunk::{Fingerprint, digest};
 pub use onefold_index::ContainerId;
 pub use onefold_io::ASIDE_SUFFIX;
-pub use onefold_papers::IndexName;
 pub use onefold_keys::{Entropy, Fingerprinter, KdfCost, NO_RANDOMNESS, Secret};
+pub use onefold_papers::IndexName;
 
 pub use aside::Aside;
 pub use check::{CheckDepth, CheckReport, Hurt};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use onefold_io::{Dir, Disk, ErrorKind, Scratch, frame};
+use onefold_io::os::Scratch;
+use onefold_io::{Dir, Disk, ErrorKind, frame};
 
 use crate::{Error, Result};
 

@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use onefold_chunk::Chunker;
-use onefold_io::{DIRECT_ALIGN, FileWindow, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
+use onefold_io::DIRECT_ALIGN;
+use onefold_io::os::{FileWindow, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
 use super::outlook::Outlook;

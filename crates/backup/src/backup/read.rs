@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use onefold_chunk::Chunker;
-use onefold_io::{DIRECT_ALIGN, FileWindow, begin_write_back, unless_interrupted};
+use onefold_io::os::{FileWindow, begin_write_back};
+use onefold_io::{DIRECT_ALIGN, unless_interrupted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -278,7 +279,7 @@ impl<'a> Source<'a> {
             if len == 0 {
                 return true;
             }
-            let cached = onefold_io::cached_bytes(self.handle.fd.as_fd(), data.start, len);
+            let cached = onefold_io::os::cached_bytes(self.handle.fd.as_fd(), data.start, len);
             let missing = cached.map_or(u64::MAX, |cached| len.saturating_sub(cached));
             let Some(rest) = may_be_missing.checked_sub(missing) else {
                 return false;
@@ -390,7 +391,7 @@ impl Handle {
 
     /// How much of this is in RAM; `None` where the kernel does not say.
     pub fn cached(&self, offset: u64, len: usize) -> Option<Cached> {
-        let cached = onefold_io::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
+        let cached = onefold_io::os::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
         Some(match cached {
             cached if cached >= len as u64 => Cached::Whole,
             cached if cached >= len as u64 / 4 => Cached::Mostly,

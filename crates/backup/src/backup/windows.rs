@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use onefold_io::{FileWindow, PAGES_BYTES};
+use onefold_io::os::{FileWindow, PAGES_BYTES};
 
 use super::read::Handle;
 

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
-use onefold_io::Scratch;
+use onefold_io::os::Scratch;
 use onefold_store::ChunkReader;
 
 use super::{Told, failed, file};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use onefold_io::{DIRECT_ALIGN, HUGE_PAGE_BYTES, Mapped};
+use onefold_io::DIRECT_ALIGN;
+use onefold_io::os::{HUGE_PAGE_BYTES, Mapped};
 use parking_lot::Mutex;
 
 /// A batch for a writer: this many bytes of chunks, which with what is before them in a page take a huge page, and so

@@ -3,7 +3,7 @@
 //!
 //! Without room for a temporary file they stay in RAM: a backup that takes more RAM than it should is better than none.
 
-use onefold_io::Scratch;
+use onefold_io::os::Scratch;
 use parking_lot::Mutex;
 
 /// Names that stand in RAM, in bytes.

@@ -322,7 +322,7 @@ fn a_cold_large_file_is_read_past_the_page_cache_and_cut_alike() {
     fs::write(&path, scene::noise(5, (5 << 20) + 1234)).expect("write");
     let file = fs::File::open(&path).expect("open");
     file.sync_all().expect("sync");
-    let cached = || onefold_io::cached_bytes(file.as_fd(), 0, 5 << 20);
+    let cached = || onefold_io::os::cached_bytes(file.as_fd(), 0, 5 << 20);
     let repository = scene::repository();
     back_up(&repository, dir.path(), 1);
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("drop");

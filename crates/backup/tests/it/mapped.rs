@@ -11,7 +11,7 @@ use std::time::Duration;
 use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::{Change, Error, Events, Progress};
-use onefold_io::FileWindow;
+use onefold_io::os::FileWindow;
 use onefold_store::{CheckDepth, Repository};
 
 use crate::scene::{self, Log, back_up, bytes, options, restore_folder};

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use onefold_backup::backup::{self, Input, Outcome, Rules};
 use onefold_backup::{Content, Progress, Slice};
+use onefold_io::Dir;
+use onefold_io::os::cached_bytes;
 use onefold_io::sim::SimDir;
-use onefold_io::{Dir, cached_bytes};
 use onefold_store::{
     Encryption, Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, container,
 };

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::prefetch;
+use onefold_io::os::prefetch;
 
 use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
 use super::manifest::FileId;

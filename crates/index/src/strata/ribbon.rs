@@ -15,7 +15,7 @@
 //! sixteen without a branch that depends on them, so that a processor asks for many at once. Building takes some 30
 //! bytes a key for a moment, which is why a run has a filter for each of its partitions.
 
-use onefold_io::prefetch;
+use onefold_io::os::prefetch;
 
 /// Coefficients a key, and slots a block.
 const WIDTH: usize = u128::BITS as usize;

@@ -3,7 +3,7 @@
 //! Always holds: what a partition holds may be in its filter; where a filter is missing, everything may be in it. One
 //! mapping, because filters of some kilobytes that live for hours would leave an allocator's heap full of holes.
 
-use onefold_io::Mapped;
+use onefold_io::os::Mapped;
 
 use super::ribbon::RibbonShape;
 use super::run::{Partition, Run};

@@ -24,7 +24,7 @@ use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result,
     aligned::{is_misaligned, read_through, whole_pages, write_pages},
     batch::{self, BatchError, Batching, Piece},
-    page_cache::cached_bytes,
+    os::cached_bytes,
     read_fully::read_fully,
     unless_interrupted,
 };

@@ -181,13 +181,13 @@ fn forgotten_bytes_are_read_as_they_were_written() {
         (LEN - 600_000, LEN),
     ] {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        let before = onefold_io::cached_bytes(file.as_fd(), 0, LEN as u64);
+        let before = onefold_io::os::cached_bytes(file.as_fd(), 0, LEN as u64);
         let mut read = vec![0; to - from];
         disk.read_at(&mut read, from as u64).unwrap();
         assert!(read == bytes[from..to], "{from}..{to}");
         // Nothing of it was left in the cache, where the file system can do without and the kernel tells.
         if before == Some(0) && has_direct(&temp) {
-            let after = onefold_io::cached_bytes(file.as_fd(), 0, LEN as u64);
+            let after = onefold_io::os::cached_bytes(file.as_fd(), 0, LEN as u64);
             assert_eq!(after, Some(0), "{from}..{to}");
         }
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -211,7 +211,7 @@ fn what_is_forgotten_is_not_in_the_page_cache() {
     disk.write_at(&[7; LEN], 0).unwrap();
     disk.sync().unwrap();
     let file = std::fs::File::open(temp.path().join("a/b/cold")).unwrap();
-    let cached = || onefold_io::cached_bytes(file.as_fd(), 0, LEN as u64);
+    let cached = || onefold_io::os::cached_bytes(file.as_fd(), 0, LEN as u64);
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     if cached() != Some(0) {
         return not_tested(

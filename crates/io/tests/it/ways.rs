@@ -8,9 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use onefold_io::{
-    BatchWays, Batching, Dir, FileDir, ReadAt, batch_ways, cached_bytes, uring_works,
-};
+use onefold_io::os::cached_bytes;
+use onefold_io::{BatchWays, Batching, Dir, FileDir, ReadAt, batch_ways, uring_works};
 
 use crate::conformance;
 use crate::untested::not_tested;

@@ -171,7 +171,7 @@ fn listed_by_init(arg: Arg) -> Arg {
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
-    onefold_io::tune_heap();
+    onefold_io::os::tune_heap();
     let place = repository::place(global)?;
     let (input, mut command) = sources::input(args, out)?;
     let (mut excludes, words) = args.leave_out.excludes(out)?;

@@ -85,7 +85,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
-    onefold_io::tune_heap();
+    onefold_io::os::tune_heap();
     let choices = choices(args)?;
     let files = [&args.csv, &args.parquet, &args.plot, &args.save];
     let (to_stdout, files): (Vec<_>, Vec<_>) =

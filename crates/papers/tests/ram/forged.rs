@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use onefold_index::{ContainerId, Location};
 use onefold_io::frame::{FrameKind, encode_frame};
-use onefold_io::{Dir, ErrorKind, FileDir, mapped_bytes, mapped_peak, reset_mapped_peak};
+use onefold_io::os::{mapped_bytes, mapped_peak, reset_mapped_peak};
+use onefold_io::{Dir, ErrorKind, FileDir};
 use onefold_papers::IndexName;
 use onefold_papers::workload::key_of;
 

@@ -15,7 +15,8 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{
     ChunkIndex, ContainerId, Filter, Location, RamIndex, Result, Strata, StrataOptions,
 };
-use onefold_io::{Dir, Disk, FileDir, mapped_bytes};
+use onefold_io::os::mapped_bytes;
+use onefold_io::{Dir, Disk, FileDir};
 use onefold_papers::filters::{
     Accounting, BlockedBloom, Bloom, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full,
     PageShape, Quotient, SingleLayer, Traverse,

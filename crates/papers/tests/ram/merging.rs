@@ -3,7 +3,8 @@
 use std::sync::{Arc, PoisonError};
 
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata, StrataOptions};
-use onefold_io::{Dir, FileDir, mapped_bytes, mapped_peak, reset_mapped_peak};
+use onefold_io::os::{mapped_bytes, mapped_peak, reset_mapped_peak};
+use onefold_io::{Dir, FileDir};
 use onefold_papers::workload::key_of;
 
 use crate::{ALLOCATOR, ALONE};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use onefold_io::{HUGE_PAGE_BYTES, Mapped};
+use onefold_io::os::{HUGE_PAGE_BYTES, Mapped};
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// What fits into a core's cache.
@@ -91,7 +91,7 @@ pub fn cached(files: &[PathBuf]) -> (u64, Option<u64>) {
     let (mut bytes, mut cached) = (0, Some(0));
     for file in files.iter().filter_map(|path| File::open(path).ok()) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
-        let held = onefold_io::cached_bytes(file.as_fd(), 0, len);
+        let held = onefold_io::os::cached_bytes(file.as_fd(), 0, len);
         bytes += len;
         // whole pages: the last one may be longer than what is left of the file
         cached = cached.zip(held).map(|(all, held)| all + held.min(len));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onefold_io::mapped_bytes;
+use onefold_io::os::mapped_bytes;
 
 use crate::ALLOCATOR;
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ChunkIndex;
-use onefold_io::{Dir, FileDir, FlashDir, FlashModel, MemDir, mapped_bytes};
+use onefold_io::os::mapped_bytes;
+use onefold_io::{Dir, FileDir, FlashDir, FlashModel, MemDir};
 use onefold_papers::IndexName;
 use onefold_papers::workload::{TraceReader, Workload, drive, key_of};
 

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use crossbeam_channel::unbounded;
 use onefold_chunk::by_name;
-use onefold_io::cached_bytes;
+use onefold_io::os::cached_bytes;
 use rustix::fs::Advice;
 
 use super::super::ahead::Ahead;

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
-use onefold_io::Scratch;
+use onefold_io::os::Scratch;
 
 use crate::error::Result;
 

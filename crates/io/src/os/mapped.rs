@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
+use super::huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 
 /// Below this the heap gives the bytes: a mapping takes whole pages, and a process may have some 65,000 of them.
 pub const MAPPED_MIN: usize = 64 << 10;

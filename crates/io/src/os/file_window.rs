@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::bus_errors::{Guard, guard};
+use super::bus_errors::{Guard, guard};
 
 /// A part of a file, mapped to be looked at where the page cache holds it.
 pub struct FileWindow {
