@@ -218,7 +218,7 @@ pub struct Retag {
 /// [Locked](onefold_store::Error::Locked) while another chooses snapshots to remove: it could take either of the two
 /// for one too many.
 pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Option<RootId>> {
-    let _lock = repository.lock_roots()?;
+    let lock = repository.lock_roots()?;
     // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes
     // the unfinished root for a dead one.
     let session = repository.session(SessionKind::Pinned)?;
@@ -233,8 +233,7 @@ pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Optio
     }
     snapshot.tags = tags;
     snapshot.original = snapshot.original.or(Some(id.0));
-    let new = session.put_root(&snapshot.encode())?;
-    repository.remove_root(&id)?;
+    let new = lock.replace(Some(&session), &[&snapshot.encode()], &[id])?;
     session.finish()?;
-    Ok(Some(new))
+    Ok(new.first().copied())
 }

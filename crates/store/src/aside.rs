@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use onefold_index::ContainerId;
-use onefold_io::{ASIDE_SUFFIX, Dir};
+use onefold_io::{ASIDE_SUFFIX, ErrorKind};
 
 use crate::compression::Decompressor;
 use crate::container::{self, CONTAINER_FOLDER};
@@ -55,32 +55,26 @@ impl Shared {
     /// Renames a container, durably, so that it is none.
     pub(crate) fn set_aside(&self, id: ContainerId) -> Result<Aside> {
         let own = container::object_name(id);
-        let (dir, name) = self.folder_of(&own)?;
-        let aside = onefold_io::set_aside(&*dir, name)?;
-        dir.sync()?;
-        let (folder, _) = own.rsplit_once('/').unwrap_or(("", &own));
-        let object = format!("{folder}/{aside}");
+        let mut object = format!("{own}{ASIDE_SUFFIX}");
+        for number in 2.. {
+            match self.objects.rename_new(&own, &object) {
+                Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
+                    object = format!("{own}{ASIDE_SUFFIX}-{number}");
+                }
+                renamed => {
+                    renamed?;
+                    break;
+                }
+            }
+        }
         let bytes = self.objects.len(&object).unwrap_or(0);
         Ok(Aside { id, object, bytes })
     }
 
     /// Renames what was set aside, durably, so that it is a container again.
     fn take_back(&self, aside: &Aside) -> Result<()> {
-        let (dir, name) = self.folder_of(&aside.object)?;
-        let object = container::object_name(aside.id);
-        let (_, own) = object.rsplit_once('/').unwrap_or(("", &object));
-        dir.rename_new(name, own)?;
-        Ok(dir.sync()?)
-    }
-
-    /// The folder of an object, and the name in it.
-    fn folder_of<'a>(&self, object: &'a str) -> Result<(Arc<dyn Dir>, &'a str)> {
-        let (folder, name) = object.rsplit_once('/').unwrap_or(("", object));
-        let mut dir = Arc::clone(&self.root);
-        for part in folder.split('/') {
-            dir = dir.open_subdir(part)?;
-        }
-        Ok((dir, name))
+        let own = container::object_name(aside.id);
+        self.objects.rename_new(&aside.object, &own)
     }
 }
 
@@ -118,7 +112,7 @@ impl Repository {
 
 /// Whether it is for this that one stays aside: it is not whole, another version's, or another container has its name.
 fn stays(error: &Error) -> bool {
-    let is_taken = matches!(error, Error::Io(error) if error.kind == onefold_io::ErrorKind::Exists);
+    let is_taken = matches!(error, Error::Io(error) if error.kind == ErrorKind::Exists);
     is_taken || error.is_loss() || error.is_other_version()
 }
 
@@ -215,5 +209,17 @@ impl ObjectStore for UnderItsName {
 
     fn keep(&self, names: &[String]) -> Result<()> {
         self.objects.keep(names)
+    }
+
+    fn has_folder(&self, folder: &str) -> Result<bool> {
+        self.objects.has_folder(folder)
+    }
+
+    fn make_folder(&self, folder: &str) -> Result<()> {
+        self.objects.make_folder(folder)
+    }
+
+    fn left_over(&self) -> Result<Vec<String>> {
+        self.objects.left_over()
     }
 }

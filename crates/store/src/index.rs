@@ -37,8 +37,8 @@ fn is_denied(error: &Error) -> bool {
 /// The fingerprint index of an opened repository, or what stands in for it while it is not open.
 pub(crate) struct RepositoryIndex {
     name: String,
-    /// Of the repository.
-    root: Arc<dyn Dir>,
+    /// The machine's own folder, which the index's folder is in.
+    own: Arc<dyn Dir>,
     dir: Arc<dyn Dir>,
     /// Why its folder cannot be had. Then an empty one in RAM stands in for it, which is enough for whoever reads.
     denied: Option<onefold_io::Error>,
@@ -49,13 +49,13 @@ pub(crate) struct RepositoryIndex {
 }
 
 impl RepositoryIndex {
-    /// The index `name` of the repository in `root`, opened already if it can have several openers.
-    pub(crate) fn new(name: &str, root: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
+    /// The index `name` in this machine's `own` folder, opened already if it can have several openers.
+    pub(crate) fn new(name: &str, own: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
         check_name(name)?;
-        let (dir, denied) = folder(&**root);
+        let (dir, denied) = folder(&**own);
         let mut index = Self {
             name: name.into(),
-            root: Arc::clone(root),
+            own: Arc::clone(own),
             dir,
             denied,
             index: Box::new(RamIndex::new()),
@@ -185,7 +185,7 @@ impl RepositoryIndex {
         }
         self.opener = None;
         self.dir = self
-            .root
+            .own
             .subdir(INDEX_FOLDER)
             .map_err(|why| no_folder(&why))?;
         Ok(())
@@ -233,8 +233,8 @@ impl DerefMut for RepositoryIndex {
 
 /// The index's folder; where it cannot be had, an empty one in RAM, and why: it may be closed to the reader, a link to
 /// a disk that is not there, on a bad sector, or there is no room to make it.
-fn folder(root: &dyn Dir) -> (Arc<dyn Dir>, Option<onefold_io::Error>) {
-    match root.subdir(INDEX_FOLDER) {
+fn folder(own: &dyn Dir) -> (Arc<dyn Dir>, Option<onefold_io::Error>) {
+    match own.subdir(INDEX_FOLDER) {
         Ok(dir) => (dir, None),
         Err(error) => {
             tracing::info!("{error}: the repository is read without its index");

@@ -6,7 +6,7 @@ use onefold_io::ErrorKind;
 
 use crate::container::StreamKind;
 use crate::opened::Opened;
-use crate::pin::{self, PinInfo};
+use crate::registry::PinInfo;
 use crate::repository::{Repository, warn_of_loss};
 use crate::{Error, Result};
 
@@ -41,9 +41,9 @@ impl Repository {
     /// # Errors
     /// [`Error::Io`]: their folder cannot be listed, or a session's lock not be asked for.
     pub fn sessions(&self) -> Result<Vec<PinInfo>> {
-        match pin::living(&*self.shared.root) {
+        match self.shared.place.registry.living() {
             Err(Error::Io(error)) if error.kind == ErrorKind::Denied => Ok(Vec::new()),
-            living => Ok(living?.into_iter().map(|(_, info)| info).collect()),
+            living => Ok(living?.into_iter().map(|session| session.info).collect()),
         }
     }
 }

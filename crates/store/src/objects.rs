@@ -2,10 +2,13 @@
 //!
 //! An object is there whole or not at all, at every moment and after every crash.
 
-use std::collections::{BTreeSet, HashSet};
+mod beginning;
+mod unfinished;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use onefold_io::{Dir, Disk, ErrorKind, remove_if_there, rename_in_place};
+use onefold_io::{Dir, Disk, ErrorKind, ReadAt, if_there, remove_if_there, rename_in_place};
 use onefold_keys::Entropy;
 use parking_lot::Mutex;
 
@@ -17,7 +20,7 @@ pub const TEMPORARY_PREFIX: &str = "tmp-";
 /// No object but a container is longer, in bytes: the sweep's list would name 16 million containers. What is longer is
 /// damage (a file system that lost a length, a hole of terabytes), for which nothing is allocated.
 pub const OBJECT_BYTES_MAX: u64 = 128 << 20;
-const CONTAINERS: &str = "containers/";
+pub(crate) const CONTAINERS: &str = "containers/";
 
 /// Immutable objects under slash-separated names. Synchronous: when `put` returns, the object is durable.
 pub trait ObjectStore: Send + Sync {
@@ -45,6 +48,27 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// Of kind [`ErrorKind::NotFound`], or [`ErrorKind::Short`] where the object ends before; failures of the device.
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// The object's last bytes, at most `bytes_max` of them, and its whole length in bytes. One request where requests
+    /// are dear.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::NotFound`]; failures of the device.
+    fn get_tail(&self, name: &str, bytes_max: usize) -> Result<(Vec<u8>, u64)> {
+        let len = self.len(name)?;
+        let mut tail = vec![0; len.min(bytes_max as u64) as usize];
+        self.get_range(name, len - tail.len() as u64, &mut tail)?;
+        Ok((tail, len))
+    }
+
+    /// Several ranges of one object, each whole, in any order.
+    ///
+    /// # Errors
+    /// Those of [`get_range`](Self::get_range), of any of them: no buffer's content is known then.
+    fn get_ranges(&self, name: &str, ranges: &mut [ReadAt<'_>]) -> Result<()> {
+        let mut ranges = ranges.iter_mut();
+        ranges.try_for_each(|range| self.get_range(name, range.offset, range.buf))
+    }
 
     /// Whoever reads the object next is to have its bytes from the device, not from RAM. As far as the system lets that
     /// be said.
@@ -98,6 +122,61 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// Failures of the device: none of them is known to be durable. An object that is not there is no error.
     fn keep(&self, names: &[String]) -> Result<()>;
+
+    /// Removes objects; one that is not there is no error. Durable when it returns.
+    ///
+    /// # Errors
+    /// Those of [`delete`](Self::delete), of any of them: the others are there or not.
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| self.delete(name))
+    }
+
+    /// Gives the object `from` the name `to`, which is free, in the same folder. Durable when it returns. A crash may
+    /// leave both names.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::NotFound`] where there is no `from`, or [`ErrorKind::Exists`] where `to` is taken; failures
+    /// of the device.
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        let bytes = self.get(from)?;
+        self.put_if_absent(to, &[&bytes])?;
+        self.delete(from)
+    }
+
+    /// Whether the folder was made, and is there.
+    ///
+    /// # Errors
+    /// Failures of the device: it may be there or not.
+    fn has_folder(&self, folder: &str) -> Result<bool>;
+
+    /// Makes a folder, durably, in which objects will be listed; one that is there stays as it is.
+    ///
+    /// # Errors
+    /// Failures of the device.
+    fn make_folder(&self, folder: &str) -> Result<()>;
+
+    /// What was begun and is not finished, of the living and of the dead. Nothing, where an object is put at once.
+    ///
+    /// # Errors
+    /// Failures of the device.
+    fn unfinished(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// Removes such as [`unfinished`](Self::unfinished) named, of which it is known that nobody who lives began them.
+    /// What is finished by now stays.
+    ///
+    /// # Errors
+    /// Failures of the device.
+    fn clear_unfinished(&self, _unfinished: &[String]) -> Result<()> {
+        Ok(())
+    }
+
+    /// The objects that are there where a repository is to be made: all of them of one whose making was interrupted.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] where there is anything else; failures of the device.
+    fn left_over(&self) -> Result<Vec<String>>;
 }
 
 /// What was `read` of the object `name`, unless that is damaged: then what `again` reads of it, for which the device is
@@ -320,6 +399,61 @@ impl ObjectStore for LocalObjects {
             }
         }
         Ok(())
+    }
+
+    fn get_ranges(&self, name: &str, ranges: &mut [ReadAt<'_>]) -> Result<()> {
+        Ok(self.open(name)?.read_many_at(ranges)?)
+    }
+
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        let mut folders = BTreeMap::new();
+        for name in names {
+            let (folder, last) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
+            folders.entry(folder).or_insert_with(Vec::new).push(last);
+        }
+        for (folder, names) in folders {
+            let dir = match self.place(folder) {
+                Err(error) if error.is_not_found() => continue,
+                found => found?.0,
+            };
+            names
+                .iter()
+                .try_for_each(|name| remove_if_there(&*dir, name))?;
+            dir.sync()?;
+        }
+        Ok(())
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        let (dir, last) = self.place(from)?;
+        let (_, new) = to.rsplit_once('/').unwrap_or(("", to));
+        dir.rename_new(last, new)?;
+        Ok(dir.sync()?)
+    }
+
+    fn has_folder(&self, folder: &str) -> Result<bool> {
+        Ok(if_there(self.root.open_subdir(folder))?.is_some())
+    }
+
+    fn make_folder(&self, folder: &str) -> Result<()> {
+        self.root.subdir(folder)?;
+        Ok(self.root.sync()?)
+    }
+
+    fn unfinished(&self) -> Result<Vec<String>> {
+        unfinished::list(&*self.root)
+    }
+
+    fn clear_unfinished(&self, unfinished: &[String]) -> Result<()> {
+        for name in unfinished {
+            let (dir, last) = self.place(name)?;
+            remove_if_there(&*dir, last)?;
+        }
+        Ok(())
+    }
+
+    fn left_over(&self) -> Result<Vec<String>> {
+        beginning::left_over(&*self.root)
     }
 }
 

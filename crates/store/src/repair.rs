@@ -15,7 +15,7 @@ use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::container::{self, CONTAINER_FOLDER};
-use crate::lock::Lock;
+use crate::registry::Lock;
 use crate::repository::Repository;
 use crate::roots::{ROOT_FOLDER, Roots};
 use crate::salvage::Salvage;
@@ -72,7 +72,7 @@ impl Repository {
         roots: &dyn Roots,
         observer: &mut dyn SweepObserver,
     ) -> Result<RepairReport> {
-        let lock = Lock::Sweep.take(&*self.shared.root)?;
+        let lock = self.shared.place.registry.lock(Lock::Sweep)?;
         self.refuse_other_versions()?;
         self.clear_after_the_dead()?;
         let mut report = RepairReport::default();
@@ -133,8 +133,7 @@ impl Repository {
                     folder: folder.into(),
                 });
             }
-            self.shared.root.subdir(folder)?;
-            self.shared.root.sync()?;
+            self.shared.objects.make_folder(folder)?;
             report.made_folders.push(folder.into());
         }
         Ok(())
@@ -150,7 +149,7 @@ impl Repository {
                 report.restored_objects.push(name.into());
             }
         }
-        let keys = Lock::Keys.take(&*self.shared.root)?;
+        let keys = self.shared.place.registry.lock(Lock::Keys)?;
         for name in slots::listed(objects)? {
             let slot = objects
                 .get(&name)

@@ -1,6 +1,5 @@
 //! A repository: made, opened, and what it is asked for first.
 
-mod beginning;
 mod lost_config;
 mod options;
 mod shared;
@@ -12,16 +11,18 @@ use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
 use onefold_chunk::digest::Digester;
 use onefold_index::ContainerId;
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::ErrorKind;
 use onefold_keys::{Entropy, Fingerprinter, Keys, NewSlot, Secret};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
+use crate::container::CONTAINER_FOLDER;
 pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
-use crate::objects::{LocalObjects, ObjectStore};
-use crate::pin::Pin;
+use crate::objects::ObjectStore;
+use crate::place::{IntoPlace, Place};
+use crate::registry::{Held, Lock};
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Session, SessionKind, SessionState};
 use crate::slots;
@@ -40,11 +41,16 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Makes a repository in `root`, which must be empty, but for what one left that was interrupted while it was made.
+    /// Makes a repository in `place`, which must be empty, but for what one left that was interrupted while it was made.
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::Locked`]; [`Error::Option`] for a missing password or an unknown name.
-    pub fn init(root: Arc<dyn Dir>, options: &InitOptions, secret: Option<&Secret>) -> Result<()> {
+    pub fn init(
+        place: impl IntoPlace,
+        options: &InitOptions,
+        secret: Option<&Secret>,
+    ) -> Result<()> {
+        let place = place.into_place(&options.entropy);
         let config = Config {
             repository: options.entropy.bytes(),
             encryption: options.encryption,
@@ -54,8 +60,8 @@ impl Repository {
         };
         config.check_chunker()?;
         index::check_name(&config.index)?;
-        let _lock = beginning::begin(&*root)?;
-        let objects = LocalObjects::new(Arc::clone(&root), options.entropy.clone());
+        let _lock = begin(&place)?;
+        let objects = &*place.objects;
         if options.encryption != Encryption::None {
             let secret = secret
                 .ok_or_else(|| Error::Option("an encrypted repository needs a password".into()))?;
@@ -69,42 +75,46 @@ impl Repository {
             let object = slots::new_object(&options.entropy);
             objects.put_if_absent(&object, &[&slot.encode()])?;
         }
-        for folder in beginning::FOLDERS {
-            root.subdir(folder)?;
+        place.registry.init()?;
+        place.own.subdir(INDEX_FOLDER)?;
+        for folder in [CONTAINER_FOLDER, ROOT_FOLDER] {
+            objects.make_folder(folder)?;
         }
-        root.sync()?;
         // A folder with a configuration is a repository; the copy may be missing.
         let config = config::encode_twice(CONFIG, &config.encode());
         objects.put_if_absent(CONFIG_OBJECT, &[&config])?;
         objects.put_if_absent(CONFIG_COPY_OBJECT, &[&config])
     }
 
-    /// Opens the repository in `root`.
+    /// Opens the repository in `place`.
     ///
     /// # Errors
     /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::Damaged`]; [`Error::Option`] where a password is
     /// missing, or is given and nothing is encrypted.
-    pub fn open(root: Arc<dyn Dir>, options: OpenOptions, secret: Option<&Secret>) -> Result<Self> {
-        let config = Self::config_at(&root)?;
-        Self::open_agreed(root, config, options, secret)
+    pub fn open(
+        place: impl IntoPlace,
+        options: OpenOptions,
+        secret: Option<&Secret>,
+    ) -> Result<Self> {
+        let place = place.into_place(&options.entropy);
+        let config = Self::config_at(&place)?;
+        Self::open_agreed(place, config, options, secret)
     }
 
-    /// Opens the repository in `root` as `config` says, which the caller has read ([`config_at`](Self::config_at)) and
+    /// Opens the repository in `place` as `config` says, which the caller has read ([`config_at`](Self::config_at)) and
     /// agrees to: what somebody makes of it since then counts for nothing.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn open_agreed(
-        root: Arc<dyn Dir>,
+        place: impl IntoPlace,
         config: Config,
         options: OpenOptions,
         secret: Option<&Secret>,
     ) -> Result<Self> {
-        let objects: Arc<dyn ObjectStore> = Arc::new(LocalObjects::new(
-            Arc::clone(&root),
-            options.entropy.clone(),
-        ));
-        let open_index = || RepositoryIndex::new(&config.index, &root, &options);
+        let place = place.into_place(&options.entropy);
+        let objects = Arc::clone(&place.objects);
+        let open_index = || RepositoryIndex::new(&config.index, &place.own, &options);
         let (unlocked, index) = match config.encryption {
             Encryption::None => {
                 refuse_secret(secret)?;
@@ -125,7 +135,7 @@ impl Repository {
             None => Keys::none(),
         };
         let shared = Shared {
-            root,
+            place,
             stored: Stored { objects, keys },
             config,
             options,
@@ -138,31 +148,29 @@ impl Repository {
         })
     }
 
-    /// The configuration of the repository in `root`, unopened: whether it is one, and whether a password is needed.
+    /// The configuration of the repository in `place`, unopened: whether it is one, and whether a password is needed.
     ///
     /// # Errors
     /// [`Error::NoRepository`], [`Error::Damaged`].
-    pub fn config_at(root: &Arc<dyn Dir>) -> Result<Config> {
-        read_config(&LocalObjects::new(Arc::clone(root), Entropy::system()))
+    pub fn config_at(place: impl IntoPlace) -> Result<Config> {
+        read_config(&*objects_in(place))
     }
 
-    /// The configuration of the repository in `root`, where neither it nor its copy can be read, from a key slot that
+    /// The configuration of the repository in `place`, where neither it nor its copy can be read, from a key slot that
     /// `secret` opens: a [`repair`](Self::repair) writes it anew.
     ///
     /// # Errors
     /// [`Error::WrongPassword`]; [`Error::Damaged`] where a slot that opens is not this repository's.
-    pub fn config_in_slots(root: &Arc<dyn Dir>, secret: &Secret) -> Result<Config> {
-        let objects = LocalObjects::new(Arc::clone(root), Entropy::system());
-        lost_config::from_slots(&objects, secret)
+    pub fn config_in_slots(place: impl IntoPlace, secret: &Secret) -> Result<Config> {
+        lost_config::from_slots(&*objects_in(place), secret)
     }
 
-    /// Whether the repository in `root` has key slots, which are made with encryption alone.
+    /// Whether the repository in `place` has key slots, which are made with encryption alone.
     ///
     /// # Errors
     /// [`Error::Io`]: the folder of slots cannot be listed.
-    pub fn has_slots(root: &Arc<dyn Dir>) -> Result<bool> {
-        let objects = LocalObjects::new(Arc::clone(root), Entropy::system());
-        Ok(!slots::listed(&objects)?.is_empty())
+    pub fn has_slots(place: impl IntoPlace) -> Result<bool> {
+        Ok(!slots::listed(&*objects_in(place))?.is_empty())
     }
 
     /// What never changes after `init`.
@@ -223,7 +231,7 @@ impl Repository {
                 SessionKind::Read | SessionKind::Pinned => "a reader".into(),
             };
         }
-        let pin = match Pin::set(&*shared.root, &info, &shared.options.entropy) {
+        let pin = match shared.place.registry.begin(&info, &[]) {
             Ok(pin) => Some(pin),
             // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without
             // room even for an empty file. A dry run of a backup stores nothing there.
@@ -339,6 +347,23 @@ impl Repository {
         let shared = &self.shared;
         shared.index.lock().forget(&shared.options)
     }
+}
+
+/// Makes sure that nothing is lost by making a repository in `place`, and that nobody else makes one meanwhile. Key slots
+/// that are left there open nothing: without a configuration there was no repository yet.
+fn begin(place: &Place) -> Result<Box<dyn Held>> {
+    let objects = &*place.objects;
+    // Before anything is made there.
+    objects.left_over()?;
+    let lock = place.registry.lock(Lock::Init)?;
+    // Only what was judged goes: somebody may put a file there meanwhile. Durably: with a slot that came back, a
+    // repository without encryption would be one whose configuration was changed.
+    objects.delete_all(&objects.left_over()?)?;
+    Ok(lock)
+}
+
+fn objects_in(place: impl IntoPlace) -> Arc<dyn ObjectStore> {
+    place.into_place(&Entropy::system()).objects
 }
 
 /// Who gives a password means what is stored to be sealed by it.

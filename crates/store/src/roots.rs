@@ -2,15 +2,16 @@
 //! user's affair.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{self, FrameKind};
-use onefold_io::{ErrorKind, LockGuard, hex_number};
+use onefold_io::{ErrorKind, hex_number};
 use onefold_keys::Keys;
 
-use crate::lock::Lock;
 use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
 use crate::reader::ChunkReader;
+use crate::registry::{Held, Lock, Plan, flock};
 use crate::repository::{Repository, Shared};
 use crate::session::Session;
 use crate::{ChunkRef, Error, Result};
@@ -28,7 +29,41 @@ pub const ROOT_FOLDER: &str = "snapshots";
 /// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's
 /// twin, both could go.
 pub struct RootsLock {
-    _guard: Option<Box<dyn LockGuard>>,
+    /// None where there is no room for it.
+    held: Option<Box<dyn Held>>,
+    shared: Arc<Shared>,
+}
+
+impl RootsLock {
+    /// Puts `new` roots, and then removes those that are `gone`, by one decision: either all of it happens, whatever
+    /// becomes of this process, or nothing. What new roots refer to is referred to by roots that are there, and
+    /// `session` began before those were read; without one, roots are only removed. Gives the new roots' names.
+    ///
+    /// # Errors
+    /// [`Error::PinLost`], [`Error::Overtaken`], [`Error::TooLong`]: nothing is decided. Failures of the device.
+    pub fn replace(
+        &self,
+        session: Option<&Session>,
+        new: &[&[u8]],
+        gone: &[RootId],
+    ) -> Result<Vec<RootId>> {
+        let sealed = new.iter().map(|root| self.shared.sealed_root(root));
+        let plan = Plan {
+            pin: session.map(Session::pin).transpose()?,
+            put: sealed.collect::<Result<_>>()?,
+            remove: gone.to_vec(),
+        };
+        let names = plan.put.iter().map(|(root, _)| *root).collect();
+        if !plan.put.is_empty() {
+            self.shared.require_folder(ROOT_FOLDER)?;
+        }
+        match &self.held {
+            Some(held) => held.decide(&plan)?,
+            // Where there is no room for a lock there is none for a root: only to forget helps.
+            None => flock::decide(&*self.shared.objects, &plan)?,
+        }
+        Ok(names)
+    }
 }
 
 /// A root's name: BLAKE3 of its stored bytes.
@@ -49,7 +84,7 @@ impl RootId {
         Some(Self(id))
     }
 
-    fn object(&self) -> String {
+    pub(crate) fn object(&self) -> String {
         format!("{ROOT_FOLDER}/{self}")
     }
 }
@@ -106,23 +141,19 @@ impl Session {
     /// # Errors
     /// [`Error::PinLost`], [`Error::TooLong`]: then it is not stored.
     pub fn put_root(&self, root: &[u8]) -> Result<RootId> {
-        // What is known to be in vain is not shown to others.
-        self.confirm_pin()?;
-        let (id, is_new) = self.shared().put_root(root)?;
-        // Whoever takes the pin away looks at the roots after that: with the pin still there, they see this one.
-        self.confirm_pin().inspect_err(|error| {
-            if is_new && matches!(error, Error::PinLost { .. }) {
-                let _ = self.shared().objects.delete(&id.object());
-            }
-        })?;
+        let (id, stored) = self.shared().sealed_root(root)?;
+        if !self.is_dry_run() {
+            let pin = self.pin()?;
+            self.shared().require_folder(ROOT_FOLDER)?;
+            pin.publish(&id, &stored)?;
+        }
         Ok(id)
     }
 }
 
 impl Shared {
-    /// Stores a root, durably. Whether it is new: without encryption the very same bytes can be there already, or what
-    /// damage left of them.
-    fn put_root(&self, root: &[u8]) -> Result<(RootId, bool)> {
+    /// A root as it is stored, and its name.
+    fn sealed_root(&self, root: &[u8]) -> Result<(RootId, Vec<u8>)> {
         if root.len() > ROOT_BYTES_MAX {
             return Err(Error::TooLong {
                 what: "a snapshot's root, with all paths, patterns and tags that were given,",
@@ -134,21 +165,7 @@ impl Shared {
             .keys
             .seal_object(&ROOT.magic, root, &self.options.entropy);
         let stored = frame::encode_frame(ROOT, &sealed);
-        let id = RootId(*blake3::hash(&stored).as_bytes());
-        if self.options.dry_run {
-            return Ok((id, false));
-        }
-        self.require_folder(ROOT_FOLDER)?;
-        match self.objects.put_if_absent(&id.object(), &[&stored]) {
-            Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
-                match self.root(&id) {
-                    Ok(_) => self.objects.keep(&[id.object()])?,
-                    Err(_) => self.objects.put(&id.object(), &[&stored])?,
-                }
-                Ok((id, false))
-            }
-            other => other.map(|()| (id, true)),
-        }
+        Ok((RootId(*blake3::hash(&stored).as_bytes()), stored))
     }
 
     /// Makes durable which roots there are, and which no longer.
@@ -158,6 +175,23 @@ impl Shared {
 
     fn root(&self, id: &RootId) -> Result<Vec<u8>> {
         read(&*self.objects, &self.keys, id)
+    }
+}
+
+/// Stores a root's bytes, durably. Whether it is new: without encryption the very same bytes can be there already, or
+/// what damage left of them.
+pub(crate) fn put(objects: &dyn ObjectStore, id: &RootId, stored: &[u8]) -> Result<bool> {
+    let object = id.object();
+    match objects.put_if_absent(&object, &[stored]) {
+        Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
+            let is_whole = || Ok(objects.get(&object)? == stored);
+            match read_twice_at_most(objects, &object, is_whole) {
+                Ok(true) => objects.keep(&[object])?,
+                _ => objects.put(&object, &[stored])?,
+            }
+            Ok(false)
+        }
+        other => other.map(|()| true),
     }
 }
 
@@ -228,16 +262,19 @@ impl Repository {
     /// # Errors
     /// [`Error::Locked`] while another does.
     pub fn lock_roots(&self) -> Result<RootsLock> {
-        let guard = match Lock::Snapshots.take(&*self.shared.root) {
+        let held = match self.shared.place.registry.lock(Lock::Snapshots) {
             // To forget is what helps then; and nobody puts a root in another's place.
             Err(error) if error.is_no_space() => None,
             other => Some(other?),
         };
-        Ok(RootsLock { _guard: guard })
+        Ok(RootsLock {
+            held,
+            shared: Arc::clone(&self.shared),
+        })
     }
 
-    /// Removes a root, for who holds the [lock](Self::lock_roots) if there could be another; one that is not there is
-    /// no error. What only it kept alive goes with the next sweep.
+    /// Removes a root where nobody else chooses roots to remove; whoever does holds the [lock](Self::lock_roots), and
+    /// [replaces](RootsLock::replace) by it. One that is not there is no error. What only it kept alive goes with the next sweep.
     ///
     /// # Errors
     /// Those of [`ObjectStore::delete`].

@@ -2,7 +2,7 @@
 
 use onefold_keys::{Entropy, KdfCost, NewSlot, Secret};
 
-use crate::lock::Lock;
+use crate::registry::Lock;
 use crate::repository::{Repository, read_slot};
 use crate::session::SessionKind;
 use crate::slots::{self, SLOT_FOLDER};
@@ -104,7 +104,7 @@ impl Repository {
     /// [`Error::Option`] for that one, or where none is named `id`; [`Error::Locked`] while another removes one: of two
     /// that each saw two slots, both could go. Those of [`keys`](Self::keys).
     pub fn remove_key(&self, id: &str) -> Result<()> {
-        let _lock = Lock::Keys.take(&*self.shared.root)?;
+        let _lock = self.shared.place.registry.lock(Lock::Keys)?;
         let object = format!("{SLOT_FOLDER}/{id}");
         if !slots::listed(&*self.shared.objects)?.contains(&object) {
             return Err(Error::Option(format!("no key is named \"{id}\"")));

@@ -18,8 +18,8 @@ use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
-use crate::pin::Pin;
 use crate::reader::{self, ChunkReader};
+use crate::registry::Pin;
 use crate::repository::{OpenOptions, Shared};
 use crate::room::Taken;
 use crate::writer::ChunkWriter;
@@ -110,18 +110,10 @@ impl Session {
         self.holds(chunk) && self.state.is_indexed(chunk.container)
     }
 
-    /// That others still see the session.
-    ///
-    /// # Errors
-    /// [`Error::PinLost`].
-    pub(crate) fn confirm_pin(&self) -> Result<()> {
-        match &self.state.pin {
-            Some(pin) => pin.confirm(),
-            None if self.is_dry_run() => Ok(()),
-            None => Err(Error::Machine(
-                "no sweep sees this session: it puts no root".into(),
-            )),
-        }
+    /// The session's place in the registry, by which it may put roots.
+    pub(crate) fn pin(&self) -> Result<&dyn Pin> {
+        let none = || Error::Machine("no sweep sees this session: it puts no root".into());
+        self.state.pin.as_deref().ok_or_else(none)
     }
 
     /// For a sweep and a repair, which write what takes the place of what they delete: whether no other took them for
@@ -180,7 +172,7 @@ pub struct SessionState {
     elsewhere: Arc<Mutex<Elsewhere>>,
     /// Containers that did not give one of their chunks to a reader of this session, whatever the index says of them.
     found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
-    pin: Option<Pin>,
+    pin: Option<Box<dyn Pin>>,
 }
 
 impl SessionState {
@@ -188,7 +180,7 @@ impl SessionState {
         shared: Arc<Shared>,
         live: Vec<ContainerId>,
         condemned: Vec<ContainerId>,
-        pin: Option<Pin>,
+        pin: Option<Box<dyn Pin>>,
     ) -> Self {
         let times_forgotten = shared.index.lock().times_forgotten();
         Self {

@@ -6,37 +6,35 @@
 //! that was there before it, or takes it for a dead one's, and removes it: so a pin that is still there at the end
 //! proves that nothing was deleted.
 
-use std::sync::Arc;
-
-use onefold_io::{Dir, LockGuard};
 use onefold_keys::Entropy;
 
-use crate::lock::Lock;
-use crate::pin::{Pin, PinInfo};
+use crate::place::IntoPlace;
+use crate::registry::{Held, Lock, Pin, PinInfo};
 use crate::repository::Repository;
 use crate::{Error, Result};
 
 /// A repository from which nothing is deleted but snapshots.
 pub struct HeldStill {
-    pin: Pin,
-    _lock: Box<dyn LockGuard>,
+    pin: Box<dyn Pin>,
+    _lock: Box<dyn Held>,
 }
 
 impl HeldStill {
-    /// Holds the repository in `root` still; no password is needed for that. `info` is what others see of it.
+    /// Holds the repository in `place` still; no password is needed for that. `info` is what others see of it.
     ///
     /// # Errors
     /// [`Error::NoRepository`]; [`Error::Locked`] while a prune or a repair is running; [`Error::Io`] where nothing can
     /// be written there.
-    pub fn begin(root: &Arc<dyn Dir>, info: &PinInfo) -> Result<Self> {
-        match Repository::config_at(root) {
+    pub fn begin(place: impl IntoPlace, info: &PinInfo) -> Result<Self> {
+        let place = place.into_place(&Entropy::system());
+        match Repository::config_at(&place) {
             // Its containers can be copied all the same.
             Err(error) if !error.is_loss() && !error.is_other_version() => return Err(error),
             _ => {}
         }
-        let lock = Lock::Sweep.share(&**root)?;
+        let lock = place.registry.share(Lock::Sweep)?;
         Ok(Self {
-            pin: Pin::set(&**root, info, &Entropy::system())?,
+            pin: place.registry.begin(info, &[])?,
             _lock: lock,
         })
     }

@@ -16,12 +16,10 @@ use std::collections::{HashMap, HashSet};
 use onefold_index::ContainerId;
 
 use crate::container::{self, StreamKind};
-use crate::leftovers;
-use crate::lock::Lock;
 use crate::marker::Marker;
 use crate::marks::Marks;
-use crate::pin;
 use crate::reader::ChunkReader;
+use crate::registry::Lock;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
@@ -119,11 +117,11 @@ impl Repository {
         if options.dry_run {
             return self.look(roots, options, observer);
         }
-        let _lock = Lock::Sweep.take(&*self.shared.root)?;
+        let _lock = self.shared.place.registry.lock(Lock::Sweep)?;
         self.clear_after_the_dead()?;
         let session = self.session(kind)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
-        let marks = || Marks::new(&*self.shared.root);
+        let marks = || Marks::new(&*self.shared.place.own);
         let verdict = sweep.judge(&marks, options, observer)?;
         let (rewritten, written) = sweep.compact(&session, &verdict.compact, observer)?;
         let mut list = verdict.dead;
@@ -151,9 +149,9 @@ impl Repository {
     /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go
     /// when nobody lives. For the holder of the sweep's lock.
     pub(crate) fn clear_after_the_dead(&self) -> Result<()> {
-        let unfinished = leftovers::list(&self.shared.root)?;
-        if pin::living(&*self.shared.root)?.is_empty() {
-            leftovers::remove(&unfinished)?;
+        let unfinished = self.shared.objects.unfinished()?;
+        if self.shared.place.registry.living()?.is_empty() {
+            self.shared.objects.clear_unfinished(&unfinished)?;
         }
         Ok(())
     }
@@ -333,24 +331,20 @@ impl<'a> Sweep<'a> {
     /// Returns when every session that lives now, and began before the list was durable, is over; false where the
     /// observer gave up.
     fn wait(&self, observer: &mut dyn SweepObserver) -> Result<bool> {
-        let root = &*self.repository.shared.root;
-        let mut waited_for: HashSet<String> = pin::living(root)?
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
+        let registry = &*self.repository.shared.place.registry;
+        let living = registry.living()?.into_iter();
+        let mut waited_for: HashSet<String> = living.map(|session| session.name).collect();
         loop {
-            let living: Vec<_> = pin::living(root)?
-                .into_iter()
-                .filter(|(name, _)| waited_for.contains(name))
-                .collect();
+            let mut living = registry.living()?;
+            living.retain(|session| waited_for.contains(&session.name));
             if living.is_empty() {
                 return Ok(true);
             }
-            let infos: Vec<_> = living.iter().map(|(_, info)| info.clone()).collect();
+            let infos: Vec<_> = living.iter().map(|session| session.info.clone()).collect();
             if !observer.wait_for(&infos) {
                 return Ok(false);
             }
-            waited_for = living.into_iter().map(|(name, _)| name).collect();
+            waited_for = living.into_iter().map(|session| session.name).collect();
         }
     }
 
@@ -358,7 +352,7 @@ impl<'a> Sweep<'a> {
     /// it is.
     fn acquit(&mut self, list: &mut Vec<ContainerId>) -> Result<()> {
         let shared = &self.repository.shared;
-        let mut marks = Marks::new(&*shared.root)?;
+        let mut marks = Marks::new(&*shared.place.own)?;
         let mut unresolved = HashSet::new();
         // One that is removed while we come to it was given another name, perhaps: that is listed then.
         loop {

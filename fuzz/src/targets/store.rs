@@ -5,7 +5,7 @@ use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
 use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
-use onefold_store::pin::PIN;
+use onefold_store::registry::PIN;
 use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
     Config, ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, Secret, condemned,

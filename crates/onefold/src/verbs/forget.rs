@@ -190,10 +190,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         let gone = judged.iter().flat_map(Judged::remove);
         gone.map(|brief| brief.id).collect()
     };
-    if !args.dry_run {
-        gone.iter().try_for_each(|id| repository.remove_root(id))?;
+    if let Some(lock) = lock {
+        lock.replace(None, &[], &gone)?;
     }
-    drop(lock);
     if out.json && !args.snapshots.is_empty() {
         let ids: Vec<_> = gone.iter().map(RootId::to_string).collect();
         out.json(

@@ -4,7 +4,7 @@ use onefold_keys::{Entropy, KdfCost};
 
 use crate::compression::Compression;
 use crate::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
-use crate::pin::PinInfo;
+use crate::registry::PinInfo;
 
 /// What a new repository is made with.
 #[derive(Clone, Debug)]

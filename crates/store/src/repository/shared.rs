@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use onefold_index::ContainerId;
-use onefold_io::{Dir, ErrorKind};
 use onefold_keys::Keys;
 use parking_lot::Mutex;
 
@@ -14,6 +13,7 @@ use crate::container::{self, CONTAINER_FOLDER};
 use crate::index::RepositoryIndex;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
+use crate::place::Place;
 use crate::recovered::Recovered;
 use crate::session::insert_table;
 use crate::{Error, Result, condemned};
@@ -29,7 +29,7 @@ pub struct Stored {
 
 /// What all sessions, readers and writers of an opened repository share.
 pub struct Shared {
-    pub(crate) root: Arc<dyn Dir>,
+    pub(crate) place: Place,
     pub(crate) stored: Stored,
     pub(crate) config: Config,
     pub(crate) options: OpenOptions,
@@ -55,11 +55,11 @@ impl Shared {
 
     /// Damage where the folder is missing.
     pub(crate) fn require_folder(&self, folder: &str) -> Result<()> {
-        match self.root.open_subdir(folder) {
-            Err(error) if error.kind == ErrorKind::NotFound => Err(Error::MissingFolder {
+        match self.objects.has_folder(folder)? {
+            true => Ok(()),
+            false => Err(Error::MissingFolder {
                 folder: folder.into(),
             }),
-            other => Ok(other.map(drop)?),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a sweep is told, and what it tells.
 
 use super::choose::Candidate;
-use crate::pin::PinInfo;
+use crate::registry::PinInfo;
 
 /// What the sweep may do.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::condemned;
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::objects::{LocalObjects, ObjectStore};
-use onefold_store::pin::{PIN_FOLDER, Pin};
+use onefold_store::registry::flock::{PIN_FOLDER, PinFile};
 use onefold_store::sketch::SKETCH_OBJECT;
 use onefold_store::{Compression, Encryption, Entropy, OpenOptions, PinInfo, Repository};
 
@@ -199,7 +199,7 @@ fn passing() -> BTreeMap<String, Vec<u8>> {
     repository.0.put_sketch(&frequent()).unwrap();
     let repository = LocalObjects::new(repository.1, Entropy::seeded(1));
     made.insert("sketch".into(), repository.get(SKETCH_OBJECT).unwrap());
-    let pin = Pin::set(&*dir, &info(), &Entropy::seeded(1)).unwrap();
+    let pin = PinFile::set(&*dir, &info(), &Entropy::seeded(1)).unwrap();
     let bytes = objects.get(&format!("{PIN_FOLDER}/{}", pin.name()));
     made.insert("session".into(), bytes.unwrap());
     made
