@@ -85,6 +85,9 @@ impl Keys {
     }
 
     /// The inverse of [`seal_object`](Self::seal_object); `object` names it in the error.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] of `object`: its seal does not hold, or it is shorter than its salt.
     pub fn open_object(&self, identity: &[u8], stored: &[u8], object: &str) -> Result<Vec<u8>> {
         let Some(keys) = &self.0 else {
             return Ok(stored.to_vec());
