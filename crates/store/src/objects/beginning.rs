@@ -38,7 +38,7 @@ pub(super) fn left_over(root: &dyn Dir) -> Result<Vec<String>> {
         }
         if entry.name == SLOT_FOLDER {
             let slots = root.open_subdir(SLOT_FOLDER)?.list()?.into_iter();
-            let slots = slots.filter(|slot| is_slot(slot));
+            let slots = slots.filter(is_slot);
             objects.extend(slots.map(|slot| format!("{SLOT_FOLDER}/{}", slot.name)));
         } else if !entry.is_dir {
             objects.push(entry.name.clone());
