@@ -11,6 +11,7 @@ mod program;
 mod reach;
 mod repository;
 mod store;
+mod volume;
 
 use crate::mend::Mend;
 pub use reach::Reach;
@@ -82,6 +83,7 @@ pub fn all() -> Vec<Target> {
         repository::targets(),
         backup::targets(),
         program::targets(),
+        volume::targets(),
     ]
     .into_iter()
     .flatten()

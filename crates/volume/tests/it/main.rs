@@ -1,4 +1,10 @@
 //! What a user of the block device notices: what is written is read, whatever happens in between.
 
+mod crash;
+mod depot;
 mod device;
+mod faults;
+mod front;
 mod golden;
+mod recorder;
+mod suites;

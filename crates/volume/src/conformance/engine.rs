@@ -1,0 +1,226 @@
+//! The suite of engines: batches of chunks, discards, commits and collection, against an array of contents.
+
+use std::collections::BTreeSet;
+
+use onefold_chunk::Fingerprint;
+use onefold_io::Random;
+
+use crate::{ChunkContent, ChunkRead, Effort, Engine, ExtentKind, HashedChunk, HeadId, Lbn};
+
+/// How much the suite does, and with which random numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineTrial {
+    /// The random numbers.
+    pub seed: u64,
+    /// How many steps it makes.
+    pub steps: u64,
+    /// Bytes of a chunk.
+    pub chunk_bytes: usize,
+    /// Chunks of the volume.
+    pub lbns: u64,
+    /// How many different contents there are. With more than the data device has room for, it runs full.
+    pub contents: u64,
+}
+
+/// Runs the suite on head 0. `open` gives the engine, for the first time and whenever it was closed; what was written
+/// before must still be there. The volume is all zeros at first.
+pub fn engine(trial: EngineTrial, open: &mut dyn FnMut() -> Box<dyn Engine>) {
+    let mut suite = Suite {
+        trial,
+        engine: open(),
+        twin: vec![0; trial.lbns as usize],
+        ever: BTreeSet::new(),
+    };
+    let mut random = Random(trial.seed);
+    for _ in 0..trial.steps {
+        match random.below(32) {
+            0..14 => suite.write(&mut random),
+            14..20 => suite.read(&mut random),
+            20..23 => suite.discard(&mut random),
+            23..26 => suite.engine.commit().expect("a commit"),
+            26 => suite.engine.checkpoint().expect("a checkpoint"),
+            27..29 => suite.collect(&mut random),
+            29 => suite.check_extents(&mut random),
+            30 => suite.check_space(),
+            _ if random.one_in(4) => {
+                suite.engine.close().expect("the engine can be closed");
+                suite.engine = open();
+                suite.check(0, trial.lbns);
+            }
+            _ => {}
+        }
+    }
+    suite.check(0, trial.lbns);
+    suite.collect(&mut random);
+    suite.check(0, trial.lbns);
+}
+
+struct Suite {
+    trial: EngineTrial,
+    engine: Box<dyn Engine>,
+    /// The content of each LBN, by its number; 0 is zeros.
+    twin: Vec<u64>,
+    /// Contents that were stored once: they may be known.
+    ever: BTreeSet<u64>,
+}
+
+const HEAD: HeadId = HeadId(0);
+
+impl Suite {
+    fn bytes(&self, content: u64) -> Vec<u8> {
+        match content {
+            0 => vec![0; self.trial.chunk_bytes],
+            content => Random(content).bytes(self.trial.chunk_bytes),
+        }
+    }
+
+    /// A batch of neighbours and others, with repetitions of LBNs and contents.
+    fn write(&mut self, random: &mut Random) {
+        let longest = [1, 8, 64][random.below(3) as usize];
+        let count = 1 + random.below(longest);
+        let mut lbn = random.below(self.trial.lbns);
+        let mut batch = Vec::new();
+        for _ in 0..count {
+            let content = random.below(self.trial.contents);
+            let is_dedup = !random.one_in(6);
+            let has_page = !random.one_in(12);
+            batch.push((lbn, content, self.bytes(content), is_dedup, has_page));
+            lbn = match random.below(4) {
+                0 => random.below(self.trial.lbns),
+                1 => lbn,
+                _ => (lbn + 1) % self.trial.lbns,
+            };
+        }
+        let chunks: Vec<_> = batch
+            .iter()
+            .map(|(lbn, content, bytes, is_dedup, has_page)| HashedChunk {
+                head: HEAD,
+                lbn: Lbn(*lbn),
+                content: match (*content, *is_dedup) {
+                    (0, _) => ChunkContent::Zero,
+                    (_, true) => ChunkContent::Fingerprinted(Fingerprint::of(bytes), bytes),
+                    (_, false) => ChunkContent::NoDedup(bytes),
+                },
+                has_page: *has_page,
+                is_metadata: false,
+            })
+            .collect();
+        let before = self.engine.free_space();
+        let refused = self.engine.write(&chunks).expect("a write");
+        assert!(refused.is_sorted_by(|a, b| a < b) && refused.iter().all(|at| *at < batch.len()));
+        let refused: BTreeSet<_> = refused.into_iter().collect();
+        let pages_wanted = batch.iter().filter(|(.., has_page)| *has_page).count() as u64;
+        let is_roomy = before.free >= before.reserved + pages_wanted;
+        for (at, (lbn, content, _, _, has_page)) in batch.into_iter().enumerate() {
+            if !refused.contains(&at) {
+                self.twin[lbn as usize] = content;
+                self.ever.insert(content);
+                continue;
+            }
+            assert_ne!(content, 0, "{:?}: zeros need no page", self.trial);
+            assert!(!(has_page && is_roomy), "{:?}: a page was left", self.trial);
+        }
+        self.check(lbn.min(self.trial.lbns - 1), 1);
+    }
+
+    fn read(&self, random: &mut Random) {
+        let first = random.below(self.trial.lbns);
+        let count = 1 + random.below((self.trial.lbns - first).min(40));
+        self.check(first, count);
+    }
+
+    /// Reads chunks in one call: some by themselves, some together.
+    fn check(&self, first: u64, count: u64) {
+        let mut memory = vec![0xEE; count as usize * self.trial.chunk_bytes];
+        let mut reads = Vec::new();
+        let mut rest = &mut memory[..];
+        let mut lbn = first;
+        for step in [1, 3, 2, 7, 1, 12].into_iter().cycle() {
+            let chunks = step.min(first + count - lbn);
+            let (now, later) = rest.split_at_mut(chunks as usize * self.trial.chunk_bytes);
+            rest = later;
+            reads.push(ChunkRead {
+                lbn: Lbn(lbn),
+                buffer: now,
+            });
+            lbn += chunks;
+            if lbn == first + count {
+                break;
+            }
+        }
+        self.engine.reader().read(HEAD, &mut reads).expect("a read");
+        drop(reads);
+        for (found, lbn) in memory.chunks(self.trial.chunk_bytes).zip(first..) {
+            let expected = self.twin[lbn as usize];
+            assert!(
+                found == self.bytes(expected),
+                "{:?}: chunk {lbn} does not hold content {expected}",
+                self.trial
+            );
+        }
+    }
+
+    fn discard(&mut self, random: &mut Random) {
+        let first = random.below(self.trial.lbns);
+        let left = self.trial.lbns - first;
+        let longest = left.min([3, 60, left][random.below(3) as usize]);
+        let count = 1 + random.below(longest);
+        self.engine
+            .discard(HEAD, first..first + count)
+            .expect("a discard");
+        self.twin[first as usize..(first + count) as usize].fill(0);
+    }
+
+    fn collect(&mut self, random: &mut Random) {
+        let effort = match random.one_in(2) {
+            true => Effort::Whole,
+            false => Effort::Step,
+        };
+        let before = self.engine.free_space();
+        let done = self.engine.collect(effort).expect("a collection");
+        let after = self.engine.free_space();
+        assert!(
+            after.free >= before.free,
+            "{:?}: {before:?}, {done:?}, {after:?}",
+            self.trial
+        );
+        if effort == Effort::Whole {
+            assert!(!done.is_more);
+        }
+    }
+
+    fn check_extents(&self, random: &mut Random) {
+        let first = random.below(self.trial.lbns);
+        let end = first + 1 + random.below(self.trial.lbns - first);
+        let mut at = first;
+        let visit = &mut |lbns: std::ops::Range<u64>, kind| {
+            assert_eq!(lbns.start, at);
+            assert!(lbns.end > at && lbns.end <= end);
+            for lbn in lbns.clone() {
+                let is_zero = self.twin[lbn as usize] == 0;
+                assert!(
+                    kind == ExtentKind::Data || is_zero,
+                    "{:?}: a hole at {lbn}",
+                    self.trial
+                );
+            }
+            at = lbns.end;
+            true
+        };
+        self.engine
+            .reader()
+            .extents(HEAD, first..end, visit)
+            .expect("extents");
+        assert_eq!(at, end);
+    }
+
+    /// What is stored and what is free is not more than there is.
+    fn check_space(&self) {
+        let (space, stats) = (self.engine.free_space(), self.engine.stats());
+        assert!(space.free <= space.total && space.reserved <= space.total);
+        assert!(space.reclaimable <= stats.stored_chunks);
+        let mapped = self.twin.iter().filter(|content| **content != 0).count() as u64;
+        assert_eq!(stats.mapped_lbns, mapped, "{:?}", self.trial);
+        assert!(stats.stored_chunks + space.free <= space.total);
+    }
+}

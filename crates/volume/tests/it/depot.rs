@@ -1,0 +1,258 @@
+//! Depots as such: one owner, the right device, and words for what cannot be.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, MemDir, MemDisk, remove_if_there};
+use onefold_volume::conformance::Caller;
+use onefold_volume::depot::config::{Backend, EngineKind};
+use onefold_volume::depot::{CreateOptions, OpenDevice, OpenOptions};
+use onefold_volume::front::Options;
+use onefold_volume::{Depot, Error, HeadId};
+
+fn folder() -> Arc<dyn Dir> {
+    Arc::new(MemDir::new())
+}
+
+fn options(depot: u8) -> CreateOptions {
+    CreateOptions::new(1 << 20, [depot; 16], [2; 32])
+}
+
+fn inline() -> OpenOptions {
+    OpenOptions {
+        front: Options {
+            inline: true,
+            ..Options::default()
+        },
+        ..OpenOptions::default()
+    }
+}
+
+fn open(folder: &Arc<dyn Dir>) -> onefold_volume::Result<Depot> {
+    Depot::open(Arc::clone(folder), inline())
+}
+
+fn volume(depot: &Depot) -> Caller {
+    Caller(depot.device(HeadId(0)).expect("the volume is there"))
+}
+
+#[test]
+fn a_depot_has_one_owner() {
+    let folder = folder();
+    assert!(matches!(open(&folder), Err(Error::NoDepot { .. })));
+    Depot::create(&folder, &options(1)).expect("a depot");
+    let again = Depot::create(&folder, &options(2));
+    assert!(matches!(again, Err(Error::Exists { .. })), "{again:?}");
+    let first = open(&folder).expect("a depot");
+    assert!(matches!(open(&folder), Err(Error::Held { .. })));
+    let heads = first.heads();
+    assert_eq!((heads[0].name.as_str(), heads[0].bytes), ("main", 1 << 20));
+    assert!(first.device(HeadId(7)).is_none());
+    first.close().expect("it can be closed");
+    open(&folder).expect("it is free again");
+}
+
+#[test]
+fn what_is_not_built_is_refused_in_words() {
+    for name in ["log", "dtb", "cbt"] {
+        let engine = EngineKind::by_name(name).expect("a known name");
+        let refused = Depot::create(
+            &folder(),
+            &CreateOptions {
+                engine,
+                ..options(1)
+            },
+        );
+        let Err(Error::Unsupported { what }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(what.contains(name), "{what}");
+    }
+    let unknown = EngineKind::by_name("zfs").expect_err("no such engine");
+    assert!(unknown.to_string().contains("inram"), "{unknown}");
+    let odd = CreateOptions {
+        chunk_bytes: 3000,
+        ..options(1)
+    };
+    assert!(matches!(
+        Depot::create(&folder(), &odd),
+        Err(Error::Invalid { .. })
+    ));
+}
+
+#[test]
+fn either_copy_of_the_configuration_is_enough() {
+    for name in ["config", "config.copy"] {
+        for damage in [true, false] {
+            let folder = folder();
+            Depot::create(&folder, &options(1)).expect("a depot");
+            match damage {
+                true => folder
+                    .open_write(name)
+                    .expect("it is there")
+                    .write_at(&[9], 40)
+                    .expect("RAM"),
+                false => remove_if_there(&*folder, name).expect("RAM"),
+            }
+            open(&folder).expect("the other one says all");
+        }
+    }
+    let folder = folder();
+    Depot::create(&folder, &options(1)).expect("a depot");
+    for name in ["config", "config.copy"] {
+        folder
+            .open_write(name)
+            .expect("it is there")
+            .write_at(&[9], 40)
+            .expect("RAM");
+    }
+    assert!(matches!(open(&folder), Err(Error::Damaged { .. })));
+}
+
+fn devices(disk: &Arc<dyn Disk>) -> OpenDevice {
+    let disk = Arc::clone(disk);
+    Arc::new(move |_| Ok(Arc::clone(&disk)))
+}
+
+#[test]
+fn a_foreign_device_is_refused() {
+    let disk = MemDisk::new();
+    disk.set_len((1 << 20) + 70_000).expect("RAM");
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let on_device = |depot| CreateOptions {
+        data_path: Some("/dev/disk".into()),
+        devices: devices(&disk),
+        ..options(depot)
+    };
+    let (mine, theirs) = (folder(), folder());
+    let config = Depot::create(&mine, &on_device(1)).expect("a depot");
+    assert_eq!(
+        config.capacity_bytes,
+        (1 << 20) + 4096,
+        "what fits, in whole chunks"
+    );
+    let taken = Depot::create(&theirs, &on_device(2));
+    assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
+    let with_device = || OpenOptions {
+        devices: devices(&disk),
+        ..inline()
+    };
+    let depot = Depot::open(Arc::clone(&mine), with_device()).expect("its own device");
+    depot.close().expect("it can be closed");
+    Depot::create(
+        &theirs,
+        &CreateOptions {
+            overwrite: true,
+            ..on_device(2)
+        },
+    )
+    .expect("told to");
+    let foreign = Depot::open(Arc::clone(&mine), with_device())
+        .err()
+        .expect("not its own");
+    assert!(
+        foreign.to_string().contains("belongs to depot 0202"),
+        "{foreign}"
+    );
+    disk.set_len(100_000).expect("RAM");
+    let short = Depot::open(theirs, with_device())
+        .err()
+        .expect("a part of it is gone");
+    assert!(matches!(short, Error::Unsupported { .. }), "{short}");
+}
+
+#[test]
+fn closing_keeps_everything_and_dying_is_told() {
+    let folder = folder();
+    Depot::create(&folder, &options(1)).expect("a depot");
+    let depot = open(&folder).expect("a depot");
+    volume(&depot).write(5000, b"kept").expect("a write");
+    depot.close().expect("it can be closed");
+    let depot = open(&folder).expect("a depot");
+    assert!(!depot.lost_unsaved());
+    assert_eq!(volume(&depot).read(5000, 4).expect("a read")[..], *b"kept");
+    volume(&depot).write(5000, b"lost").expect("a write");
+    volume(&depot).flush().expect("a flush");
+    drop(depot);
+    let depot = open(&folder).expect("a depot");
+    assert!(depot.lost_unsaved(), "inram keeps what was saved");
+    assert_eq!(volume(&depot).read(5000, 4).expect("a read")[..], *b"kept");
+    depot.close().expect("it can be closed");
+    assert!(!open(&folder).expect("a depot").lost_unsaved());
+}
+
+#[test]
+fn a_device_outlives_its_depot_and_says_so() {
+    let folder = folder();
+    Depot::create(&folder, &options(1)).expect("a depot");
+    let depot = open(&folder).expect("a depot");
+    let caller = volume(&depot);
+    caller.write(0, &[1; 100]).expect("a write");
+    depot.close().expect("it can be closed");
+    assert!(matches!(caller.write(0, &[2; 100]), Err(Error::Closing)));
+    assert!(matches!(caller.read(0, 100), Err(Error::Closing)));
+    assert!(caller.flush().is_err());
+}
+
+/// The statistics of the report (§3.5), in a run that can be counted by hand.
+#[test]
+fn statistics_are_the_reports() {
+    let folder = folder();
+    Depot::create(
+        &folder,
+        &CreateOptions {
+            engine: EngineKind::Dmdedup(Backend::InRam),
+            ..options(1)
+        },
+    )
+    .expect("a depot");
+    let depot = open(&folder).expect("a depot");
+    let caller = volume(&depot);
+    let chunk = |n: u8| vec![n; 4096];
+    for (lbn, content) in [(0, 1), (1, 2), (2, 1), (0, 2), (1, 2), (3, 0), (4, 3)] {
+        caller.write(lbn * 4096, &chunk(content)).expect("a write");
+        caller.flush().expect("a flush");
+    }
+    caller
+        .write(4 * 4096 + 10, &[9; 10])
+        .expect("a partial write");
+    caller.discard(2 * 4096, 4096).expect("a discard");
+    caller.read(0, 8192).expect("a read");
+    caller.flush().expect("a flush");
+    let stats = depot.stats().expect("it is open");
+    let engine = &stats.engine;
+    assert_eq!(
+        (
+            engine.unique_writes,
+            engine.duplicate_writes,
+            engine.zero_writes
+        ),
+        (4, 3, 1)
+    );
+    assert_eq!((engine.new_writes, engine.overwrites), (5, 3));
+    assert_eq!(engine.discards, 1);
+    // LBNs 0 and 1 hold content 2, LBN 4 what was merged; contents 1 and 3 are garbage.
+    assert_eq!(
+        (
+            engine.mapped_lbns,
+            engine.stored_chunks,
+            engine.hash_entries
+        ),
+        (3, 4, 4)
+    );
+    assert_eq!(stats.space.reclaimable, 2);
+    assert_eq!(
+        (
+            stats.front.writes,
+            stats.front.reads,
+            stats.front.reads_on_writes
+        ),
+        (8, 1, 1)
+    );
+    assert_eq!(
+        depot
+            .collect(onefold_volume::Effort::Whole)
+            .expect("a collection")
+            .pages_freed,
+        2
+    );
+}

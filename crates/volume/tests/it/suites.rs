@@ -1,0 +1,67 @@
+//! The suites of backends and engines, over what this crate has.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, MemDir, MemDisk};
+use onefold_volume::Engine;
+use onefold_volume::conformance::{BackendTrial, EngineTrial, backend, engine};
+use onefold_volume::dmdedup::{DataArea, Dmdedup};
+use onefold_volume::inram::{InRam, SaveAt};
+
+#[test]
+fn inram_is_a_metadata_backend() {
+    for (seed, blocks) in [5, 60, 400].into_iter().enumerate() {
+        for save_at in [SaveAt::Close, SaveAt::Flush] {
+            let trial = BackendTrial {
+                seed: seed as u64,
+                calls: 6000,
+                blocks,
+                keys: blocks * 3,
+                is_kept: true,
+            };
+            backend(trial, &mut |folder, blocks| {
+                Ok(Box::new(InRam::open(Arc::clone(folder), blocks, save_at)?))
+            });
+        }
+    }
+}
+
+#[test]
+fn inram_without_a_file_is_a_metadata_backend() {
+    let trial = BackendTrial {
+        seed: 3,
+        calls: 6000,
+        blocks: 100,
+        keys: 100,
+        is_kept: false,
+    };
+    backend(trial, &mut |_, blocks| {
+        Ok(Box::new(InRam::unsaved(blocks)?))
+    });
+}
+
+/// With as many blocks as there are contents, with fewer, and with one for each LBN.
+#[test]
+fn dmdedup_is_an_engine() {
+    for (seed, (blocks, contents)) in [(70, 40), (30, 60), (130, 1000)].into_iter().enumerate() {
+        for save_at in [SaveAt::Close, SaveAt::Flush] {
+            let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+            let disk = MemDisk::new();
+            disk.set_len(blocks * 512 + 512).expect("RAM");
+            let disk: Arc<dyn Disk> = Arc::new(disk);
+            let trial = EngineTrial {
+                seed: seed as u64,
+                steps: 1500,
+                chunk_bytes: 512,
+                lbns: 100,
+                contents,
+            };
+            engine(trial, &mut || {
+                let backend = InRam::open(Arc::clone(&folder), blocks, save_at).expect("RAM");
+                let data = DataArea::new(Arc::clone(&disk), 512, 512, blocks);
+                let engine = Dmdedup::open(Box::new(backend), data, 100).expect("RAM");
+                Box::new(engine) as Box<dyn Engine>
+            });
+        }
+    }
+}

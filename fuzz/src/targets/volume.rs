@@ -1,0 +1,88 @@
+//! What the block device keeps: its configuration, and metadata that was saved.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, MemDir, MemDisk};
+use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
+use onefold_volume::{Key, MetadataBackend};
+
+use super::{Reach, Target};
+use crate::mend;
+
+/// Blocks of the data device.
+const BLOCKS: u64 = 300;
+/// Keys of a linear store: what one of them takes is small.
+const LIMITS: Limits = Limits {
+    blocks: BLOCKS,
+    keys_max: 1 << 16,
+};
+
+pub fn targets() -> Vec<Target> {
+    vec![
+        Target::new(
+            "volume/config",
+            vec![config("main", ""), config("a", "/dev/sdb")],
+            |bytes| {
+                let decoded = Config::decode(bytes, "fuzz");
+                if let Ok(config) = &decoded {
+                    assert!(config.blocks() > 0 && config.lbns() > 0);
+                    assert_eq!(
+                        Config::decode(&config.encode(), "fuzz").ok().as_ref(),
+                        Some(config)
+                    );
+                }
+                Reach::of(&decoded)
+            },
+        )
+        .mended(mend::frame),
+        // Tables are allocated once for all keys that there may be, in each of the stores.
+        Target::new("volume/inram", vec![saved(0), saved(200)], |bytes| {
+            let disk = MemDisk::new();
+            match disk.write_at(bytes, 0) {
+                Ok(()) => Reach::of(&verify_saved(&disk, "fuzz", LIMITS)),
+                Err(error) => Reach::of_error(&error),
+            }
+        })
+        .mended(mend::frames(INRAM.magic))
+        .allowing(1 << 30),
+    ]
+}
+
+fn config(volume: &str, data_path: &str) -> Vec<u8> {
+    Config {
+        depot: [1; 16],
+        engine: EngineKind::Dmdedup(Backend::InRam),
+        chunk_bytes: 4096,
+        hash_key: [2; 32],
+        volume: volume.into(),
+        volume_bytes: 1 << 30,
+        capacity_bytes: 1 << 29,
+        zone_bytes: 0,
+        data_path: data_path.into(),
+    }
+    .encode()
+}
+
+/// A file with so many chunks.
+fn saved(chunks: u64) -> Vec<u8> {
+    let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+    let mut backend = InRam::open(Arc::clone(&folder), BLOCKS, SaveAt::Close).expect("RAM");
+    let lbns = backend.create_linear(1000).expect("RAM");
+    let hashes = backend.create_sparse(16, BLOCKS).expect("RAM");
+    for n in 0..chunks {
+        let pbn = backend.alloc_block().expect("RAM").expect("a free block");
+        let mut hash = [7; 16];
+        hash[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        backend
+            .insert(hashes, Key::Sparse(&hash), pbn)
+            .expect("room");
+        backend.insert(lbns, Key::Linear(n * 3), pbn).expect("room");
+        backend.inc_ref(pbn).expect("a block");
+    }
+    backend.save().expect("RAM");
+    let disk = folder.open("meta").expect("it was saved");
+    let mut bytes = vec![0; disk.len().expect("RAM") as usize];
+    disk.read_at(&mut bytes, 0).expect("RAM");
+    bytes
+}
