@@ -22,6 +22,7 @@ pub mod gear;
 mod gear_scan;
 mod gear_table;
 pub mod inc_k;
+pub mod knobs;
 mod names;
 mod odds;
 pub mod rabin;
@@ -38,7 +39,7 @@ pub mod whole_file;
 
 pub use chunker::{Chunker, Hints, Limits};
 pub use fingerprint::{Fingerprint, fingerprints};
-pub use names::{UnknownChunker, WHOLE_FILE_BYTES_MAX, by_name, names};
+pub use names::{UnknownChunker, WHOLE_FILE_BYTES_MAX, by_name, knobs_of, names};
 pub use stream::{ChunkStream, Chunks};
 
 /// The examples of the README run with the tests.

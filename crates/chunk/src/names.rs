@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
+use crate::knobs::{Knob, Knobs, Values, split};
 use crate::{
     Chunker, adaptive::Adaptive, ae::Ae, fastcdc::FastCdc, fixed::Fixed, gear::Gear, inc_k::IncK,
     rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
@@ -64,7 +65,61 @@ pub fn names() -> &'static [&'static str] {
     ]
 }
 
-/// The chunker `name` with chunks of `mean` bytes on average; `key` makes the cut points of `sieve`, `sieve-adaptive`
+/// The parameters that the chunker `name` has; for others none.
+///
+/// ```
+/// use onefold_chunk::knobs_of;
+///
+/// assert_eq!(knobs_of("inc-k").iter().map(|knob| knob.default).collect::<Vec<_>>(), ["13", "2048", "65536"]);
+/// ```
+pub fn knobs_of(name: &str) -> &'static [Knob] {
+    match name {
+        "rabin" => &RABIN,
+        "inc-k" => &INC_K,
+        _ => &[],
+    }
+}
+
+const MIN: Knob = Knob {
+    key: "min",
+    values: Values::Whole(64, 1 << 20),
+    default: "2048",
+    about: "bytes of the shortest chunk",
+};
+const MAX: Knob = Knob {
+    key: "max",
+    values: Values::Whole(128, 4 << 20),
+    default: "65536",
+    about: "bytes of the longest chunk",
+};
+/// LBFS's.
+const RABIN: [Knob; 3] = [bits(31), MIN, MAX];
+/// PRUNE's (§4.2).
+const INC_K: [Knob; 3] = [bits(30), MIN, MAX];
+
+const fn bits(most: u64) -> Knob {
+    Knob {
+        key: "bits",
+        values: Values::Whole(1, most),
+        default: "13",
+        about: "bits of the pattern at a cut; they and the limits make the mean, and --chunk-size counts for nothing",
+    }
+}
+
+/// Bits, shortest and longest chunk: what is set, and the paper's for what is not.
+fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChunker> {
+    let min = knobs.whole("min").unwrap_or(2048);
+    let max = knobs.whole("max").unwrap_or(65_536);
+    if min >= max {
+        return Err(UnknownChunker(format!(
+            "{name}: min is {min} and max is {max}; min is less than max"
+        )));
+    }
+    let bits = knobs.whole("bits").unwrap_or(13);
+    Ok((min as usize, max as usize, bits as u32))
+}
+
+/// The chunker `name`, or `name:key=value,…` with what [`knobs_of`] it lists, with chunks of `mean` bytes on average; `key` makes the cut points of `sieve`, `sieve-adaptive`
 /// and `sieve-threshold` (and of `context` where it uses that) secret, and the others disregard it. `whole-file`
 /// disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
 ///
@@ -77,9 +132,19 @@ pub fn names() -> &'static [&'static str] {
 /// # Ok::<(), onefold_chunk::UnknownChunker>(())
 /// ```
 ///
+/// ```
+/// use onefold_chunk::by_name;
+///
+/// let chunker = by_name("rabin:bits=12,min=1024", 8192, None)?;
+/// assert_eq!((chunker.limits().min, chunker.limits().max), (1024, 65536));
+/// let Err(error) = by_name("rabin:bits=32", 8192, None) else { panic!() };
+/// assert_eq!(error.to_string(), "rabin:bits=32: bits is 1 to 31");
+/// # Ok::<(), onefold_chunk::UnknownChunker>(())
+/// ```
+///
 /// # Errors
-/// [`UnknownChunker`]: there is none of the name (the message has those that there are), or `mean` is not within 256
-/// bytes to 4 MiB.
+/// [`UnknownChunker`]: there is none of the name (the message has those that there are), a parameter is not in its
+/// range, or `mean` is not within 256 bytes to 4 MiB.
 pub fn by_name(
     name: &str,
     mean: usize,
@@ -90,7 +155,18 @@ pub fn by_name(
             "a mean chunk of {mean} bytes; 256 to 4194304 can be"
         )));
     }
+    let (name, knobs) = split(name);
+    let knobs =
+        Knobs::parse(name, knobs, knobs_of(name)).map_err(|error| UnknownChunker(error.0))?;
     match name {
+        "rabin" if !knobs.is_empty() => {
+            let (min, max, bits) = pattern(name, &knobs)?;
+            Ok(Box::new(Rabin::with_pattern(min, max, bits)))
+        }
+        "inc-k" if !knobs.is_empty() => {
+            let (min, max, bits) = pattern(name, &knobs)?;
+            Ok(Box::new(IncK::with_pattern(min, max, bits)))
+        }
         "fixed" => Ok(Box::new(Fixed::new(mean))),
         "whole-file" => Ok(Box::new(WholeFile::new(WHOLE_FILE_BYTES_MAX))),
         "rabin" => Ok(Box::new(Rabin::new(mean))),

@@ -1,0 +1,209 @@
+//! Parameters of a named algorithm, as users write them: `NAME:key=value,…`.
+//!
+//! Always holds: every value of [`Knobs`] is in the range that its [`Knob`] names. A key that is not given has no value:
+//! the algorithm's own default counts.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// A parameter that a user may set.
+///
+/// ```
+/// use onefold_chunk::knobs::{Knob, Values};
+///
+/// let bits = Knob { key: "bits", values: Values::Whole(1, 30), default: "13", about: "bits of the pattern" };
+/// assert_eq!(bits.values.to_string(), "1 to 30");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Knob {
+    /// The key, as it is written.
+    pub key: &'static str,
+    /// What it may be.
+    pub values: Values,
+    /// The paper's default, as it is shown.
+    pub default: &'static str,
+    /// What it is, with the unit.
+    pub about: &'static str,
+}
+
+/// What a parameter may be.
+///
+/// ```
+/// use onefold_chunk::knobs::Values;
+///
+/// assert_eq!(Values::PowerOfTwo(1, 64).to_string(), "a power of two, 1 to 64");
+/// assert_eq!(Values::Word(&["linear", "lru"]).to_string(), "linear, lru");
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Values {
+    /// A whole number, from the first to the second.
+    Whole(u64, u64),
+    /// A whole number that is a power of two, from the first to the second.
+    PowerOfTwo(u64, u64),
+    /// A number, from the first to the second.
+    Real(f64, f64),
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+impl core::fmt::Display for Values {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Values::Whole(least, most) => write!(f, "{least} to {most}"),
+            Values::PowerOfTwo(least, most) => write!(f, "a power of two, {least} to {most}"),
+            Values::Real(least, most) => write!(f, "{least} to {most}"),
+            Values::Word(words) => f.write_str(&words.join(", ")),
+        }
+    }
+}
+
+/// A value that was set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Value {
+    Whole(u64),
+    Real(f64),
+    Word(&'static str),
+}
+
+/// The parameters that a user set, each in its range.
+///
+/// ```
+/// use onefold_chunk::knobs::{Knob, Knobs, Values};
+///
+/// let known = [Knob { key: "rate", values: Values::Real(0.0, 1.0), default: "1", about: "part that is counted" }];
+/// let knobs = Knobs::parse("fbc", "rate=0.5", &known)?;
+/// assert_eq!((knobs.real("rate"), knobs.whole("rate")), (Some(0.5), None));
+/// # Ok::<(), onefold_chunk::knobs::BadKnob>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Knobs(Vec<(&'static str, Value)>);
+
+/// A parameter that is not there, or not in its range; the message says what can be.
+///
+/// ```
+/// use onefold_chunk::knobs::{Knob, Knobs, Values};
+///
+/// let known = [Knob { key: "bits", values: Values::Whole(1, 30), default: "13", about: "bits of the pattern" }];
+/// let error = Knobs::parse("inc-k", "bits=31", &known).unwrap_err();
+/// assert_eq!(error.to_string(), "inc-k:bits=31: bits is 1 to 30");
+/// assert_eq!(Knobs::parse("inc-k", "bits=14", &known).unwrap().whole("bits"), Some(14));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadKnob(pub String);
+
+impl core::fmt::Display for BadKnob {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for BadKnob {}
+
+/// The name in `NAME` or `NAME:key=value,…`, and what stands behind it, which may be nothing.
+///
+/// ```
+/// use onefold_chunk::knobs::split;
+///
+/// assert_eq!(split("rabin:bits=13,min=2048"), ("rabin", "bits=13,min=2048"));
+/// assert_eq!(split("rabin"), ("rabin", ""));
+/// ```
+pub fn split(text: &str) -> (&str, &str) {
+    text.split_once(':').unwrap_or((text, ""))
+}
+
+impl Knobs {
+    /// What `text`, the part behind `name:`, sets of what is `known`.
+    ///
+    /// # Errors
+    /// [`BadKnob`]: a key that is not known or stands there twice, or a value that is not in its range.
+    pub fn parse(name: &str, text: &str, known: &[Knob]) -> Result<Knobs, BadKnob> {
+        let mut knobs = Knobs::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let bad = |what: String| BadKnob(format!("{name}:{part}: {what}"));
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| bad("expected key=value".to_string()))?;
+            let knob = known.iter().find(|knob| knob.key == key);
+            let knob = knob.ok_or_else(|| bad(unknown(name, key, known)))?;
+            if knobs.0.iter().any(|(other, _)| *other == key) {
+                return Err(bad(format!("{key} is set twice")));
+            }
+            let value = knob.values.parse(value);
+            let value = value.ok_or_else(|| bad(format!("{key} is {}", knob.values)))?;
+            knobs.0.push((knob.key, value));
+        }
+        Ok(knobs)
+    }
+
+    /// The whole number that `key` was set to.
+    pub fn whole(&self, key: &str) -> Option<u64> {
+        match self.value(key)? {
+            Value::Whole(number) => Some(number),
+            Value::Real(_) | Value::Word(_) => None,
+        }
+    }
+
+    /// The number that `key` was set to.
+    pub fn real(&self, key: &str) -> Option<f64> {
+        match self.value(key)? {
+            Value::Whole(number) => Some(number as f64),
+            Value::Real(number) => Some(number),
+            Value::Word(_) => None,
+        }
+    }
+
+    /// The word that `key` was set to.
+    pub fn word(&self, key: &str) -> Option<&'static str> {
+        match self.value(key)? {
+            Value::Word(word) => Some(word),
+            Value::Whole(_) | Value::Real(_) => None,
+        }
+    }
+
+    /// Whether nothing was set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn value(&self, key: &str) -> Option<Value> {
+        let found = self.0.iter().find(|(other, _)| *other == key);
+        found.map(|(_, value)| *value)
+    }
+}
+
+impl Values {
+    fn parse(&self, text: &str) -> Option<Value> {
+        match self {
+            Values::Whole(least, most) => {
+                let number = text.parse().ok()?;
+                (*least..=*most)
+                    .contains(&number)
+                    .then_some(Value::Whole(number))
+            }
+            Values::PowerOfTwo(least, most) => {
+                let number: u64 = text.parse().ok()?;
+                let fits = number.is_power_of_two() && (*least..=*most).contains(&number);
+                fits.then_some(Value::Whole(number))
+            }
+            Values::Real(least, most) => {
+                let number = text.parse().ok()?;
+                (*least..=*most)
+                    .contains(&number)
+                    .then_some(Value::Real(number))
+            }
+            Values::Word(words) => {
+                let word = words.iter().find(|word| **word == text)?;
+                Some(Value::Word(word))
+            }
+        }
+    }
+}
+
+fn unknown(name: &str, key: &str, known: &[Knob]) -> String {
+    let keys: Vec<_> = known.iter().map(|knob| knob.key).collect();
+    match keys.is_empty() {
+        true => format!("{name} has no parameters"),
+        false => format!("{name} has no {key:?}; there are {}", keys.join(", ")),
+    }
+}
