@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("keys", &["io", "chunk"]),
     ("index", &["io", "chunk"]),
     ("papers", &["io", "chunk", "index"]),
-    ("store", &["io", "chunk", "index", "papers", "keys"]),
+    ("store", &["io", "chunk", "index", "keys"]),
     ("backup", &["io", "chunk", "store"]),
     ("lab", &["io", "chunk"]),
     ("volume", &["io", "chunk", "index"]),
@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "onefold",
         &[
-            "io", "chunk", "index", "store", "backup", "lab", "volume", "export",
+            "io", "chunk", "index", "papers", "store", "backup", "lab", "volume", "export",
         ],
     ),
 ];

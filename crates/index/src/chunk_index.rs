@@ -42,14 +42,14 @@ pub struct IndexStats {
 
 /// From fingerprints to locations. Advice: it may have forgotten, and what it says is true of a container only while
 /// that exists.
-pub trait ChunkIndex: Send {
+pub trait ChunkIndex: Send + Sync {
     /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a batch of a
-    /// stream, some hundreds.
+    /// stream, some hundreds. Any number of threads may look up at once; a thread's lookups are taken for one stream.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) where a page cannot be read, [`Error::Damaged`](crate::Error::Damaged) where it
     /// is not what was written. What `found` says then means nothing.
-    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
+    fn lookup(&self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
     /// The newest word on one key: its container, or `None` where it is to be forgotten. Durable after `checkpoint`.
     ///

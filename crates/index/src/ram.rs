@@ -5,6 +5,7 @@
 //! each).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use onefold_chunk::Fingerprint;
 
@@ -14,7 +15,8 @@ use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 #[derive(Default)]
 pub struct RamIndex {
     entries: HashMap<Fingerprint, Location>,
-    stats: IndexStats,
+    lookups: AtomicU64,
+    hits: AtomicU64,
 }
 
 impl RamIndex {
@@ -25,12 +27,14 @@ impl RamIndex {
 }
 
 impl ChunkIndex for RamIndex {
-    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+    fn lookup(&self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+        let mut hits = 0;
         for (key, slot) in keys.iter().zip(found) {
             *slot = self.entries.get(key).copied();
-            self.stats.hits += u64::from(slot.is_some());
+            hits += u64::from(slot.is_some());
         }
-        self.stats.lookups += keys.len() as u64;
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+        self.lookups.fetch_add(keys.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -70,7 +74,9 @@ impl ChunkIndex for RamIndex {
     fn stats(&self) -> IndexStats {
         IndexStats {
             entries: self.entries.len() as u64,
-            ..self.stats
+            lookups: self.lookups.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            ..IndexStats::default()
         }
     }
 }

@@ -280,6 +280,7 @@ pub fn open_with(
 fn options(global: &Global, activity: &str) -> OpenOptions {
     OpenOptions {
         index_ram_bytes: usize::try_from(global.ram).unwrap_or(usize::MAX),
+        indexes: onefold_papers::KINDS,
         threads: threads(global),
         compression: global.compression.into(),
         pin: pin_info(activity),

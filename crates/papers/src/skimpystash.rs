@@ -18,8 +18,9 @@ use onefold_io::Dir;
 
 use crate::filters::word;
 use crate::flashlog::{At, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
-use onefold_index::{ChunkIndex, ContainerId, IndexStats, Location, Result};
+use onefold_index::{ContainerId, IndexStats, Location, Result};
 
 const BATCH: usize = 256;
 
@@ -45,13 +46,19 @@ pub struct SkimpyStash {
     stats: IndexStats,
 }
 
-impl SkimpyStash {
+impl InTurns<SkimpyStash> {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
     /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
     /// page that was durable and is not whole; [`Error::Io`](onefold_index::Error::Io).
-    pub fn open(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<SkimpyStash> {
+    pub fn open(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<InTurns<SkimpyStash>> {
+        SkimpyStash::open_one(dir, options).map(InTurns::new)
+    }
+}
+
+impl SkimpyStash {
+    fn open_one(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<SkimpyStash> {
         let log = FlashLog::open(dir, "skimpy")?;
         let filter_bytes = options.bucket_keys.max(1) as usize;
         let buckets = (options.keys_expected as usize)
@@ -191,7 +198,7 @@ impl Locate for SkimpyStash {
     }
 }
 
-impl ChunkIndex for SkimpyStash {
+impl OneCaller for SkimpyStash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         self.answer(keys, found)
     }

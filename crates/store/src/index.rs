@@ -7,14 +7,14 @@
 //! their feet by its own means, which keep locks and what they are about to enter. The papers' indexes have one opener
 //! at a time, so they are opened when the first session needs to write: readers, and a second repository that only
 //! reads, never wait for them. Whoever has one open holds `opener.lock` beside the index's own lock, also while it is
-//! thrown away and begun anew: nobody comes in between.
+//! thrown away and begun anew: nobody comes in between. Which kinds there are the options say: the store knows none.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, RamIndex, Strata, StrataOptions};
+use onefold_chunk::knobs::Knobs;
+use onefold_index::{ChunkIndex, IndexKind, OpenIndex, Openers, RamIndex, kind_of};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
-use onefold_papers::IndexName;
 
 use crate::ingested::Ingested;
 use crate::repository::OpenOptions;
@@ -36,7 +36,8 @@ fn is_denied(error: &Error) -> bool {
 
 /// The fingerprint index of an opened repository, or what stands in for it while it is not open.
 pub(crate) struct RepositoryIndex {
-    name: String,
+    /// The kind and the parameters that it was made with; none of `ram`.
+    kind: Option<(IndexKind, Knobs)>,
     /// The machine's own folder, which the index's folder is in.
     own: Arc<dyn Dir>,
     dir: Arc<dyn Dir>,
@@ -51,10 +52,10 @@ pub(crate) struct RepositoryIndex {
 impl RepositoryIndex {
     /// The index `name` in this machine's `own` folder, opened already if it can have several openers.
     pub(crate) fn new(name: &str, own: &Arc<dyn Dir>, options: &OpenOptions) -> Result<Self> {
-        check_name(name)?;
+        let kind = kind(name, options.indexes)?;
         let (dir, denied) = folder(&**own);
         let mut index = Self {
-            name: name.into(),
+            kind,
             own: Arc::clone(own),
             dir,
             denied,
@@ -63,7 +64,7 @@ impl RepositoryIndex {
             opener: None,
             times_forgotten: 0,
         };
-        if index.is_strata() {
+        if index.has_many_openers() {
             match index.open_waiting(options, Some(READER_WAIT_MS)) {
                 // Who asked for it must change it.
                 Err(error @ Error::Index(onefold_index::Error::Budget { .. })) => {
@@ -80,8 +81,19 @@ impl RepositoryIndex {
         Ok(index)
     }
 
-    fn is_strata(&self) -> bool {
-        self.name.parse() == Ok(IndexName::Strata)
+    fn has_many_openers(&self) -> bool {
+        let is_shared = |(kind, _): &(IndexKind, Knobs)| kind.openers == Openers::Many;
+        self.kind.as_ref().is_some_and(is_shared)
+    }
+
+    /// Whether it is open: what stands in for it otherwise knows nothing, and holds nothing.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether it keeps anything on disk.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.kind.is_some()
     }
 
     /// Opens it, if it is not open yet. One whose files are damaged is begun anew, for every container will be told to
@@ -114,20 +126,21 @@ impl RepositoryIndex {
     }
 
     fn open_held(&mut self, options: &OpenOptions, wait_ms_max: Option<u64>) -> Result<()> {
-        if self.name == RAM {
+        let Some((kind, knobs)) = self.kind.clone() else {
             return self.clear();
-        }
-        let index = match open_named(&self.name, &self.dir, options, wait_ms_max) {
+        };
+        let open = |dir: &Arc<dyn Dir>| open_kind(&kind, &knobs, dir, options, wait_ms_max);
+        let index = match open(&self.dir) {
             Err(error) if error.is_loss() => {
                 tracing::warn!("{error}: the index is rebuilt from the containers");
                 self.begin_anew()?;
-                open_named(&self.name, &self.dir, options, wait_ms_max)?
+                open(&self.dir)?
             }
             other => other?,
         };
         // One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows. The
         // others do not know, when they are opened, how many entries they have.
-        if self.is_strata() && index.stats().entries == 0 {
+        if self.has_many_openers() && index.stats().entries == 0 {
             self.ingested().clear(wait_ms_max)?;
         }
         self.index = index;
@@ -193,25 +206,22 @@ impl RepositoryIndex {
 
     /// Makes sure that nobody else opens an index that has one opener, from now on.
     fn hold(&mut self) -> Result<()> {
-        if self.opener.is_none() && self.has_one_opener() {
+        let of_one = self.kind.as_ref().map(|(kind, _)| kind);
+        let of_one = of_one.filter(|kind| kind.openers == Openers::One);
+        if let Some(kind) = of_one.filter(|_| self.opener.is_none()) {
             let lock = self.dir.lock(OPENER_LOCK, LockKind::Exclusive)?;
-            self.opener = Some(lock.ok_or_else(|| held(&self.name))?);
+            self.opener = Some(lock.ok_or_else(|| held(kind.name))?);
         }
         Ok(())
-    }
-
-    fn has_one_opener(&self) -> bool {
-        self.name != RAM && !self.is_strata()
     }
 
     /// Removes its files, and nothing else that is in its folder; first, durably, the list of what it was told.
     fn clear(&self) -> Result<()> {
         self.ingested().clear(None)?;
-        if self.name == RAM {
+        let Some((kind, _)) = &self.kind else {
             return Ok(());
-        }
-        let name: IndexName = self.name.parse().map_err(Error::Option)?;
-        name.delete(&*self.dir)?;
+        };
+        (kind.delete)(&*self.dir)?;
         // others may have it open
         Ok(self.ingested().clear(None)?)
     }
@@ -253,36 +263,40 @@ fn no_folder(why: &onefold_io::Error) -> Error {
     onefold_io::Error::new("open folder", INDEX_FOLDER, kind, why.to_string()).into()
 }
 
-/// Whether there is an index of that name.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    if name == RAM {
-        return Ok(());
+/// The kind of index that `text`, `NAME` or `NAME:key=value,…`, names among `kinds`, and its parameters; `None` of
+/// `ram`.
+///
+/// # Errors
+/// [`Error::Option`] with what there is.
+pub(crate) fn kind(text: &str, kinds: &[IndexKind]) -> Result<Option<(IndexKind, Knobs)>> {
+    if text == RAM {
+        return Ok(None);
     }
-    let known: std::result::Result<IndexName, String> = name.parse();
-    known
-        .map(|_| ())
-        .map_err(|error| Error::Option(format!("{error}, {RAM}")))
+    let found = kind_of(kinds, text);
+    let found = found.map_err(|error| match error.starts_with("unknown index") {
+        true => format!("{error}, {RAM}"),
+        false => error,
+    });
+    found.map(Some).map_err(Error::Option)
 }
 
-fn open_named(
-    name: &str,
+fn open_kind(
+    kind: &IndexKind,
+    knobs: &Knobs,
     dir: &Arc<dyn Dir>,
     options: &OpenOptions,
-    wait_ms_max: Option<u64>,
+    lock_wait_ms_max: Option<u64>,
 ) -> Result<Box<dyn ChunkIndex>> {
-    let (dir, unique) = (Arc::clone(dir), options.entropy.u64());
-    let opened = match name.parse().map_err(Error::Option)? {
-        IndexName::Strata => {
-            let mut strata = StrataOptions::new(unique);
-            strata.ram_budget_bytes = options.index_ram_bytes;
-            strata.background_merges = options.threads > 1;
-            strata.lock_wait_ms_max = wait_ms_max;
-            Strata::open(dir, strata).map(|index| Box::new(index) as Box<dyn ChunkIndex>)
-        }
-        other => other.open(dir, options.index_ram_bytes, unique),
-    };
+    let opened = (kind.open)(OpenIndex {
+        dir: Arc::clone(dir),
+        ram_budget_bytes: options.index_ram_bytes,
+        unique: options.entropy.u64(),
+        background: options.threads > 1,
+        lock_wait_ms_max,
+        knobs: knobs.clone(),
+    });
     opened.map_err(|error| match error {
-        onefold_index::Error::Held { .. } if name.parse() != Ok(IndexName::Strata) => held(name),
+        onefold_index::Error::Held { .. } if kind.openers == Openers::One => held(kind.name),
         other => other.into(),
     })
 }

@@ -49,10 +49,9 @@ mod twins;
 mod writer;
 
 pub use onefold_chunk::{Fingerprint, digest};
-pub use onefold_index::ContainerId;
+pub use onefold_index::{ContainerId, IndexKind};
 pub use onefold_io::ASIDE_SUFFIX;
 pub use onefold_keys::{Entropy, Fingerprinter, KdfCost, NO_RANDOMNESS, Secret};
-pub use onefold_papers::IndexName;
 
 pub use aside::Aside;
 pub use check::{CheckDepth, CheckReport, Hurt};

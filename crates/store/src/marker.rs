@@ -175,6 +175,6 @@ impl<'a> Marker<'a> {
 fn look_up(repository: &Repository, keys: &[Fingerprint]) -> Result<Vec<Option<Location>>> {
     let mut found = vec![None; keys.len()];
     let shared = &repository.shared;
-    shared.with_index(|index| Ok(index.lookup(keys, &mut found)?))?;
+    shared.look_up(keys, &mut found)?;
     Ok(found)
 }

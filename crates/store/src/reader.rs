@@ -207,7 +207,7 @@ impl ChunkReader {
         visit: &mut dyn FnMut(&Fingerprint, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut places = vec![None; wanted.len()];
-        let asked = self.shared.index.lock().lookup(wanted, &mut places);
+        let asked = self.shared.index.read().lookup(wanted, &mut places);
         match asked.map_err(Error::from) {
             // Who reads can do without.
             Err(error) if error.is_loss() => return Ok(()),
@@ -335,7 +335,7 @@ impl ChunkReader {
         gone: Option<ContainerId>,
     ) -> Result<Option<ContainerId>> {
         let mut found = [None];
-        let asked = self.shared.index.lock().lookup(&[*fingerprint], &mut found);
+        let asked = self.shared.index.read().lookup(&[*fingerprint], &mut found);
         if let Err(error) = asked.map_err(Error::from) {
             // Who reads can do without; who writes makes it anew.
             if !error.is_loss() {

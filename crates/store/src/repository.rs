@@ -13,7 +13,7 @@ use onefold_chunk::digest::Digester;
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 use onefold_keys::{Entropy, Fingerprinter, Keys, NewSlot, Secret};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use zeroize::Zeroizing;
 
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
@@ -59,7 +59,7 @@ impl Repository {
             index: options.index.clone(),
         };
         config.check_chunker()?;
-        index::check_name(&config.index)?;
+        index::kind(&config.index, options.indexes)?;
         let _lock = begin(&place)?;
         let objects = &*place.objects;
         if options.encryption != Encryption::None {
@@ -139,7 +139,7 @@ impl Repository {
             stored: Stored { objects, keys },
             config,
             options,
-            index: Mutex::new(index),
+            index: RwLock::new(index),
             recovered: Mutex::default(),
         };
         Ok(Self {
@@ -315,13 +315,20 @@ impl Repository {
         })
     }
 
-    /// What the fingerprint index takes: RAM now, and on disk, in bytes.
+    /// What the fingerprint index takes: RAM, and on disk, in bytes. One that is not open is opened for it; the RAM is
+    /// `None` where that cannot be done: another may have it, or the place may not be written.
     ///
     /// # Errors
     /// [`Error::Io`]: the index's folder cannot be listed.
-    pub fn index_bytes(&self) -> Result<(usize, u64)> {
-        let index = self.shared.index.lock();
-        Ok((index.ram_bytes(), index.disk_bytes()?))
+    pub fn index_bytes(&self) -> Result<(Option<usize>, u64)> {
+        let mut index = self.shared.index.write();
+        let disk_bytes = index.disk_bytes()?;
+        let is_there = index.is_open() || disk_bytes > 0 && index.is_persistent();
+        if is_there && let Err(error) = index.open(&self.shared.options) {
+            tracing::info!("{error}: how much RAM the index takes is not known");
+            return Ok((None, disk_bytes));
+        }
+        Ok((Some(index.ram_bytes()), disk_bytes))
     }
 
     /// Throws the index away and tells a new one of every container that can be read.
@@ -345,7 +352,7 @@ impl Repository {
     /// without.
     pub(crate) fn forget_index(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.index.lock().forget(&shared.options)
+        shared.index.write().forget(&shared.options)
     }
 }
 

@@ -182,7 +182,7 @@ impl SessionState {
         condemned: Vec<ContainerId>,
         pin: Option<Box<dyn Pin>>,
     ) -> Self {
-        let times_forgotten = shared.index.lock().times_forgotten();
+        let times_forgotten = shared.index.read().times_forgotten();
         Self {
             shared,
             live,
@@ -234,8 +234,7 @@ impl SessionState {
         keys: &[Fingerprint],
         found: &mut [Option<Location>],
     ) -> Result<()> {
-        self.shared
-            .with_index(|index| Ok(index.lookup(keys, found)?))
+        self.shared.look_up(keys, found)
     }
 
     /// Whether the session may refer to this container: not to one of which it knows damage. What it has of such a one
@@ -266,7 +265,7 @@ impl SessionState {
 
     /// Whether the index had been told of this container when that was first asked. Where nobody can say, it was not.
     fn is_indexed(&self, container: ContainerId) -> bool {
-        let listed = || self.shared.index.lock().ingested().read();
+        let listed = || self.shared.index.read().ingested().read();
         let indexed = self.indexed.get_or_init(|| listed().unwrap_or_default());
         indexed.binary_search(&container).is_ok()
     }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::{ChunkIndex, ContainerId, Filter, Location, Result};
+use onefold_index::{
+    ChunkIndex, ContainerId, Filter, IndexKind, Location, OpenIndex, Openers, Result,
+};
 use onefold_io::frame::{HEADER_BYTES, TRAILER_BYTES};
 use onefold_io::{Dir, Disk, MemDir};
 use onefold_papers::filters::{
     Accounting, BlockedBloom, Bloom, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full,
     PageShape, Quotient, SingleLayer, Traverse, load_blocked, save_blocked,
 };
-use onefold_papers::{BloomStore, BloomStoreOptions, IndexName};
+use onefold_papers::{BloomStore, BloomStoreOptions, KINDS};
 
 use super::index::key;
 use super::{Reach, Target};
@@ -29,10 +31,10 @@ const CHAINS: &str = "bloom-chains";
 
 pub fn targets() -> Vec<Target> {
     let mut all = Vec::new();
-    for (name, index) in IndexName::ALL {
+    for kind in KINDS {
         // Strata's have targets of their own.
-        if index != IndexName::Strata {
-            all.extend(of_index(name, index));
+        if kind.openers == Openers::One {
+            all.extend(of_index(kind));
         }
     }
     all.extend(of_chains());
@@ -50,8 +52,10 @@ fn entries(numbers: std::ops::Range<u64>) -> Vec<(Fingerprint, Location)> {
 }
 
 /// One target for each file.
-fn of_index(name: &str, index: IndexName) -> Vec<Target> {
-    files_of(name, move |dir| index.open(dir, RAM_BYTES, 1))
+fn of_index(kind: &'static IndexKind) -> Vec<Target> {
+    files_of(kind.name, move |dir| {
+        (kind.open)(OpenIndex::new(dir, RAM_BYTES, 1))
+    })
 }
 
 /// BloomStore's chains are on flash only where there is no RAM for them.

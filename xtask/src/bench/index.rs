@@ -21,7 +21,8 @@ mod streams;
 
 use std::path::PathBuf;
 
-use onefold_papers::IndexName;
+use onefold_index::{IndexKind, kind_of};
+use onefold_papers::KINDS;
 
 /// Keys a batch.
 const BATCH: u64 = 512;
@@ -39,8 +40,8 @@ const BATCH: u64 = 512;
 #[command(verbatim_doc_comment)]
 pub struct IndexArgs {
     /// Indexes to measure, by their names.
-    #[arg(long, value_delimiter = ',', default_value = "strata")]
-    pub index: Vec<IndexName>,
+    #[arg(long, value_delimiter = ',', default_value = "strata", value_parser = kind)]
+    pub index: Vec<IndexKind>,
     /// Keys in the index.
     #[arg(long, default_value_t = 20_000_000)]
     pub keys: u64,
@@ -137,7 +138,7 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
             match ours::run(args, *index, budget_mib, &folder) {
                 Ok(measured) => all.push(measured),
                 Err(error) => {
-                    println!("{}: {error}\n", name_of(*index));
+                    println!("{}: {error}\n", index.name);
                     if folder.is_dir() {
                         std::fs::remove_dir_all(&folder)?;
                     }
@@ -157,8 +158,6 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
     }
 }
 
-/// The name of an index.
-fn name_of(index: IndexName) -> &'static str {
-    let known = IndexName::ALL.iter().find(|(_, known)| *known == index);
-    known.map_or("?", |(name, _)| name)
+fn kind(name: &str) -> Result<IndexKind, String> {
+    kind_of(KINDS, name).map(|(kind, _)| kind)
 }

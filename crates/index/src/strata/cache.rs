@@ -8,6 +8,7 @@
 //! read, never an answer.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use onefold_chunk::Fingerprint;
 use onefold_io::os::prefetch;
@@ -35,7 +36,7 @@ pub struct PageCache {
     numbers: Vec<u32>,
     /// What each was read from.
     files: Vec<FileId>,
-    used: Vec<bool>,
+    used: Vec<AtomicBool>,
     slots: HashMap<u32, u32>,
     buckets: Vec<Bucket>,
     hand: usize,
@@ -77,7 +78,7 @@ impl PageCache {
 
     /// The record of `key` with the hash `hash` in a page that is here: the page's number and what it says.
     #[inline]
-    pub fn get(&mut self, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
+    pub fn get(&self, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
         let at = self.bucket_of(hash);
         let found = self.get_in(at, key, hash);
         match found {
@@ -87,7 +88,7 @@ impl PageCache {
     }
 
     #[inline]
-    fn get_in(&mut self, bucket: usize, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
+    fn get_in(&self, bucket: usize, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
         let bucket = &self.buckets[bucket];
         let tag = tag_of(hash);
         let same = bucket.tags.map(|other| u32::from(other == tag));
@@ -102,7 +103,7 @@ impl PageCache {
             let page = self.page(slot);
             if record < page.len() && page.fingerprint(record) == &key.0 {
                 let said = page.said(record);
-                self.used[slot] = true;
+                self.mark_used(slot);
                 return Some((self.numbers[slot], said));
             }
         }
@@ -136,7 +137,7 @@ impl PageCache {
         self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES].copy_from_slice(bytes);
         self.numbers[slot] = number;
         self.files[slot] = file;
-        self.used[slot] = true;
+        self.mark_used(slot);
         self.slots.insert(number, slot as u32);
         let page = LogPage::checked(bytes);
         let hash = |record| super::run::hash_of(&Fingerprint(*page.fingerprint(record)));
@@ -161,7 +162,7 @@ impl PageCache {
             if number != FORGOTTEN && !stays(number, self.files[slot]) {
                 self.slots.remove(&number);
                 self.numbers[slot] = FORGOTTEN;
-                self.used[slot] = false;
+                *self.used[slot].get_mut() = false;
                 self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES].fill(0);
             }
         }
@@ -182,6 +183,13 @@ impl PageCache {
             + self.buckets.len() * size_of::<Bucket>()
     }
 
+    /// Only where it is not marked: callers on several cores would wait for each other's writes.
+    fn mark_used(&self, slot: usize) {
+        if !self.used[slot].load(Ordering::Relaxed) {
+            self.used[slot].store(true, Ordering::Relaxed);
+        }
+    }
+
     fn page(&self, slot: usize) -> LogPage<'_> {
         LogPage::checked(&self.bytes[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES])
     }
@@ -200,13 +208,13 @@ impl PageCache {
             self.bytes.resize(self.bytes.len() + PAGE_BYTES, 0);
             self.numbers.push(FORGOTTEN);
             self.files.push(file);
-            self.used.push(false);
+            self.used.push(AtomicBool::new(false));
             return self.numbers.len() - 1;
         }
         loop {
             let slot = self.hand;
             self.hand = (self.hand + 1) % self.capacity;
-            if !std::mem::take(&mut self.used[slot]) {
+            if !std::mem::take(self.used[slot].get_mut()) {
                 self.slots.remove(&self.numbers[slot]);
                 return slot;
             }

@@ -22,7 +22,7 @@ use super::page::PAGE_BYTES;
 use super::seal::{self, Sealed};
 use super::shared::Shared;
 use super::view::{OpenLog, View};
-use crate::{IndexStats, Result};
+use crate::Result;
 
 /// A log file is compacted when this share of its pages is gone, in percent.
 const GONE_PERCENT: u64 = 50;
@@ -132,7 +132,7 @@ fn seal_live(
     logs: &[Arc<OpenLog>],
     sealed: &mut Vec<Sealed>,
 ) -> Result<bool> {
-    let mut lookups = Lookups::new(CACHE_BYTES, shared.plan.batch_pages);
+    let lookups = Lookups::of(view, CACHE_BYTES, shared.plan.batch_pages);
     let mut live = Vec::new();
     let mut seal = |live: &mut Vec<(Fingerprint, Said)>| -> Result<()> {
         if !live.is_empty() {
@@ -160,7 +160,7 @@ fn seal_live(
             if shared.is_closing() && records > shared.copies_at_most() {
                 return Ok(false);
             }
-            live_records(view, &mut lookups, log, first, &mut live)?;
+            live_records(view, &lookups, log, first, &mut live)?;
             if live.len() >= shared.plan.tail_records {
                 seal(&mut live)?;
             }
@@ -174,7 +174,7 @@ fn seal_live(
 /// retired, and its removals where older records may still need them.
 fn live_records(
     view: &View,
-    lookups: &mut Lookups,
+    lookups: &Lookups,
     log: &OpenLog,
     first: u32,
     live: &mut Vec<(Fingerprint, Said)>,
@@ -204,7 +204,7 @@ fn live_records(
 /// Which of `records`, all of log page `number`, are the newest of their fingerprints.
 fn are_newest(
     view: &View,
-    lookups: &mut Lookups,
+    lookups: &Lookups,
     number: u32,
     records: &[(Fingerprint, Said)],
 ) -> Result<Vec<bool>> {
@@ -217,7 +217,10 @@ fn are_newest(
         .map(|(i, (key, _))| (i, *key))
         .collect();
     let mut answers = vec![None; records.len()];
-    lookups.resolve(view, &doubtful, &mut answers, &mut IndexStats::default())?;
+    let mut lookup = lookups.begin(view);
+    let resolved = lookup.resolve(&doubtful, &mut answers);
+    lookups.end(lookup);
+    resolved?;
     for (i, _) in doubtful {
         newest[i] = match (records[i].1, answers[i]) {
             (Some(_), answer) => answer.is_some_and(|answer| answer.page == number),

@@ -11,9 +11,12 @@
 //! without locality has the last wave only; that it has come back is seen without a read, by neighbouring keys that
 //! runs find on neighbouring log pages.
 //!
+//! Callers look up side by side: see [`callers`].
+//!
 //! A stream that repeats an earlier one for long asks no run at all: see `follow`. Of an index of some MiB the device
 //! is told as a whole, the first time that anything of it is read.
 
+mod callers;
 mod filters;
 mod follow;
 mod reads;
@@ -21,13 +24,12 @@ mod whole;
 
 use onefold_chunk::Fingerprint;
 
+pub use callers::Lookups;
+use callers::Stream;
 use filters::{TOGETHER, ask_filters};
 use follow::tell_all;
 
-use super::cache::PageCache;
 use super::log::Said;
-use super::manifest::FileId;
-use super::options::Plan;
 use super::run::hash_of;
 use super::view::View;
 use crate::{ContainerId, IndexStats, Result};
@@ -41,26 +43,14 @@ const LOCALITY_MIN: f32 = 0.05;
 /// So few keys say nothing of a stream's locality.
 const TELLING_KEYS: usize = 16;
 
-/// What lookups keep from one to the next.
-pub struct Lookups {
-    /// The prefetch cache.
-    pub cache: PageCache,
-    /// RAM that it may take.
-    cache_bytes: usize,
-    /// Log pages that were read into it, and whether all were.
-    pages_read: u64,
-    whole: bool,
-    locality: f32,
-    /// The log page that a stream has come to, if one was seen in the cache.
-    reached: Option<u32>,
-    /// Whether the device was told of the whole index, if it is small.
-    told: bool,
-    /// Run pages that are read at once.
-    pages_max: usize,
+/// A lookup under way, of one caller, with one view of the index.
+pub struct Lookup<'a> {
+    lookups: &'a Lookups,
+    view: &'a View,
+    stream: Stream,
     buf: Vec<u8>,
-    /// Which index the cached pages are of, and how new.
-    born: u64,
-    generation: u64,
+    /// What the lookup did.
+    pub stats: IndexStats,
 }
 
 /// Where a key is, and which log page proved it.
@@ -96,91 +86,37 @@ struct Reference {
     said: Option<Said>,
 }
 
-impl Lookups {
-    /// With a cache of `cache_bytes` until an index is followed, reading at most `pages_max` pages of runs at once.
-    pub fn new(cache_bytes: usize, pages_max: usize) -> Lookups {
-        Lookups {
-            cache: PageCache::new(cache_bytes),
-            cache_bytes,
-            pages_read: 0,
-            whole: false,
-            locality: 1.0,
-            reached: None,
-            told: false,
-            pages_max,
-            buf: Vec::new(),
-            born: 0,
-            generation: 0,
-        }
-    }
-
-    /// RAM, in bytes.
-    pub fn ram_bytes(&self) -> usize {
-        self.cache.ram_bytes() + self.buf.capacity()
-    }
-
-    /// Forgets pages of files that `view` has not: they were dropped, joined or compacted. Forgets all where it is of
-    /// another index than before: somebody deleted that. The cache begins anew where the filters leave more or less to
-    /// it than they did.
-    pub fn follow(&mut self, view: &View, plan: &Plan) {
-        let manifest = &view.manifest;
-        if (self.born, self.generation) == (manifest.born, manifest.generation) {
-            return;
-        }
-        let is_another = self.born != manifest.born || self.generation > manifest.generation;
-        let cache_bytes = view.cache_bytes(plan);
-        if is_another || self.cache_bytes != cache_bytes {
-            // the old one goes before there is a new one
-            self.cache = PageCache::new(0);
-            self.cache = PageCache::new(cache_bytes);
-            (self.cache_bytes, self.reached) = (cache_bytes, None);
-            (self.pages_read, self.whole) = (0, false);
-        } else {
-            let is_of =
-                |page: u32, file: FileId| view.log_of(page).is_some_and(|log| log.entry.id == file);
-            self.cache.retain(is_of);
-        }
-        (self.born, self.generation) = (manifest.born, manifest.generation);
-    }
-
-    /// The cache gives back what the filters of `view` need, for who looks nothing up for long.
-    pub fn give_back(&mut self, view: &View, plan: &Plan) {
-        if view.cache_bytes(plan) < self.cache_bytes {
-            self.follow(view, plan);
-        }
-    }
-
+impl Lookup<'_> {
     /// Fills `found[place]` for all `wanted` (place, key); places that stay empty are absent.
     pub fn resolve(
         &mut self,
-        view: &View,
         wanted: &[(usize, Fingerprint)],
         found: &mut [Option<Answer>],
-        stats: &mut IndexStats,
     ) -> Result<()> {
+        let view = self.view;
         let mut asking = ask_loose(view, wanted, found);
-        self.ask_cache(view, &mut asking);
+        self.ask_cache(&mut asking);
         let behind = self.reach(&asking, SHORT_STRIDE).unwrap_or(0);
         ask_filters(view, &mut asking);
         settle(&mut asking, found);
         if wanted.len() >= SHORT_STRIDE {
-            self.go_on(view, behind, &mut asking, found, stats)?;
+            self.go_on(behind, &mut asking, found)?;
         }
         if asking.is_empty() {
             return Ok(());
         }
-        if !std::mem::replace(&mut self.told, true) {
+        if self.lookups.is_first() {
             tell_all(view);
         }
-        self.take_in(view, &mut asking, found, stats)?;
-        if self.locality >= LOCALITY_MIN {
-            self.wave(view, &mut asking, SCOUT_STRIDE, WINDOW_PAGES, found, stats)?;
+        self.take_in(&mut asking, found)?;
+        if self.stream.locality >= LOCALITY_MIN {
+            self.wave(&mut asking, SCOUT_STRIDE, WINDOW_PAGES, found)?;
             if asking.len() > SHORT_STRIDE {
-                self.wave(view, &mut asking, SHORT_STRIDE, 1, found, stats)?;
+                self.wave(&mut asking, SHORT_STRIDE, 1, found)?;
             }
-            self.wave(view, &mut asking, 1, 0, found, stats)
+            self.wave(&mut asking, 1, 0, found)
         } else {
-            let references = self.read(view, &asking, 0, found, stats)?;
+            let references = self.read(&asking, 0, found)?;
             self.sense(&references);
             Ok(())
         }
@@ -193,19 +129,18 @@ impl Lookups {
                 .windows(2)
                 .filter(|pair| pair[0].page.abs_diff(pair[1].page) < WINDOW_PAGES)
                 .count();
-            self.locality = self.locality * 0.5 + near as f32 / references.len() as f32 * 0.5;
+            self.stream.locality =
+                self.stream.locality * 0.5 + near as f32 / references.len() as f32 * 0.5;
         }
     }
 
     /// Resolves every `stride`th key by reads, then asks the cache again for the others.
     fn wave(
         &mut self,
-        view: &View,
         asking: &mut Vec<Asking<'_>>,
         stride: usize,
         window: u32,
         found: &mut [Option<Answer>],
-        stats: &mut IndexStats,
     ) -> Result<()> {
         if asking.is_empty() {
             return Ok(());
@@ -215,27 +150,30 @@ impl Lookups {
             number += 1;
             (number - 1) % stride == 0
         });
-        self.read(view, &chosen, window, found, stats)?;
+        self.read(&chosen, window, found)?;
         if !rest.is_empty() {
             let before = rest.len();
-            self.ask_cache(view, &mut rest);
+            self.ask_cache(&mut rest);
             settle_again(&mut rest, found);
             let resolved = (before - rest.len()) as f32 / before as f32;
-            self.locality = self.locality * 0.5 + resolved * 0.5;
+            self.stream.locality = self.stream.locality * 0.5 + resolved * 0.5;
         }
         *asking = rest;
         Ok(())
     }
 
     /// Believes the cache where the page is one that no record of its own run supersedes.
-    fn ask_cache(&mut self, view: &View, asking: &mut [Asking<'_>]) {
+    fn ask_cache(&self, asking: &mut [Asking<'_>]) {
+        let view = self.view;
+        let Some(cache) = self.lookups.cache_of(view) else {
+            return;
+        };
         // neighbours in a stream stand on one page
         let (mut last, mut run) = (None, None);
         for some in asking.chunks_mut(TOGETHER) {
-            some.iter()
-                .for_each(|asked| self.cache.prefetch(asked.hash));
+            some.iter().for_each(|asked| cache.prefetch(asked.hash));
             for asked in some {
-                let Some((page, Some(container))) = self.cache.get(asked.key, asked.hash) else {
+                let Some((page, Some(container))) = cache.get(asked.key, asked.hash) else {
                     continue;
                 };
                 if last.replace(page) != Some(page) {

@@ -89,7 +89,7 @@ pub use run::hash_of;
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use folder::{Folder, NewFile};
 use log::{LogPage, Said};
-use lookup::{Answer, Lookups};
+use lookup::{Answer, Lookup, Lookups};
 use loose::Loose;
 use manifest::{RUNS_MANY, RUNS_MAX};
 use options::Plan;
@@ -112,7 +112,6 @@ pub struct Strata {
     lookups: Lookups,
     /// The log file that was sealed last, to which the next seal adds.
     log_file: Option<NewFile>,
-    stats: IndexStats,
     /// Of the index that was seen last; 0 where that was empty.
     born: u64,
     times_begun_anew: u64,
@@ -143,7 +142,6 @@ impl Strata {
             retired: HashSet::new(),
             lookups: Lookups::new(plan.cache_bytes, plan.batch_pages),
             log_file: None,
-            stats: IndexStats::default(),
         })
     }
 
@@ -278,7 +276,8 @@ impl Strata {
     /// Looks at the newest manifest, and whose it is.
     fn look(&mut self) -> Result<()> {
         let view = self.shared.refresh()?;
-        self.lookups.give_back(&view, &self.shared.plan);
+        self.lookups
+            .give_back(|| self.shared.view(), &self.shared.plan);
         let born = view.manifest.born;
         // one that is begun where there was none takes nothing away
         if self.born != 0 && born != self.born {
@@ -313,8 +312,8 @@ impl Strata {
 
     /// Looks up at most a batch's keys.
     fn lookup_batch(
-        &mut self,
-        view: &View,
+        &self,
+        lookup: &mut Lookup<'_>,
         keys: &[Fingerprint],
         found: &mut [Option<Location>],
     ) -> Result<()> {
@@ -331,9 +330,7 @@ impl Strata {
             }
         }
         let mut answers = vec![None; keys.len()];
-        self.lookups.follow(view, &self.shared.plan);
-        self.lookups
-            .resolve(view, &wanted, &mut answers, &mut self.stats)?;
+        lookup.resolve(&wanted, &mut answers)?;
         for (slot, answer) in found.iter_mut().zip(answers) {
             if let Some(Answer { container, .. }) =
                 answer.filter(|answer| !self.retired.contains(&answer.container))
@@ -345,8 +342,9 @@ impl Strata {
     }
 
     fn iterate_log(
-        &mut self,
+        &self,
         view: &View,
+        lookup: &mut Lookup<'_>,
         log: &view::OpenLog,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
@@ -356,12 +354,9 @@ impl Strata {
             let pages = ITERATE_PAGES.min(log.entry.pages - first);
             log::read_pages(&*log.disk, log.named(), first, pages as usize, &mut buf)?;
             for (number, bytes) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
-                self.iterate_page(
-                    view,
-                    log.entry.first_page + number,
-                    LogPage::checked(bytes),
-                    visit,
-                )?;
+                let page = LogPage::checked(bytes);
+                let number = log.entry.first_page + number;
+                self.iterate_page(view, lookup, (number, page), visit)?;
             }
             first += pages;
         }
@@ -371,10 +366,10 @@ impl Strata {
     /// Visits the records of a page that are the newest of their fingerprints: on most pages all, and then nothing is
     /// read to know it.
     fn iterate_page(
-        &mut self,
+        &self,
         view: &View,
-        number: u32,
-        page: LogPage<'_>,
+        lookup: &mut Lookup<'_>,
+        (number, page): (u32, LogPage<'_>),
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let mut doubtful = Vec::new();
@@ -397,8 +392,7 @@ impl Strata {
             }
         }
         let mut answers = vec![None; doubtful.len()];
-        self.lookups
-            .resolve(view, &doubtful, &mut answers, &mut self.stats)?;
+        lookup.resolve(&doubtful, &mut answers)?;
         for (((_, key), container), answer) in doubtful.into_iter().zip(containers).zip(answers) {
             if answer.is_some_and(|answer| answer.page == number) {
                 visit(key, Location { container })?;
@@ -409,16 +403,21 @@ impl Strata {
 }
 
 impl ChunkIndex for Strata {
-    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+    fn lookup(&self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         assert_eq!(keys.len(), found.len(), "a place for each key");
-        let view = self.shared.view();
-        let batch = self.shared.plan.batch_keys;
-        for (keys, found) in keys.chunks(batch).zip(found.chunks_mut(batch)) {
-            self.lookup_batch(&view, keys, found)?;
+        let shared = &self.shared;
+        let view = self.lookups.follow(|| shared.view(), &shared.plan);
+        let mut lookup = self.lookups.begin(&view);
+        let batch = shared.plan.batch_keys;
+        let mut batches = keys.chunks(batch).zip(found.chunks_mut(batch));
+        let looked =
+            batches.try_for_each(|(keys, found)| self.lookup_batch(&mut lookup, keys, found));
+        if looked.is_ok() {
+            lookup.stats.lookups = keys.len() as u64;
+            lookup.stats.hits = found.iter().flatten().count() as u64;
         }
-        self.stats.lookups += keys.len() as u64;
-        self.stats.hits += found.iter().flatten().count() as u64;
-        Ok(())
+        self.lookups.end(lookup);
+        looked
     }
 
     fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()> {
@@ -454,16 +453,17 @@ impl ChunkIndex for Strata {
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        let view = self.shared.view();
-        self.lookups.follow(&view, &self.shared.plan);
+        let view = (self.lookups).follow(|| self.shared.view(), &self.shared.plan);
         for (key, said) in self.tail.records() {
             if let Some(container) = said.filter(|container| !self.retired.contains(container)) {
                 visit(*key, Location { container })?;
             }
         }
-        view.logs
-            .iter()
-            .try_for_each(|log| self.iterate_log(&view, log, visit))
+        let mut lookup = self.lookups.begin(&view);
+        let mut logs = view.logs.iter();
+        let iterated = logs.try_for_each(|log| self.iterate_log(&view, &mut lookup, log, visit));
+        self.lookups.end(lookup);
+        iterated
     }
 
     fn ram_bytes(&self) -> usize {
@@ -477,7 +477,7 @@ impl ChunkIndex for Strata {
             entries: view.records() + self.tail.records().len() as u64,
             disk_bytes: view.manifest.file_bytes(),
             bytes_written: self.shared.written.load(Ordering::Relaxed),
-            ..self.stats
+            ..self.lookups.stats()
         }
     }
 }

@@ -38,7 +38,7 @@ fn log_files_of_retired_containers_give_back_their_space() {
     index.merge_all().expect("merge");
     let after = index.stats().disk_bytes;
     assert!(after < before / 2, "{after} of {before} bytes");
-    for mut index in [
+    for index in [
         index,
         Strata::open(Arc::new(dir), options(2, 1 << 20)).expect("open"),
     ] {

@@ -117,7 +117,7 @@ fn golden_files_are_still_read() {
             .write_at(&std::fs::read(folder().join(name)).expect("golden file"), 0)
             .expect("write");
     }
-    let mut index = Strata::open(Arc::new(dir), options(0xbb, 1 << 20)).expect("open");
+    let index = Strata::open(Arc::new(dir), options(0xbb, 1 << 20)).expect("open");
     let numbers = [0, 1, 2, 3, 4, 77, 1000, 2024];
     let mut found = [None; 8];
     index.lookup(&numbers.map(key), &mut found).expect("lookup");

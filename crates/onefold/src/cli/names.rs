@@ -1,7 +1,12 @@
 //! Values that are one of a set of names, each with a line of help, which `init --help` and completions show: chunkers,
 //! indexes, encryptions.
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
+use onefold_chunk::knobs::{Knob, Knobs, split};
 
 const CHUNKERS: [(&str, &str); 15] = [
     (
@@ -96,13 +101,71 @@ const ENCRYPTIONS: [(&str, &str); 2] = [
 ];
 
 /// `--chunker`.
-pub fn chunkers() -> PossibleValuesParser {
-    parser(&CHUNKERS)
+pub fn chunkers() -> WithKnobs {
+    WithKnobs {
+        names: parser(&CHUNKERS),
+        knobs_of: onefold_chunk::knobs_of,
+    }
 }
 
 /// `--index`.
-pub fn indexes() -> PossibleValuesParser {
-    parser(&INDEXES)
+pub fn indexes() -> WithKnobs {
+    WithKnobs {
+        names: parser(&INDEXES),
+        knobs_of: knobs_of_index,
+    }
+}
+
+fn knobs_of_index(name: &str) -> &'static [Knob] {
+    let kind = onefold_papers::KINDS.iter().find(|kind| kind.name == name);
+    kind.map_or(&[], |kind| kind.knobs)
+}
+
+/// A line for each parameter of a chunker and of an index, with the paper's default.
+pub fn knobs_help() -> String {
+    let mut help = String::from(
+        "Parameters of chunkers and indexes, as NAME:key=value,… Shown are the papers' own values:\n",
+    );
+    let chunkers = CHUNKERS.map(|(name, _)| (name, onefold_chunk::knobs_of(name)));
+    let indexes = INDEXES.map(|(name, _)| (name, knobs_of_index(name)));
+    for (name, knobs) in chunkers.into_iter().chain(indexes) {
+        for knob in knobs {
+            let shown = format!("{name}:{}={}", knob.key, knob.default);
+            help += &format!("  {shown}\n          {}; {}\n", knob.about, knob.values);
+        }
+    }
+    help
+}
+
+/// One of some names, or `NAME:key=value,…` with parameters that it has.
+#[derive(Clone)]
+pub struct WithKnobs {
+    names: PossibleValuesParser,
+    knobs_of: fn(&str) -> &'static [Knob],
+}
+
+impl TypedValueParser for WithKnobs {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let text = value.to_string_lossy();
+        let (name, knobs) = split(&text);
+        self.names.parse_ref(command, arg, OsStr::new(name))?;
+        let parsed = Knobs::parse(name, knobs, (self.knobs_of)(name));
+        parsed.map_err(|error| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command)
+        })?;
+        Ok(text.into_owned())
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        self.names.possible_values()
+    }
 }
 
 /// `--encryption`.
@@ -117,7 +180,8 @@ fn parser(names: &[(&'static str, &'static str)]) -> PossibleValuesParser {
 
 #[cfg(test)]
 mod tests {
-    use onefold_store::{Encryption, IndexName};
+    use onefold_papers::KINDS;
+    use onefold_store::Encryption;
 
     use super::*;
 
@@ -134,7 +198,7 @@ mod tests {
             shown(&CHUNKERS),
             sorted(onefold_chunk::names().iter().copied())
         );
-        let indexes = IndexName::ALL.iter().map(|(name, _)| *name);
+        let indexes = KINDS.iter().map(|kind| kind.name);
         assert_eq!(shown(&INDEXES), sorted(indexes.chain(["ram"])));
         for (name, _) in ENCRYPTIONS {
             assert_eq!(Encryption::by_name(name).expect("one").name(), name);

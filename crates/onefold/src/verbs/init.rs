@@ -18,6 +18,7 @@ use crate::{human, interrupted, machine, repository, when};
 
 /// Make a new repository
 #[derive(clap::Args, Debug)]
+#[command(after_long_help = names::knobs_help())]
 pub struct Args {
     #[command(flatten)]
     pub choices: Choices,
@@ -208,6 +209,7 @@ fn options(choices: &Choices, global: &Global) -> Result<InitOptions> {
         chunk_bytes_mean,
         encryption,
         index: choices.index.clone().unwrap_or(defaults.index),
+        indexes: onefold_papers::KINDS,
         ..defaults
     })
 }

@@ -178,10 +178,13 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
             bytes(unused)
         ),
         format!(
-            "index      {}: {} on disk, {} of RAM",
+            "index      {}: {} on disk, {}",
             repository.config().index,
             bytes(index_disk),
-            bytes(index_ram as u64)
+            match index_ram {
+                Some(ram) => format!("{} of RAM", bytes(ram as u64)),
+                None => "RAM not known: it cannot be opened now".into(),
+            }
         ),
     ];
     show(sizes, figures, &lines, out)

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use onefold_store::IndexName;
+use onefold_papers::KINDS;
 
 use crate::rig::{Ran, Rig};
 
@@ -74,7 +74,7 @@ fn values_of_a_set_are_proposed_and_files_where_they_are_meant() {
 fn the_help_of_init_has_a_line_for_each_chunker_and_index() {
     let rig = Rig::empty();
     let help = rig.run(["init", "--help"]).ends(0).out;
-    let indexes = IndexName::ALL.map(|(name, _)| name);
+    let indexes: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     for name in onefold_chunk::names().iter().chain(&indexes) {
         let line = help
             .lines()

@@ -1,6 +1,6 @@
 //! Repositories with each index there is, through all that touches an index.
 
-use onefold_store::IndexName;
+use onefold_papers::KINDS;
 
 use crate::rig::{Random, Rig, files};
 
@@ -84,7 +84,7 @@ fn lives_a_life(index: &str) {
 #[test]
 fn every_index_lives_a_life() {
     std::thread::scope(|scope| {
-        let names = IndexName::ALL.iter().map(|(name, _)| *name);
+        let names = KINDS.iter().map(|kind| kind.name);
         for index in names.chain(["ram"]) {
             scope.spawn(move || lives_a_life(index));
         }

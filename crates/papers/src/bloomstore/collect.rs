@@ -5,11 +5,58 @@
 //! at the head has nothing older left to hide, so it goes. Pages before the head count for nothing at once, and their
 //! space is free after the checkpoint that makes the moved records durable.
 
-use super::BloomStore;
-use crate::flashlog::{At, Locate};
+use super::{BloomStore, Search};
+use crate::flashlog::{At, Candidates, Kind, Locate};
+use onefold_chunk::Fingerprint;
 use onefold_index::Result;
 
+/// Of so many pages that are written one is looked at for superseded records: a look reads a page of each unit of the
+/// chain, and some pages of records.
+const SAMPLED_PAGES: u32 = 4;
+
 impl BloomStore {
+    /// Of a page that is about to be written, looks whether one record supersedes an older one on flash, and counts so
+    /// many records as garbage as it stands for. No lookup is needed for a record to be said again (a sweep moves
+    /// chunks), so this is how the store knows.
+    pub(super) fn sample_superseded(&mut self, number: usize) -> Result<()> {
+        let (page, buffer) = (self.log.range().end, &self.partitions[number].buffer);
+        if !page.is_multiple_of(SAMPLED_PAGES) || buffer.len() == 0 {
+            return Ok(());
+        }
+        let records = buffer.len();
+        let sampled = buffer.record((page / SAMPLED_PAGES) as usize % records);
+        // a removal counts as garbage already, and so does what it removes
+        if matches!(sampled.kind, Kind::Says(Some(_))) && self.is_on_flash(number, &sampled.key)? {
+            self.garbage += records as u64 * u64::from(SAMPLED_PAGES);
+        }
+        Ok(())
+    }
+
+    /// Whether a page of the log says anything of the key.
+    fn is_on_flash(&mut self, number: usize, key: &Fingerprint) -> Result<bool> {
+        let before = self.stats;
+        let mut found = [None];
+        let mut search = Search {
+            candidates: Candidates {
+                place: 0,
+                pages: self.held_candidates(number, key),
+            },
+            units: self.partitions[number].units.len(),
+        };
+        let keys = std::slice::from_ref(key);
+        let searched = self.search(keys, &mut found, vec![&mut search]);
+        // no lookup of a caller's
+        self.stats = before;
+        searched.map(|()| found[0].is_some())
+    }
+
+    /// So many containers are gone: about as many records of them, in the mean, are garbage.
+    pub(super) fn retired_garbage(&mut self, gone: u64) {
+        let live = self.entries.saturating_sub(self.garbage);
+        self.garbage += live / self.containers.max(1) * gone.min(self.containers);
+        self.containers = self.containers.saturating_sub(gone);
+    }
+
     /// Collects if the estimate of garbage says so, until the estimate is half of what is allowed, or all was seen
     /// once.
     pub(super) fn collect_garbage(&mut self) -> Result<()> {
@@ -27,12 +74,7 @@ impl BloomStore {
         self.release_units()
     }
 
-    /// Collects all pages that are there now; durable after the next checkpoint.
-    ///
-    /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) for a page that is not what was
-    /// written: it and those behind it are not collected.
-    pub fn collect_all(&mut self) -> Result<()> {
+    pub(super) fn collect_all(&mut self) -> Result<()> {
         let end = self.log.range().end;
         while self.log.range().start < end {
             self.collect_page()?;

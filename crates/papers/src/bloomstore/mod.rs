@@ -29,8 +29,9 @@ use self::chain::{POINTER_BYTES, Shape, UnitHead, pointer_of};
 use self::units::{Place, Units};
 use crate::filters::{BlockedBloom, word};
 use crate::flashlog::{At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
-use onefold_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
+use onefold_index::{ContainerId, Filter, IndexStats, Location, Result};
 
 /// Keys whose reads are in flight together: bounds the RAM of a lookup to some MiB.
 const BATCH: usize = 256;
@@ -58,7 +59,8 @@ pub struct BloomStoreOptions {
     pub prefilter_bytes: usize,
     /// Collect when about this part of all records is garbage.
     pub garbage_max: f64,
-    /// Milliseconds that an insertion may stay without being durable, see [`BloomStore::tick`].
+    /// Milliseconds that an insertion may stay in a write buffer without being durable; a thread of the store's own sees
+    /// to it (§4.4.1: a configurable timeout, such as 1 ms).
     pub flush_interval_ms: Option<u64>,
 }
 
@@ -66,7 +68,7 @@ impl BloomStoreOptions {
     /// The dissertation's best for `keys_expected` keys, M = 96 and δ = 64, within `ram_bytes`: what write buffers
     /// leave goes to the pre-filter (4 bits a key) and the rest to the pool.
     pub fn new(keys_expected: u64, ram_bytes: usize) -> BloomStoreOptions {
-        let mut options = BloomStoreOptions {
+        let options = BloomStoreOptions {
             keys_expected,
             chain_max: 96,
             filter_bytes: 64,
@@ -77,11 +79,20 @@ impl BloomStoreOptions {
             garbage_max: 0.25,
             flush_interval_ms: None,
         };
-        let buffers = options.partitions() as usize * (4096 + options.filter_bytes as usize);
+        options.within(ram_bytes, 4.0)
+    }
+
+    /// These within `ram_bytes`: what write buffers leave goes to a pre-filter of `prefilter_bits` bits a key, and the
+    /// rest to the pool.
+    pub fn within(self, ram_bytes: usize, prefilter_bits: f64) -> BloomStoreOptions {
+        let buffers = self.partitions() as usize * (4096 + self.filter_bytes as usize);
         let rest = ram_bytes.saturating_sub(buffers);
-        options.prefilter_bytes = rest.min(keys_expected as usize / 2);
-        options.pool_bytes = rest - options.prefilter_bytes;
-        options
+        let wanted = (self.keys_expected as f64 * prefilter_bits / 8.0) as usize;
+        BloomStoreOptions {
+            prefilter_bytes: rest.min(wanted),
+            pool_bytes: rest - rest.min(wanted),
+            ..self
+        }
     }
 
     /// Partitions, P.
@@ -105,7 +116,6 @@ pub struct BloomStore {
     last_container: Option<ContainerId>,
     containers: u64,
     entries: u64,
-    waiting_since_ms: Option<u64>,
     is_dirty: bool,
     stats: IndexStats,
 }
@@ -132,7 +142,7 @@ struct Search {
     units: usize,
 }
 
-impl BloomStore {
+impl InTurns<BloomStore> {
     /// Opens the store in `dir`, or begins one.
     ///
     /// # Errors
@@ -140,29 +150,54 @@ impl BloomStore {
     /// shape that is damaged or of more than eight times the RAM, or a page that was durable and is not whole;
     /// [`Error::Budget`](onefold_index::Error::Budget) for a chain that fits no page, or a pre-filter of more than 8 GiB;
     /// [`Error::Io`](onefold_index::Error::Io).
-    pub fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<BloomStore> {
-        recover::open(dir, options)
+    pub fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<InTurns<BloomStore>> {
+        let interval_ms = options.flush_interval_ms;
+        let store = InTurns::new(BloomStore::open_one(dir, options)?);
+        match interval_ms {
+            Some(ms) => store.with_timer(ms, |store| store.flush_waiting().map(|_| ())),
+            None => Ok(store),
+        }
     }
 
-    /// Tells the time: makes everything durable if something waits for longer than `flush_interval_ms` (§4.4.1).
-    /// Returns whether it did.
+    /// Makes durable what waits in write buffers, as the timeout does (§4.4.1). Returns whether anything waited.
     ///
     /// # Errors
-    /// Those of [`checkpoint`](ChunkIndex::checkpoint).
-    pub fn tick(&mut self, now_ms: u64) -> Result<bool> {
-        let Some(interval) = self.options.flush_interval_ms.filter(|_| self.is_dirty) else {
-            return Ok(false);
-        };
-        let since = *self.waiting_since_ms.get_or_insert(now_ms);
-        let is_due = now_ms.saturating_sub(since) >= interval;
-        if is_due {
-            self.checkpoint()?;
-        }
-        Ok(is_due)
+    /// Those of [`checkpoint`](onefold_index::ChunkIndex::checkpoint).
+    pub fn flush_waiting(&self) -> Result<bool> {
+        self.lock().flush_waiting()
     }
 
     /// RAM of write buffers, of active filters and the pool, and of the pre-filter, in bytes.
     pub fn ram_parts(&self) -> (usize, usize, usize) {
+        self.lock().ram_parts()
+    }
+
+    /// Collects all pages that are there now; durable after the next checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) for a page that is
+    /// not what was written: it and those behind it are not collected.
+    pub fn collect_all(&mut self) -> Result<()> {
+        self.lock().collect_all()
+    }
+}
+
+impl BloomStore {
+    fn open_one(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<BloomStore> {
+        recover::open(dir, options)
+    }
+
+    /// Makes durable what waits in write buffers.
+    fn flush_waiting(&mut self) -> Result<bool> {
+        let waits = self.is_dirty;
+        if waits {
+            self.checkpoint()?;
+        }
+        Ok(waits)
+    }
+
+    /// RAM of write buffers, of active filters and the pool, and of the pre-filter, in bytes.
+    fn ram_parts(&self) -> (usize, usize, usize) {
         let of = |part: fn(&Partition) -> usize| self.partitions.iter().map(part).sum::<usize>();
         (
             of(|partition| partition.buffer.ram_bytes()),
@@ -209,9 +244,20 @@ impl BloomStore {
         Ok(())
     }
 
+    /// Pages that may hold the key by filters that are not yet on flash, oldest first.
+    fn held_candidates(&self, number: usize, key: &Fingerprint) -> Vec<u32> {
+        let filters = &self.partitions[number].held;
+        filters
+            .chunks_exact(self.shape.filter_bytes as usize)
+            .filter(|filter| self.shape.may_hold(filter, key))
+            .map(pointer_of)
+            .collect()
+    }
+
     /// Writes the buffer as a page; its filter goes to the pool, and where that is full, filters of the fullest
     /// partition to flash.
     fn seal(&mut self, number: usize) -> Result<()> {
+        self.sample_superseded(number)?;
         let partition = &mut self.partitions[number];
         let page = self.log.append(&mut partition.buffer, number as u32)?;
         partition.buffer.clear();
@@ -231,7 +277,8 @@ impl BloomStore {
 
     /// Appends a partition's filters in the pool to its chain. Those that cannot be written stay in the pool.
     fn flush_chain(&mut self, number: usize) -> Result<()> {
-        let head = self.log.range().start;
+        // after a crash pages are live again that were collected since the last checkpoint
+        let head = self.log.durable_head();
         let filter_bytes = self.shape.filter_bytes as usize;
         let held = std::mem::take(&mut self.partitions[number].held);
         self.held_bytes -= held.len();
@@ -358,15 +405,11 @@ impl Locate for BloomStore {
                 found[place] = Some((At::Buffer, said));
                 continue;
             }
-            let pages = partition
-                .held
-                .chunks_exact(self.shape.filter_bytes as usize)
-                .filter(|filter| self.shape.may_hold(filter, key))
-                .map(pointer_of)
-                .collect();
+            let units = partition.units.len();
+            let pages = self.held_candidates(self.partition_of(key), key);
             searches.push(Search {
                 candidates: Candidates { place, pages },
-                units: partition.units.len(),
+                units,
             });
         }
         for searches in searches.chunks_mut(BATCH) {
@@ -376,7 +419,7 @@ impl Locate for BloomStore {
     }
 }
 
-impl ChunkIndex for BloomStore {
+impl OneCaller for BloomStore {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         self.answer(keys, found)
     }
@@ -389,7 +432,8 @@ impl ChunkIndex for BloomStore {
     }
 
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
-        self.garbage += containers.len() as u64 * self.entries / self.containers.max(1);
+        let news = containers.iter().filter(|gone| !self.log.is_retired(gone));
+        self.retired_garbage(news.count() as u64);
         self.is_dirty = true;
         self.log.retire(containers);
         Ok(())
@@ -398,9 +442,10 @@ impl ChunkIndex for BloomStore {
     fn checkpoint(&mut self) -> Result<()> {
         self.collect_garbage()?;
         self.units.sync()?;
+        self.log.notes = [self.garbage, self.containers];
         self.log
             .checkpoint(self.partitions.iter().map(|partition| &partition.buffer))?;
-        (self.is_dirty, self.waiting_since_ms) = (false, None);
+        self.is_dirty = false;
         Ok(())
     }
 

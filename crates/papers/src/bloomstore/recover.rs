@@ -16,7 +16,7 @@ use onefold_index::{Error, Filter, IndexStats, Result};
 const SHAPE: &str = "bloom-shape";
 const SHAPE_FRAME: FrameKind = FrameKind {
     magic: *b"OFBLOOMS",
-    version: 1,
+    version: 2,
 };
 const PARTITIONS_MAX: u32 = 1 << 24;
 
@@ -29,6 +29,7 @@ pub(super) fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<Bloo
         0 => None,
         bytes => Some(BlockedBloom::with_bytes(bytes, options.keys_expected)?),
     };
+    let [garbage, containers] = log.notes;
     let mut store = BloomStore {
         partitions: (0..count).map(|_| empty_partition(&shape)).collect(),
         log,
@@ -37,11 +38,10 @@ pub(super) fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<Bloo
         options,
         held_bytes: 0,
         prefilter,
-        garbage: 0,
+        garbage,
         last_container: None,
-        containers: 0,
+        containers,
         entries: 0,
-        waiting_since_ms: None,
         is_dirty: false,
         stats: IndexStats::default(),
     };

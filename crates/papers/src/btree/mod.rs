@@ -32,9 +32,10 @@ use redb::{
 use self::backend::{DiskBackend, Traffic, failed};
 use self::prefetch::Prefetched;
 use crate::filters::BlockedBloom;
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
 use onefold_index::strata::log::Said;
-use onefold_index::{ChunkIndex, ContainerId, Filter, IndexStats, Location, Result};
+use onefold_index::{ContainerId, Filter, IndexStats, Location, Result};
 
 const FILE: &str = "btree";
 const TMP: &str = "btree-tmp";
@@ -111,7 +112,7 @@ pub struct BTree {
 /// Who joined and who left a container in one flush.
 type Moves = BTreeMap<(ContainerId, bool), Vec<u8>>;
 
-impl BTree {
+impl InTurns<BTree> {
     /// Opens the index in `dir`, or begins an empty one. The whole file is read once: its pages are checked, as the
     /// library expects it of a file that may be damaged.
     ///
@@ -119,7 +120,13 @@ impl BTree {
     /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
     /// page that is not what was written; [`Error::Budget`](onefold_index::Error::Budget) for a filter of more than 8 GiB;
     /// [`Error::Io`](onefold_index::Error::Io).
-    pub fn open(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<BTree> {
+    pub fn open(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<InTurns<BTree>> {
+        BTree::open_one(dir, options).map(InTurns::new)
+    }
+}
+
+impl BTree {
+    fn open_one(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<BTree> {
         let alone = alone(&*dir, "btree")?;
         let disk = match if_there(dir.open_write(FILE))? {
             Some(disk) => disk,
@@ -344,7 +351,7 @@ fn fingerprint(bytes: &[u8]) -> Fingerprint {
     Fingerprint(bytes.try_into().expect("32 bytes"))
 }
 
-impl ChunkIndex for BTree {
+impl OneCaller for BTree {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         let (table, before) = (self.table()?, self.reads());
         for (key, slot) in keys.iter().zip(found) {

@@ -1,4 +1,5 @@
-//! Which log pages come into the cache with a hit, and when: the windows of a batch's keys are read together.
+//! Which log pages come into the cache with a hit, and when: the metadata of the containers of a batch's keys are read
+//! together.
 
 use std::ops::Range;
 
@@ -11,8 +12,10 @@ use onefold_index::strata::log::LogPage;
 use onefold_index::strata::page::PAGE_BYTES;
 use onefold_index::{Error, Result};
 
-/// Pages that a hit prefetches: 64 KiB.
-const WINDOW_PAGES: u32 = 16;
+/// Pages of a container's metadata in the paper, 1023 chunks of 64 bytes: what a hit is thought to bring.
+const CONTAINER_PAGES: usize = 16;
+/// The most pages that a hit brings, 1 MiB: of a container that has more, those from the hit on.
+const WINDOW_PAGES_MAX: u32 = 256;
 /// What all cached pages were read from: there is one log.
 const ITS_FILE: FileId = FileId {
     unique: 0,
@@ -28,14 +31,15 @@ impl ChunkStash {
         self.fetch_all(&[page])
     }
 
-    /// The pages that come with `page`: those behind it, which the stream will ask for next; or, where keys are
-    /// sampled, the container that it is in, since the keys before the sampled one have no slots of their own.
+    /// The pages that come with `page`: the metadata of the containers that it has keys of, as far as half of the cache
+    /// goes.
     fn window_of(&self, page: u32) -> Range<u32> {
-        let first = match self.options.sample {
-            0 | 1 => page,
-            _ => page / WINDOW_PAGES * WINDOW_PAGES,
-        };
-        first..(first + WINDOW_PAGES).min(self.pages).max(page + 1)
+        let pages = self.containers.pages_of(page);
+        let most = (self.cache.capacity() as u32 / 2).clamp(1, WINDOW_PAGES_MAX);
+        match pages.len() as u32 <= most {
+            true => pages,
+            false => page..pages.end.min(page + most),
+        }
     }
 
     /// Brings the windows of `pages`, which are not in the cache, in one batch of reads.
@@ -82,7 +86,7 @@ impl ChunkStash {
     /// Brings what the table says of `keys` into the cache, as far as half of it goes, in one batch of reads. Where
     /// that is less than two windows it would push out what the first of the keys need: they are then read one by one.
     pub(super) fn prefetch(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        let most = self.cache.capacity() / 2 / WINDOW_PAGES as usize;
+        let most = self.cache.capacity() / 2 / CONTAINER_PAGES;
         if most < 2 {
             return Ok(());
         }

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! RAM    cuckoo table: 2-byte signature, 4-byte log page, 16 candidate slots a key │ write buffer │ prefetch cache
+//!        which log pages hold a container's metadata
 //! flash  log: fingerprints in the order of the stream, with their containers
 //! ```
 //!
-//! One read of 64 KiB a positive lookup, and the stream's next fingerprints come with it; none for most absent keys (a
-//! signature lies in 16 slots by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 %
-//! load, which is what `strata` was made to avoid. With `sample` = n only every n-th key has a slot and the others are
-//! found by prefetch, or not at all. A table that is full is made anew from the log, without retired containers and,
+//! One read a positive lookup, of the metadata of the container that the key is in: the stream's next fingerprints come
+//! with it. None for most absent keys (a signature is a part of the hash that gives the slot, so one lies in 16 slots by
+//! chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was
+//! made to avoid. With `sample` = n only every n-th key of a container has a slot, the first of each among them, and the
+//! others are found by prefetch, or not at all. A table that is full is made anew from the log, without retired containers and,
 //! where that leaves it nearly full, with `sample` doubled: more keys than the budget is for cost duplicates that are
 //! not recognised, never a failure. The reads of a batch of keys go out together.
 //!
@@ -16,6 +18,7 @@
 //! off; a damaged page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers
 //! as runs of records instead of the paper's 1023 records of 64 bytes. One opener at a time.
 
+mod containers;
 mod fetch;
 mod retired;
 mod table;
@@ -26,15 +29,17 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk, LockGuard};
 
+use self::containers::Containers;
 use self::retired::{read_retired, write_retired};
 use self::table::Table;
 use crate::flashlog::open_or_create;
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
 use onefold_index::strata::cache::PageCache;
 use onefold_index::strata::hash_of;
 use onefold_index::strata::log::{LogPacker, LogPage, Said, read_pages};
 use onefold_index::strata::page::PAGE_BYTES;
-use onefold_index::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
+use onefold_index::{ContainerId, Error, IndexStats, Location, Result};
 
 /// Records of a page that a stretch of keys is thought to use, at the least.
 const RECORDS_A_PAGE_LEAST: usize = 4;
@@ -52,7 +57,7 @@ pub struct ChunkStashOptions {
     /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the
     /// budget is too small for one.
     pub cache_bytes: Option<usize>,
-    /// Every n-th inserted key has a slot; 1 for all. Doubles whenever the table is full.
+    /// Every n-th key of each container has a slot; 1 for all. Doubles whenever the table is full.
     pub sample: u32,
 }
 
@@ -66,6 +71,7 @@ pub struct ChunkStash {
     order: Vec<Fingerprint>,
     buffer: HashMap<Fingerprint, Said>,
     cache: PageCache,
+    containers: Containers,
     retired: HashSet<ContainerId>,
     /// Containers that were gone have come back since their file was written.
     returns: bool,
@@ -74,13 +80,19 @@ pub struct ChunkStash {
     _alone: Box<dyn LockGuard>,
 }
 
-impl ChunkStash {
+impl InTurns<ChunkStash> {
     /// Opens the index in `dir`, or begins an empty one; reads the whole log once.
     ///
     /// # Errors
     /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a page that is not whole before one that is,
     /// or a file of retired containers that is not; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<ChunkStash> {
+    pub fn open(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<InTurns<ChunkStash>> {
+        ChunkStash::open_one(dir, options).map(InTurns::new)
+    }
+}
+
+impl ChunkStash {
+    fn open_one(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<ChunkStash> {
         let alone = alone(&*dir, "stash")?;
         let disk = open_or_create(&*dir, LOG)?;
         dir.sync()?;
@@ -92,6 +104,7 @@ impl ChunkStash {
                     .cache_bytes
                     .unwrap_or(options.ram_budget_bytes / 100 * 15),
             ),
+            containers: Containers::default(),
             retired: read_retired(&*dir)?,
             returns: false,
             disk,
@@ -201,7 +214,7 @@ impl ChunkStash {
     }
 }
 
-impl ChunkIndex for ChunkStash {
+impl OneCaller for ChunkStash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         // stretches that the cache has room for, so that what a batch brings is still there when it is asked for
         let most = self.cache.capacity() / 2 * RECORDS_A_PAGE_LEAST;
@@ -297,6 +310,7 @@ impl ChunkIndex for ChunkStash {
             + self.cache.ram_bytes()
             + slots(self.buffer.capacity(), size_of::<(Fingerprint, Said)>())
             + self.order.capacity() * 32
+            + self.containers.ram_bytes()
             + slots(self.retired.capacity(), 8)
     }
 

@@ -33,30 +33,46 @@ impl Table {
         }
     }
 
-    pub(super) fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = usize> + use<> {
+    /// The candidate slots of a key, and the signature that it has in each: both are parts of the hash hᵢ = g₁ + i·g₂,
+    /// the slot of the high bits, and the signature of the low ones.
+    fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = Candidate> + use<> {
         let word =
             |at: usize| u64::from_le_bytes(key.0[at..at + 8].try_into().expect("eight bytes"));
         let (start, step, slots) = (word(8), word(16) | 1, self.pages.len() as u128);
         (0..CANDIDATES).map(move |i| {
-            ((u128::from(start.wrapping_add(i.wrapping_mul(step))) * slots) >> 64) as usize
+            let hash = start.wrapping_add(i.wrapping_mul(step));
+            Candidate {
+                slot: ((u128::from(hash) * slots) >> 64) as usize,
+                signature: hash as u16,
+            }
         })
     }
 
-    pub(super) fn signature(key: &Fingerprint) -> u16 {
-        u16::from_le_bytes([key.0[24], key.0[25]])
+    fn is_at(&self, candidate: &Candidate) -> bool {
+        self.pages[candidate.slot] > 0 && self.signatures[candidate.slot] == candidate.signature
     }
 
     /// Slots that may be the key's.
     pub(super) fn matches(&self, key: &Fingerprint) -> impl Iterator<Item = usize> {
-        let signature = Table::signature(key);
-        self.candidates(key)
-            .filter(move |slot| self.pages[*slot] > 0 && self.signatures[*slot] == signature)
+        let at = self.candidates(key).filter(|one| self.is_at(one));
+        at.map(|one| one.slot)
     }
 
-    pub(super) fn put(&mut self, slot: usize, key: &Fingerprint, page: u32) {
-        self.signatures[slot] = Table::signature(key);
-        self.pages[slot] = page + 1;
+    fn put(&mut self, to: &Candidate, page: u32) {
+        self.signatures[to.slot] = to.signature;
+        self.pages[to.slot] = page + 1;
     }
+
+    fn free(&self, key: &Fingerprint) -> Option<Candidate> {
+        let mut candidates = self.candidates(key);
+        candidates.find(|one| self.pages[one.slot] == 0)
+    }
+}
+
+/// Where a key may stand in the table, and as what.
+struct Candidate {
+    slot: usize,
+    signature: u16,
 }
 
 impl ChunkStash {
@@ -80,6 +96,7 @@ impl ChunkStash {
     /// The table of all of the log; whether that fits, and leaves some of it free.
     fn make_table(&mut self) -> Result<bool> {
         self.table.pages.fill(0);
+        self.containers.clear();
         self.inserted = 0;
         let mut buf = Vec::new();
         for page in 0..self.pages {
@@ -105,6 +122,7 @@ impl ChunkStash {
     /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then
     /// another key lost its slot.
     fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
+        let before = said.map(|container| self.containers.enter(container, page));
         let own = self.slot_of(key)?;
         let samples = self.options.sample > 1;
         // a removal must be known of where an earlier record may come by prefetch
@@ -114,52 +132,41 @@ impl ChunkStash {
             return Ok(true);
         }
         self.inserted += 1;
-        let is_sampled = is_removal
-            || self
-                .inserted
-                .is_multiple_of(u64::from(self.options.sample.max(1)));
-        if own.is_none() && !is_sampled {
+        let sample = u64::from(self.options.sample.max(1));
+        let is_sampled = before.is_none_or(|before| before.is_multiple_of(sample));
+        if let Some(slot) = own {
+            self.table.pages[slot] = page + 1;
             return Ok(true);
         }
-        if let Some(slot) = own.or_else(|| self.free_slot(key)) {
-            self.table.put(slot, key, page);
+        if !is_sampled {
             return Ok(true);
         }
         let (mut key, mut page) = (*key, page);
         for turn in 0..MOVES_MAX {
-            if let Some(free) = self.free_slot(&key) {
-                self.table.put(free, &key, page);
+            if let Some(free) = self.table.free(&key) {
+                self.table.put(&free, page);
                 return Ok(true);
             }
-            let slot = self
+            let taken = self
                 .table
                 .candidates(&key)
                 .nth(turn % CANDIDATES as usize)
                 .expect("a candidate");
-            let out = self.table.pages[slot] - 1;
-            let moved = self.key_in(slot, out)?;
-            self.table.put(slot, &key, page);
+            let out = self.table.pages[taken.slot] - 1;
+            let moved = self.key_in(taken.slot, out)?;
+            self.table.put(&taken, page);
             (key, page) = (moved, out);
         }
         Ok(false)
     }
 
-    fn free_slot(&self, key: &Fingerprint) -> Option<usize> {
-        let mut candidates = self.table.candidates(key);
-        candidates.find(|slot| self.table.pages[*slot] == 0)
-    }
-
     /// The key of a slot, from the log: RAM holds its signature only.
     fn key_in(&mut self, slot: usize, page: u32) -> Result<Fingerprint> {
-        let signature = self.table.signatures[slot];
         self.fetch(page)?;
         let keys: Vec<Fingerprint> = self.cache.page_of(page).map_or(Vec::new(), |page| {
             page.records().map(|(key, _)| key).collect()
         });
-        let own = |key: &&Fingerprint| {
-            Table::signature(key) == signature
-                && self.table.candidates(key).any(|other| other == slot)
-        };
+        let own = |key: &&Fingerprint| self.table.matches(key).any(|other| other == slot);
         keys.iter().find(own).copied().ok_or_else(|| {
             Error::damaged(
                 LOG,

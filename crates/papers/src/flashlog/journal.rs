@@ -65,6 +65,7 @@ impl FlashLog {
         }
         self.retired = Retirements::of(gone);
         (self.head, self.discarded, self.seq) = (last.head, last.head, last.seq);
+        self.notes = last.notes;
         self.recover_end(last.committed)
     }
 
@@ -143,6 +144,7 @@ impl FlashLog {
             committed: self.pages,
             batch: pages,
             seq: self.seq,
+            notes: self.notes,
         };
         let windows = std::iter::from_fn(|| {
             let window = lowest(buffers.clone(), since, JOURNAL_WINDOW);

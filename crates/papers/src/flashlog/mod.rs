@@ -54,6 +54,8 @@ pub struct FlashLog {
     journaled: u64,
     seq: u64,
     retired: Retirements,
+    /// Two numbers of the store's own, which a checkpoint keeps; zeros in a new log.
+    pub notes: [u64; 2],
     /// Bytes written to both files.
     pub bytes_written: u64,
     _alone: Box<dyn LockGuard>,
@@ -80,6 +82,7 @@ impl FlashLog {
             journaled: 0,
             seq: 0,
             retired: Retirements::default(),
+            notes: [0; 2],
             bytes_written: 0,
             _alone: alone,
         };
@@ -134,6 +137,11 @@ impl FlashLog {
     /// The first live page and the one behind the last.
     pub fn range(&self) -> std::ops::Range<u32> {
         self.head..self.pages
+    }
+
+    /// The first live page, as the last checkpoint has it.
+    pub fn durable_head(&self) -> u32 {
+        self.discarded
     }
 
     /// What is said now, with the next number. A container that was gone is back with it.

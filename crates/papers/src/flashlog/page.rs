@@ -53,6 +53,8 @@ pub struct PageHead {
     pub batch: u32,
     /// The highest number of a record so far (in a journal).
     pub seq: u64,
+    /// Two numbers of the store's own (in a journal).
+    pub notes: [u64; 2],
 }
 
 /// A page in the making, and a page that was read: the same bytes.
@@ -109,6 +111,7 @@ impl RecordPage {
             committed: field(20),
             batch: field(24),
             seq: u64::from(field(28)) | u64::from(field(32)) << 32,
+            notes: [36, 44].map(|at| u64::from(field(at)) | u64::from(field(at + 4)) << 32),
         }
     }
 
@@ -178,6 +181,8 @@ impl RecordPage {
         self.bytes[20..24].copy_from_slice(&head.committed.to_le_bytes());
         self.bytes[24..28].copy_from_slice(&head.batch.to_le_bytes());
         self.bytes[28..36].copy_from_slice(&head.seq.to_le_bytes());
+        self.bytes[36..44].copy_from_slice(&head.notes[0].to_le_bytes());
+        self.bytes[44..52].copy_from_slice(&head.notes[1].to_le_bytes());
         seal_page(&mut self.bytes, page);
         &self.bytes
     }
@@ -185,6 +190,17 @@ impl RecordPage {
     /// Empties it and keeps its RAM.
     pub fn clear(&mut self) {
         self.bytes.fill(0);
+    }
+
+    /// Takes record `i` out; the last one comes in its place.
+    pub fn swap_remove(&mut self, i: usize) -> Record {
+        let (record, last) = (self.record(i), self.len() - 1);
+        let of = |place: usize| HEADER_BYTES + place * RECORD_BYTES;
+        self.bytes
+            .copy_within(of(last)..of(last) + RECORD_BYTES, of(i));
+        self.bytes[of(last)..][..RECORD_BYTES].fill(0);
+        self.bytes[8] -= 1;
+        record
     }
 
     /// RAM, in bytes.
@@ -196,7 +212,8 @@ impl RecordPage {
         &self.bytes[HEADER_BYTES + i * RECORD_BYTES..][..RECORD_BYTES]
     }
 
-    fn place_of(&self, key: &Fingerprint) -> Option<usize> {
+    /// Where the record of `key` stands.
+    pub fn place_of(&self, key: &Fingerprint) -> Option<usize> {
         (0..self.len()).find(|i| self.record_bytes(*i)[..32] == key.0)
     }
 }

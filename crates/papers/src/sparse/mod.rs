@@ -39,9 +39,10 @@ use self::part::{Part, Record};
 use self::segment::Segment;
 use crate::flashlog::open_or_create;
 use crate::pagelog::{Extent, PageLog};
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
 use onefold_index::strata::page::PAGE_BYTES;
-use onefold_index::{ChunkIndex, ContainerId, IndexStats, Location, Result};
+use onefold_index::{ContainerId, IndexStats, Location, Result};
 
 const LOG: &str = "sparse-log";
 const LOG_FRAME: FrameKind = FrameKind {
@@ -124,13 +125,24 @@ fn empty_ledger(options: &SparseOptions) -> Ledger {
     Ledger::new(Hooks::new(options.sample, options.hook_bytes))
 }
 
-impl Sparse {
+impl InTurns<Sparse> {
     /// Opens the index in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
     /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
     /// part of the log that is not whole before one that is; [`Error::Io`](onefold_index::Error::Io).
-    pub fn open(dir: Arc<dyn Dir>, options: SparseOptions) -> Result<Sparse> {
+    pub fn open(dir: Arc<dyn Dir>, options: SparseOptions) -> Result<InTurns<Sparse>> {
+        Sparse::open_one(dir, options).map(InTurns::new)
+    }
+
+    /// One fingerprint in how many is a hook, by now.
+    pub fn sample(&self) -> u64 {
+        self.lock().ledger.hooks.sample()
+    }
+}
+
+impl Sparse {
+    fn open_one(dir: Arc<dyn Dir>, options: SparseOptions) -> Result<Sparse> {
         let alone = alone(&*dir, "sparse")?;
         let (log, ledger) = open_log(&*dir, &options)?;
         Ok(Sparse {
@@ -151,11 +163,6 @@ impl Sparse {
             stats: IndexStats::default(),
             _alone: alone,
         })
-    }
-
-    /// One fingerprint in how many is a hook, by now.
-    pub fn sample(&self) -> u64 {
-        self.ledger.hooks.sample()
     }
 
     /// What is known of `key` without a read; the container may be gone.
@@ -313,7 +320,7 @@ fn read_records(log: &PageLog, extents: &[Extent]) -> Result<Vec<Vec<Record>>> {
     Ok(records)
 }
 
-impl ChunkIndex for Sparse {
+impl OneCaller for Sparse {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         let most = self.options.segment_chunks;
         for (keys, found) in keys.chunks(most).zip(found.chunks_mut(most)) {

@@ -33,7 +33,7 @@ pub struct TabletList {
 impl TabletList {
     /// Of these tablets, the oldest first.
     pub fn new(tablets: Vec<Tablet>, options: &TabletsOptions) -> TabletList {
-        let mut list = TabletList {
+        TabletList {
             tablets,
             search: options.search,
             cache_tablets: options.cache_tablets,
@@ -42,19 +42,12 @@ impl TabletList {
             reads: 0,
             false_reads: 0,
             asked: 0,
-        };
-        if list.search != Search::Linear {
-            list.tablets.reverse();
         }
-        list
     }
 
-    /// Adds a tablet that was sealed just now.
+    /// Adds a tablet that was sealed just now, at the end (PRUNE, fig. 8).
     pub fn push(&mut self, tablet: Tablet) {
-        match self.search {
-            Search::Linear => self.tablets.push(tablet),
-            Search::Lru | Search::LruPrefetch => self.tablets.insert(0, tablet),
-        }
+        self.tablets.push(tablet);
     }
 
     /// What the first tablet that holds `key` says, or the tablet `only` where the newest is known.
@@ -90,24 +83,19 @@ impl TabletList {
         let brings_next = self.search == Search::LruPrefetch;
         if self.search != Search::Linear && place > 0 {
             self.tablets[..=place].rotate_right(1);
-            place = 0;
-            if let Some(next) = self.place_of(number + 1).filter(|_| brings_next) {
-                self.tablets[1..=next].rotate_right(1);
+            // the successor in the list comes with it, right behind
+            if brings_next && place + 1 < self.tablets.len() {
+                self.tablets[1..=place + 1].rotate_right(1);
             }
+            place = 0;
         }
         if self.run.1 == RUN {
             self.bring(place)?;
-            if let Some(next) = self.place_of(number + 1).filter(|_| brings_next) {
-                self.bring(next)?;
+            if brings_next && place + 1 < self.tablets.len() {
+                self.bring(place + 1)?;
             }
         }
         Ok(())
-    }
-
-    fn place_of(&self, number: u32) -> Option<usize> {
-        self.tablets
-            .iter()
-            .position(|tablet| tablet.number == number)
     }
 
     /// Makes a tablet resident, in place of the one that was not needed for longest.

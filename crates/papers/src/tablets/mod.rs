@@ -7,8 +7,8 @@
 //!
 //! Neighbours of the stream lie in one tablet, so a stream that comes again works in one after the other, which are
 //! read whole (1.5 MB) once they are hit some times in a row. The list of tablets is searched from the oldest on
-//! (`Linear`), from the one that was last hit (`Lru`), or so that the successor of the last one comes right behind it
-//! and is read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without filter and
+//! (`Linear`), from the one that was last hit (`Lru`), or so that the next one in the list comes with it, right behind
+//! it, and is read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without filter and
 //! prefetch.
 //!
 //! PRUNE has one Bloom filter before the list, and each search in the list costs a lookup in a BerkeleyDB, mostly in
@@ -37,10 +37,11 @@ use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, TABLET_BYTES_MAX, 
 use crate::flashlog::open_or_create;
 use crate::pagelog::PageLog;
 use crate::retirements::Retirements;
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
 use onefold_index::strata::log::Said;
 use onefold_index::strata::page::PAGE_BYTES;
-use onefold_index::{ChunkIndex, ContainerId, Error, IndexStats, Location, Result};
+use onefold_index::{ContainerId, Error, IndexStats, Location, Result};
 
 const JOURNAL_FRAME: FrameKind = FrameKind {
     magic: *b"OFTABJRN",
@@ -126,13 +127,19 @@ pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u32> {
     Some(hex_number(name.strip_prefix(prefix)?, 8)? as u32)
 }
 
-impl Tablets {
+impl InTurns<Tablets> {
     /// Opens the index in `dir`, or begins one; reads all tablets once.
     ///
     /// # Errors
     /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a tablet, or a part of the journal, that is
     /// not what was written; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<Tablets> {
+    pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<InTurns<Tablets>> {
+        Tablets::open_one(dir, options).map(InTurns::new)
+    }
+}
+
+impl Tablets {
+    fn open_one(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<Tablets> {
         let options = TabletsOptions {
             tablet_bytes: options.tablet_bytes.clamp(PAGE_BYTES, TABLET_BYTES_MAX),
             ..options
@@ -354,7 +361,7 @@ fn open_journal(dir: &dyn Dir, number: u32, replay: &mut Replay) -> Result<PageL
     })
 }
 
-impl ChunkIndex for Tablets {
+impl OneCaller for Tablets {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         self.absent.clear();
         let (reads, false_reads) = (self.list.reads, self.list.false_reads);

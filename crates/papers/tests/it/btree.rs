@@ -32,7 +32,7 @@ fn fill(index: &mut BTree, keys: std::ops::Range<u64>) -> Result<()> {
 
 /// Reads a key of a stream that comes again, and of as many absent ones.
 fn reads(index: &mut BTree) -> (f64, f64) {
-    let mut ask = |numbers: std::ops::Range<u64>, is_there: bool| {
+    let ask = |numbers: std::ops::Range<u64>, is_there: bool| {
         let before = index.stats().lookup_reads;
         for start in numbers.step_by(500) {
             let keys: Vec<_> = (start..start + 500).map(key).collect();
@@ -90,7 +90,7 @@ fn a_full_device_is_said_and_what_was_durable_stays() {
     assert!(fill(&mut index, 2000..20_000).is_err());
     dir.inject(Faults::default());
     drop(index);
-    let mut index = BTree::open(Arc::new(dir), options(0, 64 << 10)).expect("open again");
+    let index = BTree::open(Arc::new(dir), options(0, 64 << 10)).expect("open again");
     let mut found = [None];
     index.lookup(&[key(1999)], &mut found).expect("lookup");
     let container = ContainerId(1);
@@ -138,7 +138,7 @@ fn golden_btree_is_still_read() {
         disk.write_at(&page[4..], u64::from(number) * PAGE as u64)
             .expect("write");
     }
-    let mut index = BTree::open(Arc::new(dir), options).expect("open");
+    let index = BTree::open(Arc::new(dir), options).expect("open");
     let mut found = [None; 3];
     let keys = [key(999), key(1000), key(1001)];
     index.lookup(&keys, &mut found).expect("lookup");

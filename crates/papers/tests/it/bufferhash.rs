@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::{ChunkIndex, ContainerId, Error, Location};
+use onefold_index::{ChunkIndex, ContainerId, Error, Location, OpenIndex};
 use onefold_io::{Dir, MemDir};
-use onefold_papers::{BufferHash, BufferHashOptions, IndexName};
+use onefold_papers::{BUFFERHASH, BufferHash, BufferHashOptions};
 
 use crate::history::key;
 use crate::suite::is_never_wrong;
@@ -32,7 +32,7 @@ fn a_bufferhash_keeps_the_shape_that_it_was_made_with() {
     drop(first);
     for (keys_expected, table_pages) in [(3000, 7), (100_000, 3), (1, 1)] {
         let mut found = vec![None; keys.len()];
-        let mut again = open(keys_expected, table_pages);
+        let again = open(keys_expected, table_pages);
         again.lookup(&keys, &mut found).expect("lookup");
         assert!(
             found
@@ -96,11 +96,7 @@ fn a_full_bufferhash_forgets_its_oldest_tables_and_stays_within_its_budget() {
 #[test]
 fn a_bufferhash_is_not_opened_with_less_ram_than_its_tables_take() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
-    drop(
-        IndexName::BufferHash
-            .open(Arc::clone(&dir), 4 << 20, 1)
-            .expect("a new one"),
-    );
-    let refused = IndexName::BufferHash.open(dir, 1 << 20, 2).err();
+    drop((BUFFERHASH.open)(OpenIndex::new(Arc::clone(&dir), 4 << 20, 1)).expect("a new one"));
+    let refused = (BUFFERHASH.open)(OpenIndex::new(dir, 1 << 20, 2)).err();
     assert!(matches!(refused, Some(Error::Budget { .. })), "{refused:?}");
 }

@@ -5,12 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_index::{ChunkIndex, ContainerId, Location};
+use onefold_index::{ChunkIndex, ContainerId, Error, Location, OpenIndex};
 use onefold_io::{Dir, MemDir};
 use onefold_papers::workload::{TraceReader, TraceWriter};
 use onefold_papers::{
-    BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkStash, ChunkStashOptions,
-    SkimpyStash, SkimpyStashOptions,
+    BLOOMSTORE, BloomStore, BloomStoreOptions, BufferHash, BufferHashOptions, ChunkStash,
+    ChunkStashOptions, SkimpyStash, SkimpyStashOptions,
 };
 
 use crate::history::key;
@@ -94,8 +94,8 @@ fn golden_bloomstore_is_still_written_so_and_read() {
     index.remove(&[key(1)]).expect("remove");
     index.checkpoint().expect("checkpoint");
     let names = ["bloom-chains", "bloom-journal", "bloom-log", "bloom-shape"];
-    let kept = kept("bloomstore-1", &names, &made);
-    let mut index = BloomStore::open(Arc::new(kept), options()).expect("open");
+    let kept = kept("bloomstore-2", &names, &made);
+    let index = BloomStore::open(Arc::new(kept), options()).expect("open");
     let mut found = [None; 4];
     index
         .lookup(&[key(0), key(1), key(65), key(66)], &mut found)
@@ -103,8 +103,25 @@ fn golden_bloomstore_is_still_written_so_and_read() {
     assert_eq!(found, [location(7), None, location(8), None]);
 }
 
-/// A page of records and two more, one removed, one retired: in the log, in the journal and, for BufferHash, in a
-/// table.
+#[test]
+fn an_earlier_bloomstore_is_refused_as_damage_and_can_be_deleted() {
+    let dir = MemDir::new();
+    for name in ["bloom-chains", "bloom-journal", "bloom-log", "bloom-shape"] {
+        let golden = std::fs::read(folder().join("bloomstore-1").join(name)).expect("golden file");
+        let disk = dir.create(name).expect("create");
+        disk.write_at(&golden, 0).expect("write");
+    }
+    let open = || (BLOOMSTORE.open)(OpenIndex::new(Arc::new(dir.clone()), 1 << 20, 1));
+    let refused = open().map(drop).expect_err("of version 1");
+    assert!(
+        matches!(&refused, Error::Damaged { path, what, .. } if path == "bloom-shape" && what.contains("version 1")),
+        "{refused}"
+    );
+    (BLOOMSTORE.delete)(&dir).expect("delete");
+    assert_eq!(open().expect("an empty one").stats().entries, 0);
+}
+
+/// A page of records and two more, one removed, one retired: in the log and in the journal.
 fn few_records(open: &dyn Fn(&MemDir) -> Box<dyn ChunkIndex>, folder: &str, names: &[&str]) {
     let made = MemDir::new();
     let mut index = open(&made);
@@ -135,17 +152,50 @@ fn golden_skimpystash_is_still_written_so_and_read() {
     few_records(&open, "skimpystash-1", &["skimpy-journal", "skimpy-log"]);
 }
 
-#[test]
-fn golden_bufferhash_is_still_written_so_and_read() {
+fn bufferhash(dir: &MemDir) -> BufferHash {
     let options = BufferHashOptions {
         table_pages: 2,
         ..BufferHashOptions::new(512)
     };
-    let open = |dir: &MemDir| -> Box<dyn ChunkIndex> {
-        Box::new(BufferHash::open(Arc::new(dir.clone()), options).expect("open"))
-    };
+    BufferHash::open(Arc::new(dir.clone()), options).expect("open")
+}
+
+/// So many that some have to make room for others, and that a table is full.
+#[test]
+fn golden_bufferhash_is_still_written_so_and_read() {
+    let made = MemDir::new();
+    let mut index = bufferhash(&made);
+    let entries: Vec<_> = (0..100)
+        .map(|number| (key(number), location(7 + number / 64).expect("some")))
+        .collect();
+    index.retire(&[ContainerId(0x99)]).expect("retire");
+    index.insert(&entries).expect("insert");
+    index.remove(&[key(1)]).expect("remove");
+    index.checkpoint().expect("checkpoint");
     let names = ["bufferhash-journal", "bufferhash-log", "bufferhash-shape"];
-    few_records(&open, "bufferhash-1", &names);
+    let index = bufferhash(&kept("bufferhash-1-cuckoo", &names, &made));
+    let mut found = [None; 4];
+    index
+        .lookup(&[key(0), key(1), key(99), key(100)], &mut found)
+        .expect("lookup");
+    assert_eq!(found, [location(7), None, location(8), None]);
+}
+
+/// From before keys made room for others: the format is the same.
+#[test]
+fn a_bufferhash_that_moved_no_key_is_still_read() {
+    let kept = MemDir::new();
+    for name in ["bufferhash-journal", "bufferhash-log", "bufferhash-shape"] {
+        let golden = std::fs::read(folder().join("bufferhash-1").join(name)).expect("golden file");
+        let disk = kept.create(name).expect("create");
+        disk.write_at(&golden, 0).expect("write");
+    }
+    let mut found = [None; 4];
+    let asked = [key(0), key(1), key(65), key(66)];
+    bufferhash(&kept)
+        .lookup(&asked, &mut found)
+        .expect("lookup");
+    assert_eq!(found, [location(7), None, location(8), None]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Integration tests of the papers' indexes and filters: one binary.
 
+mod bloomstore;
 mod btree;
 mod bufferhash;
 mod chunkstash;

@@ -177,28 +177,6 @@ fn entries(numbers: std::ops::Range<u64>) -> Vec<(Fingerprint, Location)> {
     numbers.map(|number| (key_of(number), at(number))).collect()
 }
 
-/// §4.4.1: what waits in a write buffer becomes durable when its time is over, and not before.
-#[test]
-fn bloomstore_flushes_what_waited_for_its_time() {
-    let dir = MemDir::new();
-    let options = BloomStoreOptions {
-        flush_interval_ms: Some(50),
-        ..BloomStoreOptions::new(1000, 64 << 10)
-    };
-    let mut index = BloomStore::open(Arc::new(dir.clone()), options.clone()).expect("open");
-    assert!(!index.tick(0).expect("tick"), "nothing waits");
-    index.insert(&entries(0..10)).expect("insert");
-    assert!(!index.tick(100).expect("tick"), "it waits from now on");
-    assert!(!index.tick(149).expect("tick"));
-    assert!(index.tick(150).expect("tick"), "its time is over");
-    assert!(!index.tick(1000).expect("tick"), "nothing waits again");
-    drop(index);
-    let mut index = BloomStore::open(Arc::new(dir), options).expect("open again");
-    let mut found = [None];
-    index.lookup(&[key_of(9)], &mut found).expect("lookup");
-    assert!(found[0].is_some());
-}
-
 /// §4.4.2: a deletion is a null value; collection gives the space of what it hides back, and of what was superseded.
 #[test]
 fn bloomstore_gives_back_the_space_of_what_was_deleted() {

@@ -127,7 +127,7 @@ fn a_segment_s_duplicates_are_written_beside_its_new_chunks() {
         }
         index.checkpoint().expect("checkpoint");
         drop(index);
-        let mut index = open(&dir, options);
+        let index = open(&dir, options);
         for numbers in stream.chunks(500) {
             let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
             let mut found = vec![None; keys.len()];

@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use onefold_index::{ContainerId, Location};
+use onefold_index::{ContainerId, IndexKind, Location, OpenIndex};
 use onefold_io::frame::{FrameKind, encode_frame};
 use onefold_io::os::{mapped_bytes, mapped_peak, reset_mapped_peak};
 use onefold_io::{Dir, ErrorKind, FileDir};
-use onefold_papers::IndexName;
 use onefold_papers::workload::key_of;
+use onefold_papers::{BLOOMSTORE, CHUNKSTASH, SPARSE, TABLETS};
 
 use crate::{ALLOCATOR, ALONE};
 
@@ -45,9 +45,9 @@ fn taken(open: impl FnOnce()) -> usize {
     heap + mapped_peak().saturating_sub(mapped)
 }
 
-fn filled(path: &Path, name: IndexName) {
+fn filled(path: &Path, kind: IndexKind) {
     let dir = FileDir::create(path).expect("a folder");
-    let mut index = name.open(Arc::new(dir), 1 << 20, 1).expect("a new one");
+    let mut index = (kind.open)(OpenIndex::new(Arc::new(dir), 1 << 20, 1)).expect("a new one");
     let container = ContainerId(1);
     let entries: Vec<_> = (0..100)
         .map(|number| (key_of(number), Location { container }))
@@ -62,43 +62,19 @@ fn filled(path: &Path, name: IndexName) {
 fn forged_lengths_take_no_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
-    let cases: [(&str, IndexName, &str, &[u8; 8], u64); 6] = [
-        (
-            "a",
-            IndexName::ChunkStash,
-            "stash-retired",
-            b"OFSTASHR",
-            1 << 20,
-        ),
-        (
-            "b",
-            IndexName::ChunkStash,
-            "stash-retired",
-            b"OFSTASHR",
-            CLAIMED + 32,
-        ),
-        (
-            "c",
-            IndexName::Tablets,
-            "tablet-00000000",
-            b"OFTABLET",
-            CLAIMED,
-        ),
+    let cases: [(&str, IndexKind, &str, &[u8; 8], u64); 6] = [
+        ("a", CHUNKSTASH, "stash-retired", b"OFSTASHR", 1 << 20),
+        ("b", CHUNKSTASH, "stash-retired", b"OFSTASHR", CLAIMED + 32),
+        ("c", TABLETS, "tablet-00000000", b"OFTABLET", CLAIMED),
         (
             "d",
-            IndexName::Tablets,
+            TABLETS,
             "tablets-journal-00000000",
             b"OFTABJRN",
             1 << 20,
         ),
-        ("e", IndexName::Sparse, "sparse-log", b"OFSPARSE", 1 << 20),
-        (
-            "f",
-            IndexName::BloomStore,
-            "bloom-shape",
-            b"OFBLOOMS",
-            CLAIMED + 32,
-        ),
+        ("e", SPARSE, "sparse-log", b"OFSPARSE", 1 << 20),
+        ("f", BLOOMSTORE, "bloom-shape", b"OFBLOOMS", CLAIMED + 32),
     ];
     for (place, index, name, magic, bytes) in cases {
         let path = folder.path().join(place);
@@ -107,7 +83,7 @@ fn forged_lengths_take_no_memory() {
         forge(&dir, name, magic, bytes);
         let most = taken(|| {
             // a torn end of a log is cut off; all else is damage
-            index.open(Arc::new(dir), 1 << 20, 1).err();
+            (index.open)(OpenIndex::new(Arc::new(dir), 1 << 20, 1)).err();
         });
         assert!(
             most < TAKEN,

@@ -1,5 +1,6 @@
 //! What a repository is made and opened with.
 
+use onefold_index::IndexKind;
 use onefold_keys::{Entropy, KdfCost};
 
 use crate::compression::Compression;
@@ -15,8 +16,10 @@ pub struct InitOptions {
     pub chunk_bytes_mean: u32,
     /// What is sealed.
     pub encryption: Encryption,
-    /// The fingerprint index: `ram`, or one of [`IndexName`](onefold_papers::IndexName)'s names.
+    /// The fingerprint index: `ram`, or one of `indexes`, as `NAME` or `NAME:key=value,…`.
     pub index: String,
+    /// The kinds of indexes that there are.
+    pub indexes: &'static [IndexKind],
     /// The cost of the first key slot.
     pub kdf_cost: KdfCost,
     /// Whom the first key slot belongs to.
@@ -35,6 +38,7 @@ impl InitOptions {
             chunk_bytes_mean: CHUNK_BYTES_MEAN_DEFAULT,
             encryption: Encryption::Aes256Gcm,
             index: "strata".into(),
+            indexes: onefold_index::KINDS,
             kdf_cost: KdfCost::default(),
             label: label.into(),
             now_unix_s,
@@ -48,6 +52,8 @@ impl InitOptions {
 pub struct OpenOptions {
     /// RAM for the index, in bytes.
     pub index_ram_bytes: usize,
+    /// The kinds of indexes that there are; a repository of another kind is not opened.
+    pub indexes: &'static [IndexKind],
     /// Threads that compress. One makes everything run inline and in a fixed order.
     pub threads: usize,
     /// How hard new blocks are compressed.
@@ -70,6 +76,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             index_ram_bytes: 32 << 20,
+            indexes: onefold_index::KINDS,
             threads: Compression::default().threads(),
             compression: Compression::default(),
             container_bytes: 16 << 20,

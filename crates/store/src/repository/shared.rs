@@ -3,9 +3,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use onefold_index::ContainerId;
+use onefold_chunk::Fingerprint;
+use onefold_index::{ContainerId, Location};
 use onefold_keys::Keys;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::OpenOptions;
 use crate::config::Config;
@@ -33,7 +34,8 @@ pub struct Shared {
     pub(crate) stored: Stored,
     pub(crate) config: Config,
     pub(crate) options: OpenOptions,
-    pub(crate) index: Mutex<RepositoryIndex>,
+    /// Read by who looks up, any number at once; written by who tells it anything, or opens it.
+    pub(crate) index: RwLock<RepositoryIndex>,
     pub(crate) recovered: Mutex<Recovered>,
 }
 
@@ -101,7 +103,7 @@ impl Shared {
         &self,
         mut ask: impl FnMut(&mut RepositoryIndex) -> Result<T>,
     ) -> Result<T> {
-        let mut index = self.index.lock();
+        let mut index = self.index.write();
         let mut asked = ask(&mut index);
         for times in 0..REBUILDS_MAX {
             match &asked {
@@ -116,6 +118,21 @@ impl Shared {
             asked = self.rebuild(&mut index).and_then(|()| ask(&mut index));
         }
         asked
+    }
+
+    /// Looks up, side by side with others who do. As [`with_index`](Self::with_index) where the index is lost.
+    pub(crate) fn look_up(
+        &self,
+        keys: &[Fingerprint],
+        found: &mut [Option<Location>],
+    ) -> Result<()> {
+        let asked = self.index.read().lookup(keys, found).map_err(Error::from);
+        match asked {
+            Err(error) if error.is_loss() || error.is_crowded_index() => {
+                self.with_index(|index| Ok(index.lookup(keys, found)?))
+            }
+            other => other,
+        }
     }
 
     /// Opens the index for whoever tells it something, as others have left it by now. Gives the containers that it was

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use onefold_io::sim::{Faults, SimDir};
 use onefold_io::{Dir, Random};
-use onefold_store::{Encryption, Error, IndexName, Result, RootId};
+use onefold_papers::KINDS;
+use onefold_store::{Encryption, Error, Result, RootId};
 
 use crate::fixture::{assert_sound, back_up, check, chunks, init, init_with, open, sweep};
 use crate::guarded::{Failing, Guarded};
@@ -116,7 +117,7 @@ fn crash_everywhere(encryption: Encryption, index: &str, step: u64) {
 /// every point.
 #[test]
 fn nothing_acknowledged_is_lost_with_any_index() {
-    for (index, _) in IndexName::ALL {
+    for index in KINDS.iter().map(|kind| kind.name) {
         crash_everywhere(Encryption::None, index, 23);
     }
     crash_everywhere(Encryption::None, "ram", 41);

@@ -41,6 +41,7 @@ fn init_options(encryption: Encryption, index: &str, seed: u64) -> InitOptions {
     // Whatever is the default: the golden files say so.
     init.chunker = "sieve".into();
     init.index = index.into();
+    init.indexes = onefold_papers::KINDS;
     init.encryption = encryption;
     init.kdf_cost = KdfCost::LEAST;
     init.entropy = Entropy::seeded(seed);
@@ -67,6 +68,7 @@ pub fn open_as(
         block_bytes: Some(4 << 10),
         index_ram_bytes: 1 << 20,
         entropy: Entropy::seeded(seed),
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     let secret = (config.encryption != Encryption::None).then_some(secret);

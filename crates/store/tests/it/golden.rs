@@ -68,6 +68,7 @@ fn open(dir: &Arc<dyn Dir>, compression: Compression) -> Repository {
         container_bytes: 4 << 10,
         block_bytes: Some(2 << 10),
         entropy: Entropy::seeded(3),
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     let config = Repository::config_at(dir).unwrap();

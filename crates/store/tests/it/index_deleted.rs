@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_io::{Dir, FileDir};
-use onefold_papers::IndexName;
+use onefold_papers::KINDS;
 use onefold_store::{
     Encryption, PinInfo, Progress, Repository, Result, RootId, SessionKind, StreamKind,
     SweepObserver, SweepOptions, SweepReport,
@@ -165,7 +165,7 @@ fn a_sweep_whose_index_is_deleted_under_it_ends_well() {
 
 #[test]
 fn whichever_index_it_is_a_backup_ends_well_without_its_folder() {
-    for (name, _) in IndexName::ALL {
+    for name in KINDS.iter().map(|kind| kind.name) {
         for moment in [0, 1, 4] {
             let scene = Scene::new(name);
             let data = chunks(1, 700);

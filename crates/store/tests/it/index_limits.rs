@@ -16,6 +16,7 @@ fn open_with(dir: &Arc<dyn Dir>, ram: usize, seed: u64) -> Repository {
         block_bytes: Some(4 << 10),
         index_ram_bytes: ram,
         entropy: Entropy::seeded(seed),
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     Repository::open(Arc::clone(dir), options, None).expect("open")

@@ -142,6 +142,7 @@ fn a_container_holds_a_bounded_number_of_tiny_chunks() {
     let options = OpenOptions {
         threads: 1,
         entropy: Entropy::seeded(1),
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     let repository = Repository::open(Arc::clone(&dir), options, None).unwrap();
@@ -229,6 +230,7 @@ fn an_index_of_one_opener_lets_readers_in_and_refuses_a_second_writer() {
     let mut init = onefold_store::InitOptions::new("test", 1);
     init.encryption = Encryption::None;
     init.index = "bloomstore".into();
+    init.indexes = onefold_papers::KINDS;
     Repository::init(Arc::clone(&dir), &init, None).expect("init");
     let (first, second) = (
         open(&dir, 1, 1).expect("open"),
@@ -320,6 +322,7 @@ fn metadata_of_three_blocks_read_by_turns_is_decoded_once() {
     let options = OpenOptions {
         threads: 1,
         index_ram_bytes: 1 << 20,
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     let repository = Repository::open(counted, options, None).unwrap();

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
+use onefold_papers::KINDS;
 use onefold_store::{
-    ChunkRef, Encryption, Given, IndexName, Packing, PinInfo, Progress, Repository, RootId,
-    Session, SessionKind, StreamKind, SweepObserver, SweepOptions, Unused, Written,
+    ChunkRef, Encryption, Given, Packing, PinInfo, Progress, Repository, RootId, Session,
+    SessionKind, StreamKind, SweepObserver, SweepOptions, Unused, Written,
 };
 
 use crate::fixture::{
@@ -91,7 +92,7 @@ fn end(session: Session, refs: &[ChunkRef]) -> RootId {
 
 #[test]
 fn what_two_backups_stored_at_once_is_stored_once_after_a_sweep() {
-    let names = IndexName::ALL.iter().map(|(index, _)| *index);
+    let names = KINDS.iter().map(|kind| kind.name);
     for index in names.chain(["ram"]) {
         let scene = Scene::new(index);
         let twice = scene.stored_bytes();

@@ -24,6 +24,7 @@ fn a_disk_that_stands_still_keeps_a_writer_waiting_however_many_threads_there_ar
         threads: THREADS,
         container_bytes: CONTAINER_BYTES,
         block_bytes: Some(BLOCK_BYTES),
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     let repository = Repository::open(dir, options, Some(&secret())).unwrap();

@@ -221,6 +221,7 @@ fn a_dry_run_of_a_backup_knows_what_is_stored_in_a_repository_to_be_read_only() 
     let scene = scene();
     let options = OpenOptions {
         dry_run: true,
+        indexes: onefold_papers::KINDS,
         ..OpenOptions::default()
     };
     let reading = Guarded::over(&scene.dir, &Failing::default());

@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onefold_chunk::Fingerprint;
-use onefold_index::{ChunkIndex, IndexStats, Location, Strata, StrataOptions};
+use onefold_index::{
+    ChunkIndex, IndexKind, IndexStats, Location, OpenIndex, Openers, Strata, StrataOptions,
+};
 use onefold_io::{Dir, FileDir};
-use onefold_papers::IndexName;
 use onefold_papers::workload::{Asked, Order, container_of, seeded_key};
 
 use super::figures::{Figure, Measured, PAGE_BYTES, RECORD_BYTES};
 use super::peak::{self, Peak};
-use super::{BATCH, Error, IndexArgs, name_of};
+use super::{BATCH, Error, IndexArgs};
 use crate::bench::disk_io::DiskIo;
 
 /// Builds and asks `index` in a new folder `path`, which is removed.
 pub fn run(
     args: &IndexArgs,
-    index: IndexName,
+    index: IndexKind,
     budget_mib: usize,
     path: &Path,
 ) -> Result<Measured, Error> {
@@ -28,11 +29,7 @@ pub fn run(
     let dir: Arc<dyn Dir> = Arc::new(if args.cached { dir } else { dir.direct() });
     println!(
         "{:<34}{:>14}{:>12}{:>12}{:>12}  goal of strata",
-        name_of(index),
-        "keys/s",
-        "pages/key",
-        "reads/key",
-        "CPU µs/key"
+        index.name, "keys/s", "pages/key", "reads/key", "CPU µs/key"
     );
     // forgets the peak of what was measured before
     std::fs::write("/proc/self/clear_refs", "5").ok();
@@ -42,10 +39,7 @@ pub fn run(
         args,
         keys: args.keys,
         index: Index::open(index, &dir, budget_mib, args.seed)?,
-        may_forget: matches!(
-            index,
-            IndexName::ChunkStash | IndexName::Sparse | IndexName::BufferHash
-        ),
+        may_forget: ["chunkstash", "sparse", "bufferhash"].contains(&index.name),
         figures: Vec::new(),
     };
     bench.build()?;
@@ -73,7 +67,7 @@ pub fn run(
     println!();
     std::fs::remove_dir_all(path)?;
     Ok(Measured {
-        name: name_of(index).to_string(),
+        name: index.name.to_string(),
         budget_mib,
         keys,
         ram: (held, counted),
@@ -90,14 +84,14 @@ enum Index {
 
 impl Index {
     fn open(
-        index: IndexName,
+        index: IndexKind,
         dir: &Arc<dyn Dir>,
         budget_mib: usize,
         seed: u64,
     ) -> onefold_index::Result<Index> {
         let ram_budget_bytes = budget_mib << 20;
-        if index != IndexName::Strata {
-            let other = index.open(Arc::clone(dir), ram_budget_bytes, seed)?;
+        if index.openers == Openers::One {
+            let other = (index.open)(OpenIndex::new(Arc::clone(dir), ram_budget_bytes, seed))?;
             return Ok(Index::Other(other));
         }
         let options = StrataOptions {
@@ -282,13 +276,13 @@ impl Bench<'_> {
         dir: &Arc<dyn Dir>,
         (held, counted, most): (u64, u64, u64),
         peak_kib: u64,
-        index: IndexName,
+        index: IndexKind,
         budget_mib: usize,
     ) -> Result<(), Error> {
         let mib = |bytes: u64| bytes as f64 / 1048576.0;
         println!(
             "RAM: {} holds {:.1} of {budget_mib} MiB, {:.2} bytes a key; the allocator counts {:.1} MiB, {:.1} at most while it was filled",
-            name_of(index),
+            index.name,
             mib(held),
             held as f64 / self.keys as f64,
             mib(counted),

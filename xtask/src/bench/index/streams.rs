@@ -8,14 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_index::ChunkIndex;
+use onefold_index::{ChunkIndex, IndexKind, OpenIndex};
 use onefold_io::os::mapped_bytes;
 use onefold_io::{Dir, FileDir, FlashDir, FlashModel, MemDir};
-use onefold_papers::IndexName;
 use onefold_papers::workload::{TraceReader, Workload, drive, key_of};
 
 use super::figures::RECORD_BYTES;
-use super::{Error, IndexArgs, name_of};
+use super::{Error, IndexArgs};
 use crate::ALLOCATOR;
 use crate::bench::report::Table;
 
@@ -108,7 +107,7 @@ fn keys_of(name: &str, args: &IndexArgs) -> Result<Vec<Fingerprint>, Error> {
 struct Stream<'a> {
     keys: &'a [Fingerprint],
     unique: &'a [Fingerprint],
-    index: IndexName,
+    index: IndexKind,
     budget_bytes: usize,
 }
 
@@ -150,7 +149,7 @@ impl Stream<'_> {
         let written = built.bytes_written as f64 / unique;
         let lost = (real.inserts as f64 - unique) / (real.lookups as f64 - unique).max(1.0);
         Ok(vec![
-            name_of(self.index).to_string(),
+            self.index.name.to_string(),
             budget_mib.to_string(),
             format!("{:.2}", held / unique),
             format!("{:.2}", counted / unique),
@@ -168,6 +167,7 @@ impl Stream<'_> {
     }
 
     fn open(&self, dir: Arc<dyn Dir>, args: &IndexArgs) -> Result<Box<dyn ChunkIndex>, Error> {
-        Ok(self.index.open(dir, self.budget_bytes, args.seed)?)
+        let at = OpenIndex::new(dir, self.budget_bytes, args.seed);
+        Ok((self.index.open)(at)?)
     }
 }

@@ -6,44 +6,47 @@
 
 use super::super::page::PAGE_BYTES;
 use super::super::view::View;
-use super::{Answer, Asking, Lookups, WINDOW_PAGES, settle_again};
-use crate::{IndexStats, Result};
+use super::{Answer, Asking, Lookup, WINDOW_PAGES, settle_again};
+use crate::Result;
 
 /// Pages behind those that a stream has come to, of which the device is told: 256 KiB, some 64 MiB of the stream.
 const AHEAD_PAGES: u32 = 64;
 /// Bytes of an index of which the device is told as a whole: some 600,000 chunks.
 const TOLD_BYTES_MAX: u64 = 32 << 20;
 
-impl Lookups {
+impl Lookup<'_> {
     /// Follows a stream that has come to the end of the cached pages into those behind them, as long as they know its
     /// keys. `behind` is the place behind the last key that the cache knew.
     pub(super) fn go_on(
         &mut self,
-        view: &View,
         mut behind: usize,
         asking: &mut Vec<Asking<'_>>,
         found: &mut [Option<Answer>],
-        stats: &mut IndexStats,
     ) -> Result<()> {
+        let view = self.view;
         while asking.last().is_some_and(|asked| asked.place >= behind) {
             // the page behind may be here, and the stream have left it again, or have no records; what is two pages off
             // is no end
             let near = |page: u32| page.saturating_add(1)..page.saturating_add(3);
-            let missing = |page: u32| {
-                let log = view.log_of(page).filter(|_| !self.cache.holds(page));
-                log.map(|log| (page, log))
-            };
-            let end = |page: u32| near(page).find_map(missing);
-            let Some((next, log)) = self.reached.take().and_then(end) else {
+            let reached = self.stream.reached.take();
+            let end = reached.and_then(|page| {
+                let cache = self.lookups.cache_of(view)?;
+                let missing = |page: u32| {
+                    let log = view.log_of(page).filter(|_| !cache.holds(page));
+                    log.map(|log| (page, log))
+                };
+                near(page).find_map(missing)
+            });
+            let Some((next, log)) = end else {
                 break;
             };
             let end = log.entry.end_page().min(next.saturating_add(WINDOW_PAGES));
-            stats.lookup_reads += 1;
+            self.stats.lookup_reads += 1;
             self.read_spans(&[(log, next, end)])?;
             tell_ahead(view, end);
             let first = asking.partition_point(|asked| asked.place < behind);
             let mut rest = asking.split_off(first);
-            self.ask_cache(view, &mut rest);
+            self.ask_cache(&mut rest);
             behind = self.reach(&rest, 1).unwrap_or(behind);
             settle_again(&mut rest, found);
             asking.append(&mut rest);
@@ -58,7 +61,7 @@ impl Lookups {
         let last = asking.iter().rposition(is_known)?;
         let known = asking[..=last].iter().rev();
         if known.take_while(|asked| is_known(asked)).count() >= in_a_row {
-            self.reached = asking[last].cached.map(|answer| answer.page);
+            self.stream.reached = asking[last].cached.map(|answer| answer.page);
         }
         Some(asking[last].place + 1)
     }

@@ -4,9 +4,9 @@
 use super::super::log::Said;
 use super::super::page::{PAGE_BYTES, read_pages};
 use super::super::run_page::{Asked, proof_of};
-use super::super::view::{OpenLog, View};
-use super::{Answer, Asking, Lookups, Reference};
-use crate::{IndexStats, Result};
+use super::super::view::OpenLog;
+use super::{Answer, Asking, Lookup, Reference};
+use crate::Result;
 use onefold_chunk::Fingerprint;
 
 /// A page of a run to be asked for a key.
@@ -18,18 +18,16 @@ struct Step {
     last: u32,
 }
 
-impl Lookups {
+impl Lookup<'_> {
     /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and
     /// where one does not tell the container, its page. Gives the newest reference of each key.
     pub(super) fn read(
         &mut self,
-        view: &View,
         asking: &[Asking<'_>],
         window: u32,
         found: &mut [Option<Answer>],
-        stats: &mut IndexStats,
     ) -> Result<Vec<Reference>> {
-        let mut references = self.read_runs(view, asking, stats)?;
+        let mut references = self.read_runs(asking)?;
         // newest first; one of each key a round, so that a round's reads go out together
         references
             .sort_unstable_by_key(|reference| (reference.asking, std::cmp::Reverse(reference.run)));
@@ -49,10 +47,10 @@ impl Lookups {
             let wanted = round
                 .iter()
                 .filter(|reference| window > 0 || reference.said.is_none());
-            self.read_logs(view, wanted, window.max(1), stats)?;
+            self.read_logs(wanted, window.max(1))?;
             let mut open = Vec::new();
             for reference in &round {
-                if !self.answer(view, &asking[reference.asking], reference, found)? {
+                if !self.answer(&asking[reference.asking], reference, found)? {
                     open.push(reference.asking);
                 }
             }
@@ -69,17 +67,16 @@ impl Lookups {
     /// Enters what a record says of its key; `false` where it counts for nothing.
     fn answer(
         &mut self,
-        view: &View,
         asked: &Asking<'_>,
         reference: &Reference,
         found: &mut [Option<Answer>],
     ) -> Result<bool> {
         let said = match reference.said {
-            None => self.proof(view, reference.page, asked.key)?,
+            None => self.proof(reference.page, asked.key)?,
             known => known,
         };
         Ok(match said {
-            Some(Some(container)) if view.retired.contains(&container) => false,
+            Some(Some(container)) if self.view.retired.contains(&container) => false,
             Some(said) => {
                 found[asked.place] = said.map(|container| Answer {
                     container,
@@ -92,12 +89,8 @@ impl Lookups {
     }
 
     /// Asks every run that may hold a key, all in one batch; a page that overflowed sends to the next.
-    fn read_runs(
-        &mut self,
-        view: &View,
-        asking: &[Asking<'_>],
-        stats: &mut IndexStats,
-    ) -> Result<Vec<Reference>> {
+    fn read_runs(&mut self, asking: &[Asking<'_>]) -> Result<Vec<Reference>> {
+        let view = self.view;
         let mut references = Vec::with_capacity(asking.len());
         let mut steps: Vec<Step> = Vec::new();
         for (number, asked) in asking.iter().enumerate() {
@@ -116,13 +109,13 @@ impl Lookups {
         }
         while !steps.is_empty() {
             // no more at once than there are buffers for
-            let waiting = steps.split_off(steps.len().min(self.pages_max));
+            let waiting = steps.split_off(steps.len().min(self.lookups.pages_max));
             let wanted = steps.iter().map(|step| {
                 let run = &view.runs[step.run];
                 (&*run.disk, step.page, 1)
             });
             let pages = read_pages(wanted, &mut self.buf)?;
-            stats.lookup_reads += steps.len() as u64;
+            self.stats.lookup_reads += steps.len() as u64;
             let mut next = waiting;
             for (step, bytes) in steps.iter().zip(pages.chunks_exact(PAGE_BYTES)) {
                 match view.runs[step.run]
@@ -145,7 +138,7 @@ impl Lookups {
                         page: step.page + 1,
                         ..*step
                     }),
-                    _ => stats.false_reads += 1,
+                    _ => self.stats.false_reads += 1,
                 }
             }
             steps = next;
@@ -157,15 +150,14 @@ impl Lookups {
     /// share is read once.
     fn read_logs<'a>(
         &mut self,
-        view: &View,
         round: impl Iterator<Item = &'a Reference>,
         window: u32,
-        stats: &mut IndexStats,
     ) -> Result<()> {
-        let mut firsts: Vec<u32> = round
-            .map(|reference| reference.page)
-            .filter(|page| !self.cache.holds(*page))
-            .collect();
+        let view = self.view;
+        let mut firsts: Vec<u32> = round.map(|reference| reference.page).collect();
+        if let Some(cache) = self.lookups.cache_of(view) {
+            firsts.retain(|page| !cache.holds(*page));
+        }
         firsts.sort_unstable();
         firsts.dedup();
         let mut spans: Vec<(&OpenLog, u32, u32)> = Vec::with_capacity(firsts.len());
@@ -181,9 +173,9 @@ impl Lookups {
             spans.extend((from < end).then_some((&**log, from, end)));
             covered = covered.max(end);
         }
-        stats.lookup_reads += spans.len() as u64;
+        self.stats.lookup_reads += spans.len() as u64;
         // no more at once than there are buffers for
-        let at_once = (self.pages_max / window as usize).max(1);
+        let at_once = (self.lookups.pages_max / window as usize).max(1);
         spans
             .chunks(at_once)
             .try_for_each(|spans| self.read_spans(spans))
@@ -195,21 +187,29 @@ impl Lookups {
             (&*log.disk, first, (end - from) as usize)
         });
         let pages = read_pages(wanted, &mut self.buf)?;
-        self.pages_read += (pages.len() / PAGE_BYTES) as u64;
         let numbers = spans
             .iter()
-            .flat_map(|(log, from, end)| (*from..*end).map(move |page| (log, page)));
-        for ((log, page), bytes) in numbers.zip(pages.chunks_exact(PAGE_BYTES)) {
+            .flat_map(|(log, from, end)| (*from..*end).map(move |page| (*log, page)));
+        let read = numbers.zip(pages.chunks_exact(PAGE_BYTES));
+        for ((log, page), bytes) in read.clone() {
             log.check_page(bytes, page - log.entry.first_page)?;
-            self.cache.insert(page, log.entry.id, bytes);
+        }
+        let count = (pages.len() / PAGE_BYTES) as u64;
+        if let Some(mut cache) = self.lookups.cache_to_fill(self.view, count) {
+            for ((log, page), bytes) in read {
+                cache.insert(page, log.entry.id, bytes);
+            }
         }
         Ok(())
     }
 
     /// What log page `page` says of `key`. A cache smaller than a round has lost the page by now: then it is read
     /// again.
-    fn proof(&mut self, view: &View, page: u32, key: &Fingerprint) -> Result<Option<Said>> {
-        if let Some(page) = self.cache.page_of(page) {
+    fn proof(&mut self, page: u32, key: &Fingerprint) -> Result<Option<Said>> {
+        let view = self.view;
+        if let Some(cache) = self.lookups.cache_of(view)
+            && let Some(page) = cache.page_of(page)
+        {
             return Ok(page.find(key));
         }
         let Some(log) = view.log_of(page) else {

@@ -6,15 +6,18 @@
 //! flash  full tables, each written once, in order
 //! ```
 //!
-//! A table has pages of 64 slots; a key has two pages in it (cuckoo hashing by page) and a table counts as full at half
-//! of its slots. RAM a key: with C tables a partition, 64/(0.5·C) bytes for the table that fills, and the filters: 10
-//! at C = 16 and 16 bits a key, ten times the others'. A lookup reads one page for most present keys, and seldom any
-//! for absent ones.
+//! A table has pages of 64 slots, and a key two slots in it, by two hashes (cuckoo hashing, [`table`]): a key that finds
+//! both taken moves another to its other slot, which moves a third. A table is full when no such way ends in an empty
+//! slot: with two slots a key that is at about half of its slots, as the paper has it. RAM a key: with C tables a
+//! partition, 65/(0.5·C) bytes for the table that fills, and the filters: 10 at C = 16 and 16 bits a key, ten times the
+//! others'. A lookup reads one page for most present keys, and seldom any for absent ones.
 //!
 //! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than
 //! expected make more tables and more filters; where those no longer fit into the budget the oldest table of all is
 //! dropped, as in the paper, and what only it knew is forgotten: first-in, first-out, so what is forgotten of a key was
 //! said before all that is known of it. Filters are made from the log at open.
+
+mod table;
 
 use std::sync::Arc;
 
@@ -22,13 +25,15 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_io::frame::FrameKind;
 
+use self::table::Table;
 use crate::filters::{BlockedBloom, word};
 use crate::flashlog::{
     At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage, read_or_write_shape,
 };
+use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
 use onefold_index::strata::page::PAGE_BYTES;
-use onefold_index::{ChunkIndex, ContainerId, Error, Filter, IndexStats, Location, Result};
+use onefold_index::{ContainerId, Error, Filter, IndexStats, Location, Result};
 
 const BATCH: usize = 256;
 const PARTITIONS_MAX: u32 = 1 << 20;
@@ -70,10 +75,9 @@ impl BufferHashOptions {
         }
     }
 
-    /// The options for a budget in bytes: eight tenths of it for tables that fill, what filters of 16 tables a
-    /// partition leave.
+    /// The options for a budget in bytes: 78 % of it for tables that fill, what filters of 16 tables a partition leave.
     pub fn within(ram_budget_bytes: usize) -> BufferHashOptions {
-        let pages = ram_budget_bytes / 10 * 8 / PAGE_BYTES;
+        let pages = ram_budget_bytes / 100 * 78 / PAGE_BYTES;
         let table_pages = pages.clamp(1, TABLE_PAGES);
         let table_keys = table_pages * RECORDS / 2;
         BufferHashOptions {
@@ -106,8 +110,7 @@ pub struct BufferHash {
 }
 
 struct Partition {
-    pages: Vec<RecordPage>,
-    keys: u64,
+    table: Table,
     /// First page and filter of each full table, oldest first.
     tables: Vec<(u32, BlockedBloom)>,
 }
@@ -150,14 +153,20 @@ fn shape_of(dir: &dyn Dir, options: &BufferHashOptions) -> Result<[u32; 2]> {
     Ok(shape)
 }
 
-impl BufferHash {
+impl InTurns<BufferHash> {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
     /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a shape that is damaged or of more than eight
     /// times the RAM, or a page that was durable and is not whole; [`Error::Budget`] where its tables take more than
     /// the budget; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
+    pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<InTurns<BufferHash>> {
+        BufferHash::open_one(dir, options).map(InTurns::new)
+    }
+}
+
+impl BufferHash {
+    fn open_one(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<BufferHash> {
         let log = FlashLog::open(Arc::clone(&dir), "bufferhash")?;
         let [partitions, table_pages] = shape_of(&*dir, &options)?;
         let options = BufferHashOptions {
@@ -165,8 +174,7 @@ impl BufferHash {
             ..options
         };
         let empty = || Partition {
-            pages: vec![RecordPage::new(); table_pages as usize],
-            keys: 0,
+            table: Table::new(table_pages as usize),
             tables: Vec::new(),
         };
         let mut store = BufferHash {
@@ -220,12 +228,6 @@ impl BufferHash {
         ((u128::from(word(key, 3)) * self.partitions.len() as u128) >> 64) as usize
     }
 
-    /// The two pages of a key within a table.
-    fn pages_of(&self, key: &Fingerprint) -> [usize; 2] {
-        let pages = u128::from(self.options.table_pages.max(1));
-        [1, 2].map(|number| ((u128::from(word(key, number)) * pages) >> 64) as usize)
-    }
-
     /// Lets RAM know a table.
     fn enter(&mut self, owner: usize, pages: &[RecordPage], first: u32) -> Result<()> {
         let keys: Vec<Fingerprint> = pages
@@ -246,7 +248,7 @@ impl BufferHash {
 
     /// Forgets the oldest tables, but for one, until all tables that fill and the filters fit into the budget.
     fn keep_budget(&mut self) {
-        let pages = self.options.table_pages as usize * (PAGE_BYTES + size_of::<RecordPage>());
+        let pages = Table::bytes_of(self.options.table_pages as usize);
         let fixed = size_of::<BufferHash>()
             + self.log.ram_bytes()
             + self.partitions.len() * (size_of::<Partition>() + pages);
@@ -283,25 +285,7 @@ impl BufferHash {
 
     fn put(&mut self, record: Record) -> Result<()> {
         let number = self.partition_of(&record.key);
-        let choices = self.pages_of(&record.key);
-        let has_key = |page: &RecordPage| page.find(&record.key).is_some();
-        let pages = &self.partitions[number].pages;
-        let place = choices
-            .into_iter()
-            .find(|page| has_key(&pages[*page]))
-            .or_else(|| {
-                let emptier = choices.into_iter().min_by_key(|page| pages[*page].len());
-                emptier.filter(|page| !pages[*page].is_full())
-            });
-        let Some(place) = place else {
-            self.close_table(number)?;
-            return self.put(record);
-        };
-        let partition = &mut self.partitions[number];
-        let before = partition.pages[place].len();
-        partition.pages[place].put(record);
-        partition.keys += (partition.pages[place].len() - before) as u64;
-        if partition.keys >= self.options.table_keys() {
+        while !self.partitions[number].table.put(record) {
             self.close_table(number)?;
         }
         Ok(())
@@ -309,13 +293,13 @@ impl BufferHash {
 
     /// Writes the table that fills, all pages of it, and begins the next.
     fn close_table(&mut self, number: usize) -> Result<()> {
-        let mut pages = std::mem::take(&mut self.partitions[number].pages);
-        let written = self.write_table(number, &mut pages);
+        let empty = Table::new(0);
+        let mut table = std::mem::replace(&mut self.partitions[number].table, empty);
+        let written = self.write_table(number, table.pages_mut());
         if written.is_ok() {
-            pages.iter_mut().for_each(RecordPage::clear);
-            self.partitions[number].keys = 0;
+            table.clear();
         }
-        self.partitions[number].pages = pages;
+        self.partitions[number].table = table;
         self.keep_budget();
         written
     }
@@ -345,12 +329,9 @@ impl Locate for BufferHash {
         let mut searches: Vec<Candidates> = Vec::new();
         for (place, key) in keys.iter().enumerate() {
             let number = self.partition_of(key);
-            let choices = self.pages_of(key);
+            let choices = table::pages_of(key, self.options.table_pages as usize);
             let partition = &mut self.partitions[number];
-            let said = choices
-                .iter()
-                .find_map(|page| partition.pages[*page].find(key));
-            if let Some(said) = said {
+            if let Some(said) = partition.table.find(key) {
                 found[place] = Some((At::Buffer, said));
                 continue;
             }
@@ -376,7 +357,7 @@ impl Locate for BufferHash {
     }
 }
 
-impl ChunkIndex for BufferHash {
+impl OneCaller for BufferHash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
         self.answer(keys, found)
     }
@@ -392,11 +373,8 @@ impl ChunkIndex for BufferHash {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        let buffers = self
-            .partitions
-            .iter()
-            .flat_map(|partition| &partition.pages);
-        self.log.checkpoint(buffers)
+        let tables = self.partitions.iter().map(|partition| &partition.table);
+        self.log.checkpoint(tables.flat_map(Table::pages))
     }
 
     fn iterate(
@@ -404,8 +382,8 @@ impl ChunkIndex for BufferHash {
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         for number in 0..self.partitions.len() {
-            for place in 0..self.partitions[number].pages.len() {
-                let page = self.partitions[number].pages[place].clone();
+            for place in 0..self.options.table_pages as usize {
+                let page = self.partitions[number].table.pages()[place].clone();
                 self.visit_page(&page, At::Buffer, visit)?;
             }
         }
@@ -414,11 +392,7 @@ impl ChunkIndex for BufferHash {
 
     fn ram_bytes(&self) -> usize {
         let of = |partition: &Partition| {
-            let pages: usize = partition.pages.iter().map(RecordPage::ram_bytes).sum();
-            size_of::<Partition>()
-                + partition.pages.capacity() * size_of::<RecordPage>()
-                + pages
-                + partition.filters_bytes()
+            size_of::<Partition>() + partition.table.ram_bytes() + partition.filters_bytes()
         };
         size_of::<BufferHash>()
             + self.partitions.iter().map(of).sum::<usize>()
@@ -426,9 +400,10 @@ impl ChunkIndex for BufferHash {
     }
 
     fn stats(&self) -> IndexStats {
-        let buffered: u64 = self.partitions.iter().map(|partition| partition.keys).sum();
+        let tables = self.partitions.iter();
+        let buffered: usize = tables.map(|partition| partition.table.len()).sum();
         IndexStats {
-            entries: self.entries + buffered,
+            entries: self.entries + buffered as u64,
             disk_bytes: self.log.disk_bytes(),
             bytes_written: self.log.bytes_written,
             ..self.stats

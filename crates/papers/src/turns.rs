@@ -1,0 +1,163 @@
+//! Callers take turns: the published indexes change themselves when they are asked, so each stands behind a lock.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ChunkIndex, ContainerId, IndexStats, Location, Result};
+use onefold_io::ErrorKind;
+use parking_lot::{Mutex, MutexGuard};
+
+/// An index of one caller at a time; its methods are those of [`ChunkIndex`].
+pub trait OneCaller: Send {
+    /// As [`ChunkIndex::lookup`].
+    fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
+
+    /// As [`ChunkIndex::say`].
+    fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()>;
+
+    /// As [`ChunkIndex::insert`].
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
+        entries
+            .iter()
+            .try_for_each(|(key, location)| self.say(key, Some(location.container)))
+    }
+
+    /// As [`ChunkIndex::remove`].
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.say(key, None))
+    }
+
+    /// As [`ChunkIndex::retire`].
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
+
+    /// As [`ChunkIndex::checkpoint`].
+    fn checkpoint(&mut self) -> Result<()>;
+
+    /// As [`ChunkIndex::iterate`].
+    fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>)
+    -> Result<()>;
+
+    /// As [`ChunkIndex::ram_bytes`].
+    fn ram_bytes(&self) -> usize;
+
+    /// As [`ChunkIndex::stats`].
+    fn stats(&self) -> IndexStats;
+}
+
+/// An index whose callers take turns.
+pub struct InTurns<I> {
+    /// Ends before the index does.
+    timer: Option<Timer>,
+    index: Arc<Mutex<I>>,
+}
+
+impl<I> InTurns<I> {
+    /// Puts `index` behind a lock.
+    pub(crate) fn new(index: I) -> InTurns<I> {
+        InTurns {
+            timer: None,
+            index: Arc::new(Mutex::new(index)),
+        }
+    }
+
+    /// The index, for one caller.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, I> {
+        self.index.lock()
+    }
+}
+
+impl<I: Send + 'static> InTurns<I> {
+    /// The same index, with a thread that calls `act` every `interval_ms` milliseconds, as one of its callers, until the
+    /// index is dropped. What `act` fails with is logged: it is done again the next time.
+    pub(crate) fn with_timer(
+        mut self,
+        interval_ms: u64,
+        act: impl Fn(&mut I) -> Result<()> + Send + 'static,
+    ) -> Result<InTurns<I>> {
+        let index = Arc::clone(&self.index);
+        self.timer = Some(Timer::start(interval_ms, move || act(&mut index.lock()))?);
+        Ok(self)
+    }
+}
+
+/// A thread that does the same thing again and again, until it is dropped.
+struct Timer {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Timer {
+    fn start(interval_ms: u64, act: impl Fn() -> Result<()> + Send + 'static) -> Result<Timer> {
+        let (stop, stopped) = channel();
+        let pause = Duration::from_millis(interval_ms.max(1));
+        let run = move || {
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                if let Err(error) = act() {
+                    tracing::warn!("{error}: it is tried again in {interval_ms} ms");
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("index timer".into());
+        let thread = thread.spawn(run).map_err(|error| {
+            onefold_io::Error::new("start", "index timer", ErrorKind::Device, error.to_string())
+        })?;
+        Ok(Timer {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // one that panicked has said so
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<I: OneCaller> ChunkIndex for InTurns<I> {
+    fn lookup(&self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
+        self.lock().lookup(keys, found)
+    }
+
+    fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()> {
+        self.lock().say(key, container)
+    }
+
+    fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
+        self.lock().insert(entries)
+    }
+
+    fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
+        self.lock().remove(keys)
+    }
+
+    fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
+        self.lock().retire(containers)
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.lock().checkpoint()
+    }
+
+    fn iterate(
+        &mut self,
+        visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
+    ) -> Result<()> {
+        self.lock().iterate(visit)
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.lock().ram_bytes()
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.lock().stats()
+    }
+}
