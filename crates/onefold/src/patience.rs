@@ -20,7 +20,7 @@ pub const SILENT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long it takes at most to choose snapshots and drop them; many, on a slow disk.
-const BRIEF: Duration = Duration::from_secs(60);
+pub const BRIEF: Duration = Duration::from_secs(60);
 
 /// For who chooses snapshots to remove; nothing, where that is only tried.
 pub fn lock_roots(

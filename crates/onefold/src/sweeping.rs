@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::error::{self, Error, Result};
 use crate::human::{bytes, count, many};
 use crate::out::{self, Out};
-use crate::patience::{SILENT, tell_waiting};
+use crate::patience::{BRIEF, SILENT, tell_waiting};
 use crate::progress::{bar, line};
 use crate::select::SHORT_ID;
 use crate::signal;
@@ -28,6 +28,8 @@ pub struct Watch<'a> {
     out: &'a Out,
     wait_max: Duration,
     waiting_since: Option<Instant>,
+    /// Since when others have been changing which snapshots there are.
+    changing_since: Option<Instant>,
     tells_waiting: bool,
     shown: Option<(&'static str, Instant)>,
 }
@@ -39,6 +41,7 @@ impl<'a> Watch<'a> {
             out,
             wait_max,
             waiting_since: None,
+            changing_since: None,
             tells_waiting: !(out.bar || out.quiet),
             shown: None,
         }
@@ -105,6 +108,20 @@ impl SweepObserver for Watch<'_> {
             self.line(vec![(0, format!("waiting for {first}")), (1, more)]);
         }
         std::thread::sleep(LOOK.min(self.wait_max));
+        true
+    }
+
+    fn wait_for_change(&mut self, what: &str) -> bool {
+        let since = *self.changing_since.get_or_insert_with(Instant::now);
+        let (waited, wait_max) = (since.elapsed(), self.wait_max.max(BRIEF));
+        if waited >= wait_max || signal::raised() {
+            return false;
+        }
+        if waited >= SILENT && std::mem::take(&mut self.tells_waiting) {
+            let left = wait_max.saturating_sub(waited);
+            tell_waiting(self.out, left, &format!("for another: {what}"));
+        }
+        std::thread::sleep(LOOK);
         true
     }
 }

@@ -210,7 +210,17 @@ impl Check<'_> {
         self.mendable(Self::configuration)?;
         self.slots()?;
         self.mendable(|check| {
-            check.tolerate(condemned::read(&*check.repository.shared.objects))?;
+            let objects = Arc::clone(&check.repository.shared.objects);
+            for list in check
+                .tolerate(condemned::ids(&*objects))?
+                .unwrap_or_default()
+            {
+                match condemned::read(&*objects, list) {
+                    // All that it named is gone.
+                    Err(error) if error.is_not_found() => {}
+                    other => drop(check.tolerate(other)?),
+                }
+            }
             check.tolerate(check.repository.sketch())
         })?;
         Ok(())

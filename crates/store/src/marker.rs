@@ -20,6 +20,7 @@ pub struct Marker<'a> {
     repository: &'a Repository,
     listed: &'a [ContainerId],
     leaving: &'a [ContainerId],
+    condemned: &'a [ContainerId],
     keeps_both: bool,
     twins: Option<Twins>,
     seen: Seen,
@@ -41,6 +42,7 @@ impl<'a> Marker<'a> {
             repository,
             listed,
             leaving,
+            condemned: &[],
             keeps_both: false,
             twins: None,
             seen: Seen::default(),
@@ -55,6 +57,11 @@ impl<'a> Marker<'a> {
             keeps_both: true,
             ..self
         }
+    }
+
+    /// A reference is not followed from a container that is not condemned into one that is; these are sorted.
+    pub fn preferring_others_than(self, condemned: &'a [ContainerId]) -> Self {
+        Self { condemned, ..self }
     }
 
     /// Looks for containers that could be emptied.
@@ -153,7 +160,11 @@ impl<'a> Marker<'a> {
             let there = |id: &ContainerId| self.listed.binary_search(id).is_ok();
             let named = Some(chunk.container).filter(there);
             let found = found.map(|location| location.container).filter(there);
-            let elsewhere = found.filter(|id| *id != chunk.container);
+            let is_condemned = |id: &ContainerId| self.condemned.binary_search(id).is_ok();
+            let is_better = |id: &ContainerId| {
+                named.is_none_or(|named| is_condemned(&named) || !is_condemned(id))
+            };
+            let elsewhere = found.filter(|id| *id != chunk.container && is_better(id));
             let mut mark = |id, way| mark(id, &chunk.fingerprint, way);
             match (named, elsewhere) {
                 (Some(named), None) => mark(named, Way::Direct)?,

@@ -11,10 +11,12 @@
 
 mod change;
 mod session;
+mod sorted;
 mod sweep;
 
 pub use change::{Change, ChangeStep};
 pub use session::{Session, SessionStep};
+pub use sorted::Sorted;
 pub use sweep::{Look, Sweep, SweepStep, Verdict};
 
 /// A set of names: of containers, of roots, or of lists.

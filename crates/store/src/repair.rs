@@ -15,7 +15,7 @@ use crate::check::{CheckDepth, CheckReport};
 use crate::compression::Decompressor;
 use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::container::{self, CONTAINER_FOLDER};
-use crate::registry::Lock;
+use crate::registry::{Held, Lock};
 use crate::repository::Repository;
 use crate::roots::{ROOT_FOLDER, Roots};
 use crate::salvage::Salvage;
@@ -74,13 +74,13 @@ impl Repository {
     ) -> Result<RepairReport> {
         let lock = self.shared.place.registry.lock(Lock::Sweep)?;
         self.refuse_other_versions()?;
-        self.clear_after_the_dead()?;
+        self.clear_after_the_dead(None)?;
         let mut report = RepairReport::default();
         self.make_missing_folders(&mut report)?;
         self.restore_small_objects(&mut report)?;
         self.take_back_what_is_whole(&mut report, observer)?;
         let damaged = self.damaged_containers(&mut report, observer)?;
-        self.replace(damaged, roots, &mut report, observer)?;
+        self.replace(damaged, roots, &*lock, &mut report, observer)?;
         self.rebuild_index()?;
         drop(lock);
         report.left = self.check(
@@ -108,7 +108,9 @@ impl Repository {
                 Config::decode(twice.payload, name, twice.offset)
             }))?;
         }
-        refuse(condemned::read(objects))?;
+        for list in condemned::ids(objects)? {
+            refuse(condemned::read(objects, list))?;
+        }
         for id in self.roots().unwrap_or_default() {
             refuse(self.root(&id))?;
         }
@@ -160,12 +162,12 @@ impl Repository {
             }
         }
         drop(keys);
-        if matches!(condemned::read(objects), Err(error) if error.is_loss()) {
-            // Without the list nothing is deleted on its strength: what was on it is judged anew by the next sweep.
-            objects.delete(condemned::CONDEMNED_OBJECT)?;
-            report
-                .removed_objects
-                .push(condemned::CONDEMNED_OBJECT.into());
+        for list in condemned::ids(objects)? {
+            if matches!(condemned::read(objects, list), Err(error) if error.is_loss()) {
+                // Without the list nothing is deleted on its strength: what was on it is judged anew.
+                objects.delete(&list.object())?;
+                report.removed_objects.push(list.object());
+            }
         }
         if matches!(self.sketch(), Err(error) if error.is_loss()) {
             // The next backup makes a new one.
@@ -205,13 +207,14 @@ impl Repository {
         &self,
         damaged: Vec<Hit>,
         roots: &dyn Roots,
+        lock: &dyn Held,
         report: &mut RepairReport,
         observer: &mut dyn SweepObserver,
     ) -> Result<()> {
         if damaged.is_empty() {
             return Ok(());
         }
-        let session = self.session(SessionKind::Backup)?;
+        let session = self.session_in_the_place_of_the_dead(SessionKind::Backup)?;
         let reader = session.data_reader()?;
         let total = damaged.len() as u64;
         let (mut closed, mut aside) = (0, Vec::new());
@@ -250,7 +253,7 @@ impl Repository {
             return Err(Error::damaged("keys", None, what));
         }
         session.confirm_not_overtaken()?;
-        let mut sweep = Sweep::begin(self, roots, reader)?;
+        let mut sweep = Sweep::begin(self, roots, reader, Some(lock))?;
         sweep.delete_damaged(report.replaced_containers.clone(), session, observer)?;
         for id in aside {
             report.set_aside.push(self.shared.set_aside(id)?);

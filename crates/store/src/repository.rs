@@ -247,7 +247,7 @@ impl Repository {
             // Before anything is stored that could then not be acknowledged.
             shared.require_folder(ROOT_FOLDER)?;
         }
-        let condemned = match condemned::read(&*shared.objects) {
+        let lists = match condemned::lists(&*shared.objects) {
             // Who only reads refers to nothing anew.
             Err(error)
                 if kind != SessionKind::Backup && (error.is_loss() || error.is_other_version()) =>
@@ -257,6 +257,14 @@ impl Repository {
             }
             other => other?,
         };
+        if let Some(pin) = &pin {
+            let read: Vec<_> = lists
+                .iter()
+                .filter_map(|(list, _)| list.registered())
+                .collect();
+            pin.saw(&read)?;
+        }
+        let condemned = condemned::containers(&lists);
         let ingested = match kind {
             SessionKind::Backup if pin.is_some() => Some(shared.open_index()?),
             _ => None,

@@ -131,6 +131,16 @@ impl Session {
         })
     }
 
+    /// The name of its pin, if it has one.
+    pub(crate) fn pin_name(&self) -> Option<&str> {
+        self.state.pin.as_deref().map(Pin::name)
+    }
+
+    /// Makes what the index was told durable.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.state.checkpoint()
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.state.shared
     }

@@ -3,9 +3,11 @@
 //!
 //! Always holds: a container is deleted only when it has been condemned durably, every session that could have missed
 //! that is over, and no root that came up since refers to it; and what it held that is referred to is durable
-//! elsewhere, and the index knows where.
+//! elsewhere, and the index knows where. What was condemned durably is never counted on again: what still lives of it is
+//! copied out, and then it goes. The order of all that is the machine's ([`protocol::Sweep`]).
 
 mod choose;
+mod delete;
 mod judge;
 mod last_copies;
 mod report;
@@ -15,19 +17,19 @@ use std::collections::{HashMap, HashSet};
 
 use onefold_index::ContainerId;
 
-use crate::container::{self, StreamKind};
-use crate::marker::Marker;
+use crate::condemned::{List, ListId};
+use crate::container::StreamKind;
 use crate::marks::Marks;
+use crate::protocol::{self, Names, Rules, Sorted};
 use crate::reader::ChunkReader;
-use crate::registry::Lock;
+use crate::registry::{Held, Lock};
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
-use crate::session::SessionKind;
+use crate::session::{Session, SessionKind};
 use crate::writer::ChunkWriter;
-use crate::{Error, Result, condemned};
+use crate::{Result, condemned};
 
 use choose::Candidate;
-use judge::{is_proved, search_unresolved};
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
 /// Of containers that are rewritten at once where there is little room, in bytes: one, and a little.
@@ -60,6 +62,7 @@ impl Repository {
                     compact_below: 0.0,
                     unused_max: None,
                     rewrite_smaller_than: 0,
+                    rewrite_bytes_max: Some(0),
                     ..options.clone()
                 };
                 // It writes nothing, so its session need not tell the index what it missed, which is all.
@@ -117,16 +120,16 @@ impl Repository {
         if options.dry_run {
             return self.look(roots, options, observer);
         }
-        let _lock = self.shared.place.registry.lock(Lock::Sweep)?;
-        self.clear_after_the_dead()?;
-        let session = self.session(kind)?;
-        let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
+        let lock = self.shared.place.registry.lock(Lock::Sweep)?;
+        let session = self.session_in_the_place_of_the_dead(kind)?;
+        let mut sweep = Sweep::begin(self, roots, session.reader()?, Some(&*lock))?;
         let marks = || Marks::new(&*self.shared.place.own);
         let verdict = sweep.judge(&marks, options, observer)?;
-        let (rewritten, written) = sweep.compact(&session, &verdict.compact, observer)?;
-        let mut list = verdict.dead;
-        list.extend(rewritten);
-        sweep.delete(list, session, observer)?;
+        let (copied, written) = sweep.compact(&session, &verdict.compact, observer)?;
+        let mut going = verdict.dead;
+        going.extend(copied);
+        let not_rescued = sweep.protocol.inherited().minus(&going.clone().into());
+        sweep.delete(going, not_rescued, session, observer)?;
         sweep.report.freed_bytes = sweep.report.freed_bytes.saturating_sub(written);
         Ok(sweep.report)
     }
@@ -140,54 +143,81 @@ impl Repository {
         observer: &mut dyn SweepObserver,
     ) -> Result<SweepReport> {
         let session = self.session(SessionKind::Read)?;
-        let mut sweep = Sweep::begin(self, roots, session.reader()?)?;
+        let mut sweep = Sweep::begin(self, roots, session.reader()?, None)?;
         sweep.judge(&|| Ok(Marks::temporary()), options, observer)?;
         session.finish()?;
         Ok(sweep.report)
     }
 
+    /// A session of the holder of the sweep's lock: nobody who held it before, and is dead or taken for dead, can
+    /// confirm its place any longer. The list that a version before this left becomes one like others.
+    pub(crate) fn session_in_the_place_of_the_dead(&self, kind: SessionKind) -> Result<Session> {
+        let shared = &self.shared;
+        let session = self.session(kind)?;
+        self.clear_after_the_dead(session.pin_name())?;
+        condemned::take_over(&*shared.objects, shared.options.entropy.u64())?;
+        Ok(session)
+    }
+
     /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go
-    /// when nobody lives. For the holder of the sweep's lock.
-    pub(crate) fn clear_after_the_dead(&self) -> Result<()> {
+    /// when nobody lives but the session whose pin is `own`. For the holder of the sweep's lock.
+    pub(crate) fn clear_after_the_dead(&self, own: Option<&str>) -> Result<()> {
         let unfinished = self.shared.objects.unfinished()?;
-        if self.shared.place.registry.living()?.is_empty() {
+        let mut living = self.shared.place.registry.living()?.into_iter();
+        if living.all(|session| Some(&*session.name) == own) {
             self.shared.objects.clear_unfinished(&unfinished)?;
         }
         Ok(())
     }
 }
 
-/// A sweep under way; also how `repair` deletes containers.
+/// A sweep under way; also how `repair` deletes containers. The machine says what comes next.
 pub(crate) struct Sweep<'a> {
     repository: &'a Repository,
     roots: &'a dyn Roots,
     reader: ChunkReader,
-    listed: Vec<ContainerId>,
-    /// What an earlier sweep condemned and did not delete.
-    inherited: Vec<ContainerId>,
+    protocol: protocol::Sweep<Sorted<ContainerId>, Sorted<RootId>, Sorted<ListId>>,
+    /// The lists that earlier sweeps left.
+    lists: Vec<List>,
     marked: HashSet<RootId>,
+    /// The sweep's lock; a dry run takes none.
+    lock: Option<&'a dyn Held>,
     pub(crate) report: SweepReport,
 }
 
 impl<'a> Sweep<'a> {
-    /// Containers are listed before roots are: what a root refers to was there before the root was.
+    /// For the holder of the sweep's `lock`, whose session began in it; or for a dry run. Containers are listed before
+    /// roots are: what a root refers to was there before the root was.
     pub(crate) fn begin(
         repository: &'a Repository,
         roots: &'a dyn Roots,
         reader: ChunkReader,
+        lock: Option<&'a dyn Held>,
     ) -> Result<Self> {
         let shared = &repository.shared;
-        let inherited = condemned::read(&*shared.objects)?;
-        let listed = shared.containers()?;
+        let mut protocol = protocol::Sweep::new(Rules::default());
+        protocol.lock_taken();
+        protocol.begun();
+        protocol.others_revoked();
+        let lists = condemned::lists(&*shared.objects)?;
+        let names: Vec<_> = lists.iter().map(|(id, _)| *id).collect();
+        protocol.lists_read(names.into(), condemned::containers(&lists).into());
+        protocol.containers_listed(shared.containers()?.into());
         Ok(Self {
             repository,
             roots,
             reader,
-            listed,
-            inherited,
+            protocol,
+            lists,
             marked: HashSet::new(),
+            lock,
             report: SweepReport::default(),
         })
+    }
+
+    /// What earlier sweeps condemned and did not delete, sorted.
+    fn inherited(&self) -> &[ContainerId] {
+        self.protocol.inherited().as_slice()
     }
 
     fn lengths(&self) -> Result<HashMap<ContainerId, u64>> {
@@ -202,7 +232,7 @@ impl<'a> Sweep<'a> {
     /// bytes written.
     fn compact(
         &mut self,
-        session: &crate::Session,
+        session: &Session,
         worth: &[Candidate],
         observer: &mut dyn SweepObserver,
     ) -> Result<(Vec<ContainerId>, u64)> {
@@ -258,137 +288,5 @@ impl<'a> Sweep<'a> {
             }
             other => Ok(other?.is_empty()),
         }
-    }
-
-    /// Condemns `list`, waits out the sessions that may refer to it, acquits what new roots refer to, and deletes the
-    /// rest. `session` wrote what takes the place of what is on it.
-    ///
-    /// # Errors
-    /// [`Error::Overtaken`]: nothing was deleted.
-    pub(crate) fn delete(
-        &mut self,
-        mut list: Vec<ContainerId>,
-        session: crate::Session,
-        observer: &mut dyn SweepObserver,
-    ) -> Result<()> {
-        let shared = &self.repository.shared;
-        if list.is_empty() && self.inherited.is_empty() {
-            return session.finish();
-        }
-        list.sort_unstable();
-        session.confirm_not_overtaken()?;
-        condemned::write(&*shared.objects, &list)?;
-        let condemned = list.clone();
-        // A sweep that takes this session for dead removes its pin, then reads the list: with the pin still there, it
-        // will follow what is on it to the copies.
-        session.confirm_not_overtaken()?;
-        session.finish()?;
-        if !self.wait(observer)? {
-            self.report.pending_containers = list.len() as u64;
-            return Ok(());
-        }
-        self.acquit(&mut list)?;
-        // Without it who begins counts on what is on it.
-        if condemned::read(&*shared.objects)? != condemned {
-            let object = condemned::CONDEMNED_OBJECT.into();
-            return Err(Error::Overtaken { object });
-        }
-        // A root that was removed must not come back, in a power cut, when what it refers to is gone: whoever removed
-        // it may have died before that was durable.
-        shared.keep_roots()?;
-        shared.with_index(|index| {
-            index.retire(&list)?;
-            Ok(index.checkpoint()?)
-        })?;
-        for (i, id) in list.iter().enumerate() {
-            observer.progress(Progress {
-                stage: "deleting",
-                done: i as u64,
-                total: list.len() as u64,
-            });
-            let object = container::object_name(*id);
-            let bytes = shared.objects.len(&object).unwrap_or(0);
-            shared.objects.delete(&object)?;
-            self.report.deleted_containers += 1;
-            self.report.freed_bytes += bytes;
-        }
-        shared.with_index(|index| Ok(index.ingested().remove(&list)?))?;
-        shared.objects.delete(condemned::CONDEMNED_OBJECT)
-    }
-
-    /// Deletes damaged containers whose good chunks are durable elsewhere: roots that refer to them are no reason to
-    /// keep them.
-    pub(crate) fn delete_damaged(
-        &mut self,
-        list: Vec<ContainerId>,
-        session: crate::Session,
-        observer: &mut dyn SweepObserver,
-    ) -> Result<()> {
-        self.marked.extend(self.repository.roots()?);
-        self.delete(list, session, observer)
-    }
-
-    /// Returns when every session that lives now, and began before the list was durable, is over; false where the
-    /// observer gave up.
-    fn wait(&self, observer: &mut dyn SweepObserver) -> Result<bool> {
-        let registry = &*self.repository.shared.place.registry;
-        let living = registry.living()?.into_iter();
-        let mut waited_for: HashSet<String> = living.map(|session| session.name).collect();
-        loop {
-            let mut living = registry.living()?;
-            living.retain(|session| waited_for.contains(&session.name));
-            if living.is_empty() {
-                return Ok(true);
-            }
-            let infos: Vec<_> = living.iter().map(|session| session.info.clone()).collect();
-            if !observer.wait_for(&infos) {
-                return Ok(false);
-            }
-            waited_for = living.into_iter().map(|session| session.name).collect();
-        }
-    }
-
-    /// Takes off the list what roots refer to that came up since the marking, wherever the index or the tables say that
-    /// it is.
-    fn acquit(&mut self, list: &mut Vec<ContainerId>) -> Result<()> {
-        let shared = &self.repository.shared;
-        let mut marks = Marks::new(&*shared.place.own)?;
-        let mut unresolved = HashSet::new();
-        // One that is removed while we come to it was given another name, perhaps: that is listed then.
-        loop {
-            let new: Vec<_> = self.repository.roots()?;
-            let new: Vec<_> = new
-                .into_iter()
-                .filter(|id| !self.marked.contains(id))
-                .collect();
-            // After the roots: what they refer to was there before they were.
-            let listed = shared.containers()?;
-            let mut marker = Marker::new(self.repository, &listed, &[]);
-            let mut all_read = true;
-            for id in new {
-                if marker.mark(&id, self.roots, &mut self.reader, &mut marks.taker())? {
-                    self.marked.insert(id);
-                } else {
-                    all_read = false;
-                }
-                if let Some((_, error)) = marker.damaged.pop() {
-                    return Err(error);
-                }
-            }
-            unresolved.extend(marker.unresolved.into_keys());
-            if all_read {
-                break;
-            }
-        }
-        let mut acquitted = search_unresolved(list, &mut self.reader, &unresolved, &mut marks)?;
-        let mut proved = true;
-        let reader = &mut self.reader;
-        marks.for_each(&mut |marks| {
-            proved &= !marks.followed || is_proved(reader, &marks)?;
-            acquitted.insert(marks.id);
-            Ok(())
-        })?;
-        list.retain(|id| proved && !acquitted.contains(id));
-        Ok(())
     }
 }

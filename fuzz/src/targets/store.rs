@@ -61,7 +61,7 @@ fn objects(image: &Image) -> Vec<Target> {
         Target::new(
             "store/condemned",
             vec![frame::encode_frame(condemned::CONDEMNED, &[7; 24])],
-            |bytes| Reach::of(&condemned::decode(bytes)),
+            |bytes| Reach::of(&condemned::decode(bytes, condemned::ListId::Sweep(0))),
         )
         .mended(mend::frame),
         Target::new("store/ingested", seeds(image, "index/ingested"), |bytes| {

@@ -85,6 +85,8 @@ impl Scene {
         let begins = |name: &&PathBuf| name.to_string_lossy().starts_with(start);
         let found = self.repository.keys().find(begins);
         let name = found.map_or(start.to_owned(), |name| name.to_string_lossy().into());
+        let folder = repo.join(&name);
+        fs::create_dir_all(folder.parent().expect("a folder")).expect("folders");
         thing.stand_at(&repo.join(&name));
         (&self.rig, name)
     }
@@ -133,7 +135,16 @@ fn in_the_place_of_a_file_of_the_index_it_costs_time_only() {
 fn in_the_place_of_a_file_that_is_kept_twice_or_not_needed_a_repair_mends_it() {
     let scene = Scene::new(Rig::open());
     for thing in THINGS {
-        for (name, hinders) in [("config", 0), ("config.copy", 0), ("condemned", 13)] {
+        let places = [
+            ("config", 0),
+            ("config.copy", 0),
+            ("condemned", 13),
+            ("condemned/0123456789abcdef", 13),
+        ];
+        for (name, hinders) in places {
+            if name == "condemned" && matches!(thing, Thing::Empty | Thing::Full) {
+                continue; // a folder belongs there
+            }
             let (rig, name) = scene.with(thing, name);
             let run = |args: &[&str]| {
                 let mut command = rig.command(args);

@@ -158,7 +158,7 @@ impl Shared {
     pub(super) fn rebuild(&self, index: &mut RepositoryIndex) -> Result<()> {
         index.forget(&self.options)?;
         let mut containers = self.containers()?;
-        let condemned = condemned::read(&*self.objects)?;
+        let condemned = condemned::containers(&condemned::lists(&*self.objects)?);
         containers.retain(|id| condemned.binary_search(id).is_err());
         self.tell_durably(index, &containers)
     }

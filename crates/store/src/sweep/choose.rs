@@ -39,6 +39,8 @@ pub struct Candidate {
     pub live: Live,
     /// Its bytes.
     pub stored: u64,
+    /// It was condemned before: what lives of it is to be rescued.
+    pub is_condemned: bool,
     /// An estimate of those that nothing refers to.
     pub dead_bytes: u64,
     /// Of its chunks' bytes, those that are referred to.
@@ -49,7 +51,7 @@ impl Candidate {
     /// Whether any rule may have it rewritten.
     pub fn is_one(&self, options: &SweepOptions) -> bool {
         let has_waste = self.share < 1.0 && options.unused_max.is_some();
-        has_waste || self.is_sparse(options) || self.is_small(options)
+        self.is_condemned || has_waste || self.is_sparse(options) || self.is_small(options)
     }
 
     fn is_sparse(&self, options: &SweepOptions) -> bool {
@@ -77,7 +79,8 @@ pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut Ve
         .saturating_sub(report.dead_bytes + unused);
     let unused_max = options.unused_max.map(|max| max.bytes(used));
     for candidate in candidates {
-        let is_worth_it = candidate.is_sparse(options)
+        let is_worth_it = candidate.is_condemned
+            || candidate.is_sparse(options)
             || candidate.is_small(options) && several[candidate.stream as usize]
             || candidate.share < 1.0 && unused_max.is_some_and(|max| unused > max);
         let rewritten = report.compacted_bytes + candidate.stored;

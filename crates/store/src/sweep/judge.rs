@@ -11,6 +11,7 @@ use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
 use crate::marker::Marker;
 use crate::marks::{ContainerMarks, Marks, Way};
 use crate::opened::{self, Opened, read_footer};
+use crate::protocol::Sorted;
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
 use crate::{Result, container};
@@ -52,6 +53,18 @@ impl Sweep<'_> {
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
     ) -> Result<Verdict> {
+        self.protocol.roots_locked();
+        let verdict = self.judge_all(marks, options, observer)?;
+        self.roots_listed();
+        Ok(verdict)
+    }
+
+    fn judge_all(
+        &mut self,
+        marks: &dyn Fn() -> Result<Marks>,
+        options: &SweepOptions,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<Verdict> {
         let worth_it = match options.unused_max {
             Some(_) => 0.0,
             None => 1.0 - options.compact_below,
@@ -60,11 +73,11 @@ impl Sweep<'_> {
         let mut leaving = std::mem::take(&mut marked.twins);
         if !leaving.is_empty() {
             drop(marked);
-            leaving.extend(&self.inherited);
+            leaving.extend(self.inherited());
             leaving.sort_unstable();
             marked = self.mark_all(marks()?, Leaving::These(&leaving), observer)?;
         } else {
-            leaving.clone_from(&self.inherited);
+            leaving = self.inherited().to_vec();
         }
         let before = self.report;
         if let Some(verdict) = self.judge_by(marked, options, observer)? {
@@ -91,16 +104,17 @@ impl Sweep<'_> {
         leaving: Leaving<'_>,
         observer: &mut dyn SweepObserver,
     ) -> Result<Marked> {
-        let (repository, listed) = (self.repository, &self.listed);
+        let all = self.list_roots(observer)?;
+        let repository = self.repository;
+        let (listed, condemned) = (self.protocol.listed(), self.protocol.inherited());
+        let (listed, condemned) = (listed.as_slice(), condemned.as_slice());
         let mut marker = match leaving {
-            Leaving::Condemned(_) => {
-                Marker::new(repository, listed, &self.inherited).looking_for_twins()
-            }
+            Leaving::Condemned(_) => Marker::new(repository, listed, condemned).looking_for_twins(),
             Leaving::These(leaving) => Marker::new(repository, listed, leaving),
             Leaving::None(staying) => Marker::new(repository, listed, staying).keeping_both(),
-        };
+        }
+        .preferring_others_than(condemned);
         self.marked.clear();
-        let all = self.repository.roots()?;
         for (i, id) in all.iter().enumerate() {
             observer.progress(Progress {
                 stage: "marking",
@@ -139,13 +153,19 @@ impl Sweep<'_> {
         } = marked;
         // A reference that leads nowhere is damage that `check` reports; nothing that is there can be what it meant,
         // unless the index is wrong.
-        let mut alive = search_unresolved(&self.listed, &mut self.reader, &unresolved, &mut marks)?;
+        let mut alive = search_unresolved(
+            self.protocol.listed().as_slice(),
+            &mut self.reader,
+            &unresolved,
+            &mut marks,
+        )?;
         let lens = self.lengths()?;
         let total = lens.len() as u64;
         let mut judge = Judge {
             repository: self.repository,
             reader: &mut self.reader,
             options,
+            condemned: self.protocol.inherited(),
             report: &mut self.report,
             verdict: Verdict::default(),
             is_astray: false,
@@ -167,7 +187,7 @@ impl Sweep<'_> {
             is_astray,
             ..
         } = judge;
-        for id in &self.listed {
+        for id in self.protocol.listed().as_slice() {
             let bytes = lens.get(id).copied().unwrap_or(0);
             self.report.containers += 1;
             self.report.stored_bytes += bytes;
@@ -273,6 +293,8 @@ struct Judge<'a> {
     repository: &'a Repository,
     reader: &'a mut ChunkReader,
     options: &'a SweepOptions,
+    /// What was condemned before.
+    condemned: &'a Sorted<ContainerId>,
     report: &'a mut SweepReport,
     verdict: Verdict,
     /// The index has led astray: nothing may be deleted.
@@ -291,14 +313,18 @@ impl Judge<'_> {
         let Some(footer) = unless_it_stays(footer)? else {
             return Ok(());
         };
-        let is_small = stored < self.options.rewrite_smaller_than;
-        if marks.prefixes.len() >= footer.chunks as usize && !marks.followed && !is_small {
+        let is_condemned = self.condemned.contains(&marks.id);
+        let may_stay_whole = !is_condemned && stored >= self.options.rewrite_smaller_than;
+        if marks.prefixes.len() >= footer.chunks as usize && !marks.followed && may_stay_whole {
             return Ok(());
         }
         let Some(opened) = unless_it_stays(self.reader.open(marks.id))? else {
             return Ok(());
         };
-        let candidate = weighed(&opened, &marks, stored);
+        let candidate = Candidate {
+            is_condemned,
+            ..weighed(&opened, &marks, stored)
+        };
         if candidate.is_one(self.options) {
             self.verdict.candidates.push(candidate);
         } else {
@@ -337,6 +363,7 @@ fn weighed(opened: &Opened, marks: &ContainerMarks, stored: u64) -> Candidate {
         stream: opened.header.stream,
         live,
         stored,
+        is_condemned: false,
         dead_bytes: (stored as f64 * (1.0 - share)) as u64,
         share,
     }

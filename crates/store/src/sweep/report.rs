@@ -71,6 +71,13 @@ pub trait SweepObserver {
     /// Called while sessions that began before are still running; returns false to leave the rest to a later sweep.
     /// Sleeps as it likes.
     fn wait_for(&mut self, sessions: &[PinInfo]) -> bool;
+
+    /// Called while another chooses roots to remove or to replace, which takes a moment; `what` says so. Returns false
+    /// to end the sweep with [`Error::Locked`](crate::Error::Locked). Sleeps as it likes.
+    fn wait_for_change(&mut self, what: &str) -> bool {
+        let _ = what;
+        self.wait_for(&[])
+    }
 }
 
 /// What a sweep found and did. Bytes are of containers as stored.

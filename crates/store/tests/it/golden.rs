@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use onefold_index::ContainerId;
 use onefold_io::{Dir, MemDir};
-use onefold_store::condemned;
+use onefold_store::condemned::{self, ListId};
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::objects::{LocalObjects, ObjectStore};
 use onefold_store::registry::flock::{PIN_FOLDER, PinFile};
@@ -185,9 +185,9 @@ fn passing() -> BTreeMap<String, Vec<u8>> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     let objects = LocalObjects::new(Arc::clone(&dir), Entropy::seeded(1));
     let mut made = BTreeMap::new();
-    condemned::write(&objects, &[ContainerId(0xfe), ContainerId(0x0102)]).unwrap();
-    let bytes = objects.get(condemned::CONDEMNED_OBJECT).unwrap();
-    made.insert("condemned".into(), bytes);
+    let list = ListId::Sweep(0x1f);
+    condemned::put(&objects, 0x1f, &[ContainerId(0xfe), ContainerId(0x0102)]).unwrap();
+    made.insert("condemned".into(), objects.get(&list.object()).unwrap());
     let list = Ingested::new(Arc::clone(&dir));
     list.add(&[ContainerId(0x0102)]).unwrap();
     list.add(&[ContainerId(0xfe), ContainerId(0xfd)]).unwrap();
@@ -238,7 +238,7 @@ fn golden_passing_files_read_and_are_still_written_so() {
     on_disk(&folder, "", &mut kept);
     assert_eq!(made, kept);
     let ids = |ids: &[u64]| ids.iter().copied().map(ContainerId).collect::<Vec<_>>();
-    let condemned = condemned::decode(&kept["condemned"]).unwrap();
+    let condemned = condemned::decode(&kept["condemned"], ListId::Sweep(0x1f)).unwrap();
     assert_eq!(condemned, ids(&[0xfe, 0x0102]));
     let (ingested, _) = ingested::decode(&kept["ingested"]);
     assert_eq!(ingested, ids(&[0x0102, 0xfe, 0xfd]));

@@ -27,7 +27,11 @@ fn stored(encryption: Encryption) -> (SimDir, Arc<dyn Dir>) {
     repository.remove_root(&unused).unwrap();
     repository.put_sketch(b"learnt").unwrap();
     let list = onefold_io::frame::encode_frame(onefold_store::condemned::CONDEMNED, &[]);
-    put(&*dir, "condemned", &list);
+    put(
+        &*dir.subdir("condemned").unwrap(),
+        "0123456789abcdef",
+        &list,
+    );
     (device, dir)
 }
 

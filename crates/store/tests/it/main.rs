@@ -1,6 +1,7 @@
 //! Tests of the store, over folders in memory and simulated devices.
 
 mod check_beside;
+mod condemned;
 mod config;
 mod crash;
 mod damage;
@@ -22,6 +23,7 @@ mod pin_lost;
 mod round_trip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
+mod sleepers;
 mod sweep;
 mod sweep_astray;
 mod twins;
