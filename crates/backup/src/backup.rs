@@ -17,6 +17,7 @@ mod cutting;
 mod finish;
 mod long_chunks;
 mod metadata;
+mod moved;
 mod names;
 mod options;
 mod outlook;

@@ -104,6 +104,17 @@ impl Session {
         self.state.may_refer_to(chunk.container).unwrap_or(false)
     }
 
+    /// The chunk where it is now, if a sweep or a repair moved it and this session may refer to it there.
+    pub fn relocate(&self, chunk: &ChunkRef) -> Option<ChunkRef> {
+        let mut found = [None];
+        self.state.lookup(&[chunk.fingerprint], &mut found).ok()?;
+        let moved = ChunkRef {
+            container: found[0]?.container,
+            ..*chunk
+        };
+        self.holds(&moved).then_some(moved)
+    }
+
     /// Whether a lookup could lead to the chunk where it is said to be: [`holds`](Self::holds), and the index was told
     /// of all that its container has. It is told of no container that cannot be read.
     pub fn vouches_for(&self, chunk: &ChunkRef) -> bool {

@@ -191,6 +191,11 @@ impl<'a> LongChunks<'a> {
         chunks.map(|(name, len)| Piece::Chunk(name, len)).collect()
     }
 
+    /// The session that all is stored in.
+    pub fn session(&self) -> &'a Session {
+        self.session
+    }
+
     fn short_lengths(&mut self, bytes: &[u8], ends: bool) -> Vec<u32> {
         let mut lengths = Vec::new();
         if let Some(short) = self.chunker.short() {

@@ -22,6 +22,7 @@ use super::Options;
 use super::ahead::Ahead;
 use super::budget::Budget;
 use super::buffers::Buffers;
+use super::moved::{self, Chunks};
 use super::names::{self, Looks, Names};
 use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
@@ -31,10 +32,10 @@ use super::traces::Hint;
 use super::unchanged::{Before, is_settled, looks_unchanged};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
-use crate::tree::{Cursor, Tree, Visit, visit_once};
+use crate::tree::{Cursor, Tree};
 use crate::walk::opened::Opened;
 use crate::walk::{Found, Piece, Role, Walk};
-use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, Slice, path};
+use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
 /// What goes together to the store, in bytes of names, targets, attributes and contents.
 const STEP_BYTES: usize = 128 << 10;
@@ -67,6 +68,8 @@ impl Planned {
 pub enum ContentFrom {
     /// It is in the entry, or there is none.
     Entry,
+    /// It is in the entry, in recipe chunks that lead to where chunks were: they are written anew.
+    Moved,
     /// The next file of the step's job.
     Job,
     /// Another name of a file whose first name came before: its content is known by [`Planned::link`].
@@ -416,22 +419,29 @@ impl Planner<'_> {
             {
                 read_again = Some(Before::doubtful(before));
             }
-            Some(before) if self.still_there(&before) => {
-                content = ContentFrom::Entry;
-                entry.content = before.content;
-                if entry.ctime == before.ctime {
-                    (entry.xattrs, entry.target) = (before.xattrs, before.target);
-                    return Ok(Planned {
-                        entry,
-                        change: Change::Unchanged,
-                        content,
-                        before: None,
-                        link: None,
-                    });
+            Some(mut before) => {
+                match moved::look(self.session, &mut self.reader, &mut before.content) {
+                    // What is read is the same, and is stored where it is not there any more.
+                    Chunks::Missing => read_again = Some(Before::trusted(before)),
+                    chunks => {
+                        content = match chunks {
+                            Chunks::Moved => ContentFrom::Moved,
+                            _ => ContentFrom::Entry,
+                        };
+                        entry.content = before.content;
+                        if entry.ctime == before.ctime {
+                            (entry.xattrs, entry.target) = (before.xattrs, before.target);
+                            return Ok(Planned {
+                                entry,
+                                change: Change::Unchanged,
+                                content,
+                                before: None,
+                                link: None,
+                            });
+                        }
+                    }
                 }
             }
-            // Moved or lost: what is read is the same, and is stored where it is not there any more.
-            Some(before) => read_again = Some(Before::trusted(before)),
             None => {}
         }
         let mut link = None;
@@ -461,18 +471,5 @@ impl Planner<'_> {
             *content = ContentFrom::FirstName;
         }
         Some(names)
-    }
-
-    /// Whether everything that the entry refers to is still in the repository, and not condemned.
-    fn still_there(&mut self, before: &Entry) -> bool {
-        let mut all = true;
-        let session = self.session;
-        let visited = visit_once(&before.content, &mut self.reader, &mut |visit, _| {
-            if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = visit {
-                all &= session.holds(&chunk);
-            }
-            Ok(all)
-        });
-        visited.is_ok() && all
     }
 }

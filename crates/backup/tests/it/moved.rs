@@ -10,8 +10,8 @@ use onefold_backup::tree::Tree;
 use onefold_backup::{Content, Item, Progress, content, diff, roots, snapshots};
 use onefold_chunk::Fingerprint;
 use onefold_store::{
-    ChunkRef, ChunkWriter, ContainerId, PinInfo, Repository, Session, SessionKind, StreamKind,
-    SweepObserver, SweepOptions, Unused,
+    ChunkRef, ChunkWriter, ContainerId, PinInfo, Repository, Roots, Seen, Session, SessionKind,
+    StreamKind, SweepObserver, SweepOptions, Unused,
 };
 
 use crate::scene::{self, Log, back_up, bytes, options, uneven};
@@ -118,6 +118,67 @@ fn a_large_file_that_changed_after_its_chunks_moved_differs() {
     let outcomes = [before, read_again(&repository, dir.path(), 4)];
     assert_eq!(marks(&repository, &outcomes), "M");
     assert_eq!(contents(&repository, &outcomes), 2);
+}
+
+/// All containers that a snapshot refers to are there.
+fn refers_to_what_is_there(repository: &Repository, outcome: &Outcome) -> bool {
+    let there = repository.containers().expect("containers");
+    let is_there = |chunk: &ChunkRef| there.iter().any(|(id, _)| *id == chunk.container);
+    let session = repository.session(SessionKind::Read).expect("session");
+    let mut reader = session.reader().expect("reader");
+    let id = outcome.id.expect("id");
+    let root = repository.root(&id).expect("root");
+    let mut all = true;
+    let visit = &mut |chunk: &ChunkRef| {
+        all &= is_there(chunk);
+        Ok(())
+    };
+    let seen = &mut Seen::default();
+    let refs = roots::SnapshotRoots.for_each_ref(&id, &root, &mut reader, seen, visit);
+    refs.expect("references");
+    all
+}
+
+#[test]
+fn a_backup_after_a_compaction_reads_no_file_that_is_unchanged() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (source, target) = (dir.path().join("s"), dir.path().join("t"));
+    fs::create_dir(&source).expect("folder");
+    // Much that goes, between what stays: small files, one of 20 chunks, and one with recipe chunks.
+    for n in 0..40 {
+        fs::write(source.join(format!("{n:02}")), uneven(n, 5_000)).expect("write");
+        fs::write(source.join(format!("{n:02}-junk")), uneven(100 + n, 9_000)).expect("write");
+    }
+    fs::write(source.join("a"), uneven(2, 300_000)).expect("write");
+    fs::write(source.join("a-junk"), uneven(3, 300_000)).expect("write");
+    fs::write(source.join("large"), uneven(4, 3_000_000)).expect("write");
+    let repository = scene::repository();
+    let first = back_up(&repository, &source, 1);
+    for entry in fs::read_dir(&source).expect("folder") {
+        let path = entry.expect("entry").path();
+        if path.to_string_lossy().ends_with("-junk") {
+            fs::remove_file(path).expect("remove");
+        }
+    }
+    let before = back_up(&repository, &source, 2);
+    repository
+        .remove_root(&first.id.expect("id"))
+        .expect("forget");
+    sweep(&repository);
+    assert!(
+        !refers_to_what_is_there(&repository, &before),
+        "nothing moved"
+    );
+
+    let after = back_up(&repository, &source, 3);
+    let summary = &after.snapshot.summary;
+    assert_eq!((summary.bytes_read, summary.files_unmodified), (0, 42));
+    assert!(refers_to_what_is_there(&repository, &after));
+    assert_eq!(marks(&repository, &[before, after]), "");
+    let again = back_up(&repository, &source, 4);
+    assert_eq!(again.snapshot.summary.bytes_read, 0);
+    scene::restore_folder(&repository, &again, &source, &target);
+    assert_eq!(scene::look(&source), scene::look(&target));
 }
 
 /// A recipe of `items` as a writer would cut it, and as one that has cut its recipe chunks elsewhere.

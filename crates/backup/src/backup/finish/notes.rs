@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use onefold_store::Written;
 
 use super::{Finisher, Note};
+use crate::backup::moved;
 use crate::backup::names::FirstNames;
 use crate::backup::plan::{ContentFrom, Planned};
 use crate::leaf::recipe::Builder;
@@ -65,8 +66,13 @@ impl Finisher<'_> {
             }
             Note::Retraced(folder, planned) => self.file(&folder, *planned),
             Note::Entry(folder, mut planned) => {
-                if planned.content == ContentFrom::FirstName {
-                    self.recall(&folder, &mut planned);
+                match planned.content {
+                    ContentFrom::FirstName => self.recall(&folder, &mut planned),
+                    ContentFrom::Moved => {
+                        let content = &mut planned.entry.content;
+                        *content = moved::write(self.long_chunks.session(), content, store)?;
+                    }
+                    ContentFrom::Entry | ContentFrom::Job => {}
                 }
                 self.done(&folder, *planned, 0)
             }

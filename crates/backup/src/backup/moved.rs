@@ -1,0 +1,87 @@
+//! Unchanged files whose chunks a sweep or a repair has moved: they are not read again, but refer to where the chunks are
+//! now.
+//!
+//! What always holds: a new snapshot refers to chunks that are there and that its session may refer to. Where a chunk is
+//! found nowhere, the file is read.
+
+use onefold_store::{ChunkReader, ChunkRef, Session};
+
+use crate::leaf::recipe::{Builder, Store};
+use crate::tree::{Visit, visit_items, visit_once};
+use crate::{Content, Item, Result, Slice};
+
+/// What became of the chunks of a content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chunks {
+    /// All are where the content says, or it says now where they are.
+    There,
+    /// All are there, but recipe chunks say of some where they were.
+    Moved,
+    /// Some cannot be found.
+    Missing,
+}
+
+/// Looks for all that `content` refers to. Items of a content without recipe chunks are changed to where they are now.
+pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) -> Chunks {
+    if content.depth == 0 {
+        return match content.items.iter_mut().all(|item| relocate(session, item)) {
+            true => Chunks::There,
+            false => Chunks::Missing,
+        };
+    }
+    let mut chunks = Chunks::There;
+    let visited = visit_once(content, reader, &mut |visit, _| {
+        if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = visit
+            && !session.holds(&chunk)
+        {
+            chunks = match session.relocate(&chunk) {
+                Some(_) => Chunks::Moved,
+                None => Chunks::Missing,
+            };
+        }
+        Ok(chunks != Chunks::Missing)
+    });
+    match visited {
+        Ok(()) => chunks,
+        Err(_) => Chunks::Missing,
+    }
+}
+
+/// The item where its chunk is now; `false` where that is found nowhere.
+fn relocate(session: &Session, item: &mut Item) -> bool {
+    let chunk: &mut ChunkRef = match item {
+        Item::Hole { .. } => return true,
+        Item::Chunk { chunk, .. } | Item::Slice(Slice { chunk, .. }) => chunk,
+    };
+    if !session.holds(chunk) {
+        match session.relocate(chunk) {
+            Some(moved) => *chunk = moved,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Writes the recipe chunks of a content anew, with the places where its chunks are now.
+///
+/// # Errors
+/// A recipe chunk cannot be read, or those of `store`.
+pub fn write(session: &Session, content: &Content, store: Store<'_>) -> Result<Content> {
+    let mut reader = session.small_reader()?;
+    let mut recipe = Builder::default();
+    visit_items(content, &mut reader, &mut |visit, _| {
+        let mut item = match visit {
+            Visit::Recipe(_) => return Ok(true),
+            Visit::Data(slice, _) => slice.into(),
+            Visit::Hole(_, len) => Item::Hole { len },
+        };
+        // One that has gone from the index since it was looked for is followed by whoever reads it.
+        relocate(session, &mut item);
+        recipe.push(item, store)?;
+        Ok(true)
+    })?;
+    Ok(Content {
+        digest: content.digest,
+        ..recipe.finish(store)?
+    })
+}
