@@ -68,12 +68,28 @@ pub type List = (ListId, Vec<ContainerId>);
 /// # Errors
 /// Failures of the device; those of [`decode`] for any of them, when it was read twice.
 pub fn lists(objects: &dyn ObjectStore) -> Result<Vec<List>> {
-    let mut lists = Vec::new();
-    for id in ids(objects)? {
-        match read(objects, id) {
+    let mut ids = self::ids(objects)?;
+    loop {
+        let read = read_all(objects, &ids);
+        if ids != [ListId::Before] {
+            return read;
+        }
+        // Its file may have been taken over meanwhile.
+        let now = self::ids(objects)?;
+        if now == ids {
+            return read;
+        }
+        ids = now;
+    }
+}
+
+fn read_all(objects: &dyn ObjectStore, ids: &[ListId]) -> Result<Vec<List>> {
+    let mut lists = Vec::with_capacity(ids.len());
+    for id in ids {
+        match read(objects, *id) {
             // All that it named is gone.
             Err(error) if error.is_not_found() => {}
-            other => lists.push((id, other?)),
+            other => lists.push((*id, other?)),
         }
     }
     Ok(lists)
@@ -84,20 +100,23 @@ pub fn lists(objects: &dyn ObjectStore) -> Result<Vec<List>> {
 /// # Errors
 /// Failures of the device.
 pub fn ids(objects: &dyn ObjectStore) -> Result<Vec<ListId>> {
-    let error = match objects.list(CONDEMNED_FOLDER) {
-        Err(Error::Io(error)) if is_no_folder(&error) => error,
-        listed => {
-            let listed = listed?;
-            let ids = listed.iter().map(|name| ListId::of_object(name));
-            return Ok(ids.flatten().collect());
-        }
+    let listed = || match objects.list(CONDEMNED_FOLDER) {
+        Err(Error::Io(error)) if is_no_folder(&error) => Ok(Err(error)),
+        listed => listed.map(|names| {
+            let ids = names.iter().map(|name| ListId::of_object(name));
+            Ok(ids.flatten().collect())
+        }),
+    };
+    let error = match listed()? {
+        Ok(ids) => return Ok(ids),
+        Err(error) => error,
     };
     match objects.len(CONDEMNED_FOLDER) {
         // Nothing at all.
         Err(missing) if missing.is_not_found() => Ok(Vec::new()),
         Err(Error::Io(_)) => Err(error.into()),
-        // A file, or what stands in its place: whoever reads it hears of that.
-        _ => Ok(vec![ListId::Before]),
+        // A folder that was made meanwhile; or a file, or what stands in its place: whoever reads it hears of that.
+        _ => Ok(listed()?.unwrap_or_else(|_| vec![ListId::Before])),
     }
 }
 

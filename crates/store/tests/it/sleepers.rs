@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use onefold_io::{Dir, DirEntry, Disk, LockGuard, LockKind, MemDir, Result};
-use onefold_store::{Encryption, Repository, RootId, SessionKind, StreamKind};
+use onefold_store::{Encryption, Repository, RootId, SessionKind, StreamKind, SweepOptions};
 use parking_lot::Mutex;
 
-use crate::fixture::{assert_sound, back_up, chunks, encode_root, init, open, restore, sweep};
+use crate::fixture::{
+    Hasty, Lists, assert_sound, back_up, chunks, encode_root, init, open, restore, sweep,
+};
 use crate::scale::apart;
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -139,11 +141,24 @@ fn stored() -> (Arc<dyn Dir>, Roots) {
     (dir, vec![(root, half)])
 }
 
-/// Others sweep, store what was dead or is moving, and sweep again.
-fn go_on(dir: &Arc<dyn Dir>, roots: &Arc<Mutex<Roots>>) {
+/// Others sweep, store what was dead or is moving, and sweep again. They rewrite what the sleeper rewrites, too, or take
+/// its copies for unused.
+fn go_on(dir: &Arc<dyn Dir>, roots: &Arc<Mutex<Roots>>, rewrites: bool) {
     let repository = open(dir, 1, 20).unwrap();
+    let sweep = |repository: &Repository| {
+        let whole_only = SweepOptions {
+            compact_below: 0.0,
+            ..SweepOptions::default()
+        };
+        match rewrites {
+            true => sweep(repository),
+            false => repository.sweep(&Lists, &whole_only, &mut Hasty),
+        }
+    };
     sweep(&repository).unwrap();
-    let data: Vec<_> = chunks(2, 40).into_iter().chain(chunks(1, 20)).collect();
+    // What lives is referred to by more roots, or is not.
+    let more = if rewrites { 20 } else { 0 };
+    let data: Vec<_> = chunks(2, 40).into_iter().chain(chunks(1, more)).collect();
     let (root, _) = back_up(&repository, &data).unwrap();
     roots.lock().push((root, data));
     let (passing, _) = back_up(&repository, &chunks(4, 30)).unwrap();
@@ -170,12 +185,15 @@ fn assert_all_sound(dir: &Arc<dyn Dir>, roots: &Roots, context: &str) {
 /// Has `work` done by one who sleeps, at each step once.
 fn at_each_step(work: impl Fn(&Repository, &Mutex<Roots>) -> bool) {
     let mut succeeded = 0;
-    for step in (0..).step_by(apart(3) as usize) {
+    for (step, rewrites) in (0..)
+        .step_by(apart(3) as usize)
+        .flat_map(|step| [(step, true), (step, false)])
+    {
         let (dir, roots) = stored();
         let roots = Arc::new(Mutex::new(roots));
         let others = {
             let (dir, roots) = (Arc::clone(&dir), Arc::clone(&roots));
-            Steps::new(step, move || go_on(&dir, &roots))
+            Steps::new(step, move || go_on(&dir, &roots, rewrites))
         };
         let Ok(repository) = open(&Asleep::over(&dir, &others), 1, 10) else {
             continue;
@@ -186,7 +204,7 @@ fn at_each_step(work: impl Fn(&Repository, &Mutex<Roots>) -> bool) {
             assert!(step > 20, "{step} steps");
             break;
         }
-        assert_all_sound(&dir, &roots.lock(), &format!("step {step}"));
+        assert_all_sound(&dir, &roots.lock(), &format!("step {step}, {rewrites}"));
     }
     assert!(succeeded > 0);
 }
