@@ -173,15 +173,19 @@ impl<'a> Source<'a> {
         Ok(!Stat::of(&self.handle.fd)?.same_content(&self.stat))
     }
 
-    /// Whether nobody wrote since it was looked at. What else changed counts as it is by now, but of another ctime
-    /// nothing does: the next backup is to see that it is another one.
-    pub fn is_as_it_was(&mut self) -> bool {
+    /// Whether nobody wrote since it was looked at, and it is still what `name` in `dir` stands for. What else changed
+    /// counts as it is by now, but of another ctime nothing does: the next backup is to see that it is another one.
+    pub fn is_as_it_was(&mut self, dir: BorrowedFd<'_>, name: &[u8]) -> bool {
         let now = Stat::of(&self.handle.fd).ok();
-        let now = now.filter(|now| now.same_content(&self.stat));
-        if let Some(now) = now.filter(|now| now.ctime == self.stat.ctime) {
+        let Some(now) = now.filter(|now| now.same_content(&self.stat)) else {
+            return false;
+        };
+        if now.ctime == self.stat.ctime {
             self.stat = now;
+            return true;
         }
-        now.is_some()
+        // A file that is removed, or renamed, has another ctime as well.
+        Stat::at(dir, name, false).is_ok_and(|there| there.same_content(&self.stat))
     }
 
     /// Looks again, before it is read again.

@@ -1,6 +1,6 @@
 //! Small files: those of a job are read into one buffer, one after the other, and cut and fingerprinted there.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ impl Reader<'_> {
         let mut xattrs_bytes = 0;
         for (dir, name, opened) in wanted.iter() {
             let before = room.filled();
-            let as_found = opened.and_then(|it| self.as_found(name, it, &mut room));
+            let as_found = opened.and_then(|it| self.as_found((dir, name), it, &mut room));
             let file = match as_found {
                 Some(read) => read.map(Some),
                 None => read::open(dir.as_fd(), name)
@@ -56,7 +56,7 @@ impl Reader<'_> {
     /// The file; `None` where it does not fit into the room, or is not what it was when it was opened.
     fn as_found(
         &mut self,
-        name: &[u8],
+        (dir, name): (&OwnedFd, &[u8]),
         (file, stat): (Opened, Stat),
         room: &mut Room,
     ) -> Option<Result<SmallFile, Errno>> {
@@ -64,7 +64,7 @@ impl Reader<'_> {
         let mut source = read::opened(file, stat);
         self.begins(name);
         let read = self.small_content(&source, room);
-        if source.is_as_it_was() && read != Ok(false) {
+        if source.is_as_it_was(dir.as_fd(), name) && read != Ok(false) {
             return Some(match read {
                 Ok(_) => Ok(self.whole(source, room.since(before), false)),
                 Err(e) => {
