@@ -171,6 +171,11 @@ pub struct FreeSpace {
     pub reclaimable: u64,
     /// Of the free ones, kept for collection, journal and file systems' metadata.
     pub reserved: u64,
+    /// Pages that may be promised to writes of data before they are stored: at most the free ones less the reserved
+    /// ones, and fewer where an engine may need more than a page for a chunk.
+    pub claimable_data: u64,
+    /// As much for metadata of file systems, which may use the reserve.
+    pub claimable_metadata: u64,
 }
 
 /// The report's statistics (§3.5), and what each engine adds as named counters.

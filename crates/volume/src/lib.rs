@@ -19,6 +19,7 @@ mod engine;
 mod error;
 pub mod front;
 pub mod inram;
+pub mod log;
 
 pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};
 pub use depot::Depot;

@@ -5,15 +5,19 @@
 //! lock                  held by the owner
 //! data                  chunks, unless a device was given
 //! meta                  saved metadata of the backend `inram`
+//! manifest, index/      map, zones and hash index of the engine `log`
 //! unsaved               there while a depot is open of which a crash loses what was not saved
 //! ```
 
 pub mod config;
 mod data;
+mod log;
 
 use std::sync::Arc;
 
-use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file};
+use onefold_io::{
+    Dir, Disk, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file,
+};
 
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{OpenDevice, system_devices};
@@ -120,7 +124,10 @@ impl Depot {
         };
         let volume_bytes = whole(options.volume_bytes);
         let is_file = options.data_path.is_none();
-        let roomy = || volume_bytes.saturating_add(volume_bytes / 100 * 6);
+        let roomy = || match options.engine {
+            EngineKind::Log => log::roomy(volume_bytes),
+            EngineKind::Dmdedup(_) => volume_bytes.saturating_add(volume_bytes / 100 * 6),
+        };
         let wanted = options
             .capacity_bytes
             .or_else(|| is_file.then(roomy))
@@ -145,8 +152,14 @@ impl Depot {
             options.overwrite,
         )?;
         config.capacity_bytes = data.capacity_bytes / chunk * chunk;
+        if config.engine == EngineKind::Log {
+            config.zone_bytes = log::zone_bytes(&config)?;
+        }
         config.check()?;
         data::write_head(&*data.disk, &config)?;
+        if config.engine == EngineKind::Log {
+            log::create(folder, &config, data.disk)?;
+        }
         let encoded = config.encode();
         // The copy first: where `config` is, all else is there.
         replace_file(&**folder, TEMPORARY, CONFIG_COPY, &encoded)?;
@@ -164,9 +177,8 @@ impl Depot {
         check_built(config.engine)?;
         let lock = lock(&*folder)?;
         let disk = data::open(&*folder, &options.devices, &config)?;
-        let area = DataArea::new(disk, HEAD_BYTES, config.chunk_bytes, config.blocks());
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
-        let engine = open_engine(&folder, &config, area)?;
+        let engine = open_engine(&folder, &config, disk, options.front.inline)?;
         if is_saved_at_close(&config) && !lost_unsaved {
             folder.create(UNSAVED)?;
             folder.sync()?;
@@ -324,10 +336,10 @@ fn read_config(folder: &dyn Dir) -> Result<Config> {
 
 fn check_built(engine: EngineKind) -> Result<()> {
     match engine {
-        EngineKind::Dmdedup(Backend::InRam | Backend::InRamSaved) => Ok(()),
+        EngineKind::Log | EngineKind::Dmdedup(Backend::InRam | Backend::InRamSaved) => Ok(()),
         other => Err(Error::Unsupported {
             what: format!(
-                "this version of the program has no backend {} yet; it has inram",
+                "this version of the program has no backend {} yet; it has inram and log",
                 other.name()
             ),
         }),
@@ -338,12 +350,21 @@ fn is_saved_at_close(config: &Config) -> bool {
     config.engine == EngineKind::Dmdedup(Backend::InRam)
 }
 
-fn open_engine(folder: &Arc<dyn Dir>, config: &Config, data: DataArea) -> Result<Box<dyn Engine>> {
+fn open_engine(
+    folder: &Arc<dyn Dir>,
+    config: &Config,
+    disk: Arc<dyn Disk>,
+    is_inline: bool,
+) -> Result<Box<dyn Engine>> {
     check_built(config.engine)?;
+    if config.engine == EngineKind::Log {
+        return log::open(folder, config, disk, is_inline);
+    }
     let save_at = match is_saved_at_close(config) {
         true => SaveAt::Close,
         false => SaveAt::Flush,
     };
+    let data = DataArea::new(disk, HEAD_BYTES, config.chunk_bytes, config.blocks());
     let backend = InRam::open(Arc::clone(folder), config.blocks(), save_at)?;
     let engine = Dmdedup::open(Box::new(backend), data, config.lbns())?;
     Ok(Box::new(engine))

@@ -212,12 +212,15 @@ impl Engine for Dmdedup {
             return FreeSpace::default();
         };
         let stats = backend.stats();
+        // A commit makes those that wait free, and a write that needs them commits.
+        let free = stats.blocks_free + stats.blocks_waiting;
         FreeSpace {
             total: stats.blocks,
-            // A commit makes those that wait free, and a write that needs them commits.
-            free: stats.blocks_free + stats.blocks_waiting,
+            free,
             reclaimable: self.garbage,
             reserved: 0,
+            claimable_data: free,
+            claimable_metadata: free,
         }
     }
 

@@ -6,26 +6,26 @@ use crate::FreeSpace;
 /// Pages of the data device as the engine told last, and how many of them are promised to staged chunks.
 #[derive(Default, Debug)]
 pub(super) struct Pages {
-    free: u64,
-    reserved: u64,
+    claimable_data: u64,
+    claimable_metadata: u64,
     claimed: u64,
 }
 
 impl Pages {
     /// What the engine says now.
     pub fn update(&mut self, space: FreeSpace) {
-        self.free = space.free;
-        self.reserved = space.reserved;
+        self.claimable_data = space.claimable_data;
+        self.claimable_metadata = space.claimable_metadata;
     }
 
     /// Sets `count` pages aside, all or none. Metadata of a file system may use the reserve.
     #[must_use]
     pub fn claim(&mut self, count: u64, is_metadata: bool) -> bool {
-        let kept = match is_metadata {
-            true => 0,
-            false => self.reserved,
+        let claimable = match is_metadata {
+            true => self.claimable_metadata,
+            false => self.claimable_data,
         };
-        let is_there = self.free.saturating_sub(kept) >= self.claimed + count;
+        let is_there = claimable >= self.claimed + count;
         if is_there {
             self.claimed += count;
         }

@@ -9,11 +9,11 @@ use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::front::{Ack, Options};
 use onefold_volume::{Depot, HeadId};
 
-fn run(chunk_bytes: u32, seed: u64, front: Options) {
+fn run(engine: EngineKind, chunk_bytes: u32, seed: u64, front: Options) {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let options = CreateOptions {
         chunk_bytes,
-        engine: EngineKind::Dmdedup(Backend::InRam),
+        engine,
         ..CreateOptions::new(3 << 20, [1; 16], [2; 32])
     };
     Depot::create(&folder, &options).expect("a depot can be made");
@@ -40,7 +40,15 @@ fn run(chunk_bytes: u32, seed: u64, front: Options) {
 
 #[test]
 fn a_depot_is_a_block_device() {
-    for (seed, chunk_bytes) in [512, 4096, 65536].into_iter().enumerate() {
+    let inram = EngineKind::Dmdedup(Backend::InRam);
+    let depots = [
+        (inram, 512),
+        (inram, 4096),
+        (inram, 65536),
+        (EngineKind::Log, 4096),
+        (EngineKind::Log, 65536),
+    ];
+    for (seed, (engine, chunk_bytes)) in depots.into_iter().enumerate() {
         for ack in [Ack::Staged, Ack::Written] {
             let staging_bytes = 300 << 10;
             for inline in [true, false] {
@@ -50,7 +58,7 @@ fn a_depot_is_a_block_device() {
                     staging_bytes,
                     ..Options::default()
                 };
-                run(chunk_bytes, seed as u64, options);
+                run(engine, chunk_bytes, seed as u64, options);
             }
         }
     }

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use onefold_chunk::{Fingerprint, fingerprints};
+use onefold_index::RamIndex;
 use onefold_io::{Dir, MemDir};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
-use onefold_volume::{Key, MetadataBackend};
+use onefold_volume::log::{LogEngine, LogOptions};
+use onefold_volume::{ChunkContent, Engine, HashedChunk, HeadId, Key, Lbn, MetadataBackend};
 
 fn compare(name: &str, bytes: &[u8]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -65,4 +68,55 @@ fn golden_saved_metadata() {
         keys_max: 1000,
     };
     verify_saved(&*disk, "meta", limits).expect("our own");
+}
+
+/// A depot of the engine `log` with two chunks, one of them twice, and a discard: manifest, zone header, group, table.
+#[test]
+fn golden_log() {
+    let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+    let data = folder.create("data").expect("RAM");
+    data.set_len(4 << 20).expect("RAM");
+    let options = || LogOptions {
+        depot: [0x1D; 16],
+        fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
+        index: Box::new(RamIndex::default()),
+        cache_bytes: 1 << 20,
+        checkpoint_bytes: 1 << 20,
+    };
+    let mut engine =
+        LogEngine::create(Arc::clone(&folder), Arc::clone(&data), 4096, options()).expect("RAM");
+    let contents = [vec![1; 4096], vec![2; 4096], vec![1; 4096]];
+    let chunks: Vec<HashedChunk<'_>> = (7..)
+        .zip(&contents)
+        .map(|(lbn, bytes)| HashedChunk {
+            head: HeadId(0),
+            lbn: Lbn(lbn),
+            content: ChunkContent::Fingerprinted(Fingerprint::of(bytes), bytes),
+            has_page: true,
+            is_metadata: false,
+        })
+        .collect();
+    engine.write(&chunks).expect("room");
+    engine.discard(HeadId(0), 100..200).expect("room");
+    engine.commit().expect("RAM");
+    compare("log-zone-header-1", &frame_in(&*data, 0));
+    compare("log-group-1", &frame_in(&*data, 4096));
+    drop(engine);
+    // Opening writes the zone's table, and a manifest in which the log goes on elsewhere.
+    drop(LogEngine::open(Arc::clone(&folder), Arc::clone(&data), options()).expect("whole"));
+    compare("log-zone-footer-1", &frame_in(&*data, (256 << 10) - 4096));
+    compare(
+        "log-manifest-1",
+        &frame_in(&*folder.open("manifest").expect("there"), 0),
+    );
+}
+
+/// The frame at `offset`, without what follows it.
+fn frame_in(disk: &dyn onefold_io::Disk, offset: u64) -> Vec<u8> {
+    let mut header = [0; 24];
+    disk.read_at(&mut header, offset).expect("a frame");
+    let payload = u64::from_le_bytes(header[16..].try_into().expect("8 bytes"));
+    let mut frame = vec![0; 32 + payload as usize];
+    disk.read_at(&mut frame, offset).expect("a frame");
+    frame
 }

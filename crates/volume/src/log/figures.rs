@@ -1,0 +1,148 @@
+//! How full the device is, what is kept for whom, and the engine's counters.
+
+use super::writer::{LogEngine, Need};
+use crate::{EngineStats, Error, FreeSpace, Result};
+
+/// Zones that cleaning copies into.
+const ZONES_FOR_CLEANING: u32 = 2;
+/// Zones that are kept for the journal of a full device: hits, discards, deletions.
+const ZONES_FOR_JOURNAL: u32 = 2;
+/// Zones that are kept at least, those above included; the rest is for metadata of file systems.
+const ZONES_KEPT_MIN: u32 = 6;
+/// Part of the zones that is kept.
+const ZONES_KEPT_PER_MILLE: u32 = 30;
+
+/// Counters since the engine was opened.
+#[derive(Default)]
+pub(super) struct Totals {
+    pub unique: u64,
+    pub duplicate: u64,
+    pub overwritten: u64,
+    pub new: u64,
+    pub zero: u64,
+    pub discarded: u64,
+    pub groups: u64,
+    pub group_pages: u64,
+    pub zones_opened: u64,
+    pub checkpoints: u64,
+    pub syncs: u64,
+    /// Index answers that the rows did not bear out.
+    pub false_hits: u64,
+    /// Failures of the index, which cost duplicates and no data.
+    pub index_failures: u64,
+    pub pages_copied: u64,
+    pub zones_freed: u64,
+    /// Victims that cleaning left alone because a page of theirs is damaged.
+    pub zones_damaged: u64,
+    /// Chunks that lost a mapping since cleaning last looked: an upper bound of new garbage.
+    pub unmapped_since_mark: u64,
+    /// Pages of garbage that cleaning saw and left.
+    pub garbage_left: u64,
+}
+
+impl LogEngine {
+    /// Free zones that a write of this kind has to leave to others.
+    pub(super) fn kept_for_others(&self, need: Need) -> u32 {
+        match need {
+            Need::Journal => ZONES_FOR_CLEANING,
+            Need::Data => ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL,
+        }
+    }
+
+    fn zones_kept(&self) -> u32 {
+        (self.shared.layout.zones * ZONES_KEPT_PER_MILLE / 1000).max(ZONES_KEPT_MIN)
+    }
+
+    /// Cleans until so many zones are free.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: there is no garbage worth cleaning.
+    pub(super) fn find_space(&mut self, zones_wanted: u32) -> Result<()> {
+        while self.shared.zones.read().free() < zones_wanted {
+            if !self.is_worth_cleaning() || self.clean(crate::Effort::Step)?.pages_freed == 0 {
+                let (total, free) = (self.shared.layout.zones, self.shared.zones.read().free());
+                return Err(Error::NoSpace {
+                    what: format!(
+                        "{free} of {total} zones are free, and they are kept for discards, metadata and cleaning"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is likely garbage of a zone or more.
+    pub(super) fn is_worth_cleaning(&self) -> bool {
+        let pages = self.totals.unmapped_since_mark * u64::from(self.shared.layout.chunk_pages);
+        pages + self.totals.garbage_left >= u64::from(self.shared.layout.groups_end() / 2)
+    }
+
+    /// Space in chunks. What is reclaimable is exact as of the last cleaning, and estimated from overwrites since.
+    ///
+    /// A chunk that is flushed alone takes a page for its group besides, so only half of what is free may be promised
+    /// before it is written.
+    pub(super) fn space(&self) -> FreeSpace {
+        let layout = &self.shared.layout;
+        let a_zone = layout.chunks_a_zone();
+        let free_zones = self.shared.zones.read().free();
+        let usable = free_zones.saturating_sub(ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL);
+        let kept = self.zones_kept() - ZONES_FOR_CLEANING - ZONES_FOR_JOURNAL;
+        let garbage = self.totals.garbage_left / u64::from(layout.chunk_pages);
+        FreeSpace {
+            total: u64::from(layout.zones) * a_zone,
+            free: u64::from(usable) * a_zone,
+            reclaimable: if self.is_worth_cleaning() {
+                self.totals.unmapped_since_mark + garbage
+            } else {
+                0
+            },
+            reserved: u64::from(kept) * a_zone,
+            claimable_data: u64::from(usable.saturating_sub(kept)) * a_zone / 2,
+            claimable_metadata: u64::from(usable) * a_zone / 2,
+        }
+    }
+
+    /// The report's counters, RAM by part, and what this engine counts besides.
+    pub(super) fn figures(&self) -> EngineStats {
+        let totals = &self.totals;
+        let (hash_entries, index_ram, index_reads) = self.index.figures();
+        let maps = self.shared.maps.read();
+        let mapped: u64 = maps.values().map(|map| map.mapped()).sum();
+        let extents: usize = maps.values().map(|map| map.extents()).sum();
+        let zones = self.shared.zones.read();
+        let used = u64::from(self.shared.layout.zones - zones.free());
+        EngineStats {
+            unique_writes: totals.unique,
+            duplicate_writes: totals.duplicate,
+            overwrites: totals.overwritten,
+            new_writes: totals.new,
+            zero_writes: totals.zero,
+            discards: totals.discarded,
+            mapped_lbns: mapped,
+            stored_chunks: used * self.shared.layout.chunks_a_zone(),
+            hash_entries,
+            ram_bytes: vec![
+                ("index", index_ram),
+                ("block map", extents as u64 * EXTENT_RAM_BYTES),
+                ("rows and checks", self.shared.tables.ram_bytes()),
+            ],
+            counters: vec![
+                ("groups", totals.groups),
+                ("group pages", totals.group_pages),
+                ("zones opened", totals.zones_opened),
+                ("checkpoints", totals.checkpoints),
+                ("syncs", totals.syncs),
+                ("index reads", index_reads),
+                ("false hits", totals.false_hits),
+                ("index failures", totals.index_failures),
+                ("pages copied", totals.pages_copied),
+                ("zones freed", totals.zones_freed),
+                ("damaged zones left alone", totals.zones_damaged),
+                ("extents", extents as u64),
+            ],
+        }
+    }
+}
+
+/// RAM of an extent in a B-tree map, in bytes: key, value, and the share of half-filled nodes.
+const EXTENT_RAM_BYTES: u64 = 48;

@@ -1,0 +1,303 @@
+//! A group: one append to the log. Header pages tell what changed, data pages follow.
+//!
+//! ```text
+//! group   := header pages (frame 1FVGROUP, zeros to the page's end) data page*
+//! payload := zone:u64 sequence:u64 durable:u64 data_pages:varint check:u32{data_pages} entries:varint entry*
+//! entry   := head:varint lbn:zigzag varint (difference to the end of the entry before) chunks:varint kind:u8 place
+//! place   := (kind 0, hole)    nothing
+//!          | (kind 1, new)     first data page of this group, in pages: varint
+//!          | (kind 2, known)   zone:varint page:varint
+//! ```
+//!
+//! Chunks of an entry lie one behind the other. A group counts only if its frame and the checks of all its data pages
+//! are right, it names the zone that it lies in, and its sequence follows the one before. `durable` is the newest
+//! sequence that was synced when the group was written: it tells a torn tail from damage in the middle.
+
+use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, decode_frame, encode_frame};
+use onefold_io::varint::{ByteReader, put_varint, unzigzag, zigzag};
+
+use super::check::page_check;
+use super::layout::{Address, PAGE_BYTES, ZoneId};
+use crate::{HeadId, Result};
+
+/// The frame of a group's header.
+pub const GROUP_KIND: FrameKind = FrameKind {
+    magic: *b"1FVGROUP",
+    version: 1,
+};
+
+/// One change of the map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The volume.
+    pub head: HeadId,
+    /// First chunk's place on the volume.
+    pub lbn: u64,
+    /// How many chunks are mapped one behind the other.
+    pub chunks: u64,
+    /// Where the first one lies; `None` unmaps them.
+    pub target: Option<Address>,
+}
+
+/// A group's header, decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupHeader {
+    /// The zone that the group lies in.
+    pub zone: ZoneId,
+    /// The group's number in the log, one more than that of the group before.
+    pub sequence: u64,
+    /// Newest sequence that was durable when this was written.
+    pub durable: u64,
+    /// Page of the zone at which the group's data begins.
+    pub first_data_page: u32,
+    /// Checks of the data pages.
+    pub checks: Vec<u32>,
+    /// The changes, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// What a group is made of before it is written.
+pub struct GroupContent<'a> {
+    /// The zone that it is written to.
+    pub zone: ZoneId,
+    /// The zone's page at which the group begins.
+    pub page: u32,
+    /// The group's number.
+    pub sequence: u64,
+    /// Newest durable sequence.
+    pub durable: u64,
+    /// Data pages.
+    pub data: &'a [u8],
+    /// The changes. New chunks have pending addresses: see [`ZoneId::pending`].
+    pub entries: &'a [Entry],
+}
+
+/// The group as it goes to the device, and what its header says.
+pub fn encode_group(content: &GroupContent<'_>) -> (Vec<u8>, GroupHeader) {
+    // The number of header pages depends on the checks, whose values depend on it; their length does not.
+    let data_pages = content.data.len() / PAGE_BYTES;
+    let placeholder = vec![0; data_pages];
+    let header_pages =
+        (OVERHEAD_BYTES + payload(content, &placeholder).len()).div_ceil(PAGE_BYTES) as u32;
+    let first_data_page = content.page + header_pages;
+    let checks: Vec<u32> = (content.data.chunks_exact(PAGE_BYTES).zip(first_data_page..))
+        .map(|(bytes, page)| {
+            page_check(
+                Address {
+                    zone: content.zone,
+                    page,
+                },
+                bytes,
+            )
+        })
+        .collect();
+    let mut bytes = encode_frame(GROUP_KIND, &payload(content, &checks));
+    bytes.resize(header_pages as usize * PAGE_BYTES, 0);
+    bytes.extend_from_slice(content.data);
+    let header = GroupHeader {
+        zone: content.zone,
+        sequence: content.sequence,
+        durable: content.durable,
+        first_data_page,
+        checks,
+        entries: content
+            .entries
+            .iter()
+            .map(|entry| placed(*entry, content.zone, first_data_page))
+            .collect(),
+    };
+    (bytes, header)
+}
+
+/// Header pages that a group of `entries` changes and `data_pages` pages takes at most.
+pub fn header_pages_max(entries: usize, data_pages: usize) -> usize {
+    const ENTRY_BYTES_MAX: usize = 5 + 10 + 10 + 1 + 15;
+    let bytes = OVERHEAD_BYTES + 24 + 20 + data_pages * 4 + entries * ENTRY_BYTES_MAX;
+    bytes.div_ceil(PAGE_BYTES)
+}
+
+/// The entry with a pending address replaced by the real one.
+pub fn placed(mut entry: Entry, zone: ZoneId, first_data_page: u32) -> Entry {
+    if let Some(target) = entry.target.as_mut()
+        && target.zone.is_pending()
+    {
+        *target = Address {
+            zone,
+            page: first_data_page + target.page,
+        };
+    }
+    entry
+}
+
+fn payload(content: &GroupContent<'_>, checks: &[u32]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32 + checks.len() * 4 + content.entries.len() * 12);
+    for number in [content.zone.0, content.sequence, content.durable] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    put_varint(&mut out, checks.len() as u64);
+    checks
+        .iter()
+        .for_each(|check| out.extend_from_slice(&check.to_le_bytes()));
+    put_varint(&mut out, content.entries.len() as u64);
+    let mut expected = 0u64;
+    for entry in content.entries {
+        put_varint(&mut out, u64::from(entry.head.0));
+        put_varint(&mut out, zigzag(entry.lbn.wrapping_sub(expected) as i64));
+        put_varint(&mut out, entry.chunks);
+        expected = entry.lbn.wrapping_add(entry.chunks);
+        match entry.target {
+            None => out.push(0),
+            Some(target) if target.zone.is_pending() => {
+                out.push(1);
+                put_varint(&mut out, u64::from(target.page));
+            }
+            Some(target) => {
+                out.push(2);
+                put_varint(&mut out, target.zone.0);
+                put_varint(&mut out, u64::from(target.page));
+            }
+        }
+    }
+    out
+}
+
+/// The header of the group that begins at page `page` of a zone, of which `bytes` are the rest. `place` names the
+/// device in errors, `offset` is the group's first byte there.
+///
+/// # Errors
+/// [`Damaged`](crate::Error::Damaged): no whole header begins here, or it says what cannot be.
+pub fn decode_group(bytes: &[u8], page: u32, place: &str, offset: u64) -> Result<GroupHeader> {
+    let frame = decode_frame(GROUP_KIND, bytes, place, offset)?;
+    let header_pages = frame.frame_bytes.div_ceil(PAGE_BYTES) as u32;
+    let first_data_page = page + header_pages;
+    let mut reader = ByteReader::new(frame.payload, place, offset);
+    let (zone, sequence, durable) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let data_pages = reader.count(4)?;
+    let checks = (0..data_pages)
+        .map(|_| reader.u32())
+        .collect::<Result<Vec<_>, _>>()?;
+    let count = reader.count(4)?;
+    let zone = ZoneId(zone);
+    let mut entries = Vec::with_capacity(count);
+    let mut expected = 0u64;
+    for _ in 0..count {
+        let entry = decode_entry(&mut reader, sequence, &mut expected)?;
+        entries.push(placed(entry, zone, first_data_page));
+    }
+    reader.end()?;
+    Ok(GroupHeader {
+        zone,
+        sequence,
+        durable,
+        first_data_page,
+        checks,
+        entries,
+    })
+}
+
+fn decode_entry(reader: &mut ByteReader<'_>, sequence: u64, expected: &mut u64) -> Result<Entry> {
+    let head = HeadId(reader.varint_max(u64::from(u32::MAX))? as u32);
+    let lbn = expected.wrapping_add(unzigzag(reader.varint()?) as u64);
+    let chunks = reader.varint()?;
+    let Some(end) = lbn.checked_add(chunks) else {
+        return Err(reader
+            .damaged(format!("{chunks} chunks at {lbn} go beyond every volume"))
+            .into());
+    };
+    *expected = end;
+    let page_max = u64::from(u32::MAX >> 1);
+    let target = match reader.u8()? {
+        0 => None,
+        1 => Some(Address {
+            zone: ZoneId::pending(sequence),
+            page: reader.varint_max(page_max)? as u32,
+        }),
+        2 => Some(Address {
+            zone: ZoneId(reader.varint_max(i64::MAX as u64)?),
+            page: reader.varint_max(page_max)? as u32,
+        }),
+        kind => {
+            return Err(reader
+                .damaged(format!("an entry of kind {kind}, expected 0, 1 or 2"))
+                .into());
+        }
+    };
+    Ok(Entry {
+        head,
+        lbn,
+        chunks,
+        target,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_io::Random;
+
+    fn some_group(random: &mut Random) -> (Vec<u8>, GroupHeader) {
+        let data = random.bytes(PAGE_BYTES * random.clone().below(5) as usize);
+        let entries: Vec<Entry> = (0..random.below(400))
+            .map(|_| Entry {
+                head: HeadId(random.below(3) as u32),
+                lbn: random.below(1 << 40),
+                chunks: 1 + random.below(1000),
+                target: match random.below(3) {
+                    0 => None,
+                    1 => Some(Address {
+                        zone: ZoneId::pending(9),
+                        page: random.below(100) as u32,
+                    }),
+                    _ => Some(Address {
+                        zone: ZoneId(random.below(1 << 50)),
+                        page: random.below(1000) as u32,
+                    }),
+                },
+            })
+            .collect();
+        encode_group(&GroupContent {
+            zone: ZoneId(77),
+            page: 5,
+            sequence: 9,
+            durable: 8,
+            data: &data,
+            entries: &entries,
+        })
+    }
+
+    #[test]
+    fn a_group_comes_back_as_it_was_written() {
+        let mut random = Random(1);
+        for _ in 0..200 {
+            let (bytes, header) = some_group(&mut random);
+            assert_eq!(decode_group(&bytes, 5, "d", 0).expect("whole"), header);
+            assert!(
+                header.first_data_page - 5
+                    <= header_pages_max(header.entries.len(), header.checks.len()) as u32
+            );
+            let data = &bytes[(header.first_data_page - 5) as usize * PAGE_BYTES..];
+            for (i, page) in data.chunks_exact(PAGE_BYTES).enumerate() {
+                let address = Address {
+                    zone: ZoneId(77),
+                    page: header.first_data_page + i as u32,
+                };
+                assert_eq!(page_check(address, page), header.checks[i]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_short_end_is_damage() {
+        let mut random = Random(2);
+        for _ in 0..200 {
+            let (mut bytes, header) = some_group(&mut random);
+            let header_bytes = u64::from(header.first_data_page - 5) * PAGE_BYTES as u64;
+            assert!(decode_group(&bytes[..20], 5, "d", 0).is_err());
+            let at = random.below(header_bytes) as usize;
+            bytes[at] ^= 1 << random.below(8);
+            // Behind the frame's end a header page holds zeros that nobody reads.
+            let is_read = decode_group(&bytes, 5, "d", 0).is_err();
+            assert!(is_read || decode_group(&bytes, 5, "d", 0).expect("unread") == header);
+        }
+    }
+}

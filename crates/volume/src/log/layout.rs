@@ -1,0 +1,184 @@
+//! Where things lie on the data device: zones, pages within a zone, and the addresses that name them.
+//!
+//! ```text
+//! device := zone*                      zone n begins at byte n × zone_bytes
+//! zone   := header page | groups | rows pages | check pages | footer page
+//! ```
+//!
+//! A zone is written from start to end and freed as a whole. Rows, checks and footer are its *table*: written when the
+//! zone is full, so that nobody has to read the groups to know what the zone holds. They have fixed places at the end:
+//! one page read finds the checks of 1,024 pages.
+
+use crate::{Error, Result};
+
+/// Bytes of a page: the unit in which the data device is read, written and checked.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Smallest and largest zone, in bytes.
+const ZONE_BYTES_MIN: u64 = 256 << 10;
+const ZONE_BYTES_MAX: u64 = 4 << 20;
+/// A device has at least this many zones where it is large enough, so that cleaning has a choice.
+const ZONES_WANTED: u64 = 1024;
+/// Bytes of a row: page u16, hash 16, and one spare byte that will hold the slot of a packed chunk.
+pub const ROW_BYTES: usize = 19;
+/// Bytes of a page's check.
+pub const CHECK_BYTES: usize = 4;
+
+/// A zone's place on the device: it begins at `ZoneNo × zone_bytes`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ZoneNo(pub u32);
+
+/// One filling of a zone. Never given twice, not even after a crash, so that an address cannot mean another page.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ZoneId(pub u64);
+
+impl ZoneId {
+    /// Set in ids that stand for a group which is not written yet. Real ids stay far below.
+    const PENDING: u64 = 1 << 63;
+
+    /// Stands for the zone of the group `sequence` until that is written; pages then count within the group's data.
+    pub fn pending(sequence: u64) -> Self {
+        Self(Self::PENDING | sequence)
+    }
+
+    /// Whether this stands for a group that is not written yet.
+    pub fn is_pending(self) -> bool {
+        self.0 & Self::PENDING != 0
+    }
+}
+
+/// The first page of a chunk: a filling of a zone, and the page within the zone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address {
+    /// The filling.
+    pub zone: ZoneId,
+    /// The page, counted from the zone's header page.
+    pub page: u32,
+}
+
+/// Sizes of a depot's zones and chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Pages of a zone.
+    pub zone_pages: u32,
+    /// Zones of the device.
+    pub zones: u32,
+    /// Pages of a chunk.
+    pub chunk_pages: u32,
+}
+
+impl Layout {
+    /// The layout of a device of `device_bytes` for chunks of `chunk_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the chunk is no power of two from 4 KiB to 64 KiB, or the device holds fewer than
+    /// [`ZONES_MIN`] zones.
+    pub fn new(device_bytes: u64, chunk_bytes: u32) -> Result<Self> {
+        let invalid = |what: String| Err(Error::Invalid { what });
+        if !chunk_bytes.is_power_of_two() || !(4096..=65536).contains(&chunk_bytes) {
+            return invalid(format!(
+                "engine log takes chunks of 4 KiB to 64 KiB, powers of two; {chunk_bytes} bytes were asked for"
+            ));
+        }
+        let fitting = (device_bytes / ZONES_WANTED).max(1).next_power_of_two() / 2;
+        let zone_bytes = fitting.clamp(ZONE_BYTES_MIN, ZONE_BYTES_MAX);
+        let layout = Self {
+            zone_pages: (zone_bytes / PAGE_BYTES as u64) as u32,
+            zones: (device_bytes / zone_bytes).min(u64::from(ZONES_MAX)) as u32,
+            chunk_pages: chunk_bytes / PAGE_BYTES as u32,
+        };
+        if layout.zones < ZONES_MIN {
+            return invalid(format!(
+                "engine log needs a data device of at least {} bytes; this one has {device_bytes}",
+                u64::from(ZONES_MIN) * zone_bytes
+            ));
+        }
+        Ok(layout)
+    }
+
+    /// Whether a device can be laid out so: what a manifest says is not taken on trust.
+    pub fn is_sound(&self) -> bool {
+        let zone_pages =
+            (ZONE_BYTES_MIN / PAGE_BYTES as u64)..=(ZONE_BYTES_MAX / PAGE_BYTES as u64);
+        zone_pages.contains(&u64::from(self.zone_pages))
+            && matches!(self.chunk_pages, 1 | 2 | 4 | 8 | 16)
+            && (ZONES_MIN..=ZONES_MAX).contains(&self.zones)
+    }
+
+    /// Bytes of a zone.
+    pub fn zone_bytes(&self) -> u64 {
+        u64::from(self.zone_pages) * PAGE_BYTES as u64
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_pages as usize * PAGE_BYTES
+    }
+
+    /// Where the zone begins, in bytes.
+    pub fn zone_offset(&self, no: ZoneNo) -> u64 {
+        u64::from(no.0) * self.zone_bytes()
+    }
+
+    /// Where a page of the zone begins, in bytes.
+    pub fn page_offset(&self, no: ZoneNo, page: u32) -> u64 {
+        self.zone_offset(no) + u64::from(page) * PAGE_BYTES as u64
+    }
+
+    /// Pages for rows: one row for each chunk that the zone could hold.
+    fn row_pages(&self) -> u32 {
+        let rows = (self.zone_pages / self.chunk_pages) as usize;
+        ((rows + 1) * ROW_BYTES).div_ceil(PAGE_BYTES) as u32
+    }
+
+    fn check_pages(&self) -> u32 {
+        (self.zone_pages as usize * CHECK_BYTES).div_ceil(PAGE_BYTES) as u32
+    }
+
+    /// First page behind the groups: the table begins there.
+    pub fn groups_end(&self) -> u32 {
+        self.zone_pages - self.row_pages() - self.check_pages() - 1
+    }
+
+    /// Pages of the zone's table: rows, checks, footer.
+    pub fn table_pages(&self) -> u32 {
+        self.zone_pages - self.groups_end()
+    }
+
+    /// Bytes of the table that hold rows.
+    pub fn row_bytes(&self) -> usize {
+        self.row_pages() as usize * PAGE_BYTES
+    }
+
+    /// Chunks that a zone holds at most: each group costs a page besides.
+    pub fn chunks_a_zone(&self) -> u64 {
+        u64::from((self.groups_end() - 2) / self.chunk_pages)
+    }
+}
+
+/// Fewest zones of a depot: two to write to, two to clean into, and some that hold data.
+pub const ZONES_MIN: u32 = 16;
+
+/// Most zones of a depot: 16 TiB in zones of 4 MiB.
+const ZONES_MAX: u32 = 1 << 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_depot_is_64_mib_and_tables_fit_behind_groups() {
+        for device_mib in [64u64, 1024, 1 << 20] {
+            for chunk_bytes in [4096, 16384, 65536] {
+                let layout = Layout::new(device_mib << 20, chunk_bytes).expect("large enough");
+                assert!(layout.zones >= 16);
+                assert!(layout.zone_bytes() >= 256 << 10 && layout.zone_bytes() <= 4 << 20);
+                let rows = layout.row_bytes() / ROW_BYTES;
+                assert!(rows as u64 > layout.chunks_a_zone());
+                assert!(layout.groups_end() > 2 + layout.chunk_pages);
+            }
+        }
+        assert!(Layout::new(1 << 20, 4096).is_err());
+        assert!(Layout::new(1 << 30, 512).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Engine `log`: data and journal are one sequential log of zones, so a flush costs one sync and random writes become
+//! sequential.
+//!
+//! ```text
+//! write ─▶ known? (pending group, open zone, hash index + rows) ─▶ group ─▶ zone      the map names the chunk
+//! flush ─▶ close the group, one sync
+//! open  ─▶ manifest ─▶ replay of the groups behind its position
+//! clean ─▶ mark from the maps, copy what lives, sync, manifest, free
+//! ```
+//!
+//! There are no reference counts: what no map names is garbage, and cleaning finds that out by reading the maps. An
+//! index answer is a hit only if the zone is there and its rows hold the hash, so the index may say anything it was
+//! ever told.
+//!
+//! Always holds: a page is named by a durable manifest or a durable group only after it was synced itself; a zone is
+//! filled anew only after a durable manifest without it; an id is given once.
+
+mod check;
+mod clean;
+mod commit;
+mod extent_map;
+mod figures;
+mod group;
+mod hash_index;
+mod layout;
+mod manifest;
+mod part;
+mod reader;
+mod recover;
+mod shared;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod writer;
+mod zone;
+mod zones;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ChunkIndex;
+use onefold_io::{Dir, Disk};
+
+use crate::{
+    ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace, HashedChunk, HeadId, Result,
+    Sequence,
+};
+pub use layout::Layout;
+pub use part::DiskPart;
+use reader::LogReader;
+pub use writer::LogEngine;
+
+/// Names chunks: the depot's hash with the depot's key.
+pub type Fingerprinter = Arc<dyn Fn(&[&[u8]]) -> Vec<Fingerprint> + Send + Sync>;
+
+/// What an engine `log` is opened with.
+pub struct LogOptions {
+    /// The depot's id: zones of another one are not taken for ours.
+    pub depot: [u8; 16],
+    /// Names chunks that recovery finds in groups without rows.
+    pub fingerprint: Fingerprinter,
+    /// The hash index, perhaps empty: what it does not know is stored again.
+    pub index: Box<dyn ChunkIndex>,
+    /// RAM of the caches of rows and of checks, in bytes each.
+    pub cache_bytes: usize,
+    /// Journal that recovery may have to read, in bytes: then a checkpoint is made.
+    pub checkpoint_bytes: u64,
+}
+
+impl LogEngine {
+    /// An engine over an empty `data`, all of it, with its manifest in `dir`.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) where the device is too small or the chunk size does not fit; a failed device.
+    pub fn create(
+        dir: Arc<dyn Dir>,
+        data: Arc<dyn Disk>,
+        chunk_bytes: u32,
+        options: LogOptions,
+    ) -> Result<Self> {
+        recover::create(dir, data, chunk_bytes, options)
+    }
+
+    /// The engine as the last commit left it, and whatever reached the device after that.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::Error::Damaged) where manifest or journal are not what was written; a failed device.
+    pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Result<Self> {
+        recover::open(dir, data, options)
+    }
+}
+
+impl Engine for LogEngine {
+    fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>> {
+        self.write_chunks(chunks)
+    }
+
+    fn discard(&mut self, head: HeadId, lbns: Range<u64>) -> Result<()> {
+        self.unmap(head, lbns)
+    }
+
+    fn write_out(&mut self) -> Result<Sequence> {
+        self.close_group()?;
+        Ok(Sequence(self.sequence() - 1))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.sync_log()
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        LogEngine::checkpoint(self)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        LogEngine::checkpoint(&mut self)
+    }
+
+    fn reader(&self) -> Arc<dyn ChunkReader> {
+        Arc::new(LogReader(Arc::clone(self.shared())))
+    }
+
+    fn collect(&mut self, effort: Effort) -> Result<Collected> {
+        self.clean(effort)
+    }
+
+    fn free_space(&self) -> FreeSpace {
+        self.space()
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.figures()
+    }
+}

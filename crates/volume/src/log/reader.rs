@@ -1,0 +1,235 @@
+//! Reads beside the writer: map → zone → pages, each proved by its check.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_io::ReadAt;
+
+use super::check::page_check;
+use super::layout::{Address, PAGE_BYTES, ZoneNo};
+use super::shared::Shared;
+use crate::{ChunkRead, ChunkReader, Error, ExtentKind, HeadId, Result};
+
+/// How often an address is resolved and read before a wrong check counts as damage. Between resolving and reading, a
+/// group may have been written or a zone cleaned and filled anew; then the map has the new address.
+const TRIES: u32 = 4;
+
+/// Reads chunks of a depot.
+pub struct LogReader(pub Arc<Shared>);
+
+/// What became of one chunk in one try.
+#[derive(Clone, PartialEq, Debug)]
+enum Outcome {
+    /// The buffer holds it.
+    Whole,
+    /// It is to be read from this place.
+    At(Address, ZoneNo),
+    /// It was moved meanwhile, or is damaged: the words say what was found.
+    Again(String),
+}
+
+impl ChunkReader for LogReader {
+    fn read(&self, head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()> {
+        let chunk_bytes = self.0.layout.chunk_bytes();
+        let mut outcomes: Vec<Vec<Outcome>> = (reads.iter())
+            .map(|read| vec![Outcome::Again(String::new()); read.buffer.len() / chunk_bytes])
+            .collect();
+        for attempt in 0..TRIES {
+            if attempt > 1 {
+                self.0.data.forget_cached();
+            }
+            self.resolve(head, reads, &mut outcomes);
+            self.read_resolved(reads, &outcomes)?;
+            self.verify(reads, &mut outcomes);
+            if outcomes
+                .iter()
+                .flatten()
+                .all(|outcome| *outcome == Outcome::Whole)
+            {
+                return Ok(());
+            }
+        }
+        Err(first_damage(head, reads, &outcomes))
+    }
+
+    fn extents(
+        &self,
+        head: HeadId,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
+    ) -> Result<()> {
+        let mut at = lbns.start;
+        while at < lbns.end {
+            let next = self
+                .next_mapped(head, at)
+                .filter(|next| next.start < lbns.end);
+            let Some(next) = next else {
+                visit(at..lbns.end, ExtentKind::Hole);
+                return Ok(());
+            };
+            if next.start > at && !visit(at..next.start, ExtentKind::Hole) {
+                return Ok(());
+            }
+            at = next.end.min(lbns.end);
+            if !visit(next.start..at, ExtentKind::Data) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LogReader {
+    /// The first stretch of mapped LBNs that ends behind `lbn`, joined over neighbouring extents.
+    fn next_mapped(&self, head: HeadId, lbn: u64) -> Option<Range<u64>> {
+        let maps = self.0.maps.read();
+        let map = maps.get(&head)?;
+        let (start, extent) = map.next_from(lbn, self.0.layout.chunk_pages)?;
+        let mut end = start + extent.chunks;
+        while let Some((next, extent)) = map.next_from(end, self.0.layout.chunk_pages)
+            && next == end
+        {
+            end += extent.chunks;
+        }
+        Some(start..end)
+    }
+
+    /// Finds where each chunk lies that is not whole yet; holes and chunks of the open group are read at once.
+    fn resolve(&self, head: HeadId, reads: &mut [ChunkRead<'_>], outcomes: &mut [Vec<Outcome>]) {
+        let layout = self.0.layout;
+        let open = self.0.open_group.read();
+        let maps = self.0.maps.read();
+        let zones = self.0.zones.read();
+        let map = maps.get(&head);
+        for (read, outcomes) in reads.iter_mut().zip(outcomes) {
+            let chunks = read.buffer.chunks_exact_mut(layout.chunk_bytes());
+            for ((lbn, buffer), outcome) in (read.lbn.0..).zip(chunks).zip(outcomes) {
+                if *outcome == Outcome::Whole {
+                    continue;
+                }
+                *outcome = match map.and_then(|map| map.get(lbn, layout.chunk_pages)) {
+                    None => {
+                        buffer.fill(0);
+                        Outcome::Whole
+                    }
+                    Some(address) if address.zone.is_pending() => {
+                        let start = address.page as usize * PAGE_BYTES;
+                        buffer.copy_from_slice(&open.data[start..start + layout.chunk_bytes()]);
+                        Outcome::Whole
+                    }
+                    Some(address) => match zones.get(address.zone) {
+                        Some(info) => Outcome::At(address, info.no),
+                        None => Outcome::Again(format!(
+                            "mapped to zone {}, which is not there",
+                            address.zone.0
+                        )),
+                    },
+                };
+            }
+        }
+    }
+
+    /// Reads all resolved chunks from the device together; those that lie one behind the other by one read.
+    fn read_resolved(&self, reads: &mut [ChunkRead<'_>], outcomes: &[Vec<Outcome>]) -> Result<()> {
+        let layout = self.0.layout;
+        let mut wanted = Vec::new();
+        for (read, outcomes) in reads.iter_mut().zip(outcomes) {
+            let (mut rest, mut at) = (&mut *read.buffer, 0);
+            while at < outcomes.len() {
+                let count = self.stretch(&outcomes[at..]);
+                let (buf, behind) = rest.split_at_mut(count * layout.chunk_bytes());
+                if let Outcome::At(address, no) = outcomes[at] {
+                    let offset = layout.page_offset(no, address.page);
+                    wanted.push(ReadAt { offset, buf });
+                }
+                (rest, at) = (behind, at + count);
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        Ok(self.0.data.read_many_at(&mut wanted)?)
+    }
+
+    /// How many of the first chunks lie one behind the other on the device; 1 where the first is not read from there.
+    fn stretch(&self, outcomes: &[Outcome]) -> usize {
+        let Outcome::At(first, _) = outcomes[0] else {
+            return 1;
+        };
+        let follows = |(ahead, outcome): &(usize, &Outcome)| {
+            let page = first.page + *ahead as u32 * self.0.layout.chunk_pages;
+            matches!(outcome, Outcome::At(address, _) if address.zone == first.zone && address.page == page)
+        };
+        outcomes.iter().enumerate().take_while(follows).count()
+    }
+
+    /// Compares each page that was read with its check.
+    fn verify(&self, reads: &[ChunkRead<'_>], outcomes: &mut [Vec<Outcome>]) {
+        for (read, outcomes) in reads.iter().zip(outcomes) {
+            let chunks = read.buffer.chunks_exact(self.0.layout.chunk_bytes());
+            for (buffer, outcome) in chunks.zip(outcomes) {
+                if let Outcome::At(address, no) = *outcome {
+                    *outcome = match self.check(address, no, buffer) {
+                        Ok(()) => Outcome::Whole,
+                        Err(what) => Outcome::Again(what),
+                    };
+                }
+            }
+        }
+    }
+
+    fn check(&self, address: Address, no: ZoneNo, bytes: &[u8]) -> Result<(), String> {
+        let open = self.0.open_checks.read().get(&address.zone).map(|checks| {
+            (0..self.0.layout.chunk_pages as usize)
+                .map(|ahead| {
+                    checks
+                        .get(address.page as usize + ahead)
+                        .copied()
+                        .unwrap_or(0)
+                })
+                .collect::<Vec<u32>>()
+        });
+        let checks = match open {
+            Some(checks) => checks,
+            None => {
+                let table = self
+                    .0
+                    .tables
+                    .checks(address.zone, no)
+                    .map_err(|error| error.to_string())?;
+                let start = address.page as usize;
+                table[start..start + self.0.layout.chunk_pages as usize].to_vec()
+            }
+        };
+        for ((page, bytes), expected) in (address.page..)
+            .zip(bytes.chunks_exact(PAGE_BYTES))
+            .zip(checks)
+        {
+            let found = page_check(Address { page, ..address }, bytes);
+            if found != expected {
+                return Err(format!(
+                    "data device, offset {}: checksum {found:#010x}, expected {expected:#010x}",
+                    self.0.layout.page_offset(no, page)
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error of the first chunk that could not be read whole.
+fn first_damage(head: HeadId, reads: &[ChunkRead<'_>], outcomes: &[Vec<Outcome>]) -> Error {
+    let all = reads
+        .iter()
+        .zip(outcomes)
+        .flat_map(|(read, outcomes)| (read.lbn.0..).zip(outcomes));
+    let damaged = all.filter_map(|(lbn, outcome)| match outcome {
+        Outcome::Again(what) => Some((lbn, what.clone())),
+        _ => None,
+    });
+    let (lbn, what) = damaged.into_iter().next().expect("some chunk is not whole");
+    Error::Damaged {
+        place: format!("volume {}, chunk {lbn}", head.0),
+        what,
+    }
+}

@@ -1,0 +1,335 @@
+//! Opening: the manifest, then the groups behind its position. Bounded by the journal since the last checkpoint.
+//!
+//! After recovery the log begins in a new zone, never behind the last group that was found: what lies there may be the
+//! rest of groups that were written and not acknowledged, and must never look like the continuation of new ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, PageBuffer};
+use parking_lot::RwLock;
+
+use super::check::page_check;
+use super::group::{GroupHeader, decode_group};
+use super::hash_index::HashIndex;
+use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::manifest::{Manifest, Position};
+use super::shared::{OpenGroup, Shared};
+use super::tables::Tables;
+use super::writer::{Beginning, LogEngine};
+use super::zone::{Row, Stream, ZoneHeader, ZoneTable, chunk_hash, damaged};
+use super::zones::Zones;
+use super::{Fingerprinter, LogOptions};
+use crate::Result;
+
+/// An engine over an empty device.
+pub fn create(
+    dir: Arc<dyn Dir>,
+    data: Arc<dyn Disk>,
+    chunk_bytes: u32,
+    options: LogOptions,
+) -> Result<LogEngine> {
+    let layout = Layout::new(data.len()?, chunk_bytes)?;
+    let zones = Zones::new(&layout, &[], 1);
+    begin(
+        dir,
+        data,
+        layout,
+        zones,
+        HashMap::new(),
+        Vec::new(),
+        0,
+        0,
+        options,
+    )
+}
+
+/// The engine as its manifest and journal have it.
+pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Result<LogEngine> {
+    let manifest = Manifest::read(&*dir)?;
+    let layout = manifest.layout;
+    let device_bytes = data.len()?;
+    let needed = u64::from(layout.zones) * layout.zone_bytes();
+    if device_bytes < needed {
+        return Err(damaged(
+            "data",
+            device_bytes,
+            format!("the device ends here, expected {needed} bytes"),
+        ));
+    }
+    let mut zones = Zones::new(&layout, &manifest.zones, manifest.ids_reserved);
+    let mut replay = Replay {
+        data: &*data,
+        layout,
+        depot: options.depot,
+        fingerprint: Arc::clone(&options.fingerprint),
+        sequence: manifest.sequence,
+        zones: Vec::new(),
+        groups: Vec::new(),
+    };
+    replay.run(&manifest.position)?;
+    let (sequence, replayed, groups) = (replay.sequence, replay.zones, replay.groups);
+    let mut maps: HashMap<_, _> = manifest.heads.into_iter().collect();
+    for entry in groups.iter().flat_map(|group| &group.entries) {
+        let map: &mut super::extent_map::ExtentMap = maps.entry(entry.head).or_default();
+        map.set(entry.lbn, entry.chunks, entry.target, layout.chunk_pages);
+    }
+    for (no, table) in &replayed {
+        if zones.get(table.zone).is_none() {
+            if let Some(stale) = zones.at(*no) {
+                return Err(damaged(
+                    "data",
+                    layout.zone_offset(*no),
+                    format!("the journal went on in a place that zone {} holds", stale.0),
+                ));
+            }
+            zones.insert(table.zone, *no, Stream::Journal, table.pages_used);
+        }
+        zones.seal(table.zone, table.pages_used);
+    }
+    begin(
+        dir,
+        data,
+        layout,
+        zones,
+        maps,
+        replayed,
+        sequence,
+        manifest.generation,
+        options,
+    )
+}
+
+/// Writes the tables of what was replayed and a manifest with a new place for the log; then the engine may write.
+#[allow(clippy::too_many_arguments)]
+fn begin(
+    dir: Arc<dyn Dir>,
+    data: Arc<dyn Disk>,
+    layout: Layout,
+    mut zones: Zones,
+    maps: HashMap<crate::HeadId, super::extent_map::ExtentMap>,
+    replayed: Vec<(ZoneNo, ZoneTable)>,
+    sequence: u64,
+    generation: u64,
+    options: LogOptions,
+) -> Result<LogEngine> {
+    let tables = Tables::new(Arc::clone(&data), layout, options.cache_bytes);
+    let mut index = HashIndex::new(options.index);
+    for (no, table) in replayed {
+        // An index that fails costs duplicates.
+        index
+            .insert(table.rows.iter().map(|row| row.hash), table.zone)
+            .ok();
+        tables.write(table, no)?;
+    }
+    if index.is_empty() {
+        for zone in zones.listed() {
+            let table = tables.read(zone.id, zone.no)?;
+            index
+                .insert(table.rows.iter().map(|row| row.hash), zone.id)
+                .ok();
+        }
+    }
+    let used = zones.listed().len() as u64;
+    let Some(_) = zones.choose_next_journal() else {
+        return Err(damaged(
+            "manifest",
+            0,
+            "no zone is free for the journal".to_string(),
+        ));
+    };
+    let begin = zones.new_id();
+    let shared = Shared {
+        layout,
+        data,
+        maps: RwLock::new(maps),
+        zones: RwLock::new(zones),
+        open_group: RwLock::new(OpenGroup {
+            sequence: sequence + 1,
+            data: Vec::new(),
+        }),
+        open_checks: RwLock::new(HashMap::new()),
+        tables,
+    };
+    let mut engine = LogEngine::begin(Beginning {
+        shared: Arc::new(shared),
+        dir,
+        depot: options.depot,
+        index,
+        checkpoint_bytes: options.checkpoint_bytes,
+        begin,
+        sequence: sequence + 1,
+        generation,
+    });
+    // Nobody knows yet what of it is garbage: worth a look when space is short.
+    engine.totals.garbage_left = used * u64::from(layout.zone_pages);
+    engine.checkpoint()?;
+    Ok(engine)
+}
+
+/// Reads the journal from a position on, zone by zone.
+struct Replay<'a> {
+    data: &'a dyn Disk,
+    layout: Layout,
+    depot: [u8; 16],
+    fingerprint: Fingerprinter,
+    /// Of the last group that counts.
+    sequence: u64,
+    /// Zones that the journal went through, with tables as they should be.
+    zones: Vec<(ZoneNo, ZoneTable)>,
+    /// Groups behind the position.
+    groups: Vec<GroupHeader>,
+}
+
+impl Replay<'_> {
+    fn run(&mut self, position: &Position) -> Result<()> {
+        let Some(first) = self.first_header(position)? else {
+            return Ok(());
+        };
+        let (mut no, mut header, mut from) = (position.no, first, position.page.max(1));
+        loop {
+            self.replay_zone(no, &header, from)?;
+            let Some(next) = self.next_header(&header) else {
+                return Ok(());
+            };
+            (no, header, from) = (header.next, next, 1);
+        }
+    }
+
+    /// The header of the zone that the manifest names. `None`: it was not written yet.
+    fn first_header(&self, position: &Position) -> Result<Option<ZoneHeader>> {
+        let found = self.header(position.no);
+        if position.page == 0 {
+            return Ok(found.ok().filter(|header| header.zone == position.zone));
+        }
+        let header = found?;
+        if header.zone != position.zone {
+            let what = format!(
+                "the header of zone {}, expected {}",
+                header.zone.0, position.zone.0
+            );
+            return Err(damaged("data", self.layout.zone_offset(position.no), what));
+        }
+        Ok(Some(header))
+    }
+
+    /// The header of the zone that follows. `None`: the log ends.
+    fn next_header(&self, header: &ZoneHeader) -> Option<ZoneHeader> {
+        if header.next.0 >= self.layout.zones {
+            return None;
+        }
+        let next = self.header(header.next).ok()?;
+        let follows = next.previous == Some(header.zone) && next.sequence == self.sequence + 1;
+        follows.then_some(next)
+    }
+
+    fn header(&self, no: ZoneNo) -> Result<ZoneHeader> {
+        let offset = self.layout.zone_offset(no);
+        let mut page = PageBuffer::zeroed(PAGE_BYTES);
+        self.data.read_at(&mut page, offset)?;
+        let header = ZoneHeader::decode(&page, "data", offset)?;
+        if header.depot != self.depot {
+            return Err(damaged(
+                "data",
+                offset,
+                "the zone of another depot".to_string(),
+            ));
+        }
+        Ok(header)
+    }
+
+    /// Takes the zone's groups: those before page `from` for its table alone.
+    fn replay_zone(&mut self, no: ZoneNo, header: &ZoneHeader, from: u32) -> Result<()> {
+        let layout = self.layout;
+        let mut bytes = PageBuffer::zeroed(layout.groups_end() as usize * PAGE_BYTES);
+        self.data.read_at(&mut bytes, layout.zone_offset(no))?;
+        let mut table = ZoneTable {
+            zone: header.zone,
+            rows: Vec::new(),
+            checks: vec![0; layout.zone_pages as usize],
+            pages_used: 1,
+            sequence: self.sequence,
+        };
+        while table.pages_used < layout.groups_end() {
+            let page = table.pages_used;
+            let Some(group) = self.group_at(&bytes, no, header.zone, page) else {
+                self.check_end(&bytes, no, header.zone, page, from)?;
+                break;
+            };
+            let is_new = page >= from;
+            if is_new && group.sequence != self.sequence + 1 {
+                self.check_end(&bytes, no, header.zone, page, from)?;
+                break;
+            }
+            self.add_rows(&mut table, &group, &bytes);
+            if is_new {
+                self.sequence = group.sequence;
+                self.groups.push(group);
+            }
+        }
+        table.sequence = self.sequence;
+        self.zones.push((no, table));
+        Ok(())
+    }
+
+    /// The group at a page of the zone, if all of it is what was written.
+    fn group_at(
+        &self,
+        zone_bytes: &[u8],
+        no: ZoneNo,
+        zone: ZoneId,
+        page: u32,
+    ) -> Option<GroupHeader> {
+        let start = page as usize * PAGE_BYTES;
+        let offset = self.layout.page_offset(no, page);
+        let group = decode_group(&zone_bytes[start..], page, "data", offset).ok()?;
+        let end = group.first_data_page as usize + group.checks.len();
+        let is_ours = group.zone == zone && end <= self.layout.groups_end() as usize;
+        let is_whole = is_ours
+            && (group.first_data_page..)
+                .zip(&group.checks)
+                .all(|(page, check)| {
+                    let start = page as usize * PAGE_BYTES;
+                    page_check(
+                        Address { zone, page },
+                        &zone_bytes[start..start + PAGE_BYTES],
+                    ) == *check
+                });
+        is_whole.then_some(group)
+    }
+
+    /// Where no group follows at `page`: an error if a later one says that what is missing was durable.
+    fn check_end(
+        &self,
+        zone_bytes: &[u8],
+        no: ZoneNo,
+        zone: ZoneId,
+        page: u32,
+        from: u32,
+    ) -> Result<()> {
+        let missing = self.sequence + 1;
+        let is_later = (page + 1..self.layout.groups_end()).any(|page| {
+            self.group_at(zone_bytes, no, zone, page)
+                .is_some_and(|group| group.durable >= missing)
+        });
+        if page < from || is_later {
+            let what = format!("expected group {missing}, which was durable, and found none");
+            return Err(damaged("data", self.layout.page_offset(no, page), what));
+        }
+        Ok(())
+    }
+
+    fn add_rows(&self, table: &mut ZoneTable, group: &GroupHeader, zone_bytes: &[u8]) {
+        let first = group.first_data_page as usize;
+        table.checks[first..first + group.checks.len()].copy_from_slice(&group.checks);
+        table.pages_used = (first + group.checks.len()) as u32;
+        let data = &zone_bytes[first * PAGE_BYTES..(first + group.checks.len()) * PAGE_BYTES];
+        let chunks: Vec<&[u8]> = data.chunks_exact(self.layout.chunk_bytes()).collect();
+        let pages = (group.first_data_page..).step_by(self.layout.chunk_pages as usize);
+        let named = pages.zip((self.fingerprint)(&chunks));
+        table.rows.extend(named.map(|(page, fingerprint)| Row {
+            page,
+            hash: chunk_hash(&fingerprint),
+        }));
+    }
+}

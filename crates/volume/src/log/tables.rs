@@ -1,0 +1,162 @@
+//! Rows and checks of zones in RAM: of the open zone all, of full ones those that were used last.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use onefold_io::{Disk, PageBuffer};
+use parking_lot::Mutex;
+
+use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::zone::{ChunkHash, ZoneTable};
+use crate::Result;
+
+/// A cache of what full zones hold, by use. One part is evicted at a time, an eighth of all.
+struct Recent<T> {
+    entries: HashMap<ZoneId, (Arc<T>, u64)>,
+    used: u64,
+    entries_max: usize,
+}
+
+impl<T> Recent<T> {
+    fn new(entries_max: usize) -> Self {
+        Self {
+            entries: HashMap::new(),
+            used: 0,
+            entries_max: entries_max.max(8),
+        }
+    }
+
+    fn get(&mut self, zone: ZoneId) -> Option<Arc<T>> {
+        self.used += 1;
+        let (value, used) = self.entries.get_mut(&zone)?;
+        *used = self.used;
+        Some(Arc::clone(value))
+    }
+
+    fn put(&mut self, zone: ZoneId, value: Arc<T>) {
+        if self.entries.len() >= self.entries_max {
+            let mut by_use: Vec<u64> = self.entries.values().map(|(_, used)| *used).collect();
+            by_use.sort_unstable();
+            let oldest_kept = by_use[by_use.len() / 8];
+            self.entries.retain(|_, (_, used)| *used > oldest_kept);
+        }
+        self.used += 1;
+        self.entries.insert(zone, (value, self.used));
+    }
+}
+
+/// Rows of a zone, to be asked by hash.
+pub struct RowsByHash(Vec<(ChunkHash, u32)>);
+
+impl RowsByHash {
+    /// The first page of the chunk, if the zone holds it. Of equal chunks any one.
+    pub fn find(&self, hash: &ChunkHash) -> Option<u32> {
+        let at = self.0.binary_search_by(|(row, _)| row.cmp(hash)).ok()?;
+        Some(self.0[at].1)
+    }
+
+    fn of(table: &ZoneTable) -> Self {
+        let mut rows: Vec<(ChunkHash, u32)> =
+            table.rows.iter().map(|row| (row.hash, row.page)).collect();
+        rows.sort_unstable();
+        Self(rows)
+    }
+}
+
+/// Tables of full zones, read when they are asked for.
+pub struct Tables {
+    data: Arc<dyn Disk>,
+    layout: Layout,
+    rows: Mutex<Recent<RowsByHash>>,
+    checks: Mutex<Recent<Vec<u32>>>,
+}
+
+impl Tables {
+    /// Tables on `data`; caches of `cache_bytes` each for rows and for checks.
+    pub fn new(data: Arc<dyn Disk>, layout: Layout, cache_bytes: usize) -> Self {
+        let chunks = layout.chunks_a_zone() as usize;
+        Self {
+            data,
+            layout,
+            rows: Mutex::new(Recent::new(
+                cache_bytes / (chunks * size_of::<(ChunkHash, u32)>()),
+            )),
+            checks: Mutex::new(Recent::new(cache_bytes / (layout.zone_pages as usize * 4))),
+        }
+    }
+
+    /// Keeps the table of a zone that was filled just now.
+    pub fn keep(&self, table: ZoneTable) {
+        self.rows
+            .lock()
+            .put(table.zone, Arc::new(RowsByHash::of(&table)));
+        self.checks.lock().put(table.zone, Arc::new(table.checks));
+    }
+
+    /// Rows of a full zone.
+    ///
+    /// # Errors
+    /// The device failed, or the table is damaged.
+    pub fn rows(&self, zone: ZoneId, no: ZoneNo) -> Result<Arc<RowsByHash>> {
+        if let Some(rows) = self.rows.lock().get(zone) {
+            return Ok(rows);
+        }
+        let rows = Arc::new(RowsByHash::of(&self.read(zone, no)?));
+        self.rows.lock().put(zone, Arc::clone(&rows));
+        Ok(rows)
+    }
+
+    /// Checks of a full zone, by page.
+    ///
+    /// # Errors
+    /// The device failed, or the table is damaged.
+    pub fn checks(&self, zone: ZoneId, no: ZoneNo) -> Result<Arc<Vec<u32>>> {
+        if let Some(checks) = self.checks.lock().get(zone) {
+            return Ok(checks);
+        }
+        let checks = Arc::new(self.read(zone, no)?.checks);
+        self.checks.lock().put(zone, Arc::clone(&checks));
+        Ok(checks)
+    }
+
+    /// The whole table of a full zone, from the device.
+    ///
+    /// # Errors
+    /// The device failed, or the table is damaged.
+    pub fn read(&self, zone: ZoneId, no: ZoneNo) -> Result<ZoneTable> {
+        let offset = self.layout.page_offset(no, self.layout.groups_end());
+        let mut bytes = PageBuffer::zeroed(self.layout.table_pages() as usize * PAGE_BYTES);
+        self.data.read_at(&mut bytes, offset)?;
+        ZoneTable::decode(&bytes, &self.layout, zone, "data", offset)
+    }
+
+    /// Writes a zone's table to its place, and keeps it.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn write(&self, table: ZoneTable, no: ZoneNo) -> Result<()> {
+        let offset = self.layout.page_offset(no, self.layout.groups_end());
+        self.data.write_at(&table.encode(&self.layout), offset)?;
+        self.keep(table);
+        Ok(())
+    }
+
+    /// RAM of both caches, in bytes.
+    pub fn ram_bytes(&self) -> u64 {
+        let rows: usize = self
+            .rows
+            .lock()
+            .entries
+            .values()
+            .map(|(rows, _)| rows.0.capacity() * 20)
+            .sum();
+        let checks: usize = self
+            .checks
+            .lock()
+            .entries
+            .values()
+            .map(|(checks, _)| checks.capacity() * 4)
+            .sum();
+        (rows + checks) as u64
+    }
+}

@@ -1,0 +1,415 @@
+//! The writer: chunks become groups, groups fill zones. One thread.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_io::Dir;
+
+use super::figures::Totals;
+use super::group::{Entry, GroupContent, encode_group, header_pages_max};
+use super::hash_index::HashIndex;
+use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
+use super::shared::Shared;
+use super::zone::{ChunkHash, NO_HASH, Row, chunk_hash};
+use crate::{ChunkContent, Error, HashedChunk, HeadId, Result};
+
+/// Data pages of a group at most: 1 MiB is one large write.
+const GROUP_PAGES_MAX: usize = 256;
+/// Changes of a group at most.
+const GROUP_ENTRIES_MAX: usize = 4096;
+
+/// The engine `log`.
+pub struct LogEngine {
+    pub(super) shared: Arc<Shared>,
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) depot: [u8; 16],
+    pub(super) index: HashIndex,
+    checkpoint_bytes: u64,
+    /// The zone that groups are appended to.
+    pub(super) zone: Option<OpenZone>,
+    /// Id of the zone at which the log begins, until that is opened.
+    pub(super) begin: Option<ZoneId>,
+    /// The zone before the one that is opened next; `None` where the log begins there.
+    pub(super) last_zone: Option<ZoneId>,
+    /// The group that is not written yet.
+    pending: PendingGroup,
+    pub(super) sequence: u64,
+    /// Newest group that is known to be durable.
+    pub(super) durable: u64,
+    pub(super) generation: u64,
+    pub(super) log_bytes: u64,
+    /// Zones that cleaning has emptied: the next manifest leaves them out.
+    pub(super) condemned: Vec<ZoneId>,
+    /// Why the engine takes no writes any more.
+    failed: Option<String>,
+    pub(super) totals: Totals,
+}
+
+/// The zone that is being filled.
+pub(super) struct OpenZone {
+    pub no: ZoneNo,
+    pub id: ZoneId,
+    /// The next page to write.
+    pub page: u32,
+    pub rows: Vec<Row>,
+    pub by_hash: HashMap<ChunkHash, u32>,
+}
+
+/// Changes and new chunks that are not written yet; the data is shared with readers.
+#[derive(Default)]
+struct PendingGroup {
+    entries: Vec<Entry>,
+    /// New chunks: hash, and page within the group's data.
+    chunks: Vec<(ChunkHash, u32)>,
+    by_hash: HashMap<ChunkHash, u32>,
+}
+
+/// What a write wants room for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A change of the map.
+    Journal,
+    /// A chunk, for which the front has set a page aside.
+    Data,
+}
+
+/// What a writer begins with.
+pub(super) struct Beginning {
+    pub shared: Arc<Shared>,
+    pub dir: Arc<dyn Dir>,
+    pub depot: [u8; 16],
+    pub index: HashIndex,
+    pub checkpoint_bytes: u64,
+    pub begin: ZoneId,
+    pub sequence: u64,
+    pub generation: u64,
+}
+
+impl LogEngine {
+    pub(super) fn begin(beginning: Beginning) -> Self {
+        Self {
+            shared: beginning.shared,
+            dir: beginning.dir,
+            depot: beginning.depot,
+            index: beginning.index,
+            checkpoint_bytes: beginning.checkpoint_bytes,
+            zone: None,
+            begin: Some(beginning.begin),
+            last_zone: None,
+            pending: PendingGroup::default(),
+            sequence: beginning.sequence,
+            durable: beginning.sequence - 1,
+            generation: beginning.generation,
+            log_bytes: 0,
+            condemned: Vec::new(),
+            failed: None,
+            totals: Totals::default(),
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Number of the group that is not written yet.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The zone that is being filled.
+    pub(super) fn open_zone_id(&self) -> Option<ZoneId> {
+        self.zone.as_ref().map(|zone| zone.id)
+    }
+
+    pub(super) fn check_usable(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(why) => Err(Error::ReadOnly { why: why.clone() }),
+        }
+    }
+
+    /// Notes that the device failed: from now on nothing is written, since nobody can tell what is durable.
+    pub(super) fn fail<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.failed
+                .get_or_insert_with(|| format!("a write or sync failed: {error}"));
+        }
+        result
+    }
+
+    /// Stores chunks, and returns the positions of those that need a page and get none.
+    pub(super) fn write_chunks(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>> {
+        self.check_usable()?;
+        let answers = self.ask_index(chunks);
+        let mut refused = Vec::new();
+        for (at, (chunk, answer)) in chunks.iter().zip(answers).enumerate() {
+            match self.write_one(chunk, answer) {
+                Err(Error::NoSpace { .. }) if self.failed.is_none() => refused.push(at),
+                written => written?,
+            }
+        }
+        if self.log_bytes >= self.checkpoint_bytes {
+            self.checkpoint()?;
+        }
+        Ok(refused)
+    }
+
+    /// What the index says of each chunk that is not known otherwise. An index that fails knows nothing.
+    fn ask_index(&mut self, chunks: &[HashedChunk<'_>]) -> Vec<Option<ZoneId>> {
+        let mut answers = vec![None; chunks.len()];
+        let asked: Vec<(usize, ChunkHash)> = (chunks.iter().enumerate())
+            .filter_map(|(at, chunk)| match chunk.content {
+                ChunkContent::Fingerprinted(fingerprint, _) => Some((at, chunk_hash(&fingerprint))),
+                _ => None,
+            })
+            .filter(|(_, hash)| self.known_nearby(hash).is_none())
+            .collect();
+        let hashes: Vec<ChunkHash> = asked.iter().map(|(_, hash)| *hash).collect();
+        let mut zones = Vec::new();
+        match self.index.lookup(&hashes, &mut zones) {
+            Ok(()) => asked
+                .iter()
+                .zip(zones)
+                .for_each(|((at, _), zone)| answers[*at] = zone),
+            Err(_) => self.totals.index_failures += 1,
+        }
+        answers
+    }
+
+    fn write_one(&mut self, chunk: &HashedChunk<'_>, answer: Option<ZoneId>) -> Result<()> {
+        self.make_room(Need::Journal)?;
+        let target = match chunk.content {
+            ChunkContent::Zero => {
+                self.totals.zero += 1;
+                None
+            }
+            ChunkContent::NoDedup(bytes) => Some(self.append(NO_HASH, bytes, chunk.has_page)?),
+            ChunkContent::Fingerprinted(fingerprint, bytes) => {
+                let hash = chunk_hash(&fingerprint);
+                match self
+                    .known_nearby(&hash)
+                    .or_else(|| self.known_elsewhere(&hash, answer))
+                {
+                    Some(address) => {
+                        self.totals.duplicate += 1;
+                        Some(address)
+                    }
+                    None => Some(self.append(hash, bytes, chunk.has_page)?),
+                }
+            }
+        };
+        let replaced = self.change(chunk.head, chunk.lbn.0, 1, target);
+        match replaced {
+            0 => self.totals.new += 1,
+            _ => self.totals.overwritten += 1,
+        }
+        Ok(())
+    }
+
+    pub(super) fn unmap(&mut self, head: HeadId, lbns: Range<u64>) -> Result<()> {
+        self.check_usable()?;
+        if lbns.is_empty() {
+            return Ok(());
+        }
+        self.make_room(Need::Journal)?;
+        let replaced = self.change(head, lbns.start, lbns.end - lbns.start, None);
+        self.totals.discarded += replaced;
+        Ok(())
+    }
+
+    /// The chunk, if the pending group or the open zone holds it.
+    fn known_nearby(&self, hash: &ChunkHash) -> Option<Address> {
+        if let Some(page) = self.pending.by_hash.get(hash) {
+            let zone = ZoneId::pending(self.sequence);
+            return Some(Address { zone, page: *page });
+        }
+        let zone = self.zone.as_ref()?;
+        let page = *zone.by_hash.get(hash)?;
+        Some(Address {
+            zone: zone.id,
+            page,
+        })
+    }
+
+    /// The chunk, if the zone that the index named is there and its rows hold the hash.
+    fn known_elsewhere(&mut self, hash: &ChunkHash, answer: Option<ZoneId>) -> Option<Address> {
+        let zone = answer?;
+        let no = self.shared.zones.read().get(zone).map(|info| info.no);
+        let is_open = self.open_zone_id() == Some(zone);
+        let page = match no.filter(|_| !is_open) {
+            Some(no) => self
+                .shared
+                .tables
+                .rows(zone, no)
+                .ok()
+                .and_then(|rows| rows.find(hash)),
+            None => None,
+        };
+        self.totals.false_hits += u64::from(page.is_none());
+        Some(Address { zone, page: page? })
+    }
+
+    /// Adds a new chunk to the pending group.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where no page was set aside for it, or none is left.
+    fn append(&mut self, hash: ChunkHash, bytes: &[u8], has_page: bool) -> Result<Address> {
+        if !has_page {
+            return Err(Error::NoSpace {
+                what: "no page was set aside for a new chunk".to_string(),
+            });
+        }
+        self.make_room(Need::Data)?;
+        let page = {
+            let mut open = self.shared.open_group.write();
+            let page = (open.data.len() / PAGE_BYTES) as u32;
+            open.data.extend_from_slice(bytes);
+            page
+        };
+        self.totals.unique += 1;
+        self.pending.chunks.push((hash, page));
+        if hash != NO_HASH {
+            self.pending.by_hash.insert(hash, page);
+        }
+        Ok(Address {
+            zone: ZoneId::pending(self.sequence),
+            page,
+        })
+    }
+
+    /// Changes the map, and notes it in the pending group. Returns how many of the chunks were mapped before.
+    fn change(&mut self, head: HeadId, lbn: u64, chunks: u64, target: Option<Address>) -> u64 {
+        let replaced = self.shared.map(head, lbn, chunks, target);
+        self.totals.unmapped_since_mark += replaced;
+        let chunk_pages = self.shared.layout.chunk_pages;
+        let follows = |last: &Entry| {
+            let goes_on = match (last.target, target) {
+                (None, None) => true,
+                (Some(last_target), Some(target)) => {
+                    let behind = last_target.page + last.chunks as u32 * chunk_pages;
+                    last_target.zone == target.zone && behind == target.page
+                }
+                _ => false,
+            };
+            last.head == head && last.lbn + last.chunks == lbn && goes_on
+        };
+        match self.pending.entries.last_mut().filter(|last| follows(last)) {
+            Some(last) => last.chunks += chunks,
+            None => self.pending.entries.push(Entry {
+                head,
+                lbn,
+                chunks,
+                target,
+            }),
+        }
+        replaced
+    }
+
+    /// Sees to it that one more change, and a chunk where one is needed, fits into the group and its zone.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: no zone may be used for that, and cleaning gives none.
+    fn make_room(&mut self, need: Need) -> Result<()> {
+        let pages = if need == Need::Journal {
+            0
+        } else {
+            self.shared.layout.chunk_pages as usize
+        };
+        loop {
+            if need != Need::Journal {
+                self.find_space(self.kept_for_others(need))?;
+            }
+            if let Some(zone) = &self.zone {
+                let data_pages = self.shared.open_group.read().data.len() / PAGE_BYTES;
+                let entries = self.pending.entries.len();
+                let group_pages =
+                    header_pages_max(entries + 1, data_pages + pages) + data_pages + pages;
+                let fits_group =
+                    data_pages + pages <= GROUP_PAGES_MAX && entries < GROUP_ENTRIES_MAX;
+                if fits_group
+                    && zone.page as usize + group_pages <= self.shared.layout.groups_end() as usize
+                {
+                    return Ok(());
+                }
+                if data_pages > 0 || entries > 0 {
+                    self.close_group()?;
+                    continue;
+                }
+                self.seal_zone()?;
+            }
+            self.open_zone(need)?;
+        }
+    }
+
+    /// Writes the pending group behind the zone's last one.
+    pub(super) fn close_group(&mut self) -> Result<()> {
+        self.check_usable()?;
+        if self.pending.entries.is_empty() && self.pending.chunks.is_empty() {
+            return Ok(());
+        }
+        let zone = self
+            .zone
+            .as_mut()
+            .expect("room was made before anything was added");
+        let (bytes, header) = {
+            let open = self.shared.open_group.read();
+            encode_group(&GroupContent {
+                zone: zone.id,
+                page: zone.page,
+                sequence: self.sequence,
+                durable: self.durable,
+                data: &open.data,
+                entries: &self.pending.entries,
+            })
+        };
+        let offset = self.shared.layout.page_offset(zone.no, zone.page);
+        let written = self
+            .shared
+            .data
+            .write_at(&bytes, offset)
+            .map_err(Error::from);
+        self.fail(written)?;
+        let zone = self.zone.as_mut().expect("as before");
+        let pages = (bytes.len() / PAGE_BYTES) as u32;
+        zone.page += pages;
+        let pending = std::mem::take(&mut self.pending);
+        for (hash, page) in &pending.chunks {
+            let page = header.first_data_page + page;
+            zone.rows.push(Row { page, hash: *hash });
+            zone.by_hash.insert(*hash, page);
+        }
+        zone.by_hash.remove(&NO_HASH);
+        let id = zone.id;
+        self.publish(id, &header.checks, header.first_data_page, &header.entries);
+        self.log_bytes += bytes.len() as u64;
+        self.totals.groups += 1;
+        self.totals.group_pages += u64::from(pages);
+        if self
+            .index
+            .insert(pending.chunks.iter().map(|(hash, _)| *hash), id)
+            .is_err()
+        {
+            self.totals.index_failures += 1;
+        }
+        Ok(())
+    }
+
+    /// Lets readers find the group's chunks on the device, and begins the next group.
+    fn publish(&mut self, zone: ZoneId, checks: &[u32], first_page: u32, entries: &[Entry]) {
+        self.sequence += 1;
+        let mut open = self.shared.open_group.write();
+        {
+            let mut all = self.shared.open_checks.write();
+            let zone_checks = all.entry(zone).or_default();
+            zone_checks.resize(first_page as usize, 0);
+            zone_checks.extend_from_slice(checks);
+        }
+        for entry in entries {
+            self.shared
+                .map(entry.head, entry.lbn, entry.chunks, entry.target);
+        }
+        open.sequence = self.sequence;
+        open.data.clear();
+    }
+}
