@@ -27,8 +27,11 @@ pub enum ErrorKind {
     /// to repair.
     OtherVersion,
     /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing
-    /// controller, a server that does not answer in time. Others may be had.
+    /// controller. Others may be had.
     Medium,
+    /// Whoever keeps the bytes does not answer: too late, refused, out of reach. Nothing is known of what is stored, so
+    /// nothing may be told as lost or damaged for it; what was to be written may have been written.
+    Unavailable,
     /// Anything else the device said.
     Device,
 }
@@ -145,10 +148,20 @@ impl ErrorKind {
             Some(Errno::MFILE) => Self::TooManyOpen,
             // BADF: a write through a handle that was opened for reading.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
-            // What block layer, file systems and dm-integrity say of a sector that is lost; the last three of a
-            // command, or a request to a server, that took too long, and of memory that went bad under the page cache.
-            // Of a device, server or path that is gone altogether (NODEV, NXIO, NOLINK, NOTCONN, SHUTDOWN, STALE,
-            // HOSTDOWN …) nothing can be had, so who looks at all that there is should end: those are none of these.
+            Some(
+                Errno::TIMEDOUT
+                | Errno::CONNREFUSED
+                | Errno::CONNRESET
+                | Errno::CONNABORTED
+                | Errno::NETRESET
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::HOSTUNREACH,
+            ) => Self::Unavailable,
+            // What block layer, file systems and dm-integrity say of a sector that is lost; the last two of a command
+            // that took too long, and of memory that went bad under the page cache. Of a device, server or path that
+            // is gone altogether (NODEV, NXIO, NOLINK, NOTCONN, SHUTDOWN, STALE, HOSTDOWN …) nothing can be had, so who
+            // looks at all that there is should end: those are none of these.
             Some(
                 Errno::IO
                 | Errno::REMOTEIO
@@ -156,7 +169,6 @@ impl ErrorKind {
                 | Errno::BADMSG
                 | Errno::NODATA
                 | Errno::ILSEQ
-                | Errno::TIMEDOUT
                 | Errno::TIME
                 | Errno::HWPOISON,
             ) => Self::Medium,
@@ -177,6 +189,7 @@ impl ErrorKind {
             Self::Denied => "not permitted",
             Self::Damaged => "damaged",
             Self::OtherVersion => "made by another version",
+            Self::Unavailable => "no answer",
             Self::Medium | Self::Device => "the device failed",
         }
     }
@@ -202,7 +215,10 @@ mod tests {
             (Errno::IO, ErrorKind::Medium),
             (Errno::REMOTEIO, ErrorKind::Medium),
             (Errno::NODATA, ErrorKind::Medium),
-            (Errno::TIMEDOUT, ErrorKind::Medium),
+            // Of a server that is slow nothing is lost.
+            (Errno::TIMEDOUT, ErrorKind::Unavailable),
+            (Errno::CONNREFUSED, ErrorKind::Unavailable),
+            (Errno::HOSTUNREACH, ErrorKind::Unavailable),
             (Errno::TIME, ErrorKind::Medium),
             (Errno::HWPOISON, ErrorKind::Medium),
             (Errno::NODEV, ErrorKind::Device),

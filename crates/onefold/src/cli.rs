@@ -42,7 +42,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository, \
-11 locked, 12 wrong password, 13 damaged, 14 no space, 130 interrupted
+11 locked, 12 wrong password, 13 damaged, 14 no space, 15 no answer, 130 interrupted
 
 Environment: ONEFOLD_REPOSITORY, ONEFOLD_REPOSITORY_FILE, ONEFOLD_PASSWORD, ONEFOLD_PASSWORD_FILE, \
 ONEFOLD_PASSWORD_COMMAND, ONEFOLD_ENCRYPTION, ONEFOLD_COMPRESSION, ONEFOLD_HOST, ONEFOLD_READ_CONCURRENCY, \

@@ -198,6 +198,9 @@ impl Error {
                 Exit::NoSpace => {
                     "everything acknowledged before is intact; make room, then run it again (of the repository, `onefold prune` frees what no snapshot needs, and works on a full disk)"
                 }
+                Exit::Unavailable => {
+                    "nothing is known to be lost or damaged; see that the storage can be reached, then run it again: it goes on from what is stored"
+                }
                 _ => return None,
             },
         })
@@ -225,6 +228,7 @@ fn store_exit(error: &StoreError) -> Exit {
         StoreError::Locked { .. } => Exit::Locked,
         StoreError::Option(_) | StoreError::Index(IndexError::Budget { .. }) => Exit::Usage,
         error if error.is_no_space() => Exit::NoSpace,
+        error if error.is_unavailable() => Exit::Unavailable,
         error if error.is_damage() => Exit::Damaged,
         StoreError::Caller(inner) => match inner.downcast_ref::<BackupError>() {
             Some(error) => backup_exit(error),

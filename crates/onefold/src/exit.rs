@@ -21,6 +21,8 @@ pub enum Exit {
     Damaged,
     /// No space is left on the device, or a quota or size limit is reached.
     NoSpace,
+    /// The storage does not answer: a time-out, a refusal.
+    Unavailable,
     /// SIGINT, SIGTERM or SIGHUP ended it.
     Interrupted,
     /// What the command of `with-lock` ended with.
@@ -40,6 +42,7 @@ impl Exit {
             Self::WrongPassword => 12,
             Self::Damaged => 13,
             Self::NoSpace => 14,
+            Self::Unavailable => 15,
             Self::Interrupted => 130,
             Self::OfCommand(code) => code,
         }

@@ -221,6 +221,17 @@ impl Error {
         }
     }
 
+    /// Whether whoever keeps the bytes does not answer. Never loss and never damage: nothing is left out, set aside,
+    /// condemned or stored anew for it.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Io(error) | Self::Index(onefold_index::Error::Io(error)) => {
+                error.kind == onefold_io::ErrorKind::Unavailable
+            }
+            _ => false,
+        }
+    }
+
     /// Whether stored bytes cannot be had, for whatever reason: they are damaged, or the device does not give them. Who
     /// looks at all that there is goes on with the rest.
     pub fn is_loss(&self) -> bool {
