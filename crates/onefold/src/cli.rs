@@ -141,6 +141,17 @@ pub struct Global {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "32M", global = true)]
     pub ram: u64,
 
+    /// Keep the fingerprint index and the prune's working file below this folder instead of in the repository: on a
+    /// faster disk, say. It may be deleted at any time, which costs time only
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "ONEFOLD_INDEX_DIR",
+        hide_env_values = true,
+        global = true
+    )]
+    pub index_dir: Option<PathBuf>,
+
     /// Wait so long for another prune or repair to end, such as 30s, 5m, 2h
     #[arg(long, value_name = "DURATION", value_parser = human::parse_duration, global = true)]
     pub retry_lock: Option<Duration>,

@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onefold_io::{Dir, ErrorKind, FileDir, GroupAccess};
+use onefold_io::{Dir, ErrorKind, FileDir, GroupAccess, RemadeDir};
 use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use onefold_store::{
-    CONTAINER_FOLDER, Compression, Encryption, Error as StoreError, HeldStill, INDEX_FOLDER,
-    OpenOptions, PinInfo, Repository, Secret,
+    CONTAINER_FOLDER, Compression, Config, Encryption, Entropy, Error as StoreError, HeldStill,
+    INDEX_FOLDER, OpenOptions, PinInfo, Repository, Secret,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -167,13 +167,14 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         dry_run,
         ..options(global, activity)
     };
+    let lies = lies_in(global, dir, &config)?;
     if config.encryption == Encryption::None {
-        return Ok(Repository::open_agreed(dir, config, options, None)?);
+        return Ok(Repository::open_agreed(lies, config, options, None)?);
     }
     // What was agreed on: somebody may change what is there while the password is asked for.
     with_password(global, place, |secret| {
-        let (dir, config, options) = (Arc::clone(&dir), config.clone(), options.clone());
-        Repository::open_agreed(dir, config, options, Some(secret))
+        let (config, options) = (config.clone(), options.clone());
+        Repository::open_agreed(&lies, config, options, Some(secret))
     })
 }
 
@@ -183,6 +184,22 @@ fn named(place: &Path, error: StoreError) -> Error {
         StoreError::NoRepository { .. } => Error::NoRepository(place.display().to_string()),
         error => error.into(),
     }
+}
+
+/// Where the repository in the folder `dir` lies, with the index where the user wants it: each repository has a folder
+/// of its own there, so that several can have one `--index-dir`.
+fn lies_in(
+    global: &Global,
+    dir: Arc<dyn Dir>,
+    config: &Config,
+) -> onefold_store::Result<onefold_store::Place> {
+    let local = onefold_store::Place::local(dir, &Entropy::system());
+    let Some(folder) = &global.index_dir else {
+        return Ok(local);
+    };
+    let parent = FileDir::create(folder)?;
+    let own = RemadeDir::new(Arc::new(parent), config.repository_hex());
+    Ok(local.with_own(Arc::new(own)))
 }
 
 /// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, or what is read is
@@ -203,8 +220,9 @@ pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     let in_the_clear = in_the_clear.filter(|config| config.encryption == Encryption::Aes256Gcm);
     with_password(global, &place, |secret| {
         let open = |config| {
+            let lies = lies_in(global, Arc::clone(&dir), &config)?;
             let options = options(global, activity);
-            Repository::open_agreed(Arc::clone(&dir), config, options, Some(secret))
+            Repository::open_agreed(lies, config, options, Some(secret))
         };
         let sealed = || Repository::config_in_slots(&dir, secret).and_then(open);
         match in_the_clear.clone().map(open) {
@@ -270,11 +288,11 @@ pub fn open_with(
     activity: &str,
     secret: Option<&Secret>,
 ) -> Result<Repository> {
-    Ok(Repository::open(
-        open_folder(place)?,
-        options(global, activity),
-        secret,
-    )?)
+    let dir = open_folder(place)?;
+    let config = Repository::config_at(&dir)?;
+    let lies = lies_in(global, dir, &config)?;
+    let options = options(global, activity);
+    Ok(Repository::open_agreed(lies, config, options, secret)?)
 }
 
 fn options(global: &Global, activity: &str) -> OpenOptions {

@@ -18,6 +18,7 @@ mod full;
 mod group;
 mod holes;
 mod hurt;
+mod index_dir;
 mod indexes;
 mod input;
 mod json;

@@ -1,0 +1,108 @@
+//! A folder that is made anew whenever it is asked for something and somebody has deleted it.
+//!
+//! For what is worth nothing to anyone else and may be deleted at any time, by people who make room, while processes
+//! work in it. What was open in the deleted folder stays open, without a name.
+
+use std::sync::Arc;
+
+use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, Result};
+
+/// The folder `name` in another one, there whenever it is asked for something.
+pub struct RemadeDir {
+    parent: Arc<dyn Dir>,
+    name: String,
+}
+
+impl RemadeDir {
+    /// The folder `name` in `parent`. It is made with the first question.
+    pub fn new(parent: Arc<dyn Dir>, name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { parent, name }
+    }
+
+    fn dir(&self) -> Result<Arc<dyn Dir>> {
+        self.parent.subdir(&self.name)
+    }
+}
+
+impl Dir for RemadeDir {
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.dir()?.open(name)
+    }
+
+    fn open_write(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.dir()?.open_write(name)
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        self.dir()?.create(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.dir()?.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.dir()?.rename_new(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.dir()?.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<DirEntry>> {
+        self.dir()?.list()
+    }
+
+    fn len_of(&self, name: &str) -> Result<u64> {
+        self.dir()?.len_of(name)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.dir()?.sync()
+    }
+
+    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        self.dir()?.subdir(name)
+    }
+
+    fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        self.dir()?.open_subdir(name)
+    }
+
+    fn remove_subdir(&self, name: &str) -> Result<()> {
+        self.dir()?.remove_subdir(name)
+    }
+
+    fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
+        self.dir()?.lock(name, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemDir;
+
+    #[test]
+    fn a_folder_that_was_deleted_is_there_again() {
+        let parent: Arc<dyn Dir> = Arc::new(MemDir::new());
+        let folder = RemadeDir::new(Arc::clone(&parent), "own");
+        folder.subdir("index").unwrap();
+        folder.create("file").unwrap();
+        assert_eq!(folder.list().unwrap().len(), 2);
+        let own = parent.open_subdir("own").unwrap();
+        own.remove("file").unwrap();
+        own.remove_subdir("index").unwrap();
+        parent.remove_subdir("own").unwrap();
+        assert!(folder.list().unwrap().is_empty());
+        folder.subdir("index").unwrap();
+        assert!(
+            parent
+                .open_subdir("own")
+                .unwrap()
+                .open_subdir("index")
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! `--index-dir`: the index lies on another device, and may be deleted at any time.
+
+use std::fs;
+
+use crate::rig::{Rig, files, seeded};
+
+#[test]
+fn the_index_lies_where_it_was_asked_for_and_may_be_deleted() {
+    let rig = Rig::new();
+    let folder = rig.path("fast");
+    let index = folder.to_str().expect("UTF-8").to_owned();
+    let with = |args: &[&str]| rig.run([args, &["--index-dir", &index]].concat());
+    let bytes = seeded("index_dir").bytes(400_000);
+    rig.write("src/a", &bytes);
+    with(&["backup", "src"]).ends(0);
+    assert!(
+        files(&rig.repo().join("index")).is_empty(),
+        "nothing is in the repository's own"
+    );
+    assert!(!files(&folder).is_empty());
+    // What is known is found by that index, and by one that is made anew: it is not stored again.
+    let stored = || -> usize {
+        let containers = files(&rig.repo().join("containers"));
+        containers.values().map(Vec::len).sum()
+    };
+    let once = stored();
+    fs::copy(rig.path("src/a"), rig.path("src/b")).expect("copy");
+    with(&["backup", "src"]).ends(0);
+    fs::remove_dir_all(&folder).expect("remove");
+    rig.write("src/c", &bytes);
+    with(&["backup", "src"]).ends(0);
+    assert!(stored() < once + 50_000, "{} after {once}", stored());
+    with(&["forget", "--keep-last", "1", "--prune"]).ends(0);
+    with(&["check", "--read-data"]).ends(0);
+    // Without the flag the repository's own index is made; both are right.
+    rig.run(["check", "--read-data"]).ends(0);
+    rig.backup("src");
+    assert_eq!(rig.restored("latest", "src"), files(&rig.path("src")));
+}
+
+#[test]
+fn the_variable_means_the_same_and_two_repositories_share_a_folder() {
+    let rig = Rig::new();
+    rig.write("src/a", b"every byte once");
+    let folder = rig.path("fast");
+    for repository in ["one", "other"] {
+        let place = rig.path(repository);
+        let mut command = rig.command(["backup", "src", "--init", "--repo"]);
+        let ran = command
+            .arg(&place)
+            .env("ONEFOLD_INDEX_DIR", &folder)
+            .status();
+        assert!(ran.expect("it starts").success());
+        assert!(files(&place.join("index")).is_empty());
+    }
+    assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
+}
