@@ -5,6 +5,9 @@
 //! ARCHITECTURE.md, "Sweep beside backups".
 
 pub mod flock;
+pub mod lease;
+pub mod record;
+pub mod registers;
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};

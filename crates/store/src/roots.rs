@@ -14,7 +14,7 @@ use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock, Plan, flock};
 use crate::repository::{Repository, Shared};
 use crate::session::Session;
-use crate::{ChunkRef, Error, Result};
+use crate::{ChunkRef, Error, Result, forgotten};
 
 /// The frame of a root.
 pub const ROOT: FrameKind = FrameKind {
@@ -253,8 +253,10 @@ impl Repository {
     /// # Errors
     /// [`Error::Damaged`] where their folder is missing; [`Error::Io`] where it cannot be listed.
     pub fn roots(&self) -> Result<Vec<RootId>> {
-        let listed = self.shared.list(ROOT_FOLDER)?;
-        Ok(ids(&listed))
+        let mut roots = ids(&self.shared.list(ROOT_FOLDER)?);
+        let forgotten = forgotten::read(&*self.shared.objects)?;
+        roots.retain(|root| !forgotten.contains(root));
+        Ok(roots)
     }
 
     /// For whoever chooses roots to remove.

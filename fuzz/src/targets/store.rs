@@ -5,11 +5,12 @@ use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
 use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
-use onefold_store::registry::PIN;
+use onefold_store::registry::record::{Change, Record, Session, State};
+use onefold_store::registry::{ListId, PIN};
 use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
     Config, ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, Secret, condemned,
-    config, fuzzing, ingested,
+    config, forgotten, fuzzing, ingested,
 };
 
 use super::backup::scene;
@@ -56,6 +57,16 @@ fn objects(image: &Image) -> Vec<Target> {
             "store/session",
             vec![frame::encode_frame(PIN, b"\x01\x01h\x01a")],
             |bytes| Reach::of(&PinInfo::decode(bytes, "fuzz")),
+        )
+        .mended(mend::frame),
+        Target::new("store/register", registers(), |bytes| {
+            Reach::of(&Record::decode(bytes, "fuzz"))
+        })
+        .mended(mend::frame),
+        Target::new(
+            "store/forgotten",
+            vec![frame::encode_frame(forgotten::FORGOTTEN, &[7; 64])],
+            |bytes| Reach::of(&forgotten::decode(bytes, "fuzz")),
         )
         .mended(mend::frame),
         Target::new(
@@ -186,6 +197,24 @@ fn sealed_key() -> Vec<Vec<u8>> {
     init.kdf_cost = KdfCost::LEAST;
     Repository::init(dir.clone(), &init, Some(&Secret::new("fuzz"))).expect("RAM");
     seeds(&Image::of(&*dir), "keys/")
+}
+
+fn registers() -> Vec<Vec<u8>> {
+    let session = Session {
+        seen: vec![ListId(7)],
+        ..Session::default()
+    };
+    let states = [
+        State::Active(session),
+        State::Revoked,
+        State::Decided(Change::default()),
+    ];
+    let record = |state| Record {
+        nonce: [7; 16],
+        beat: 1,
+        state,
+    };
+    states.map(|state| record(state).encode()).into()
 }
 
 fn cut(all: &[Vec<u8>], part: impl Fn(&[u8]) -> &[u8]) -> Vec<Vec<u8>> {

@@ -315,7 +315,7 @@ pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context:
 }
 
 /// The snapshot, or the one that other tags have made of it.
-fn name_now(
+pub fn name_now(
     repository: &Repository,
     id: RootId,
     outcome: &backup::Outcome,

@@ -32,6 +32,7 @@ mod opened;
 mod passing;
 mod patterns;
 mod read_once;
+mod remote;
 mod repaired;
 mod restore;
 mod retraced;

@@ -13,7 +13,7 @@ use crate::condemned::ListId;
 use crate::marker::Marker;
 use crate::marks::Marks;
 use crate::protocol::{Names, Sorted, SweepStep, Verdict};
-use crate::registry::{Held, Living};
+use crate::registry::{Held, Living, PinState};
 use crate::roots::RootId;
 use crate::session::Session;
 use crate::{Error, Result, condemned, container};
@@ -184,7 +184,8 @@ impl Sweep<'_> {
     }
 
     /// Returns when every session but this sweep's own that lives now, and has not read all lists, is over; false where
-    /// the observer gave up. Nobody waits for one that is stale: it is revoked, and puts no root any more.
+    /// the observer gave up. Nobody waits for one that is stale: it is revoked, and puts no root any more. The root of
+    /// one that has committed is put for it.
     fn wait(&self, session: &Session, observer: &mut dyn SweepObserver) -> Result<bool> {
         let registry = &*self.repository.shared.place.registry;
         let mut waited_for: Option<HashSet<String>> = None;
@@ -197,8 +198,9 @@ impl Sweep<'_> {
                     .is_none_or(|all| all.contains(&one.name));
                 !is_own && is_waited_for && !self.is_known_to(one)
             });
-            for stale in living.extract_if(.., |one| one.is_stale) {
-                registry.revoke(&stale.name)?;
+            let is_over = |one: &Living| one.is_stale || one.state != PinState::Active;
+            for one in living.extract_if(.., |one| is_over(one)) {
+                registry.revoke(&one.name)?;
             }
             if living.is_empty() {
                 return Ok(true);

@@ -13,9 +13,13 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::condemned::{self, ListId};
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::objects::{LocalObjects, ObjectStore};
+use onefold_store::registry;
 use onefold_store::registry::flock::{PIN_FOLDER, PinFile};
+use onefold_store::registry::record::{Change, NewRoot, Record, Session, State};
 use onefold_store::sketch::SKETCH_OBJECT;
-use onefold_store::{Compression, Encryption, Entropy, OpenOptions, PinInfo, Repository};
+use onefold_store::{
+    Compression, Encryption, Entropy, OpenOptions, PinInfo, Repository, RootId, forgotten,
+};
 
 use crate::fixture::{assert_sound, back_up, chunks, init, secret};
 
@@ -204,6 +208,64 @@ fn passing() -> BTreeMap<String, Vec<u8>> {
     let bytes = objects.get(&format!("{PIN_FOLDER}/{}", pin.name()));
     made.insert("session".into(), bytes.unwrap());
     made
+}
+
+/// What lives in registers and lists on object storage only.
+fn remote() -> BTreeMap<String, Vec<u8>> {
+    let stored = b"sixteen bytes...".to_vec();
+    let root = NewRoot {
+        id: RootId(*blake3::hash(&stored).as_bytes()),
+        stored,
+    };
+    let session = Session {
+        seen: vec![registry::ListId(0x0102)],
+        info: info(),
+        holds: Vec::new(),
+    };
+    let change = Change {
+        put: vec![root.clone()],
+        remove: vec![RootId([0xab; 32])],
+    };
+    let states = [
+        ("active", State::Active(session.clone())),
+        ("committing", State::Committing(root, session)),
+        ("revoked", State::Revoked),
+        ("free", State::Free),
+        ("held", State::Held),
+        ("decided", State::Decided(change)),
+    ];
+    let record = |state| Record {
+        nonce: *b"a random number.",
+        beat: 3,
+        state,
+    };
+    let mut made: BTreeMap<_, _> = states
+        .map(|(name, state)| (format!("register-{name}"), record(state).encode()))
+        .into();
+    let objects = LocalObjects::new(Arc::new(MemDir::new()), Entropy::seeded(1));
+    forgotten::put(&objects, &[RootId([0xcd; 32]), RootId([0xab; 32])]).unwrap();
+    let list = &objects.list(forgotten::FORGOTTEN_FOLDER).unwrap()[0];
+    made.insert("forgotten".into(), objects.get(list).unwrap());
+    made
+}
+
+#[test]
+fn golden_registers_and_lists_read_and_are_still_written_so() {
+    let folder = testdata().join("v1-remote");
+    let made = remote();
+    bless(&folder, &made);
+    let mut kept = BTreeMap::new();
+    on_disk(&folder, "", &mut kept);
+    assert_eq!(made, kept);
+    for (name, bytes) in &kept {
+        match name.starts_with("register") {
+            true => assert_eq!(Record::decode(bytes, name).unwrap().encode(), *bytes),
+            false => {
+                let roots = forgotten::decode(bytes, name).unwrap();
+                assert_eq!(roots, [RootId([0xab; 32]), RootId([0xcd; 32])]);
+            }
+        }
+    }
 }
 
 /// Two segments of 128 bytes: one was seen twice and ends a chunk of 213, one was seen and never cut at.

@@ -17,12 +17,14 @@ mod index_limits;
 mod index_shared;
 mod keys;
 mod later;
+mod leases;
 mod lost;
 mod moved;
 mod pin_lost;
 mod round_trip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
+mod seams;
 mod sleepers;
 mod sweep;
 mod sweep_astray;

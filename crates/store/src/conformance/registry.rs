@@ -1,0 +1,251 @@
+//! The suite of [`Registry`](crate::registry::Registry).
+
+use std::collections::BTreeMap;
+
+use onefold_io::Random;
+
+use crate::objects::ObjectStore;
+use crate::place::Place;
+use crate::registry::{Held, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
+use crate::roots::{self, ROOT_FOLDER};
+use crate::{Error, RootId};
+
+/// Random operations in a run.
+const OPERATIONS: u64 = 400;
+/// Races in which one publishes a root while another revokes its session.
+const RACES: u64 = 200;
+
+/// Runs the suite of [`Registry`] on places that `make` gives, each an empty one. A second process on the same place is
+/// what `other` makes of it.
+///
+/// # Panics
+/// Where one does not do as the trait promises.
+pub fn registry(make: &mut dyn FnMut() -> Place, other: &dyn Fn(&Place) -> Place) {
+    let mut prepared = || {
+        let place = make();
+        prepare(&place);
+        let other = other(&place);
+        (place, other)
+    };
+    a_session_is_seen_while_it_lives(&prepared());
+    a_revoked_session_puts_no_root(&prepared());
+    a_lock_has_one_holder(&prepared());
+    a_plan_is_carried_out(&prepared());
+    for seed in 0..4 {
+        as_the_naive_twin_does(&prepared(), seed);
+    }
+    lose_no_root_in_a_race(&prepared());
+}
+
+fn prepare(place: &Place) {
+    place.objects.make_folder(ROOT_FOLDER).unwrap();
+    place.registry.init().unwrap();
+    place.registry.init().unwrap();
+}
+
+fn info(activity: &str) -> PinInfo {
+    PinInfo {
+        process: 7,
+        host: "here".into(),
+        activity: activity.into(),
+    }
+}
+
+fn root(number: u64) -> (RootId, Vec<u8>) {
+    let stored = format!("root {number}").into_bytes();
+    (RootId(*blake3::hash(&stored).as_bytes()), stored)
+}
+
+fn listed(objects: &dyn ObjectStore) -> Vec<RootId> {
+    let listed = objects.list(ROOT_FOLDER).unwrap();
+    roots::ids(&listed)
+}
+
+fn names(registry: &dyn Registry) -> Vec<String> {
+    let mut names: Vec<_> = registry
+        .living()
+        .unwrap()
+        .into_iter()
+        .map(|session| session.name)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn is_lost<T>(result: crate::Result<T>) -> bool {
+    matches!(result, Err(Error::PinLost { .. }))
+}
+
+fn a_session_is_seen_while_it_lives((place, other): &(Place, Place)) {
+    assert!(other.registry.living().unwrap().is_empty());
+    let pin = place.registry.begin(&info("a backup"), &[]).unwrap();
+    for _ in 0..2 {
+        let living = other.registry.living().unwrap();
+        assert_eq!(living.len(), 1);
+        assert_eq!(
+            (&living[0].name[..], &living[0].info),
+            (pin.name(), &info("a backup"))
+        );
+        assert_eq!(
+            (living[0].state, living[0].is_stale),
+            (PinState::Active, false)
+        );
+        pin.confirm().unwrap();
+        pin.saw(&[crate::registry::ListId(3)]).unwrap();
+    }
+    drop(pin);
+    assert!(other.registry.living().unwrap().is_empty());
+}
+
+fn a_revoked_session_puts_no_root((place, other): &(Place, Place)) {
+    let ((first, bytes), (second, more)) = (root(1), root(2));
+    let pin = place.registry.begin(&info("a backup"), &[]).unwrap();
+    assert!(pin.publish(&first, &bytes).unwrap());
+    assert!(!pin.publish(&first, &bytes).unwrap(), "it was there");
+    assert_eq!(other.registry.revoke(pin.name()).unwrap(), Revoked::Revoked);
+    assert!(is_lost(pin.confirm()) && is_lost(pin.publish(&second, &more)));
+    assert!(is_lost(pin.confirm()), "it is lost for ever");
+    assert_eq!(listed(&*other.objects), [first]);
+    assert!(other.registry.living().unwrap().is_empty());
+    assert_eq!(other.registry.revoke(pin.name()).unwrap(), Revoked::Ended);
+    let unknown = other.registry.revoke("0123456789abcdef").unwrap();
+    assert_eq!(unknown, Revoked::Ended);
+}
+
+fn a_lock_has_one_holder((place, other): &(Place, Place)) {
+    for lock in Lock::ALL {
+        let held = place.registry.lock(lock).unwrap();
+        for _ in 0..2 {
+            let refused = other.registry.lock(lock).err();
+            assert!(matches!(refused, Some(Error::Locked { .. })), "{refused:?}");
+            held.confirm().unwrap();
+        }
+        drop(held);
+        drop(other.registry.lock(lock).unwrap());
+    }
+    let all: Vec<_> = Lock::ALL
+        .map(|lock| place.registry.lock(lock).unwrap())
+        .into();
+    drop(all);
+}
+
+fn a_plan_is_carried_out((place, other): &(Place, Place)) {
+    let ((first, bytes), (second, more)) = (root(1), root(2));
+    let pin = place.registry.begin(&info("a tag"), &[]).unwrap();
+    pin.publish(&first, &bytes).unwrap();
+    let held = place.registry.lock(Lock::Snapshots).unwrap();
+    let plan = Plan {
+        pin: Some(&*pin),
+        put: vec![(second, more)],
+        remove: vec![first],
+    };
+    held.decide(&plan).unwrap();
+    assert_eq!(listed(&*other.objects), [second]);
+    // Once more does no harm.
+    held.decide(&plan).unwrap();
+    assert_eq!(listed(&*other.objects), [second]);
+    drop(held);
+    drop(other.registry.lock(Lock::Snapshots).unwrap());
+}
+
+/// The naive twin: what lives, what is held, what roots there are.
+#[derive(Default)]
+struct Twin {
+    sessions: BTreeMap<String, (Box<dyn Pin>, bool)>,
+    locks: BTreeMap<&'static str, Box<dyn Held>>,
+    roots: Vec<RootId>,
+}
+
+fn as_the_naive_twin_does((place, other): &(Place, Place), seed: u64) {
+    let (mut random, mut twin) = (Random(seed), Twin::default());
+    for number in 0..OPERATIONS {
+        let by = if random.one_in(2) { place } else { other };
+        let point = format!("seed {seed}, operation {number}");
+        act(&mut twin, &*by.registry, &mut random, &point);
+        let living = twin
+            .sessions
+            .iter()
+            .filter(|(_, (_, is_revoked))| !is_revoked);
+        let living: Vec<_> = living.map(|(name, _)| name.clone()).collect();
+        assert_eq!(names(&*by.registry), living, "{point}");
+        twin.roots.sort_unstable();
+        twin.roots.dedup();
+        assert_eq!(listed(&*by.objects), twin.roots, "{point}");
+    }
+}
+
+fn act(twin: &mut Twin, registry: &dyn Registry, random: &mut Random, point: &str) {
+    let at = random.below(twin.sessions.len() as u64) as usize;
+    let name = twin.sessions.keys().nth(at).cloned();
+    match (random.below(7), name) {
+        (0, _) | (_, None) => {
+            let pin = registry.begin(&info("a backup"), &[]).expect(point);
+            let name = pin.name().to_owned();
+            assert!(
+                twin.sessions.insert(name, (pin, false)).is_none(),
+                "{point}"
+            );
+        }
+        (1, Some(name)) => drop(twin.sessions.remove(&name)),
+        (2, Some(name)) => {
+            let (_, is_revoked) = twin.sessions.get_mut(&name).expect("it was listed");
+            let expected = match std::mem::replace(is_revoked, true) {
+                true => Revoked::Ended,
+                false => Revoked::Revoked,
+            };
+            assert_eq!(registry.revoke(&name).expect(point), expected, "{point}");
+        }
+        (3 | 4, Some(name)) => {
+            let ((pin, is_revoked), (id, stored)) = (&twin.sessions[&name], root(random.below(9)));
+            let published = pin.publish(&id, &stored);
+            match is_revoked {
+                true => assert!(is_lost(published), "{point}"),
+                false => {
+                    let is_new = published.expect(point);
+                    assert_eq!(is_new, !twin.roots.contains(&id), "{point}");
+                    twin.roots.push(id);
+                }
+            }
+        }
+        (5, Some(name)) => {
+            let (pin, is_revoked) = &twin.sessions[&name];
+            assert_eq!(pin.confirm().is_err(), *is_revoked, "{point}");
+        }
+        _ => {
+            let lock = Lock::ALL[random.below(4) as usize];
+            match twin.locks.remove(lock.name()) {
+                Some(held) if random.one_in(2) => drop(held),
+                Some(held) => {
+                    assert!(registry.lock(lock).is_err(), "{point}");
+                    twin.locks.insert(lock.name(), held);
+                }
+                None => drop(
+                    twin.locks
+                        .insert(lock.name(), registry.lock(lock).expect(point)),
+                ),
+            }
+        }
+    }
+}
+
+/// One session publishes a root while another process revokes it, many times over: a root that was acknowledged is there
+/// when roots are listed after the revoking.
+///
+/// # Panics
+/// Where it is not.
+pub fn lose_no_root_in_a_race((place, other): &(Place, Place)) {
+    for race in 0..RACES {
+        let pin = place.registry.begin(&info("a backup"), &[]).unwrap();
+        let (id, stored) = root(1_000 + race);
+        let (published, there) = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| pin.publish(&id, &stored));
+            other.registry.revoke(pin.name()).unwrap();
+            let there = listed(&*other.objects).contains(&id);
+            (publishing.join().unwrap(), there)
+        });
+        match published {
+            Ok(_) => assert!(there, "race {race}: acknowledged after it was revoked"),
+            Err(error) => assert!(matches!(error, Error::PinLost { .. }), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! A registry over registers: what object storage, and whoever offers compare-and-swap, gives.
+//!
+//! ```text
+//! active(beat) ── the session shows life ──▶ active(beat + 1)
+//! active ── the session decides ──▶ committing(root) ─▶ snapshots/<root> put ─▶ active(beat + 1)
+//! active ── anybody who must not wait longer ──▶ revoked ─▶ register removed a day later
+//! committing ── anybody ──▶ helps: puts the same root, removes the register
+//! ```
+//!
+//! Always holds: each step is one compare-and-swap on the version that its writer saw last. So a revoked session cannot
+//! commit, and one that is committing cannot be revoked. Clocks only decide how long somebody waits: revoking is safe
+//! at any time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use onefold_io::ErrorKind;
+use onefold_keys::Entropy;
+use parking_lot::Mutex;
+
+use super::record::{Change, NewRoot, Record, Session, State};
+use super::registers::{Expect, Register, Registers, Version};
+use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
+use crate::objects::ObjectStore;
+use crate::{Error, Result, RootId, forgotten, roots};
+
+/// The folder of sessions' registers.
+const SESSIONS: &str = "sessions";
+/// The folder of locks' registers.
+const LOCKS: &str = "locks";
+/// A session or a lock that has not changed for so long, by the clock of whoever looks, is stale: 15 minutes.
+const STALE_MS: u64 = 15 * 60 * 1000;
+/// One that is older than this by the store's clock is stale whoever looks, in seconds: 6 hours.
+const STALE_AGE_S: u64 = 6 * 60 * 60;
+/// A revoked session's register is kept for so long, in seconds, to tell it why it cannot commit: a day.
+const REVOKED_KEPT_S: u64 = 24 * 60 * 60;
+/// How often an answer is asked for again that was lost.
+const TRIES: usize = 8;
+
+/// Milliseconds of a clock that only goes forward; where it begins does not matter.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Sessions and locks as registers.
+pub struct LeaseRegistry {
+    core: Arc<Core>,
+}
+
+struct Core {
+    registers: Arc<dyn Registers>,
+    objects: Arc<dyn ObjectStore>,
+    entropy: Entropy,
+    clock: Clock,
+    /// When each register was first seen in the version that it has.
+    seen: Mutex<HashMap<String, (Version, u64)>>,
+}
+
+impl LeaseRegistry {
+    /// The registry of the repository whose objects these are; `entropy` names sessions, `clock` tells how long others
+    /// have not changed.
+    pub fn new(
+        registers: Arc<dyn Registers>,
+        objects: Arc<dyn ObjectStore>,
+        entropy: Entropy,
+        clock: Clock,
+    ) -> Self {
+        let core = Core {
+            registers,
+            objects,
+            entropy,
+            clock,
+            seen: Mutex::default(),
+        };
+        Self {
+            core: Arc::new(core),
+        }
+    }
+}
+
+impl Registry for LeaseRegistry {
+    fn init(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn begin(&self, info: &PinInfo, holds: &[RootId]) -> Result<Box<dyn Pin>> {
+        let session = Session {
+            seen: Vec::new(),
+            info: info.clone(),
+            holds: holds.to_vec(),
+        };
+        loop {
+            let name = format!("{:016x}", self.core.entropy.u64());
+            let object = format!("{SESSIONS}/{name}");
+            let record = self.core.record(State::Active(session.clone()));
+            if let Some(version) = self.core.swap(&object, Expect::Absent, &record)? {
+                return Ok(Box::new(LeasePin {
+                    core: Arc::clone(&self.core),
+                    name,
+                    own: Mutex::new(Own::new(object, record, version)),
+                }));
+            }
+        }
+    }
+
+    fn living(&self) -> Result<Vec<Living>> {
+        let mut living = Vec::new();
+        for object in self.core.registers.list(SESSIONS)? {
+            let Some(register) = self.core.read(&object)? else {
+                continue;
+            };
+            let is_stale = self.core.is_stale(&object, &register);
+            let (state, session) = match Record::decode(&register.bytes, &object) {
+                Ok(record) => match record.state {
+                    State::Active(session) => (PinState::Active, session),
+                    State::Committing(root, session) => (PinState::Committing(root.id), session),
+                    _ => {
+                        self.core.clear_revoked(&object, &register)?;
+                        continue;
+                    }
+                },
+                // It may be a later version's: whoever must not wait revokes it.
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    let session = Session {
+                        info: PinInfo::unknown(),
+                        ..Session::default()
+                    };
+                    (PinState::Active, session)
+                }
+            };
+            living.push(Living {
+                name: object[SESSIONS.len() + 1..].to_owned(),
+                info: session.info,
+                state,
+                seen: session.seen,
+                holds: session.holds,
+                is_stale,
+            });
+        }
+        Ok(living)
+    }
+
+    fn revoke(&self, name: &str) -> Result<Revoked> {
+        let object = format!("{SESSIONS}/{name}");
+        loop {
+            let Some(register) = self.core.read(&object)? else {
+                return Ok(Revoked::Ended);
+            };
+            let state = Record::decode(&register.bytes, &object).map(|record| record.state);
+            match state {
+                Ok(State::Revoked) => return Ok(Revoked::Ended),
+                Ok(State::Committing(root, _)) => {
+                    roots::put(&*self.core.objects, &root.id, &root.stored)?;
+                    self.core.registers.remove(&object)?;
+                    return Ok(Revoked::Committed(root.id));
+                }
+                _ => {
+                    let revoked = self.core.record(State::Revoked);
+                    let expect = Expect::Version(register.version);
+                    if self.core.swap(&object, expect, &revoked)?.is_some() {
+                        return Ok(Revoked::Revoked);
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self, lock: Lock) -> Result<Box<dyn Held>> {
+        let object = format!("{LOCKS}/{}", lock.name());
+        loop {
+            let expect = match self.core.read(&object)? {
+                None => Expect::Absent,
+                Some(register) => {
+                    let is_stale = self.core.is_stale(&object, &register);
+                    match Record::decode(&register.bytes, &object)?.state {
+                        State::Free => {}
+                        State::Decided(change) if is_stale => self.core.carry_out(&change)?,
+                        _ if is_stale => {}
+                        _ => return Err(lock.held()),
+                    }
+                    Expect::Version(register.version)
+                }
+            };
+            let record = self.core.record(State::Held);
+            if let Some(version) = self.core.swap(&object, expect, &record)? {
+                return Ok(Box::new(LeaseHeld {
+                    core: Arc::clone(&self.core),
+                    own: Mutex::new(Own::new(object, record, version)),
+                }));
+            }
+        }
+    }
+}
+
+impl Core {
+    /// A new writer's first record.
+    fn record(&self, state: State) -> Record {
+        Record {
+            nonce: self.entropy.bytes(),
+            beat: 0,
+            state,
+        }
+    }
+
+    /// What the register holds, asked for again where the answer is lost.
+    fn read(&self, object: &str) -> Result<Option<Register>> {
+        let mut read = self.registers.read(object);
+        for _ in 1..TRIES {
+            match &read {
+                Err(error) if error.is_unavailable() => read = self.registers.read(object),
+                _ => break,
+            }
+        }
+        read
+    }
+
+    /// Writes `record` if the register is as expected; `None` where it is not, and another's write stands there. An
+    /// answer that was lost is found out: what stands there then is this record or is not, for no other has its bytes.
+    fn swap(&self, object: &str, expect: Expect, record: &Record) -> Result<Option<Version>> {
+        let bytes = record.encode();
+        let mut tries = 1;
+        loop {
+            let failed = match self.registers.write(object, &expect, &bytes) {
+                Ok(version) => return Ok(Some(version)),
+                Err(error) if is_exists(&error) || error.is_unavailable() => error,
+                Err(error) => return Err(error),
+            };
+            let found = self.read(object)?;
+            let is_as_expected = match (&found, &expect) {
+                (Some(found), _) if found.bytes == bytes => return Ok(Some(found.version.clone())),
+                (Some(found), Expect::Version(version)) => found.version == *version,
+                (None, Expect::Absent) => true,
+                _ => false,
+            };
+            if !is_as_expected {
+                return Ok(None);
+            }
+            // Not written, or not yet. A second write of the same bytes under the same condition does no harm.
+            if tries == TRIES {
+                return Err(failed);
+            }
+            tries += 1;
+        }
+    }
+
+    /// Whether nobody need wait for whoever wrote the register.
+    fn is_stale(&self, object: &str, register: &Register) -> bool {
+        let now = (self.clock)();
+        let mut seen = self.seen.lock();
+        let first = match seen.get(object) {
+            Some((version, first)) if *version == register.version => *first,
+            _ => {
+                seen.insert(object.to_owned(), (register.version.clone(), now));
+                now
+            }
+        };
+        now.saturating_sub(first) >= STALE_MS || register.age_s >= Some(STALE_AGE_S)
+    }
+
+    fn clear_revoked(&self, object: &str, register: &Register) -> Result<()> {
+        match register.age_s >= Some(REVOKED_KEPT_S) {
+            true => self.registers.remove(object),
+            false => Ok(()),
+        }
+    }
+
+    /// Does what was decided. Anybody may, several times.
+    fn carry_out(&self, change: &Change) -> Result<()> {
+        for root in &change.put {
+            roots::put(&*self.objects, &root.id, &root.stored)?;
+        }
+        if change.remove.is_empty() {
+            return Ok(());
+        }
+        // A request to put one of them may still be under way: from now on it counts for nothing.
+        forgotten::put(&*self.objects, &change.remove)?;
+        let objects: Vec<_> = change.remove.iter().map(RootId::object).collect();
+        self.objects.delete_all(&objects)
+    }
+}
+
+fn is_exists(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind == ErrorKind::Exists)
+}
+
+/// A register and what its writer knows of it.
+struct Own {
+    object: String,
+    record: Record,
+    /// The register's version; none once another wrote.
+    version: Option<Version>,
+    /// The beat of the last try to write.
+    last_beat: u64,
+}
+
+impl Own {
+    fn new(object: String, record: Record, version: Version) -> Self {
+        Self {
+            object,
+            last_beat: record.beat,
+            record,
+            version: Some(version),
+        }
+    }
+
+    /// Writes the next beat, with a new state if one is given. `None`: another wrote, now or before.
+    fn swap(&mut self, core: &Core, state: Option<State>) -> Result<Option<()>> {
+        let state = state.unwrap_or_else(|| self.record.state.clone());
+        while let Some(version) = self.version.clone() {
+            // Each try has a beat of its own, even one whose answer never comes.
+            self.last_beat += 1;
+            let record = Record {
+                beat: self.last_beat,
+                state: state.clone(),
+                ..self.record
+            };
+            match core.swap(&self.object, Expect::Version(version), &record)? {
+                Some(version) => {
+                    (self.record, self.version) = (record, Some(version));
+                    return Ok(Some(()));
+                }
+                // A write that was given up before may have come late.
+                None => self.version = self.written_late(core)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The register's version where this writer wrote it.
+    fn written_late(&self, core: &Core) -> Result<Option<Version>> {
+        let Some(register) = core.read(&self.object)? else {
+            return Ok(None);
+        };
+        let found = Record::decode(&register.bytes, &self.object);
+        let is_own = found.is_ok_and(|found| found.nonce == self.record.nonce);
+        Ok(is_own.then_some(register.version))
+    }
+}
+
+struct LeasePin {
+    core: Arc<Core>,
+    name: String,
+    own: Mutex<Own>,
+}
+
+impl LeasePin {
+    /// Writes the next beat.
+    fn change(&self, own: &mut Own, state: Option<State>) -> Result<()> {
+        let lost = Error::PinLost {
+            object: own.object.clone(),
+        };
+        own.swap(&self.core, state)?.ok_or(lost)
+    }
+}
+
+impl Own {
+    /// What the session says of itself.
+    fn session(&self) -> Session {
+        match &self.record.state {
+            State::Active(session) | State::Committing(_, session) => session.clone(),
+            _ => Session::default(),
+        }
+    }
+}
+
+impl Pin for LeasePin {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn saw(&self, lists: &[ListId]) -> Result<()> {
+        let own = &mut *self.own.lock();
+        let mut session = own.session();
+        session.seen.extend(lists);
+        session.seen.sort_unstable();
+        session.seen.dedup();
+        self.change(own, Some(State::Active(session)))
+    }
+
+    fn confirm(&self) -> Result<()> {
+        self.change(&mut self.own.lock(), None)
+    }
+
+    fn publish(&self, root: &RootId, stored: &[u8]) -> Result<bool> {
+        let own = &mut *self.own.lock();
+        let session = own.session();
+        let new = NewRoot {
+            id: *root,
+            stored: stored.to_vec(),
+        };
+        self.change(own, Some(State::Committing(new, session.clone())))?;
+        // From here on the root is there by decision. Where it cannot be put now, others do it.
+        let is_new = roots::put(&*self.core.objects, root, stored)?;
+        match self.change(own, Some(State::Active(session))) {
+            // Others helped, and removed the register.
+            Err(Error::PinLost { .. }) | Ok(()) => Ok(is_new),
+            Err(error) if error.is_unavailable() => Ok(is_new),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for LeasePin {
+    fn drop(&mut self) {
+        let own = self.own.get_mut();
+        // What was revoked tells why for a day; what is decided and not done is others' to do.
+        if own.version.is_some() && matches!(own.record.state, State::Active(_)) {
+            let _ = self.core.registers.remove(&own.object);
+        }
+    }
+}
+
+struct LeaseHeld {
+    core: Arc<Core>,
+    own: Mutex<Own>,
+}
+
+impl LeaseHeld {
+    fn change(&self, own: &mut Own, state: Option<State>) -> Result<()> {
+        let overtaken = Error::Overtaken {
+            object: own.object.clone(),
+        };
+        own.swap(&self.core, state)?.ok_or(overtaken)
+    }
+}
+
+impl Held for LeaseHeld {
+    fn confirm(&self) -> Result<()> {
+        self.change(&mut self.own.lock(), None)
+    }
+
+    fn decide(&self, plan: &Plan<'_>) -> Result<()> {
+        let own = &mut *self.own.lock();
+        let put = plan.put.iter().map(|(id, stored)| NewRoot {
+            id: *id,
+            stored: stored.clone(),
+        });
+        let change = Change {
+            put: put.collect(),
+            remove: plan.remove.clone(),
+        };
+        self.change(own, Some(State::Decided(change.clone())))?;
+        self.core.carry_out(&change)?;
+        // Where that fails, another takes the lock over and does it once more.
+        self.change(own, Some(State::Held))
+            .or_else(|error| match error {
+                Error::Overtaken { .. } => Ok(()),
+                error if error.is_unavailable() => Ok(()),
+                error => Err(error),
+            })
+    }
+}
+
+impl Drop for LeaseHeld {
+    fn drop(&mut self) {
+        let own = self.own.get_mut();
+        if matches!(own.record.state, State::Held) {
+            let _ = own.swap(&self.core, Some(State::Free));
+        }
+    }
+}

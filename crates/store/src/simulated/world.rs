@@ -1,0 +1,214 @@
+//! What is stored in a simulated object store, and what becomes of each request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onefold_io::{ErrorKind, Random};
+
+use super::Faults;
+use crate::registry::registers::{Expect, Version};
+use crate::{Error, Result};
+
+/// A late request comes after so many others, at most.
+const LATE_MAX: u64 = 40;
+
+/// A change that was asked for.
+#[derive(Clone)]
+pub(super) enum Change {
+    Put {
+        name: String,
+        bytes: Vec<u8>,
+        if_absent: bool,
+    },
+    Delete(String),
+    Write {
+        name: String,
+        expect: Expect,
+        bytes: Vec<u8>,
+    },
+    Remove(String),
+    MakeFolder(String),
+}
+
+/// What a change came to.
+pub(super) enum Outcome {
+    Done,
+    /// A register's new version.
+    Written(u64),
+    /// The name was not free, or the register not as expected.
+    Refused,
+}
+
+pub(super) struct World {
+    pub objects: BTreeMap<String, Vec<u8>>,
+    pub folders: BTreeSet<String>,
+    /// Bytes and version of each.
+    pub registers: BTreeMap<String, (Vec<u8>, u64)>,
+    versions: u64,
+    pub faults: Faults,
+    pub requests: u64,
+    random: Random,
+    processes: u64,
+    dead: BTreeSet<u64>,
+    /// Changes that come when so many requests have been made.
+    late: Vec<(u64, Change)>,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            folders: BTreeSet::new(),
+            registers: BTreeMap::new(),
+            versions: 0,
+            faults: Faults::default(),
+            requests: 0,
+            random: Random(seed),
+            processes: 0,
+            dead: BTreeSet::new(),
+            late: Vec::new(),
+        }
+    }
+
+    pub fn image(&self, seed: u64) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            folders: self.folders.clone(),
+            registers: self.registers.clone(),
+            versions: self.versions,
+            late: self.late.clone(),
+            ..Self::new(seed)
+        }
+    }
+
+    pub fn new_process(&mut self) -> u64 {
+        self.processes += 1;
+        self.processes
+    }
+
+    pub fn kill(&mut self, process: u64) {
+        self.dead.insert(process);
+    }
+
+    pub fn settle(&mut self) {
+        for (_, change) in std::mem::take(&mut self.late) {
+            self.apply(&change);
+        }
+    }
+
+    /// Counts a request that reads; an error where no answer comes to it.
+    pub fn read(&mut self, process: u64, name: &str) -> Result<()> {
+        let dies = self.request(process, name)?;
+        if dies {
+            self.kill(process);
+            return Err(dead(name));
+        }
+        match self.strikes(self.faults.refused + self.faults.answer_lost) {
+            true => Err(unavailable("read", name)),
+            false => Ok(()),
+        }
+    }
+
+    /// Does a change, or not, or later.
+    pub fn change(&mut self, process: u64, name: &str, change: Change) -> Result<Outcome> {
+        let dies = self.request(process, name)?;
+        if dies {
+            if self.requests % 2 == 1 {
+                self.apply(&change);
+            }
+            self.kill(process);
+            return Err(dead(name));
+        }
+        let faults = self.faults;
+        if self.strikes(faults.refused) {
+            return Err(unavailable("write", name));
+        }
+        if self.strikes(faults.late) {
+            self.come_later(change);
+            return Err(unavailable("write", name));
+        }
+        if self.strikes(faults.doubled) {
+            self.come_later(change.clone());
+        }
+        let done = self.apply(&change);
+        match self.strikes(faults.answer_lost) {
+            true => Err(unavailable("write", name)),
+            false => Ok(done),
+        }
+    }
+
+    /// Counts a request, and lets come what is late. Whether the process dies at it.
+    fn request(&mut self, process: u64, name: &str) -> Result<bool> {
+        if self.dead.contains(&process) {
+            return Err(dead(name));
+        }
+        self.requests += 1;
+        let now = self.requests;
+        let (due, later) = std::mem::take(&mut self.late)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
+        self.late = later;
+        let due: Vec<(u64, Change)> = due;
+        for (_, change) in &due {
+            self.apply(change);
+        }
+        Ok(self.faults.dies_at == Some(now))
+    }
+
+    fn come_later(&mut self, change: Change) {
+        let at = self.requests + 1 + self.random.below(LATE_MAX);
+        self.late.push((at, change));
+    }
+
+    /// Whether a fault strikes that strikes so many requests in 10,000.
+    pub fn strikes(&mut self, in_10_000: u32) -> bool {
+        in_10_000 > 0 && self.random.below(10_000) < u64::from(in_10_000)
+    }
+
+    fn apply(&mut self, change: &Change) -> Outcome {
+        match change {
+            Change::Put {
+                name,
+                bytes,
+                if_absent,
+            } => {
+                if *if_absent && self.objects.contains_key(name) {
+                    return Outcome::Refused;
+                }
+                self.objects.insert(name.clone(), bytes.clone());
+            }
+            Change::Delete(name) => drop(self.objects.remove(name)),
+            Change::Write {
+                name,
+                expect,
+                bytes,
+            } => {
+                let is = match self.registers.get(name) {
+                    Some((_, version)) => Expect::Version(Version(version.to_string())),
+                    None => Expect::Absent,
+                };
+                if is != *expect {
+                    return Outcome::Refused;
+                }
+                self.versions += 1;
+                let register = (bytes.clone(), self.versions);
+                self.registers.insert(name.clone(), register);
+                return Outcome::Written(self.versions);
+            }
+            Change::Remove(name) => drop(self.registers.remove(name)),
+            Change::MakeFolder(folder) => drop(self.folders.insert(folder.clone())),
+        }
+        Outcome::Done
+    }
+}
+
+pub(super) fn error(op: &'static str, name: &str, kind: ErrorKind, what: &str) -> Error {
+    onefold_io::Error::new(op, name, kind, what).into()
+}
+
+fn unavailable(op: &'static str, name: &str) -> Error {
+    error(op, name, ErrorKind::Unavailable, "no answer")
+}
+
+fn dead(name: &str) -> Error {
+    error("reach", name, ErrorKind::Device, "this process is dead")
+}
