@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use onefold_io::MemDir;
+use onefold_store::registry::record::{Record, State};
+use onefold_store::registry::registers::Registers;
 use onefold_store::simulated::{Faults, SimStore};
 use onefold_store::{
     Entropy, Error, Given, InitOptions, OpenOptions, Packing, PinInfo, Progress, Repository,
@@ -115,7 +117,7 @@ fn whom_a_sweep_revoked_stores_no_snapshot_and_the_next_backup_does() {
 /// Wherever a process dies that puts a root: the root is there and all that it refers to, or it is not there.
 #[test]
 fn a_root_of_a_process_that_dies_is_there_whole_or_not_at_all() {
-    let mut outcomes = [0, 0];
+    let (mut outcomes, mut helped) = ([0, 0], 0);
     for dies_in in 1..12 {
         let store = made();
         let ((_, dying), (_, other)) = (open(&store, 1), open(&store, 2));
@@ -128,10 +130,13 @@ fn a_root_of_a_process_that_dies_is_there_whole_or_not_at_all() {
         let put = session.put_root(&root);
         store.inject(Faults::default());
         let context = format!("request {dies_in}: {put:?}");
-        // First the one that has committed is helped, then what is left of the dead goes.
+        let decided = decided(&store);
+        // Who has committed is helped, and what is left of the dead goes.
         sweep(&store, &other).unwrap();
         sweep(&store, &other).unwrap();
         let roots = other.roots().unwrap();
+        assert!(decided.is_none_or(|id| roots == [id]), "{context}");
+        helped += u64::from(decided.is_some());
         outcomes[usize::from(!roots.is_empty())] += 1;
         assert!(put.is_err() || roots == [put.unwrap()], "{context}");
         for id in &roots {
@@ -140,6 +145,24 @@ fn a_root_of_a_process_that_dies_is_there_whole_or_not_at_all() {
         assert!(check(&other).unwrap().damage.is_empty(), "{context}");
     }
     assert!(outcomes.iter().all(|&count| count > 0), "{outcomes:?}");
+    assert!(helped > 0);
+}
+
+/// The root that a session has decided to put, if its register says so.
+fn decided(store: &SimStore) -> Option<RootId> {
+    let process = store.connect();
+    let state = |name: String| {
+        let register = process.read(&name).unwrap()?;
+        Some(Record::decode(&register.bytes, &name).unwrap().state)
+    };
+    let names = Registers::list(&process, "sessions").unwrap();
+    names
+        .into_iter()
+        .filter_map(state)
+        .find_map(|state| match state {
+            State::Committing(root, _) => Some(root.id),
+            _ => None,
+        })
 }
 
 /// Wherever a process dies that puts a root in the place of another: one of the two is there.
