@@ -252,10 +252,8 @@ fn whoever_asks_what_is_in_a_file_that_repeats_itself_ends() {
     // The same data, cut elsewhere.
     let other = forge(&repository, |forger| {
         let chunk = forger.store(&[7; 4096]);
-        let two = forger.store(&recipe::encode(
-            &[Item::Chunk { chunk, span: 4096 }; MANY / 2],
-            0,
-        ));
+        let below = vec![Item::Chunk { chunk, span: 4096 }; MANY / 2];
+        let two = forger.store(&recipe::encode(&below, 0));
         let span = 4096 * MANY as u64 / 2;
         let items = vec![Item::Chunk { chunk: two, span }; MANY];
         let one = forger.store(&recipe::encode(&items, 1));

@@ -42,7 +42,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         (exit, Ok(())) => Ok(exit),
         (Exit::OfCommand(0), Err(lost)) => Err(lost.into()),
         (exit, Err(lost)) => {
-            out.note(format_args!("warning: {}", out::safe(&lost.to_string())));
+            out.warn(out::safe(&lost.to_string()));
             Ok(exit)
         }
     }
@@ -59,10 +59,8 @@ fn run_command(command: &[OsString], out: &Out) -> Result<Exit> {
         Ok(child) => child,
         Err(error) => {
             let program = program.to_string_lossy();
-            out.note(format_args!(
-                "onefold: start {}: {error}",
-                out::safe(&program)
-            ));
+            let program = out::safe(&program);
+            out.warn(format_args!("{program} cannot be started: {error}"));
             return Ok(Exit::OfCommand(match error.kind() {
                 io::ErrorKind::NotFound => NOT_FOUND,
                 _ => NOT_RUN,

@@ -139,9 +139,9 @@ fn the_exit_code_is_the_commands() {
 fn a_signal_ends_the_command_and_only_then_the_lock() {
     let rig = Rig::open();
     // It takes the signal, and goes on until its input ends: others are kept out all the time.
-    let script = "trap 'echo took it' TERM; while ! read line; do :; done; exit 5";
+    let script = "trap 'echo took it' TERM; echo runs; while ! read line; do :; done; exit 5";
     let mut child = rig
-        .command(["with-lock", "sh", "-c", &format!("echo runs; {script}")])
+        .command(["with-lock", "sh", "-c", script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
