@@ -20,9 +20,9 @@ const PART_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sparse {
     /// Stretches in the map.
-    stretches: u64,
+    pub(super) stretches: u64,
     /// Bytes of the map, without what fills its last block.
-    map_bytes: u64,
+    pub(super) map_bytes: u64,
     /// Bytes of the file that are no holes.
     pub data_bytes: u64,
 }

@@ -309,3 +309,31 @@ fn plain(entry: &Entry, name: &[u8], link: &[u8], kind: u8, size: u64) -> [u8; 5
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readers go by it for where the next entry begins; some take a record for the length of the file.
+    #[test]
+    fn what_is_stored_of_a_huge_file_with_holes_is_told_by_its_header_alone() {
+        let mut entry = Entry::new(b"file".to_vec(), Kind::File);
+        entry.size = 10 << 30;
+        let sparse = Sparse {
+            stretches: 2,
+            map_bytes: 40,
+            data_bytes: 9 << 30,
+        };
+        let special = Some(Special::Sparse(&sparse));
+        let header = header(&entry, b"folder/file", special);
+        let has = |what: &[u8]| header.windows(what.len()).any(|there| there == what);
+        assert!(has(b" GNU.sparse.name=folder/file\n"));
+        assert!(has(b" GNU.sparse.realsize=10737418240\n"));
+        assert!(!has(b" size="));
+        let plain = &header[header.len() - 512..];
+        assert!(plain.starts_with(b"folder/GNUSparseFile.0/file\0"));
+        let stored = 512 + (9u64 << 30);
+        assert_eq!(plain[124..128], [0x80, 0, 0, 0]);
+        assert_eq!(plain[128..136], stored.to_be_bytes());
+    }
+}

@@ -181,6 +181,27 @@ mod tests {
         assert!(line.starts_with("waiting for the disk"), "{line}");
     }
 
+    /// Else it stands at 100 % for as long as it took to get there.
+    #[test]
+    fn what_is_to_be_read_back_is_not_done_yet() {
+        let progress = Progress::default();
+        progress.is_verifying.store(true, Relaxed);
+        progress.bytes_done.store(100, Relaxed);
+        let state = State {
+            doing: Doing::Restore,
+            elapsed: Duration::from_secs(10),
+            met: (1, 100),
+            totals: Some((1, 100)),
+            moved_per_s: 1,
+            stored_per_s: 0,
+        };
+        for (verified, share, eta) in [(0, " 50% ", "0:10 left"), (50, " 75% ", "0:03 left")] {
+            progress.bytes_verified.store(verified, Relaxed);
+            let line = format!(" {}", line(&state, &progress, 200));
+            assert!(line.contains(share) && line.contains(eta), "{line}");
+        }
+    }
+
     #[test]
     fn bars_and_clocks() {
         assert_eq!(bar(0.0), "[>           ]");

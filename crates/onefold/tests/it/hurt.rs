@@ -170,6 +170,44 @@ fn a_dump_that_salvages_has_zeros_for_what_is_lost_and_tells_where() {
     }
 }
 
+/// Holes stay holes, lost data is zeros, and what follows is where the archive says.
+#[test]
+fn a_tar_that_salvages_a_file_with_holes_is_read_to_its_end() {
+    use std::os::unix::fs::FileExt;
+    let rig = Rig::open();
+    rig.write("s/z-behind", b"behind");
+    rig.backup("s");
+    let before = containers(&rig);
+    let file = fs::File::create(rig.path("s/a")).expect("create");
+    file.set_len(8 << 20).expect("set the length");
+    for (offset, len) in [(1 << 20, 300_000), (6 << 20, 100_000)] {
+        let bytes = Random(offset).bytes(len);
+        file.write_all_at(&bytes, offset).expect("write");
+    }
+    rig.backup("s");
+    let added = &containers(&rig) - &before;
+    let bytes = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
+    let data = added.into_iter().max_by_key(bytes).expect("a container");
+    fs::remove_file(&data).expect("remove");
+    let folder = format!("latest:{}", rig.path("s").display());
+    let dump = ["dump", &folder, "/", "--target", "a.tar"];
+    rig.run(dump).ends(13);
+    let ran = rig.run([&dump[..], &["--salvage"]].concat()).ends(13);
+    assert!(ran.err.contains("400,000 bytes are lost"), "{}", ran.err);
+    let unpacked = rig.path("unpacked");
+    fs::create_dir(&unpacked).expect("mkdir");
+    let tar = Command::new("tar")
+        .current_dir(rig.dir.path())
+        .args(["-xf", "a.tar", "-C"])
+        .arg(&unpacked)
+        .status();
+    assert!(tar.expect("tar").success());
+    let there = files(&unpacked);
+    let a = &there[std::path::Path::new("a")];
+    assert!(a.len() == 8 << 20 && a.iter().all(|byte| *byte == 0));
+    assert_eq!(there[std::path::Path::new("z-behind")], b"behind");
+}
+
 #[test]
 fn repaired_snapshots_are_whole_and_say_what_they_lack() {
     let rig = Rig::open();
