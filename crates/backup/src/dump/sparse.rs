@@ -8,7 +8,7 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
-use super::tar::{BLOCK, padding};
+use super::tar::padding;
 use super::{HOLE_BYTES_MIN, ZEROS, failed};
 use crate::content::Ahead;
 use crate::{Entry, Item, Result};
@@ -54,7 +54,8 @@ impl Sparse {
 
     /// Bytes in the archive: the map, to the end of its block, and the data.
     pub fn stored_bytes(&self) -> u64 {
-        self.map_bytes.next_multiple_of(BLOCK) + self.data_bytes
+        let map_bytes = self.map_bytes + padding(self.map_bytes) as u64;
+        map_bytes.saturating_add(self.data_bytes)
     }
 
     /// Writes the map of the file that this is of.
@@ -113,7 +114,7 @@ fn each_stretch(
         } else {
             content.pass();
         }
-        let after = end + item.span();
+        let after = u64::saturating_add(end, item.span());
         if is_left_out(&item) {
             if start < end {
                 visit(start, end - start)?;

@@ -142,11 +142,11 @@ impl Archive<'_> {
 }
 
 /// Bytes of a block: all in an archive begins with one.
-pub const BLOCK: u64 = 512;
+const BLOCK: u64 = 512;
 
 /// Bytes that are missing to the end of a block.
 pub fn padding(len: u64) -> usize {
-    (len.next_multiple_of(BLOCK) - len) as usize
+    ((BLOCK - len % BLOCK) % BLOCK) as usize
 }
 
 /// Entries that are not told by their kind alone.
