@@ -15,12 +15,12 @@ mod chosen;
 mod count;
 mod delete;
 mod dry;
+mod existing_names;
 mod fate;
 mod kept;
 mod lacking;
 mod leading;
 pub(crate) mod links;
-mod names_there;
 mod open_folders;
 mod output;
 mod owners;
@@ -49,9 +49,9 @@ use crate::{Error, Events, Kind, Progress, Result, Time};
 
 pub use apply::Attributes;
 use apply::{Applier, Meta};
+use existing_names::ExistingNames;
 pub use lacking::{Lacking, Metadata};
 use leading::Leading;
-use names_there::NamesThere;
 use plan::Planner;
 use target::Target;
 use top::StandsFor;
@@ -285,8 +285,8 @@ pub fn run(
         xattrs: &options.xattrs,
     };
     if options.overwrite != Overwrite::Always {
-        let names_there = |target| NamesThere::new(&tree, options, target, applier);
-        planner.names_there = real.filter(|_| !is_new).map(names_there);
+        let existing_names = |target| ExistingNames::new(&tree, options, target, applier);
+        planner.existing_names = real.filter(|_| !is_new).map(existing_names);
     }
     progress.is_verifying.store(options.verify, Relaxed);
     let told = (progress, events);

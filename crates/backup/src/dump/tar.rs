@@ -99,9 +99,9 @@ impl Archive<'_> {
             true => Sparse::of(entry, reader)?,
             false => None,
         };
-        let is_what = first.as_deref().map(Special::LinkTo);
-        let is_what = is_what.or(sparse.as_ref().map(Special::Sparse));
-        self.write(&header(entry, &name, is_what))?;
+        let form = first.as_deref().map(MemberForm::LinkTo);
+        let form = form.or(sparse.as_ref().map(MemberForm::Sparse));
+        self.write(&header(entry, &name, form))?;
         match sparse {
             _ if !has_content => Ok(()),
             Some(sparse) => self.add_data((path, entry), &sparse, reader),
@@ -151,7 +151,7 @@ pub fn padding(len: u64) -> usize {
 
 /// Entries that are not told by their kind alone.
 #[derive(Clone, Copy)]
-enum Special<'a> {
+enum MemberForm<'a> {
     /// Another name of the file that stands in the archive under this one.
     LinkTo(&'a [u8]),
     /// A file with holes.
@@ -162,11 +162,11 @@ enum Special<'a> {
 const SIZE_END: u64 = 1 << 33;
 
 /// The header blocks of an entry: a pax header where the plain one is not enough, then the plain one.
-fn header(entry: &Entry, name: &[u8], special: Option<Special<'_>>) -> Vec<u8> {
+fn header(entry: &Entry, name: &[u8], form: Option<MemberForm<'_>>) -> Vec<u8> {
     let mut sparse = None;
-    let (kind, link, size) = match (entry.kind, special) {
-        (_, Some(Special::LinkTo(first))) => (b'1', first, 0),
-        (_, Some(Special::Sparse(of))) => {
+    let (kind, link, size) = match (entry.kind, form) {
+        (_, Some(MemberForm::LinkTo(first))) => (b'1', first, 0),
+        (_, Some(MemberForm::Sparse(of))) => {
             sparse = Some(name);
             (b'0', &b""[..], of.stored_bytes())
         }
@@ -324,7 +324,7 @@ mod tests {
             map_bytes: 40,
             data_bytes: 9 << 30,
         };
-        let special = Some(Special::Sparse(&sparse));
+        let special = Some(MemberForm::Sparse(&sparse));
         let header = header(&entry, b"folder/file", special);
         let has = |what: &[u8]| header.windows(what.len()).any(|there| there == what);
         assert!(has(b" GNU.sparse.name=folder/file\n"));

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags}
 use rustix::io::Errno;
 
 use super::acl;
-use super::lacking::{Metadata, Missed};
+use super::lacking::{Metadata, MetadataFailure};
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, xattr_names};
 use crate::{Entry, Kind, Owner, SharedXattrs, Time};
@@ -156,7 +156,7 @@ impl Applier<'_> {
     }
 
     /// To an open file or folder. Gives what could not be put back, here and below.
-    pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Vec<Missed> {
+    pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Vec<MetadataFailure> {
         let (mut missed, has_acl) = self.all_but_mode(fd, meta);
         let mode = self.mode(meta, has_acl, || Stat::of(fd));
         let set = rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()));
@@ -165,7 +165,7 @@ impl Applier<'_> {
     }
 
     /// Also whether it has the snapshot's ACL.
-    fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Vec<Missed>, bool) {
+    fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Vec<MetadataFailure>, bool) {
         let mut missed = Vec::new();
         let mut note = |step: Step, result: Result<(), Errno>| {
             missed.extend(result.err().map(|why| step.failed(why)));
@@ -192,7 +192,7 @@ impl Applier<'_> {
 
     /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write
     /// in its folder may have put anything under its name since.
-    pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Vec<Missed> {
+    pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Vec<MetadataFailure> {
         let mut missed = Vec::new();
         let mut note = |step: Step, result: Result<(), Errno>| {
             missed.extend(result.err().map(|why| step.failed(why)));
@@ -265,9 +265,9 @@ const SET_ATTRIBUTE: Step = Step(Metadata::Attributes, "set an attribute of");
 const REMOVE_ATTRIBUTE: Step = Step(Metadata::Attributes, "remove an attribute of");
 
 impl Step {
-    fn failed(self, why: Errno) -> Missed {
+    fn failed(self, why: Errno) -> MetadataFailure {
         let Self(what, op) = self;
-        Missed { what, op, why }
+        MetadataFailure { what, op, why }
     }
 }
 

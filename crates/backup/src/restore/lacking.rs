@@ -29,7 +29,7 @@ impl Metadata {
 
 /// Metadata that could not be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Missed {
+pub struct MetadataFailure {
     /// Its kind.
     pub what: Metadata,
     /// The call that failed, in words.
@@ -62,12 +62,12 @@ impl FromIterator<Metadata> for Kinds {
 
 /// Whether this restore has given something its metadata, and which kinds of it could not be set.
 #[derive(Default)]
-pub struct Described(AtomicU8);
+pub struct MetadataOutcome(AtomicU8);
 
-/// The bit of [`Described`] that says that it happened.
+/// The bit of [`MetadataOutcome`] that says that it happened.
 const HAPPENED: u8 = 1 << 7;
 
-impl Described {
+impl MetadataOutcome {
     /// It happened, and these kinds could not be set.
     pub fn set(&self, missed: Kinds) {
         self.0.store(HAPPENED | missed.0, Relaxed);

@@ -10,9 +10,9 @@ use onefold_store::ChunkReader;
 use self::folder::Folder;
 use super::apply::Meta;
 use super::chosen::has_patterns;
-use super::lacking::Described;
+use super::existing_names::ExistingNames;
+use super::lacking::MetadataOutcome;
 use super::links::Links;
-use super::names_there::NamesThere;
 use super::target;
 use super::top::StandsFor;
 use super::window::{FirstName, Link, Special, State, Window};
@@ -53,7 +53,7 @@ pub struct Planner<'a> {
     /// What the target does.
     pub stands_for: StandsFor,
     /// Names that are in the target, where what is there may stay.
-    pub names_there: Option<NamesThere<'a>>,
+    pub existing_names: Option<ExistingNames<'a>>,
 }
 
 impl<'a> Planner<'a> {
@@ -107,7 +107,7 @@ impl<'a> Planner<'a> {
             is_unlisted,
             is_single_file,
             stands_for,
-            names_there: None,
+            existing_names: None,
         })
     }
 
@@ -310,7 +310,7 @@ impl<'a> Planner<'a> {
                 folder,
                 entry,
                 first,
-                described: Described::default(),
+                metadata_outcome: MetadataOutcome::default(),
             });
             return Ok(());
         }
@@ -323,7 +323,7 @@ impl<'a> Planner<'a> {
                 folder,
                 first,
                 entry,
-                described: Described::default(),
+                metadata_outcome: MetadataOutcome::default(),
             });
             return Ok(());
         }
@@ -344,14 +344,14 @@ impl<'a> Planner<'a> {
             return None;
         }
         let path = self.in_target(&entry.name);
-        let there = self.names_there.as_mut();
+        let there = self.existing_names.as_mut();
         let there = there.map(|there| there.find(entry, reader)).transpose();
         let first = match there.map(Option::flatten) {
             Ok(None) => self.links.as_mut()?.first_name(entry, path),
             // By its own name it is what it is.
             Ok(there) => Ok(there.filter(|there| *there != path)),
             Err(e) => {
-                self.names_there = None;
+                self.existing_names = None;
                 Err(e)
             }
         };

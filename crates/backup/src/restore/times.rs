@@ -22,11 +22,11 @@ const TELLING: Time = Time {
 
 /// What the file systems that are restored into keep times to, by device; each is asked once, and only if that matters.
 #[derive(Default)]
-pub struct TimeSteps(Mutex<HashMap<u64, Kept>>);
+pub struct TimeSteps(Mutex<HashMap<u64, TimeKeeping>>);
 
 /// How a file system keeps times.
 #[derive(Clone, Copy)]
-struct Kept {
+struct TimeKeeping {
     /// What it keeps times of change to, in nanoseconds.
     step: i128,
     /// It keeps times of access, to any of [`STEPS`].
@@ -54,16 +54,16 @@ impl TimeSteps {
             return true;
         }
         may_be_same(wanted, there.mtime)
-            && is_cut_to(self.kept(dir, there.device).step, wanted, there.mtime)
+            && is_cut_to(self.keeping(dir, there.device).step, wanted, there.mtime)
     }
 
     /// Whether the file system of `dir`, which is this device, keeps times of access.
     pub fn has_access(&self, dir: BorrowedFd<'_>, device: u64) -> bool {
-        self.kept(dir, device).has_access
+        self.keeping(dir, device).has_access
     }
 
     /// Where that cannot be found out, times are taken for exact: a file is rather written again than left as it was.
-    fn kept(&self, dir: BorrowedFd<'_>, device: u64) -> Kept {
+    fn keeping(&self, dir: BorrowedFd<'_>, device: u64) -> TimeKeeping {
         *self.0.lock().entry(device).or_insert_with(|| {
             let there = try_out(dir).ok();
             let step_of = |there| {
@@ -72,7 +72,7 @@ impl TimeSteps {
                     .find(|step| is_cut_to(*step, TELLING, there))
             };
             let access = there.map(|there| there.atime);
-            Kept {
+            TimeKeeping {
                 step: there.and_then(|it| step_of(it.mtime)).unwrap_or(1),
                 has_access: access.is_none_or(|access| step_of(access).is_some()),
             }
@@ -139,11 +139,11 @@ mod tests {
         assert!(steps.is_same(folder.as_fd(), wanted(0), &there));
         assert!(!steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
         // As of one that keeps whole seconds.
-        let kept = Kept {
+        let keeping = TimeKeeping {
             step: 1_000_000_000,
             has_access: true,
         };
-        steps.0.lock().insert(there.device, kept);
+        steps.0.lock().insert(there.device, keeping);
         assert!(steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
         let names = std::fs::read_dir(dir.path()).expect("list").count();
         assert_eq!(names, 1, "nothing is left of trying out");

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::apply::Meta;
 use super::kept::Times;
-use super::lacking::{Described, Kinds};
+use super::lacking::{Kinds, MetadataOutcome};
 use super::open_folders::{Failed, OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
@@ -56,7 +56,7 @@ impl Writer<'_> {
                 Ok(folder) => {
                     let at = (&*folder, &*file.name);
                     let path = || window.path_of(file);
-                    self.verify_metadata(at, Kind::File, &file.meta, &file.described, path);
+                    self.verify_metadata(at, Kind::File, &file.meta, &file.metadata_outcome, path);
                     verified += u64::from(is_whole);
                 }
                 Err(e) => {
@@ -68,7 +68,7 @@ impl Writer<'_> {
         }
         self.remember_failed(window);
         for link in &window.links {
-            let is_copy = link.described.missed().is_some();
+            let is_copy = link.metadata_outcome.missed().is_some();
             if !is_copy {
                 self.count_unread(link.entry.size, 0);
                 continue;
@@ -85,7 +85,7 @@ impl Writer<'_> {
                     verified += 1;
                     let (at, meta) = ((&*folder, &*link.entry.name), Meta::of(&link.entry));
                     let path = || path.clone();
-                    self.verify_metadata(at, Kind::File, &meta, &link.described, path);
+                    self.verify_metadata(at, Kind::File, &meta, &link.metadata_outcome, path);
                 }
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(e) => self.failed(&path, &e),
@@ -108,13 +108,13 @@ impl Writer<'_> {
             self.progress.check()?;
             let entry = &special.entry;
             let path = || window.path_in(special.folder, &entry.name);
-            if special.described.missed().is_none() {
+            if special.metadata_outcome.missed().is_none() {
                 continue;
             }
             match open(special.folder) {
                 Ok(folder) => {
                     let (at, meta) = ((&*folder, &*entry.name), Meta::of(entry));
-                    self.verify_metadata(at, entry.kind, &meta, &special.described, path);
+                    self.verify_metadata(at, entry.kind, &meta, &special.metadata_outcome, path);
                 }
                 Err(failed) => {
                     let path = path();
@@ -130,13 +130,13 @@ impl Writer<'_> {
             self.progress.check()?;
             let Some(meta) = &folder.meta else { continue };
             let path = || window.path(number as u32);
-            if folder.described.missed().is_none() {
+            if folder.metadata_outcome.missed().is_none() {
                 continue;
             }
             match open(folder.parent) {
                 Ok(above) => {
                     let at = (&*above, &*folder.name);
-                    self.verify_metadata(at, Kind::Dir, meta, &folder.described, path);
+                    self.verify_metadata(at, Kind::Dir, meta, &folder.metadata_outcome, path);
                 }
                 Err(failed) => {
                     let path = path();
@@ -154,10 +154,10 @@ impl Writer<'_> {
         (dir, name): (&OwnedFd, &[u8]),
         kind: Kind,
         meta: &Meta,
-        described: &Described,
+        outcome: &MetadataOutcome,
         path: impl FnOnce() -> Vec<u8>,
     ) {
-        let Some(missed) = described.missed() else {
+        let Some(missed) = outcome.missed() else {
             return;
         };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::apply::Meta;
 use super::fate::Fate;
-use super::lacking::Described;
+use super::lacking::MetadataOutcome;
 use super::temporary::Place;
 use crate::{Entry, Item, SharedXattrs, Slice};
 
@@ -29,7 +29,7 @@ pub struct Folder {
     /// More of it follows in the next window: its metadata waits.
     pub continues: bool,
     /// What came of its metadata.
-    pub described: Described,
+    pub metadata_outcome: MetadataOutcome,
 }
 
 /// How far a file is.
@@ -77,7 +77,7 @@ pub struct File {
     pub has_further_names: bool,
     pub state: Mutex<State>,
     /// What came of its metadata.
-    pub described: Described,
+    pub metadata_outcome: MetadataOutcome,
     to_come: AtomicU32,
 }
 
@@ -130,7 +130,7 @@ pub struct Special {
     /// The first, if this is another name of it.
     pub first: Option<FirstName>,
     /// What came of its metadata.
-    pub described: Described,
+    pub metadata_outcome: MetadataOutcome,
 }
 
 /// The first of a file's names, in the target.
@@ -147,7 +147,7 @@ pub struct Link {
     pub first: FirstName,
     pub entry: Entry,
     /// What came of its metadata, where it could not be linked, and got the content itself.
-    pub described: Described,
+    pub metadata_outcome: MetadataOutcome,
 }
 
 /// The plan of a window.
@@ -201,7 +201,7 @@ impl Window {
             is_asked_for: false,
             fate: Mutex::default(),
             continues: false,
-            described: Described::default(),
+            metadata_outcome: MetadataOutcome::default(),
         });
         self.folders.len() as u32 - 1
     }
@@ -218,7 +218,7 @@ impl Window {
             set_size: false,
             has_further_names: entry.links > 1,
             state: Mutex::new(State::Planned),
-            described: Described::default(),
+            metadata_outcome: MetadataOutcome::default(),
             to_come: AtomicU32::new(0),
         });
         self.files.len() as u32 - 1

@@ -24,7 +24,7 @@ use self::link::FirstFolder;
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Meta};
 use super::batch::{Batch, Place, Spares};
-use super::lacking::{Described, Kinds, LackingTally, Missed};
+use super::lacking::{Kinds, LackingTally, MetadataFailure, MetadataOutcome};
 use super::leading::Leading;
 use super::links::FailedFirsts;
 use super::open_folders::OpenFolders;
@@ -238,11 +238,11 @@ impl<'a> Writer<'a> {
 
     /// The target gets its metadata, when everything is in it; that is read back where it was asked for.
     pub fn describe_target(&self, meta: &Meta) {
-        let (root, described) = (self.target.root(), Described::default());
+        let (root, outcome) = (self.target.root(), MetadataOutcome::default());
         let missed = self.applier.to_open(root.as_fd(), meta);
-        self.tell_missed(meta, missed, &described, Vec::new);
+        self.tell_missed(meta, missed, &outcome, Vec::new);
         if self.options.verify {
-            self.verify_metadata((root, b"."), Kind::Dir, meta, &described, Vec::new);
+            self.verify_metadata((root, b"."), Kind::Dir, meta, &outcome, Vec::new);
         }
     }
 
@@ -251,12 +251,12 @@ impl<'a> Writer<'a> {
     fn tell_missed(
         &self,
         meta: &Meta,
-        missed: Vec<Missed>,
-        described: &Described,
+        missed: Vec<MetadataFailure>,
+        outcome: &MetadataOutcome,
         path: impl FnOnce() -> Vec<u8>,
     ) {
         let kinds = missed.iter().map(|missed| missed.what).collect();
-        described.set(kinds);
+        outcome.set(kinds);
         let lacks_unread = self.options.xattrs.misses(meta.knows_xattrs);
         if missed.is_empty() && !lacks_unread {
             return;
@@ -270,7 +270,7 @@ impl<'a> Writer<'a> {
             return;
         }
         self.lacks(kinds, true);
-        for Missed { what, op, why } in missed {
+        for MetadataFailure { what, op, why } in missed {
             let error = self.target.error(op, &path, why);
             self.events.lacking(&path, what, &error);
         }

@@ -88,7 +88,7 @@ impl Run<'_> {
         });
         let path = || self.path(file);
         self.all
-            .tell_missed(&file.meta, missed, &file.described, path);
+            .tell_missed(&file.meta, missed, &file.metadata_outcome, path);
         if self.shown.swap(file.folder, Relaxed) != file.folder {
             *self.all.progress.current.lock() = self.window.path(file.folder);
         }

@@ -253,7 +253,8 @@ impl Run<'_> {
         if !is_kept {
             let missed = self.all.applier.to_open(fd.as_fd(), meta);
             self.shut.lock().remove(&number);
-            self.all.tell_missed(meta, missed, &folder.described, path);
+            self.all
+                .tell_missed(meta, missed, &folder.metadata_outcome, path);
         } else if folder.is_asked_for {
             self.all.tally.skipped_dirs.fetch_add(1, Relaxed);
         } else {

@@ -141,7 +141,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.all
-            .tell_missed(&meta, missed, &link.described, || path.to_vec());
+            .tell_missed(&meta, missed, &link.metadata_outcome, || path.to_vec());
         Ok(())
     }
 

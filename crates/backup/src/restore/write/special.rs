@@ -20,7 +20,7 @@ impl Run<'_> {
             folder,
             entry,
             first,
-            described,
+            metadata_outcome,
         } = special;
         let meta = Meta::of(entry);
         if first
@@ -57,7 +57,9 @@ impl Run<'_> {
         let path = self.window.path_in(*folder, &entry.name);
         match made {
             Ok(None) => {}
-            Ok(Some(missed)) => self.all.tell_missed(&meta, missed, described, || path),
+            Ok(Some(missed)) => self
+                .all
+                .tell_missed(&meta, missed, metadata_outcome, || path),
             Err(e) => {
                 self.all.tally.failed_others.fetch_add(1, Relaxed);
                 if entry.links > 1 {

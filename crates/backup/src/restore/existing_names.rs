@@ -19,7 +19,7 @@ use crate::tree::Tree;
 use crate::{Entry, Kind, Result};
 
 /// The names that are there. The snapshot is gone through for them when the first file with several names is met.
-pub struct NamesThere<'a> {
+pub struct ExistingNames<'a> {
     tree: &'a Tree,
     options: &'a Options,
     target: &'a Target,
@@ -28,7 +28,7 @@ pub struct NamesThere<'a> {
     found: Option<Links>,
 }
 
-impl<'a> NamesThere<'a> {
+impl<'a> ExistingNames<'a> {
     /// Nothing is looked for yet.
     pub fn new(
         tree: &'a Tree,
