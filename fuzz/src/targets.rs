@@ -3,6 +3,7 @@
 
 mod backup;
 mod chunk;
+mod export;
 mod index;
 mod io;
 mod lab;
@@ -82,6 +83,7 @@ pub fn all() -> Vec<Target> {
         store::targets(),
         repository::targets(),
         backup::targets(),
+        export::targets(),
         program::targets(),
         volume::targets(),
     ]

@@ -18,9 +18,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xfsprogs", "mkfs.xfs"),
     ("bindfs", "bindfs"),
     ("python3", "python3"),
-    ("bindfs", "bindfs"),
     ("fuse3", "fusermount3"),
     ("libarchive-tools", "bsdtar"),
+    ("libnbd-bin", "nbdinfo"),
+    ("libnbd-bin", "nbdcopy"),
+    ("qemu-utils", "qemu-io"),
 ];
 
 /// For each fuzz target: some ten thousand inputs.

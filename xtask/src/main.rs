@@ -6,6 +6,8 @@ mod ci;
 mod examples;
 mod golden;
 mod model;
+mod rigs;
+mod serving;
 mod tidy;
 
 use std::ffi::OsString;
@@ -33,7 +35,11 @@ enum Task {
     Ci,
     /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs; a test fails then where
     /// a program is missing.
-    Test,
+    Test {
+        /// Not that, but rigs.
+        #[command(subcommand)]
+        rigs: Option<Rigs>,
+    },
     /// Looks at every state that sessions, sweeps and changes of roots can come to, and for a lost chunk in it.
     Model {
         /// The large casts, too, built for release: a quarter of an hour and 4 GB of RAM.
@@ -70,10 +76,20 @@ enum Task {
     },
 }
 
+/// Rigs, which need more programs and time than tests may.
+#[derive(Subcommand)]
+enum Rigs {
+    /// Of block devices.
+    Volume(rigs::VolumeRig),
+}
+
 fn main() {
     let done = match Cli::parse().task {
         Task::Ci => ci::run(false),
-        Task::Test => ci::test(),
+        Task::Test { rigs: None } => ci::test(),
+        Task::Test {
+            rigs: Some(Rigs::Volume(rig)),
+        } => rig.run(),
         Task::Model { all } => model::run(all),
         Task::Fuzz { args } => ci::fuzz(&args),
         Task::Golden { bless } => golden::run(bless),

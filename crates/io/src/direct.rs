@@ -14,9 +14,10 @@ use std::fs::File;
 use rustix::fs::OFlags;
 
 use crate::{
-    BatchFile, Disk, Error, FileDisk, ReadAt, Result,
+    BatchFile, Disk, Error, FileDisk, ReadAt, Result, Stretch, WriteAt,
     aligned::{Aligned, BUFFER_BYTES, DIRECT_ALIGN, is_misaligned, read_pages, read_through},
     batch::{self, BatchError, Piece},
+    disk::write_zeroes_by_hand,
 };
 
 /// A file or block device that is read and written past the page cache.
@@ -77,6 +78,21 @@ impl DirectDisk {
         Ok(())
     }
 
+    /// Reads that need no other memory, at once.
+    fn read_in_place(&self, reads: &mut [&mut ReadAt<'_>]) -> Result<()> {
+        let mut pieces: Vec<Piece> = reads
+            .iter_mut()
+            .map(|read| Piece {
+                file: &self.direct,
+                cached: false,
+                offset: read.offset,
+                need: read.buf.len(),
+                buf: &mut *read.buf,
+            })
+            .collect();
+        self.run(&mut pieces)
+    }
+
     fn run(&self, pieces: &mut [Piece<'_>]) -> Result<()> {
         match batch::read(pieces, self.cached.batching()) {
             Ok(()) => Ok(()),
@@ -107,14 +123,7 @@ impl Disk for DirectDisk {
             return Ok(());
         }
         self.check_there(offset, buf.len())?;
-        let aligned = [
-            buf.as_ptr().addr(),
-            buf.len(),
-            (offset % DIRECT_ALIGN as u64) as usize,
-        ]
-        .iter()
-        .all(|n| n.is_multiple_of(DIRECT_ALIGN));
-        let whole = if aligned {
+        let whole = if is_aligned(buf, offset) {
             read_pages(&self.direct, buf, offset, buf.len())
         } else {
             read_through(&self.direct, buf, offset)
@@ -140,8 +149,16 @@ impl Disk for DirectDisk {
         for read in &left {
             self.check_there(read.offset, read.buf.len())?;
         }
+        left.sort_by_key(|read| !is_aligned(read.buf, read.offset));
+        let in_place = left.partition_point(|read| is_aligned(read.buf, read.offset));
+        let (in_place, mut rest) = left.split_at_mut(in_place);
+        if !in_place.is_empty() {
+            self.read_in_place(in_place)?;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
         let mut memory = Aligned::take();
-        let mut rest = &mut left[..];
         while !rest.is_empty() {
             let count = fitting(rest);
             let (group, after) = rest.split_at_mut(count.max(1));
@@ -167,6 +184,34 @@ impl Disk for DirectDisk {
         self.cached.write_past_cache(&self.direct, data, offset)
     }
 
+    fn write_many_at(&self, writes: &[WriteAt<'_>]) -> Result<()> {
+        let is_one_of_many = |write: &&WriteAt<'_>| {
+            !write.data.is_empty() && is_aligned(write.data, write.offset) && writes.len() > 1
+        };
+        let pieces = writes.iter().filter(is_one_of_many);
+        let left = self
+            .cached
+            .write_by_ring(&self.direct, pieces.copied().collect());
+        let others = writes
+            .iter()
+            .filter(|write| !is_one_of_many(write))
+            .copied();
+        others
+            .chain(left)
+            .try_for_each(|write| self.write_at(write.data, write.offset))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
+        match self.cached.zero_in_place(offset, len)? {
+            true => Ok(()),
+            false => write_zeroes_by_hand(self, offset, len),
+        }
+    }
+
+    fn stretch_at(&self, offset: u64) -> Result<Stretch> {
+        self.cached.stretch_at(offset)
+    }
+
     fn sync(&self) -> Result<()> {
         self.cached.sync()
     }
@@ -178,6 +223,13 @@ impl Disk for DirectDisk {
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         self.cached.discard(offset, len)
     }
+}
+
+/// Whether place, length and memory are as direct I/O wants them.
+fn is_aligned(memory: &[u8], offset: u64) -> bool {
+    let place = (offset % DIRECT_ALIGN as u64) as usize;
+    let all = [memory.as_ptr().addr(), memory.len(), place];
+    all.iter().all(|n| n.is_multiple_of(DIRECT_ALIGN))
 }
 
 /// Bytes between the page border before `read` and its start, and bytes of all pages that it touches.

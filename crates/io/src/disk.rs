@@ -12,6 +12,24 @@ pub struct ReadAt<'a> {
     pub buf: &'a mut [u8],
 }
 
+/// One write of a batch.
+#[derive(Clone, Copy)]
+pub struct WriteAt<'a> {
+    /// Where on the disk, in bytes.
+    pub offset: u64,
+    /// What to write, whole.
+    pub data: &'a [u8],
+}
+
+/// What a disk holds from some offset on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// Where something else begins, or the disk ends, in bytes.
+    pub end: u64,
+    /// Nothing was written there: it reads as zeros.
+    pub is_hole: bool,
+}
+
 /// An array of bytes: a file, a device, memory. Shared between threads; each call is independent of the others.
 pub trait Disk: Send + Sync {
     /// The length in bytes.
@@ -66,6 +84,34 @@ pub trait Disk: Send + Sync {
     /// [`Medium`](crate::ErrorKind::Medium). Part of `data` may be written then.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
 
+    /// All `writes`, which do not overlap, in any order and as much at once as the device likes.
+    ///
+    /// # Errors
+    /// As [`write_at`](Disk::write_at) would for one of the failed writes; any of the others may be written or not.
+    fn write_many_at(&self, writes: &[WriteAt<'_>]) -> Result<()> {
+        writes
+            .iter()
+            .try_for_each(|write| self.write_at(write.data, write.offset))
+    }
+
+    /// Makes `len` bytes at `offset` read as zeros, which takes no space where the device can do that. The disk does
+    /// not grow by more than these bytes. Durable only after `sync`.
+    ///
+    /// # Errors
+    /// Those of [`write_at`](Disk::write_at).
+    fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
+        write_zeroes_by_hand(self, offset, len)
+    }
+
+    /// What stands at `offset`, which is within the disk. A disk that does not know its holes has none.
+    ///
+    /// # Errors
+    /// Those of [`len`](Disk::len).
+    fn stretch_at(&self, _offset: u64) -> Result<Stretch> {
+        let (end, is_hole) = (self.len()?, false);
+        Ok(Stretch { end, is_hole })
+    }
+
     /// Returns once everything written before is durable (content and length).
     ///
     /// # Errors
@@ -87,6 +133,22 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// [`Denied`](crate::ErrorKind::Denied) where the disk was opened for reading; what the device says.
     fn discard(&self, offset: u64, len: u64) -> Result<()>;
+}
+
+/// Writes zeros as any other bytes.
+pub(crate) fn write_zeroes_by_hand<D: Disk + ?Sized>(
+    disk: &D,
+    offset: u64,
+    len: u64,
+) -> Result<()> {
+    let zeros = crate::PageBuffer::zeroed(len.min(1 << 20) as usize);
+    let mut written = 0;
+    while written < len {
+        let count = (len - written).min(zeros.len() as u64);
+        disk.write_at(&zeros[..count as usize], offset + written)?;
+        written += count;
+    }
+    Ok(())
 }
 
 /// What a [`Dir`] holds under one name.

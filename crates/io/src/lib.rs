@@ -39,7 +39,7 @@ pub use aligned::DIRECT_ALIGN;
 pub use batch::{BatchWays, Batching, IN_FLIGHT_MAX, batch_ways};
 pub use count::{CountedDir, CountedDisk, Counters, IoCounts};
 pub use direct::DirectDisk;
-pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt};
+pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt, Stretch, WriteAt};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk, GroupAccess};
 pub use flash::{FlashCounts, FlashDir, FlashModel};

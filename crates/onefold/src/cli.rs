@@ -268,6 +268,7 @@ pub enum Verb {
     Cat(verbs::cat::Args),
     Unlock(verbs::unlock::Args),
     WithLock(verbs::with_lock::Args),
+    Volume(verbs::volume::Args),
     Version(verbs::version::Args),
     Completions(verbs::completions::Args),
     Man(verbs::man::Args),

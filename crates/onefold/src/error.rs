@@ -38,6 +38,12 @@ pub enum Error {
     /// The engine failed over the repository.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A transport could not be set up, or its device failed.
+    #[error(transparent)]
+    Export(#[from] onefold_export::Error),
+    /// A block device failed.
+    #[error(transparent)]
+    Device(#[from] onefold_volume::Error),
     /// A system call of the program itself failed.
     #[error("{what}")]
     Io {
@@ -92,6 +98,8 @@ impl Error {
             Self::Backup(error) => backup_exit(error),
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
+            Self::Export(error) => export_exit(error),
+            Self::Device(error) => device_exit(error),
             Self::Damaged(_) | Self::Hurt { .. } => Exit::Damaged,
             Self::Unread(_) => Exit::Incomplete,
             Self::Failed(_) => Exit::Failed,
@@ -247,6 +255,26 @@ fn backup_exit(error: &BackupError) -> Exit {
         BackupError::Usage(_) => Exit::Usage,
         BackupError::Cancelled => Exit::Interrupted,
         BackupError::Io { source, .. } => io_exit(source),
+        error => source_exit(error),
+    }
+}
+
+fn export_exit(error: &onefold_export::Error) -> Exit {
+    match error {
+        onefold_export::Error::InUse { .. } => Exit::Locked,
+        onefold_export::Error::Tls { .. } => Exit::Usage,
+        onefold_export::Error::Device(error) => device_exit(error),
+        error => source_exit(error),
+    }
+}
+
+fn device_exit(error: &onefold_volume::Error) -> Exit {
+    match error {
+        onefold_volume::Error::NoSpace { .. } => Exit::NoSpace,
+        onefold_volume::Error::Damaged { .. } => Exit::Damaged,
+        onefold_volume::Error::NoDepot { .. } => Exit::NoRepository,
+        onefold_volume::Error::Held { .. } => Exit::Locked,
+        onefold_volume::Error::Invalid { .. } => Exit::Usage,
         error => source_exit(error),
     }
 }

@@ -30,6 +30,24 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// How another process of this program has ended; one that a signal has ended failed.
+    pub fn of_code(code: Option<i32>) -> Self {
+        const ALL: [Exit; 10] = [
+            Exit::Ok,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::Incomplete,
+            Exit::NoRepository,
+            Exit::Locked,
+            Exit::WrongPassword,
+            Exit::Damaged,
+            Exit::NoSpace,
+            Exit::Interrupted,
+        ];
+        let same = |exit: &&Exit| code == Some(i32::from(exit.code()));
+        ALL.iter().find(same).copied().unwrap_or(Exit::Failed)
+    }
+
     /// The number for the shell.
     pub fn code(self) -> u8 {
         match self {

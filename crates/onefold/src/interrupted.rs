@@ -158,6 +158,10 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
             "with-lock",
             "the command was not run, and nothing is locked; run it again",
         ),
+        Verb::Volume(_) => (
+            "volume",
+            "what was flushed is on the disk; what was written since the last flush may be lost",
+        ),
         Verb::Version(_) => ("version", NOTHING),
         Verb::Completions(_) => ("completions", NOTHING),
         Verb::Man(_) => ("man", NOTHING),

@@ -12,6 +12,7 @@ mod papers_filters;
 mod ram;
 mod report;
 mod sampling;
+mod volume;
 
 pub use child::measured;
 use clap::Subcommand;
@@ -35,6 +36,8 @@ pub enum Bench {
     Ram(ram::RamArgs),
     /// What a sampled ChunkStash loses on backups of versions of real data.
     Sampling(sampling::SamplingArgs),
+    /// Block devices beside their peers: what a transport costs.
+    Volume(volume::VolumeArgs),
 }
 
 impl Bench {
@@ -51,6 +54,7 @@ impl Bench {
             Bench::Papers(args) => papers::run(&args).map_err(|error| error.to_string()),
             Bench::Ram(args) => ram::run(&args),
             Bench::Sampling(args) => sampling::run(&args).map_err(|error| error.to_string()),
+            Bench::Volume(args) => volume::run(&args),
         }
     }
 }

@@ -15,18 +15,20 @@ use std::{
 };
 
 use rustix::{
-    fs::{Advice, FallocateFlags, FileType, Mode, OFlags},
+    fs::{Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom},
     io::Errno,
 };
 
 use super::turns::{Turns, Way};
 use crate::{
-    BatchFile, Disk, Error, ErrorKind, ReadAt, Result,
+    BatchFile, Disk, Error, ErrorKind, ReadAt, Result, Stretch, WriteAt,
     aligned::{is_misaligned, read_through, whole_pages, write_pages},
     batch::{self, BatchError, Batching, Piece},
+    disk::write_zeroes_by_hand,
     os::cached_bytes,
     read_fully::read_fully,
     unless_interrupted,
+    uring::{self, WritePiece},
 };
 
 /// Writes of at least this many bytes go past the page cache.
@@ -144,6 +146,46 @@ impl FileDisk {
         self.write_cached(tail, offset + pages.end as u64)
     }
 
+    /// Writes `writes`, which are aligned and do not overlap, by `direct`, a handle past the page cache, side by side;
+    /// gives those that are still to be written, an ordinary write saying what is wrong.
+    pub(crate) fn write_by_ring<'a>(
+        &self,
+        direct: &'a File,
+        writes: Vec<WriteAt<'a>>,
+    ) -> Vec<WriteAt<'a>> {
+        if writes.len() < 2 || matches!(self.batching, Batching::Sequential | Batching::Threads) {
+            return writes;
+        }
+        let Some(ring) = uring::take_ring() else {
+            return writes;
+        };
+        let file = direct;
+        let pieces = writes
+            .into_iter()
+            .map(|WriteAt { offset, data }| WritePiece { file, offset, data });
+        let _turn = self.turns.take(Way::Direct);
+        uring::write(ring, pieces.collect())
+            .into_iter()
+            .map(|WritePiece { offset, data, .. }| WriteAt { offset, data })
+            .collect()
+    }
+
+    /// Has the file system or the device make zeros, without writing them; `false` where it cannot.
+    pub(crate) fn zero_in_place(&self, offset: u64, len: u64) -> Result<bool> {
+        // A hole reads as zeros in a file; a device that discards promises nothing, so the kernel refuses there.
+        let is_within = |end: u64| Ok::<_, Error>(end <= self.len()?);
+        if len == 0 || !offset.checked_add(len).map_or(Ok(false), is_within)? {
+            return Ok(len == 0);
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let zero = || rustix::fs::fallocate(&self.file, flags, offset, len);
+        match unless_interrupted(zero) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            Err(e) => Err(self.fail("write zeroes to", e).at(offset)),
+        }
+    }
+
     /// A handle on the same file past the page cache, where the file system has one.
     fn direct(&self) -> Option<&File> {
         let open = || self.reopen(OFlags::DIRECT).ok();
@@ -199,7 +241,7 @@ impl Disk for FileDisk {
     fn len(&self) -> Result<u64> {
         let stat = rustix::fs::fstat(&self.file).map_err(|e| self.fail("stat", e))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
-            return rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))
+            return rustix::fs::seek(&self.file, SeekFrom::End(0))
                 .map_err(|e| self.fail("seek", e));
         }
         Ok(stat.st_size as u64)
@@ -263,6 +305,31 @@ impl Disk for FileDisk {
             return self.write_past_cache(direct, data, offset);
         }
         self.write_cached(data, offset)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
+        match self.zero_in_place(offset, len)? {
+            true => Ok(()),
+            false => write_zeroes_by_hand(self, offset, len),
+        }
+    }
+
+    fn stretch_at(&self, offset: u64) -> Result<Stretch> {
+        let (len, data) = (
+            self.len()?,
+            rustix::fs::seek(&self.file, SeekFrom::Data(offset)),
+        );
+        let (end, is_hole) = match data {
+            Ok(data) if data > offset => (data, true),
+            Ok(_) => (
+                rustix::fs::seek(&self.file, SeekFrom::Hole(offset)).unwrap_or(len),
+                false,
+            ),
+            Err(Errno::NXIO) => (len, true),
+            // The file system does not know.
+            Err(_) => (len, false),
+        };
+        Ok(Stretch { end, is_hole })
     }
 
     fn sync(&self) -> Result<()> {

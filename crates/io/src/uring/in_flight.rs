@@ -1,14 +1,15 @@
-//! A batch of reads on its way through a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
+//! A batch of reads, or of writes, on its way through a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
 //!
 //! Always holds:
 //! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what
 //!    makes lending it borrowed buffers sound.
-//! 2. Only a read that brought bytes is continued in the ring. All that comes back otherwise is given back, for an
-//!    ordinary read to find out what is wrong: kernels have answered EAGAIN for ever where a device cannot promise not
+//! 2. Only what moved bytes is continued in the ring. All that comes back otherwise is given back, for an ordinary
+//!    read or write to find out what is wrong: kernels have answered EAGAIN for ever where a device cannot promise not
 //!    to wait, and EINVAL where they do not know a request.
 
 use std::{
     collections::VecDeque,
+    fs::File,
     io,
     os::fd::{AsRawFd, RawFd},
     time::Duration,
@@ -17,12 +18,22 @@ use std::{
 use crate::Interruptions;
 use crate::batch::{IN_FLIGHT_MAX, Numbered};
 
-/// The most bytes that one read asks for at once.
-const READ_BYTES_MAX: usize = 1 << 30;
+/// The most bytes that one request asks for at once.
+const REQUEST_BYTES_MAX: usize = 1 << 30;
 
-/// One read that the kernel is asked for: `len` bytes from `offset` of `file` to `start`.
+/// Which way the bytes of a request go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// From the file to memory.
+    Read,
+    /// From memory, which is only read, to the file.
+    Write,
+}
+
+/// One read or write that the kernel is asked for: `len` bytes at `offset` of `file`, and at `start`.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
+    pub way: Way,
     pub file: RawFd,
     pub start: *mut u8,
     pub len: u32,
@@ -50,10 +61,64 @@ pub(super) trait Ring {
     fn completed(&mut self) -> Option<(u64, i32)>;
 }
 
+/// A read or write of a batch.
+pub(super) trait Part {
+    /// Bytes that must be moved.
+    fn need(&self) -> usize;
+
+    /// The request for what is left when `got` bytes were moved: its memory stays valid, and nobody else's, while the
+    /// part is borrowed. The number is filled in by the batch.
+    fn rest(&mut self, got: usize) -> Request;
+}
+
+impl Part for Numbered<'_, '_> {
+    fn need(&self) -> usize {
+        self.piece.need
+    }
+
+    fn rest(&mut self, got: usize) -> Request {
+        let piece = &mut *self.piece;
+        let rest = &mut piece.buf[got..];
+        Request {
+            way: Way::Read,
+            file: piece.file.as_raw_fd(),
+            len: rest.len().min(REQUEST_BYTES_MAX) as u32,
+            start: rest.as_mut_ptr(),
+            offset: piece.offset + got as u64,
+            number: 0,
+        }
+    }
+}
+
+/// A write of a batch.
+pub(crate) struct WritePiece<'a> {
+    pub file: &'a File,
+    pub offset: u64,
+    pub data: &'a [u8],
+}
+
+impl Part for WritePiece<'_> {
+    fn need(&self) -> usize {
+        self.data.len()
+    }
+
+    fn rest(&mut self, got: usize) -> Request {
+        let rest = &self.data[got..];
+        Request {
+            way: Way::Write,
+            file: self.file.as_raw_fd(),
+            len: rest.len().min(REQUEST_BYTES_MAX) as u32,
+            start: rest.as_ptr().cast_mut(),
+            offset: self.offset + got as u64,
+            number: 0,
+        }
+    }
+}
+
 /// A batch on its way through a ring.
-pub(super) struct Batch<'b, 'c> {
-    pieces: Vec<Numbered<'b, 'c>>,
-    /// Bytes that have come, for each piece.
+pub(super) struct Batch<P> {
+    pieces: Vec<P>,
+    /// Bytes that were moved, for each piece.
     got: Vec<usize>,
     /// Pieces to ask for (again), as places in `pieces`.
     todo: VecDeque<usize>,
@@ -61,10 +126,10 @@ pub(super) struct Batch<'b, 'c> {
     in_flight_max: usize,
 }
 
-impl<'b, 'c> Batch<'b, 'c> {
-    pub fn new(pieces: Vec<Numbered<'b, 'c>>, in_flight_max: usize) -> Self {
+impl<P: Part> Batch<P> {
+    pub fn new(pieces: Vec<P>, in_flight_max: usize) -> Self {
         let todo = (0..pieces.len())
-            .filter(|i| pieces[*i].piece.need > 0)
+            .filter(|i| pieces[*i].need() > 0)
             .collect();
         Self {
             got: vec![0; pieces.len()],
@@ -97,14 +162,9 @@ impl<'b, 'c> Batch<'b, 'c> {
             let Some(i) = self.todo.pop_front() else {
                 return;
             };
-            let (piece, got) = (&mut *self.pieces[i].piece, self.got[i]);
-            let rest = &mut piece.buf[got..];
             let request = Request {
-                file: piece.file.as_raw_fd(),
-                len: rest.len().min(READ_BYTES_MAX) as u32,
-                start: rest.as_mut_ptr(),
-                offset: piece.offset + got as u64,
                 number: i as u64,
+                ..self.pieces[i].rest(self.got[i])
             };
             // SAFETY: the buffer is borrowed for as long as `self`, nobody else touches it, `run` does not return
             // before the kernel is done with it, and the piece borrows its file open for as long.
@@ -123,7 +183,7 @@ impl<'b, 'c> Batch<'b, 'c> {
             // not the others: see the second of what always holds
             if result > 0 {
                 self.got[i] += result as usize;
-                if self.got[i] < self.pieces[i].piece.need {
+                if self.got[i] < self.pieces[i].need() {
                     self.todo.push_back(i);
                 }
             }
@@ -140,11 +200,11 @@ impl<'b, 'c> Batch<'b, 'c> {
     }
 
     /// The pieces that have less than they need.
-    pub fn left(self) -> Vec<Numbered<'b, 'c>> {
+    pub fn left(self) -> Vec<P> {
         let pieces = self.pieces.into_iter().zip(self.got);
         pieces
-            .filter(|(numbered, got)| *got < numbered.piece.need)
-            .map(|(numbered, _)| numbered)
+            .filter(|(part, got)| *got < part.need())
+            .map(|(part, _)| part)
             .collect()
     }
 }

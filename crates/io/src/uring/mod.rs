@@ -1,4 +1,4 @@
-//! Batches of reads through io_uring: the kernel's rings. What goes through them is in `in_flight`.
+//! Batches of reads, and of writes, through io_uring: the kernel's rings. What goes through them is in `in_flight`.
 
 mod in_flight;
 #[cfg(test)]
@@ -10,7 +10,8 @@ use io_uring::{IoUring, Probe, opcode, types::Fd};
 use parking_lot::Mutex;
 
 use crate::batch::{IN_FLIGHT_MAX, Numbered};
-use in_flight::{Batch, Request, Ring};
+pub(crate) use in_flight::WritePiece;
+use in_flight::{Batch, Part, Request, Ring, Way};
 
 /// Rings that no batch uses at present. Setting one up takes some 50 µs and is done about once a thread.
 static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
@@ -21,7 +22,7 @@ const DEPTH: u32 = IN_FLIGHT_MAX as u32;
 /// Idle rings kept.
 const IDLE_MAX: usize = 8;
 
-/// Whether the system lets this process use io_uring, and it knows reads (Linux 5.6): asked once.
+/// Whether the system lets this process use io_uring, and it knows reads and writes (Linux 5.6): asked once.
 pub fn uring_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| probed_ring().map(|ring| IDLE.lock().push(ring)).is_some())
@@ -31,7 +32,10 @@ fn probed_ring() -> Option<IoUring> {
     let ring = IoUring::new(DEPTH).ok()?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).ok()?;
-    probe.is_supported(opcode::Read::CODE).then_some(ring)
+    let knows_all = [opcode::Read::CODE, opcode::Write::CODE]
+        .iter()
+        .all(|code| probe.is_supported(*code));
+    knows_all.then_some(ring)
 }
 
 /// A ring that is empty; `None` where the system gives none.
@@ -45,10 +49,19 @@ pub(crate) fn take_ring() -> Option<IoUring> {
 
 /// Fills pieces, `in_flight_max` at once at most, and gives those that could not be filled.
 pub(crate) fn read<'b, 'c>(
-    mut ring: IoUring,
+    ring: IoUring,
     pieces: Vec<Numbered<'b, 'c>>,
     in_flight_max: usize,
 ) -> Vec<Numbered<'b, 'c>> {
+    run(ring, pieces, in_flight_max)
+}
+
+/// Writes pieces side by side, in no order, and gives those that were not written whole.
+pub(crate) fn write<'a>(ring: IoUring, pieces: Vec<WritePiece<'a>>) -> Vec<WritePiece<'a>> {
+    run(ring, pieces, IN_FLIGHT_MAX)
+}
+
+fn run<P: Part>(mut ring: IoUring, pieces: Vec<P>, in_flight_max: usize) -> Vec<P> {
     let mut batch = Batch::new(pieces, in_flight_max);
     if batch.run(&mut ring) {
         let mut idle = IDLE.lock();
@@ -62,8 +75,12 @@ pub(crate) fn read<'b, 'c>(
 impl Ring for IoUring {
     unsafe fn push(&mut self, request: &Request) -> bool {
         let file = Fd(request.file);
-        let read = opcode::Read::new(file, request.start, request.len).offset(request.offset);
-        let entry = read.build().user_data(request.number);
+        let (start, len, offset) = (request.start, request.len, request.offset);
+        let entry = match request.way {
+            Way::Read => opcode::Read::new(file, start, len).offset(offset).build(),
+            Way::Write => opcode::Write::new(file, start, len).offset(offset).build(),
+        };
+        let entry = entry.user_data(request.number);
         // SAFETY: the caller's promise.
         unsafe { self.submission().push(&entry) }.is_ok()
     }

@@ -22,6 +22,7 @@ pub mod stats;
 pub mod tag;
 pub mod unlock;
 pub mod version;
+pub mod volume;
 pub mod with_lock;
 
 use crate::cli::{Cli, Verb};
@@ -53,6 +54,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Unlock(args) => unlock::run(args, global, out),
         Verb::WithLock(args) => with_lock::run(args, global, out),
         Verb::Version(_) => version::run(out),
+        Verb::Volume(args) => volume::run(args, global, out),
         Verb::Tag(args) => tag::run(args, global, out),
         Verb::Completions(args) => completions::run(args, out),
         Verb::Man(args) => man::run(args),

@@ -61,5 +61,6 @@ mod unread_attributes;
 mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
+mod volume;
 mod wait;
 mod with_lock;

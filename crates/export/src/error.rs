@@ -1,0 +1,51 @@
+//! The crate's error: why a transport could not be set up.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why serving could not begin, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A certificate or key is not usable.
+    #[error("TLS: {}: {what}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// No clients can be taken at this address.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Path of a Unix socket, or address and port.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody else listens at this address.
+    #[error("{address} is in use by another process")]
+    InUse {
+        /// Path of the Unix socket.
+        address: String,
+    },
+    /// Something that the host must have is missing or refused; `what` says what, and what to do.
+    #[error("{what}")]
+    Missing {
+        /// In words.
+        what: String,
+    },
+    /// A program or system call of the host failed.
+    #[error("{what}")]
+    Host {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] onefold_volume::Error),
+}
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,30 @@
+//! NBD, the protocol of QEMU, libnbd and the Linux kernel ("fixed newstyle", doc/proto.md of the NetworkBlockDevice
+//! project), as a server.
+//!
+//! ```text
+//! listener ─▶ server ─▶ handshake (options) ─▶ connection: reader ─▶ request ─▶ device ─▶ reply
+//! ```
+//!
+//! `wire`, `options`, `handshake`, `request` and `reply` know bytes alone; `stream`, `reader`, `connection` and `server`
+//! do the I/O. A hostile client gets errors or is cut off: lengths are checked before memory is taken for them, memory
+//! is bounded for each connection and for all ([`Limits`]), and a client that stalls has a deadline.
+
+mod connection;
+mod exports;
+mod handshake;
+mod memory;
+mod options;
+mod reader;
+mod reply;
+mod request;
+mod server;
+mod stream;
+pub mod tls;
+mod wire;
+
+pub use exports::Exports;
+pub use handshake::{Agreement, Handshake, OPTION_BYTES_MAX, OPTIONS_MAX, Step, TlsPolicy};
+pub(crate) use memory::Memory;
+pub use request::{Header, Plan, header_bytes, plan};
+pub use server::{Limits, Server};
+pub(crate) use stream::Socket;

@@ -1,0 +1,227 @@
+//! The receiving side of a client: whole requests out of the socket's bytes, in batches.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_volume::{Buffer, Completion, Op, Request};
+
+use super::connection::{Connection, broken};
+use super::memory::Permit;
+use super::reply::{Form, Reply};
+use super::request::{self, Header, Plan};
+use super::stream::Deadline;
+use super::wire::flag;
+
+/// Bytes that are received at once. A longer payload goes to its own memory directly.
+const INPUT_BYTES: usize = 256 << 10;
+/// Requests of a batch, at most.
+const BATCH_MAX: usize = 64;
+
+/// What is to be done for one request.
+pub(super) enum Job {
+    /// The device does it; the request's completion is still to be made.
+    Device {
+        request: Request,
+        form: Form,
+        permit: Option<Permit>,
+    },
+    /// Block status.
+    Status {
+        range: Range<u64>,
+        is_one: bool,
+        form: Form,
+    },
+    /// Nothing is left to do.
+    Answered(Reply),
+}
+
+/// Received bytes and how far they are understood.
+pub(super) struct Reader {
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// A request that waits for memory or for its payload.
+    waiting: Option<(Header, Plan)>,
+    has_ended: bool,
+}
+
+impl Reader {
+    /// `input`: bytes that have come already.
+    pub fn new(input: &[u8]) -> Self {
+        let mut all = vec![0; INPUT_BYTES.max(input.len())].into_boxed_slice();
+        all[..input.len()].copy_from_slice(input);
+        Self {
+            input: all,
+            start: 0,
+            end: input.len(),
+            waiting: None,
+            has_ended: false,
+        }
+    }
+
+    /// Nothing more is received.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Waits for requests and gives all that are there. `None`: the client has left, or sent what is no request.
+    pub fn next_batch(&mut self, connection: &Connection) -> Option<Vec<Job>> {
+        let mut jobs = Vec::new();
+        while !self.has_ended && jobs.len() < BATCH_MAX {
+            match self.next(connection, jobs.is_empty()) {
+                Ok(Some(job)) => jobs.push(job),
+                Ok(None) => break,
+                Err(_) => self.has_ended = true,
+            }
+        }
+        match jobs.is_empty() && self.has_ended {
+            true => None,
+            false => Some(jobs),
+        }
+    }
+
+    /// The next request. Only if `may_wait` this waits: for bytes, or for memory. `None`: it would have to wait, or the
+    /// client leaves.
+    fn next(&mut self, connection: &Connection, may_wait: bool) -> io::Result<Option<Job>> {
+        let (header, plan) = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => match self.header(connection, may_wait)? {
+                Some(header) => {
+                    let plan = request::plan(&header, &connection.agreement, &connection.geometry);
+                    (header, plan)
+                }
+                None => return Ok(None),
+            },
+        };
+        let form = Form::new(&connection.agreement, header.cookie, header.offset);
+        let payload = header.payload_bytes(connection.agreement.is_extended);
+        if !may_wait && payload > (self.end - self.start) as u64 {
+            self.waiting = Some((header, plan));
+            return Ok(None);
+        }
+        match plan {
+            Plan::Disconnect => {
+                self.has_ended = true;
+                Ok(None)
+            }
+            Plan::Refuse(errno, why) => {
+                self.skip(connection, payload)?;
+                Ok(Some(Job::Answered(form.error(errno, why))))
+            }
+            Plan::Nothing => {
+                self.skip(connection, payload)?;
+                Ok(Some(Job::Answered(form.done())))
+            }
+            Plan::Status { is_one } => Ok(Some(Job::Status {
+                range: header.offset..header.offset + header.bytes,
+                is_one,
+                form,
+            })),
+            Plan::Device {
+                op,
+                buffer_bytes,
+                hints,
+            } => {
+                let Some((buffer, permit)) = memory(connection, buffer_bytes, may_wait) else {
+                    self.waiting = Some((header, plan));
+                    return Ok(None);
+                };
+                let mut buffer = buffer;
+                if op == Op::Write {
+                    self.payload(connection, &mut buffer)?;
+                }
+                let request = Request {
+                    op,
+                    offset: header.offset,
+                    bytes: header.bytes,
+                    buffer,
+                    // A read is as durable as what it reads.
+                    fua: header.flags & flag::FUA != 0 && !matches!(op, Op::Read | Op::Flush),
+                    hints,
+                    completion: Completion::new(drop),
+                };
+                Ok(Some(Job::Device {
+                    request,
+                    form,
+                    permit,
+                }))
+            }
+        }
+    }
+
+    /// The next header; `None` where it has not come whole and this may not wait, or the client has left.
+    fn header(&mut self, connection: &Connection, may_wait: bool) -> io::Result<Option<Header>> {
+        let is_extended = connection.agreement.is_extended;
+        let bytes = request::header_bytes(is_extended);
+        while self.end - self.start < bytes {
+            if !may_wait {
+                return Ok(None);
+            }
+            let deadline = (self.start < self.end).then(|| Deadline::of(0));
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            match connection
+                .stream
+                .receive(&mut self.input[self.end..], deadline)?
+            {
+                0 => {
+                    self.has_ended = true;
+                    return Ok(None);
+                }
+                count => self.end += count,
+            }
+        }
+        let header = Header::decode(&self.input[self.start..self.start + bytes], is_extended);
+        self.start += bytes;
+        header.map(Some).ok_or_else(broken)
+    }
+
+    fn payload(&mut self, connection: &Connection, buffer: &mut [u8]) -> io::Result<()> {
+        let there = buffer.len().min(self.end - self.start);
+        buffer[..there].copy_from_slice(&self.input[self.start..self.start + there]);
+        self.start += there;
+        let deadline = Deadline::of(buffer.len() as u64);
+        let mut rest = &mut buffer[there..];
+        while !rest.is_empty() {
+            match connection.stream.receive(rest, Some(deadline))? {
+                0 => return Err(broken()),
+                count => rest = &mut rest[count..],
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, connection: &Connection, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        let deadline = Deadline::of(bytes.min(u64::from(u32::MAX)));
+        loop {
+            let there = left.min((self.end - self.start) as u64);
+            self.start += there as usize;
+            left -= there;
+            if left == 0 {
+                return Ok(());
+            }
+            match connection.stream.receive(&mut self.input, Some(deadline))? {
+                0 => return Err(broken()),
+                count => (self.start, self.end) = (0, count),
+            }
+        }
+    }
+}
+
+fn memory(
+    connection: &Connection,
+    bytes: usize,
+    may_wait: bool,
+) -> Option<(Buffer, Option<Permit>)> {
+    if bytes == 0 {
+        return Some((Buffer::zeroed(0), None));
+    }
+    let (memory, share): (&Arc<_>, _) = (&connection.memory, &connection.share);
+    let permit = match may_wait {
+        true => memory.take(share, bytes),
+        false => memory.try_take(share, bytes)?,
+    };
+    Some((memory.buffer(bytes), Some(permit)))
+}

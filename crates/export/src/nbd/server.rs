@@ -1,0 +1,203 @@
+//! Takes clients at Unix sockets and TCP addresses, and ends without losing what was answered.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustls::ServerConfig;
+
+use super::connection::Connection;
+use super::exports::Exports;
+use super::handshake::{Agreement, Handshake, Step, TlsPolicy};
+use super::memory::Memory;
+use super::stream::{Deadline, Socket, Stream};
+use crate::listen::Listener;
+
+/// What a server may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Clients at once; more are turned away.
+    pub connections_max: usize,
+    /// Memory of requests in flight, in bytes.
+    pub request_bytes_max: usize,
+    /// Threads of one connection.
+    pub threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 128,
+            request_bytes_max: 256 << 20,
+            threads: 2,
+        }
+    }
+}
+
+/// A client has so long for the handshake: as many bytes as it may send there, at the least rate.
+const HANDSHAKE_BYTES: u64 = 64 << 10;
+/// Clients that do not take their replies are cut off so long after the server was told to stop.
+const STOPPING_MAX: Duration = Duration::from_secs(10);
+
+/// A server of some exports.
+pub struct Server {
+    exports: Exports,
+    tls: Option<Arc<ServerConfig>>,
+    memory: Arc<Memory>,
+    limits: Limits,
+    clients: Mutex<HashMap<u64, Arc<Stream>>>,
+    client_left: Condvar,
+    numbers: AtomicU64,
+    is_stopping: AtomicBool,
+}
+
+impl Server {
+    /// Serves `exports`; with `tls`, to no client that does not ask for TLS.
+    pub fn new(exports: Exports, tls: Option<Arc<ServerConfig>>, limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            exports,
+            tls,
+            memory: Memory::new(limits.request_bytes_max),
+            limits,
+            clients: Mutex::default(),
+            client_left: Condvar::new(),
+            numbers: AtomicU64::new(0),
+            is_stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes clients from `listener`, on a thread of its own, until [`stop`](Self::stop).
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn listen(self: &Arc<Self>, listener: &Arc<Listener>) -> crate::Result<()> {
+        let (server, listener) = (self.clone(), listener.clone());
+        std::thread::Builder::new()
+            .name("nbd-accept".into())
+            .spawn(move || {
+                while let Some(socket) = listener.accept() {
+                    server.welcome(socket);
+                }
+            })
+            .map(drop)
+            .map_err(|source| crate::Error::Host {
+                what: "cannot start a thread".into(),
+                source,
+            })
+    }
+
+    fn welcome(self: &Arc<Self>, socket: Socket) {
+        let Ok(stream) = Stream::new(socket) else {
+            return;
+        };
+        let stream = Arc::new(stream);
+        let number = self.numbers.fetch_add(1, SeqCst);
+        let mut clients = self.clients.lock();
+        if clients.len() >= self.limits.connections_max || self.is_stopping.load(SeqCst) {
+            tracing::warn!(
+                "a client is turned away: there are {} already",
+                clients.len()
+            );
+            return stream.close();
+        }
+        clients.insert(number, stream.clone());
+        drop(clients);
+        let attendance = Attendance {
+            server: self.clone(),
+            number,
+        };
+        let started = std::thread::Builder::new()
+            .name("nbd-0".into())
+            .spawn(move || {
+                let attendance = attendance;
+                attendance.server.attend(number, stream);
+            });
+        if let Err(error) = started {
+            tracing::warn!("a client is turned away: {error}");
+        }
+    }
+
+    /// A client from its first byte to its last.
+    fn attend(&self, number: u64, stream: Arc<Stream>) {
+        match self.negotiate(&stream) {
+            Ok(Some((agreement, input))) => {
+                let (memory, threads) = (self.memory.clone(), self.limits.threads.max(1));
+                Connection::serve(stream, agreement, memory, &input, threads);
+            }
+            Ok(None) => stream.close(),
+            Err(error) => {
+                tracing::debug!("client {number} ends in its handshake: {error}");
+                stream.close();
+            }
+        }
+    }
+
+    fn negotiate(&self, stream: &Stream) -> std::io::Result<Option<(Agreement, Vec<u8>)>> {
+        let deadline = Deadline::of(HANDSHAKE_BYTES);
+        let policy = if self.tls.is_some() {
+            TlsPolicy::Required
+        } else {
+            TlsPolicy::Off
+        };
+        let mut out = Vec::new();
+        let mut handshake = Handshake::begin(self.exports.clone(), policy, &mut out);
+        let mut input: Vec<u8> = Vec::new();
+        let mut more = vec![0; 16 << 10];
+        loop {
+            let mut rest = &input[..];
+            let step = handshake.take(&mut rest, &mut out);
+            let taken = input.len() - rest.len();
+            input.drain(..taken);
+            if !out.is_empty() {
+                stream.send(&mut [std::io::IoSlice::new(&out)])?;
+                out.clear();
+            }
+            match (step, &self.tls) {
+                (Step::More, _) => match stream.receive(&mut more, Some(deadline))? {
+                    0 => return Ok(None),
+                    count => input.extend(&more[..count]),
+                },
+                (Step::StartTls, Some(config)) => {
+                    stream.start_tls(config.clone(), deadline)?;
+                    handshake = handshake.within_tls();
+                }
+                (Step::Transmit(agreement), _) => return Ok(Some((agreement, input))),
+                (Step::StartTls | Step::End, _) => return Ok(None),
+            }
+        }
+    }
+
+    /// Clients that are served now.
+    pub fn clients(&self) -> usize {
+        self.clients.lock().len()
+    }
+
+    /// Ends all connections: what was received whole is carried out and answered. The listeners must have been closed.
+    pub fn stop(&self) {
+        let mut clients = self.clients.lock();
+        self.is_stopping.store(true, SeqCst);
+        clients.values().for_each(|stream| stream.stop_receiving());
+        let until = Instant::now() + STOPPING_MAX;
+        while !clients.is_empty() {
+            if self.client_left.wait_until(&mut clients, until).timed_out() {
+                clients.values().for_each(|stream| stream.close());
+                break;
+            }
+        }
+    }
+}
+
+/// Signs a client off, however it ends.
+struct Attendance {
+    server: Arc<Server>,
+    number: u64,
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        self.server.clients.lock().remove(&self.number);
+        self.server.client_left.notify_all();
+    }
+}

@@ -1,0 +1,130 @@
+//! `onefold volume attach`: a block device of this host, for any file system.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use clap::ValueEnum;
+use onefold_export::attach::{self, Via};
+use serde_json::Value;
+
+use super::{daemon, places};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::Out;
+
+/// Make a volume a block device of this host
+///
+/// Starts a process that serves the device, prints the device, and returns. The device goes when that process ends:
+/// `onefold volume detach` ends it. What a file system has not flushed is lost when the process is killed, as with a
+/// power cut.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// File or block device to attach as it is
+    #[arg(long, value_name = "FILE")]
+    pub raw: PathBuf,
+
+    /// Name of the device
+    #[arg(long, value_name = "NAME", default_value = "raw")]
+    pub name: String,
+
+    /// Refuse writes
+    #[arg(long)]
+    pub read_only: bool,
+
+    /// How the kernel is given the device; auto takes the first that is there
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    pub via: Way,
+
+    /// Serve in this process, until SIGTERM or `detach`
+    #[arg(long)]
+    pub foreground: bool,
+
+    /// The process that another `attach` has started
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+}
+
+/// Ways to the kernel.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum Way {
+    /// The first that is there
+    Auto,
+    /// The driver ublk
+    Ublk,
+    /// The driver nbd
+    Nbd,
+    /// FUSE and a loop device
+    Fuse,
+}
+
+impl From<Way> for Via {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Auto => Via::Auto,
+            Way::Ublk => Via::Ublk,
+            Way::Nbd => Via::Nbd,
+            Way::Fuse => Via::Fuse,
+        }
+    }
+}
+
+pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+    if args.daemon || args.foreground {
+        return daemon::run(args, out);
+    }
+    let why = Via::from(args.via).choose()?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Failed(
+            "only root can make a block device: run it with sudo, or serve it to programs with `onefold volume serve --unix`".into(),
+        ));
+    }
+    let place = places::of_raw(&args.raw)?;
+    let fail = |error| Error::io("cannot start the device's process", error);
+    let own = std::env::current_exe().map_err(fail)?;
+    let mut child = Command::new(own)
+        .args(std::env::args_os().skip(1))
+        .arg("--daemon")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(fail)?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).map_err(fail)?;
+    }
+    let Ok(attached) = serde_json::from_str::<Value>(&line) else {
+        return failed(child, out);
+    };
+    if out.json {
+        out.json(&attached)?;
+        return Ok(Exit::Ok);
+    }
+    out.line(attached["device"].as_str().unwrap_or_default())?;
+    if out.verbosity > 0 {
+        let control = attach::control_of(&place);
+        out.note(format_args!(
+            "{why}; its control socket is {}",
+            control.display()
+        ));
+    }
+    for warning in attached["warnings"].as_array().into_iter().flatten() {
+        out.warn(warning.as_str().unwrap_or_default());
+    }
+    Ok(Exit::Ok)
+}
+
+/// Says what the child has said, and ends as it did.
+fn failed(mut child: std::process::Child, out: &Out) -> Result<Exit> {
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let status = child
+        .wait()
+        .map_err(|error| Error::io("wait for the device's process", error))?;
+    out.flush()?;
+    eprint!("{said}");
+    Ok(Exit::of_code(status.code()))
+}

@@ -1,0 +1,43 @@
+//! `onefold volume list`: devices that are attached to this host.
+
+use onefold_export::{attach, control};
+use serde_json::{Value, json};
+
+use super::places;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::human;
+use crate::out::{self, Out};
+
+pub fn run(out: &Out) -> Result<Exit> {
+    let all = attached();
+    if out.json {
+        out.json(&all)?;
+        return Ok(Exit::Ok);
+    }
+    for one in &all {
+        let text = |name: &str| out::safe(one[name].as_str().unwrap_or_default());
+        let bytes = human::bytes(one["bytes"].as_u64().unwrap_or(0));
+        out.line(format_args!(
+            "{}  {bytes}  {}",
+            text("device"),
+            text("source")
+        ))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// What each daemon says of itself, in the order of their folders.
+fn attached() -> Vec<Value> {
+    let folders = std::fs::read_dir(places::all())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut folders: Vec<_> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    let ask = |folder| control::ask(&attach::control_of(folder), "status", json!({}));
+    folders
+        .iter()
+        .filter_map(|folder| ask(folder).ok().flatten())
+        .collect()
+}

@@ -1,0 +1,28 @@
+//! Where daemons of attached devices live: a private folder each, which is gone after a reboot, as the devices are.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Folder of all places: `/run/onefold` for root, of others within their own runtime folder.
+pub fn all() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match own {
+        Some(own) if !rustix::process::geteuid().is_root() => own.join("onefold"),
+        _ => PathBuf::from("/run/onefold"),
+    }
+}
+
+/// The place of a raw file, by its path without links.
+///
+/// # Errors
+/// There is no such file.
+pub fn of_raw(file: &Path) -> Result<PathBuf> {
+    let path = file
+        .canonicalize()
+        .map_err(|error| Error::io(format!("open {}", file.display()), error))?;
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    Ok(all().join(format!("raw-{:016x}", hasher.finish())))
+}

@@ -1,0 +1,250 @@
+//! `onefold volume`: NBD clients of others, a block device with a file system, and how both end.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::rig::{Ran, Rig, program};
+use crate::untested::{has, is_root, not_tested};
+
+/// A server that has said where it listens.
+struct Serving {
+    child: Child,
+    uri: String,
+}
+
+impl Serving {
+    fn start(rig: &Rig, args: &[&str]) -> Self {
+        let mut child = program()
+            .current_dir(rig.dir.path())
+            .args(["volume", "serve", "--json"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().expect("piped");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("it says where");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(said["message_type"], "serving");
+        let uri = said["uris"][0].as_str().expect("a URI").to_owned();
+        Self { child, uri }
+    }
+
+    /// Ends it as `systemctl stop` does.
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+    }
+}
+
+fn disk(rig: &Rig, mib: u64) -> PathBuf {
+    let path = rig.path("disk.img");
+    File::create(&path)
+        .and_then(|file| file.set_len(mib << 20))
+        .expect("a file");
+    path
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let ran = Ran::from(command.output().expect("it starts"));
+    assert_eq!(ran.code, Some(0), "{command:?}\n{}{}", ran.out, ran.err);
+    ran.out
+}
+
+#[test]
+fn clients_of_others_write_and_read_and_what_they_wrote_is_in_the_file() {
+    if !has("nbdinfo") || !has("nbdcopy") || !has("qemu-io") {
+        return;
+    }
+    let rig = Rig::empty();
+    let disk = disk(&rig, 32);
+    let serving = Serving::start(&rig, &["--raw", "disk.img", "--unix", "socket"]);
+    let uri = serving.uri.clone();
+    assert_eq!(
+        succeeds(Command::new("nbdinfo").args(["--size", &uri])).trim(),
+        (32u64 << 20).to_string()
+    );
+    for ability in [
+        "write",
+        "fua",
+        "trim",
+        "zero",
+        "multi-conn",
+        "structured-reply",
+        "df",
+    ] {
+        succeeds(Command::new("nbdinfo").args(["--can", ability, &uri]));
+    }
+    let said = succeeds(Command::new("qemu-io").args(["-f", "raw", &uri]).args([
+        "-c",
+        "write -P 0xa5 0 64k",
+        "-c",
+        "write -f -P 0x5a 8k 4k",
+        "-c",
+        "flush",
+        "-c",
+        "read -P 0xa5 0 8k",
+        "-c",
+        "read -P 0x5a 8k 4k",
+        "-c",
+        "write -z 16k 8k",
+        "-c",
+        "read -P 0 16k 8k",
+        "-c",
+        "discard 32k 4k",
+        "-c",
+        "write -P 3 4093 7",
+        "-c",
+        "read -P 3 4093 7",
+    ]));
+    assert!(
+        !said.contains("failed") && !said.contains("error"),
+        "{said}"
+    );
+    let map = succeeds(Command::new("nbdinfo").args(["--map", &uri]));
+    assert!(map.contains("data") && map.contains("hole"), "{map}");
+    let copy = rig.path("copy");
+    succeeds(Command::new("nbdcopy").arg(&uri).arg(&copy));
+    serving.stop();
+    assert!(!rig.path("socket").exists());
+    let (disk, copy) = (
+        std::fs::read(disk).expect("read"),
+        std::fs::read(copy).expect("read"),
+    );
+    assert_eq!(disk[4093..4100], [3; 7]);
+    assert!(disk == copy, "the copy is not what is in the file");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_served() {
+    let rig = Rig::empty();
+    disk(&rig, 1);
+    let open = rig
+        .run(["volume", "serve", "--raw", "disk.img", "--tcp", "0.0.0.0:0"])
+        .ends(2);
+    assert!(open.err.contains("--tls-cert"), "{}", open.err);
+    rig.run(["volume", "serve", "--raw", "disk.img"]).ends(2);
+    let none = rig
+        .run(["volume", "serve", "--raw", "nothing", "--unix", "socket"])
+        .ends(1);
+    assert!(none.err.contains("nothing"), "{}", none.err);
+    let pem = rig.run([
+        "volume",
+        "serve",
+        "--raw",
+        "disk.img",
+        "--tcp",
+        "0.0.0.0:0",
+        "--tls-cert",
+        "disk.img",
+        "--tls-key",
+        "disk.img",
+    ]);
+    assert!(pem.ends(2).err.contains("disk.img"));
+    let serving = Serving::start(&rig, &["--raw", "disk.img", "--unix", "socket"]);
+    let second = rig
+        .run(["volume", "serve", "--raw", "disk.img", "--unix", "socket"])
+        .ends(11);
+    assert!(second.err.contains("in use"), "{}", second.err);
+    serving.stop();
+}
+
+/// Whether this host can have a loop device over FUSE.
+fn can_attach() -> bool {
+    let is_there = |path: &&str| Path::new(path).exists();
+    let all = is_root() && has("losetup") && has("mkfs.ext4") && has("mount");
+    let missing = ["/dev/fuse", "/dev/loop-control"]
+        .iter()
+        .find(|path| !is_there(path));
+    if let Some(path) = missing {
+        not_tested(&format!("there is no {path} here"));
+    }
+    all && missing.is_none()
+}
+
+/// Ends what a failed test leaves.
+struct Attached<'a>(&'a Rig);
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.0.path("mnt"))
+            .output();
+        let _ = self.0.run(["volume", "detach", "--raw", "disk.img"]);
+    }
+}
+
+#[test]
+fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_kill() {
+    if !can_attach() {
+        return;
+    }
+    let rig = Rig::empty();
+    disk(&rig, 64);
+    std::fs::create_dir(rig.path("mnt")).expect("a folder");
+    let attach = || {
+        let ran = rig
+            .run(["--json", "volume", "attach", "--raw", "disk.img"])
+            .ends(0);
+        let said = ran.last();
+        let text = said["device"].as_str().expect("a device").to_owned();
+        (text, said["process"].as_i64().expect("a process") as i32)
+    };
+    let (device, _) = attach();
+    let _guard = Attached(&rig);
+    let mount = |device: &str| {
+        succeeds(
+            Command::new("mount")
+                .args(["-o", "discard", device])
+                .arg(rig.path("mnt")),
+        );
+    };
+    let unmount = || succeeds(Command::new("umount").arg(rig.path("mnt")));
+    succeeds(Command::new("mkfs.ext4").args(["-q", "-F", &device]));
+    mount(&device);
+    std::fs::write(rig.path("mnt/kept"), "hello".repeat(10_000)).expect("write");
+
+    // In use, a second one, and the list of what there is.
+    let refused = rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
+    assert!(refused.err.contains("unmount it"), "{}", refused.err);
+    let second = rig.run(["volume", "attach", "--raw", "disk.img"]).ends(11);
+    assert!(second.err.contains(&device), "{}", second.err);
+    assert!(rig.run(["volume", "list"]).ends(0).out.contains(&device));
+    unmount();
+    rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
+    assert!(!rig.run(["volume", "list"]).ends(0).out.contains(&device));
+    rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
+
+    let (device, process) = attach();
+    mount(&device);
+    let kept = std::fs::read_to_string(rig.path("mnt/kept")).expect("read");
+    assert_eq!(kept, "hello".repeat(10_000));
+    std::fs::write(rig.path("mnt/synced"), "synced").expect("write");
+    File::open(rig.path("mnt/synced"))
+        .and_then(|file| file.sync_all())
+        .expect("sync");
+    let pid = rustix::process::Pid::from_raw(process).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+    succeeds(Command::new("umount").arg("--lazy").arg(rig.path("mnt")));
+    let cleaned = rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
+    assert!(cleaned.err.contains("killed"), "{}", cleaned.err);
+
+    let (device, _) = attach();
+    mount(&device);
+    assert_eq!(
+        std::fs::read_to_string(rig.path("mnt/synced")).expect("read"),
+        "synced"
+    );
+    unmount();
+    succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
+    rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
+}

@@ -1,0 +1,55 @@
+//! Rigs: real clients, file systems and faults against the program, for `cargo xtask test volume --rig NAME`.
+
+mod nbd;
+mod steps;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+/// What to try on a block device.
+#[derive(clap::Args, Clone, Debug)]
+pub struct VolumeRig {
+    /// Rigs, one or more; by default all.
+    #[arg(long, value_name = "NAME")]
+    rig: Vec<Rig>,
+    /// The program; otherwise it is built.
+    #[arg(long)]
+    onefold: Option<PathBuf>,
+}
+
+/// A rig.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Rig {
+    /// NBD clients: nbdinfo, nbdcopy, qemu-io, qemu-img, fio, libnbd; TLS; many connections.
+    Nbd,
+}
+
+impl VolumeRig {
+    /// Runs the rigs, and fails if one of their steps did.
+    pub fn run(&self) -> Result<(), String> {
+        let program = match &self.onefold {
+            Some(program) => program.clone(),
+            None => build()?,
+        };
+        let all = Rig::value_variants();
+        let wanted = if self.rig.is_empty() { all } else { &self.rig };
+        let mut failed = 0;
+        for rig in wanted {
+            println!("── rig {rig:?}");
+            failed += match rig {
+                Rig::Nbd => nbd::run(&program)?,
+            };
+        }
+        match failed {
+            0 => Ok(()),
+            failed => Err(format!("{failed} steps failed")),
+        }
+    }
+}
+
+fn build() -> Result<PathBuf, String> {
+    crate::ci::cargo(&["build", "--package", "onefold"])?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    Ok(own.with_file_name("onefold"))
+}

@@ -1,0 +1,144 @@
+//! NBD servers under test or measurement: started with a socket in a folder, ended when they are dropped.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    /// Where clients find it.
+    pub uri: String,
+    /// TCP port, or 0.
+    pub port: u16,
+}
+
+impl Server {
+    /// The program, over a raw file.
+    pub fn onefold(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {
+        let socket = folder.join("onefold.sock");
+        let mut command = Command::new(program);
+        command
+            .args(["volume", "serve", "-q", "--raw"])
+            .arg(file)
+            .arg("--unix")
+            .arg(&socket);
+        Self::start(command, &socket, "raw")
+    }
+
+    /// The same with TLS, for clients with a certificate, at a free port of this host. The folder holds the
+    /// certificates.
+    pub fn onefold_tls(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command
+            .args(["volume", "serve", "--json", "--tcp", "127.0.0.1:0", "--raw"])
+            .arg(file);
+        for (flag, name) in [
+            ("--tls-cert", "server-cert.pem"),
+            ("--tls-key", "server-key.pem"),
+            ("--tls-ca", "ca-cert.pem"),
+        ] {
+            command.arg(flag).arg(folder.join(name));
+        }
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout)
+                .read_line(&mut line)
+                .map_err(|error| error.to_string())?;
+        }
+        let said: Value = serde_json::from_str(&line).unwrap_or_default();
+        let uri = said["uris"][0].as_str().unwrap_or_default().to_owned();
+        let port = uri
+            .rsplit(':')
+            .next()
+            .and_then(|rest| rest.split('/').next()?.parse().ok());
+        let port = port.ok_or_else(|| format!("it does not say where it listens: {line}"))?;
+        Ok(Self { child, uri, port })
+    }
+
+    /// The server's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// QEMU's server on the same file, past the page cache as well.
+    pub fn qemu(file: &Path, folder: &Path) -> Result<Self, String> {
+        let socket = folder.join("qemu.sock");
+        let mut command = Command::new("qemu-nbd");
+        command.args([
+            "--persistent",
+            "--shared=8",
+            "--format=raw",
+            "--cache=none",
+            "--aio=native",
+        ]);
+        command
+            .arg("--discard=unmap")
+            .arg("--socket")
+            .arg(&socket)
+            .arg(file);
+        Self::start(command, &socket, "")
+    }
+
+    /// nbdkit's server of memory: what the socket alone allows.
+    pub fn nbdkit(mib: u64, folder: &Path) -> Result<Self, String> {
+        let socket = folder.join("nbdkit.sock");
+        let mut command = Command::new("nbdkit");
+        command
+            .arg("-f")
+            .arg("-U")
+            .arg(&socket)
+            .arg("memory")
+            .arg(format!("{mib}M"));
+        Self::start(command, &socket, "")
+    }
+
+    fn start(mut command: Command, socket: &PathBuf, export: &str) -> Result<Self, String> {
+        let _ = std::fs::remove_file(socket);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{name}: {error}"))?;
+        let uri = format!("nbd+unix:///{export}?socket={}", socket.display());
+        let mut server = Self {
+            child,
+            uri,
+            port: 0,
+        };
+        let start = Instant::now();
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("{name}: {status}"));
+            }
+            if start.elapsed() > Duration::from_secs(30) {
+                return Err(format!("{name} does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// First line of what a program says of its version.
+pub fn version(program: &str) -> String {
+    let said = Command::new(program).arg("--version").output();
+    let text = said.map_or_else(|error| error.to_string().into_bytes(), |said| said.stdout);
+    let text = String::from_utf8_lossy(&text);
+    text.lines().next().unwrap_or_default().to_string()
+}
