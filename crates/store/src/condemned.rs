@@ -114,7 +114,10 @@ pub fn ids(objects: &dyn ObjectStore) -> Result<Vec<ListId>> {
     match objects.len(CONDEMNED_FOLDER) {
         // Nothing at all.
         Err(missing) if missing.is_not_found() => Ok(Vec::new()),
-        Err(Error::Io(_)) => Err(error.into()),
+        Err(Error::Io(other)) => Err(match error.kind {
+            ErrorKind::NotFound => other.into(),
+            _ => error.into(),
+        }),
         // A folder that was made meanwhile; or a file, or what stands in its place: whoever reads it hears of that.
         _ => Ok(listed()?.unwrap_or_else(|_| vec![ListId::Before])),
     }

@@ -22,9 +22,10 @@ pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
 use crate::objects::ObjectStore;
 use crate::place::{IntoPlace, Place};
+use crate::protocol::{self, Sorted};
 use crate::registry::{Held, Lock};
 use crate::roots::ROOT_FOLDER;
-use crate::session::{Session, SessionKind, SessionState};
+use crate::session::{Granted, Session, SessionKind, SessionState};
 use crate::slots;
 use crate::{Error, Result, condemned};
 
@@ -247,8 +248,38 @@ impl Repository {
             // Before anything is stored that could then not be acknowledged.
             shared.require_folder(ROOT_FOLDER)?;
         }
-        let lists = match condemned::lists(&*shared.objects) {
-            // Who only reads refers to nothing anew.
+        let mut protocol = Granted::new(protocol::Rules::default());
+        protocol.begun();
+        self.read_lists(kind, &mut protocol)?;
+        if let Some(pin) = &pin {
+            let read = protocol.read().as_slice().iter();
+            let read: Vec<_> = read.filter_map(|list| list.registered()).collect();
+            pin.saw(&read)?;
+        }
+        protocol.lists_told();
+        let ingested = match kind {
+            SessionKind::Backup if pin.is_some() => Some(shared.open_index()?),
+            _ => None,
+        };
+        let listed = match kind {
+            SessionKind::Backup => shared.containers()?,
+            SessionKind::Read | SessionKind::Pinned => shared.containers_past(&mut warn_of_loss)?,
+        };
+        if let Some(ingested) = ingested {
+            self.catch_up(&ingested, &listed, protocol.condemned())?;
+        }
+        protocol.containers_listed(listed.into());
+        let is_without_index = kind == SessionKind::Backup && pin.is_none();
+        let state = SessionState::new(Arc::clone(shared), protocol, pin);
+        if is_without_index {
+            state.imagine_stored()?;
+        }
+        Ok(Session::new(state))
+    }
+
+    /// Reads the lists of the condemned. Who only reads refers to nothing anew, and does without.
+    fn read_lists(&self, kind: SessionKind, protocol: &mut Granted) -> Result<()> {
+        let lists = match condemned::lists(&*self.shared.objects) {
             Err(error)
                 if kind != SessionKind::Backup && (error.is_loss() || error.is_other_version()) =>
             {
@@ -257,32 +288,9 @@ impl Repository {
             }
             other => other?,
         };
-        if let Some(pin) = &pin {
-            let read: Vec<_> = lists
-                .iter()
-                .filter_map(|(list, _)| list.registered())
-                .collect();
-            pin.saw(&read)?;
-        }
-        let condemned = condemned::containers(&lists);
-        let ingested = match kind {
-            SessionKind::Backup if pin.is_some() => Some(shared.open_index()?),
-            _ => None,
-        };
-        let mut live = match kind {
-            SessionKind::Backup => shared.containers()?,
-            SessionKind::Read | SessionKind::Pinned => shared.containers_past(&mut warn_of_loss)?,
-        };
-        if let Some(ingested) = ingested {
-            self.catch_up(&ingested, &live, &condemned)?;
-        }
-        live.retain(|id| condemned.binary_search(id).is_err());
-        let is_without_index = kind == SessionKind::Backup && pin.is_none();
-        let state = SessionState::new(Arc::clone(shared), live, condemned, pin);
-        if is_without_index {
-            state.imagine_stored()?;
-        }
-        Ok(Session::new(state))
+        let names: Vec<_> = lists.iter().map(|(id, _)| *id).collect();
+        protocol.lists_read(names.into(), condemned::containers(&lists).into());
+        Ok(())
     }
 
     /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested`
@@ -291,7 +299,7 @@ impl Repository {
         &self,
         ingested: &[ContainerId],
         listed: &[ContainerId],
-        condemned: &[ContainerId],
+        condemned: &Sorted<ContainerId>,
     ) -> Result<()> {
         let shared = &self.shared;
         let gone: Vec<_> = ingested
@@ -302,11 +310,7 @@ impl Repository {
         let missed: Vec<_> = listed
             .iter()
             .copied()
-            .filter(|id| {
-                [ingested, condemned]
-                    .iter()
-                    .all(|known| known.binary_search(id).is_err())
-            })
+            .filter(|id| ingested.binary_search(id).is_err() && !condemned.contains(id))
             .collect();
         if gone.is_empty() && missed.is_empty() {
             return Ok(());

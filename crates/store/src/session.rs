@@ -13,11 +13,13 @@ use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
 
 use crate::building::Building;
+use crate::condemned::ListId;
 use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
+use crate::protocol::{self, Sorted};
 use crate::reader::{self, ChunkReader};
 use crate::registry::Pin;
 use crate::repository::{OpenOptions, Shared};
@@ -171,13 +173,14 @@ impl Session {
     }
 }
 
+/// The machine of a session that has begun its work.
+pub(crate) type Granted = protocol::Session<Sorted<ContainerId>, Sorted<ListId>>;
+
 /// What a session's writers and threads share.
 pub struct SessionState {
     shared: Arc<Shared>,
-    /// Containers that were listed after the session became visible, less the condemned; sorted.
-    live: Vec<ContainerId>,
-    /// Containers that were condemned then; sorted.
-    condemned: Vec<ContainerId>,
+    /// What the session may refer to: containers that were listed after it became visible, less the condemned.
+    granted: Granted,
     /// Containers that came up since, in the index or from this session, and exist.
     newer: Mutex<HashSet<ContainerId>>,
     pending: Mutex<HashMap<Fingerprint, ContainerId>>,
@@ -197,17 +200,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        live: Vec<ContainerId>,
-        condemned: Vec<ContainerId>,
-        pin: Option<Box<dyn Pin>>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, granted: Granted, pin: Option<Box<dyn Pin>>) -> Self {
         let times_forgotten = shared.index.read().times_forgotten();
         Self {
             shared,
-            live,
-            condemned,
+            granted,
             newer: Mutex::default(),
             pending: Mutex::default(),
             told: Mutex::default(),
@@ -266,10 +263,10 @@ impl SessionState {
         if self.found_damaged.lock().contains(&container) {
             return Ok(false);
         }
-        if self.live.binary_search(&container).is_ok() || self.newer.lock().contains(&container) {
+        if self.granted.live().contains(&container) || self.newer.lock().contains(&container) {
             return Ok(true);
         }
-        if self.condemned.binary_search(&container).is_ok() {
+        if self.granted.condemned().contains(&container) {
             return Ok(false);
         }
         let object = container::object_name(container);
@@ -336,7 +333,7 @@ impl SessionState {
     /// For a dry run where no index can be opened, since nothing may be written: takes note of all that is stored, from
     /// the containers' tables.
     pub(crate) fn imagine_stored(&self) -> Result<()> {
-        self.live.iter().try_for_each(|id| {
+        self.granted.live().as_slice().iter().try_for_each(|id| {
             match Opened::read(&self.shared, *id) {
                 Ok(opened) => self.imagine(&opened.table),
                 // Damaged, not to be read, or just deleted: nothing to refer to.
