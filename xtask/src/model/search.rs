@@ -77,34 +77,48 @@ fn trace(cast: &Cast, came_by: &[(u32, u8)], state: usize) -> Vec<Label> {
 }
 
 fn hash(world: &World) -> u64 {
-    let mut hasher = Folded(0);
+    let mut hasher = Folded::default();
     world.hash(&mut hasher);
     // No state is the mark of an empty place.
     hasher.finish().max(1)
 }
 
-/// Folds eight bytes at a time by a product of 128 bits.
-struct Folded(u64);
+/// Gathers bytes, and folds eight at a time by a product of 128 bits.
+#[derive(Default)]
+struct Folded {
+    folded: u64,
+    word: u64,
+    bits: u32,
+}
 
 impl Folded {
-    fn fold(&mut self, word: u64) {
-        let product =
-            u128::from(self.0 ^ 0xa076_1d64_78bd_642f) * u128::from(word ^ 0xe703_7ed1_a0b4_28db);
-        self.0 = product as u64 ^ (product >> 64) as u64;
+    fn folded(&self) -> u64 {
+        let product = u128::from(self.folded ^ 0xa076_1d64_78bd_642f)
+            * u128::from(self.word ^ 0xe703_7ed1_a0b4_28db);
+        product as u64 ^ (product >> 64) as u64
     }
 }
 
 impl Hasher for Folded {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.fold(u64::from_le_bytes(word));
+        bytes.iter().for_each(|byte| self.write_u8(*byte));
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.word |= u64::from(byte) << self.bits;
+        self.bits += 8;
+        if self.bits == 64 {
+            (self.folded, self.word, self.bits) = (self.folded(), 0, 0);
         }
     }
 
+    /// The number of an enum's variant: there are few.
+    fn write_isize(&mut self, number: isize) {
+        self.write_u8(number as u8);
+    }
+
     fn finish(&self) -> u64 {
-        self.0
+        self.folded()
     }
 }
 
