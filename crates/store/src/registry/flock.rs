@@ -7,12 +7,14 @@
 //! roots only after that, so with the file still there after the putting they see the root, and without it the root is
 //! taken back.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use onefold_io::{
     Dir, DirEntry, ErrorKind, LockGuard, LockKind, hex_number, if_there, remove_if_there,
 };
 use onefold_keys::Entropy;
+use parking_lot::Mutex;
 
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
@@ -25,6 +27,8 @@ pub const LOCKS_FOLDER: &str = "locks";
 
 /// Sessions and locks as locked files below a folder.
 pub struct FlockRegistry {
+    /// Sessions that began here: they live, and nobody need ask their files.
+    own: OwnSessions,
     root: Arc<dyn Dir>,
     objects: Arc<dyn ObjectStore>,
     entropy: Entropy,
@@ -34,6 +38,7 @@ impl FlockRegistry {
     /// The registry in `root`, for the repository whose objects these are; `entropy` names sessions.
     pub fn new(root: Arc<dyn Dir>, objects: Arc<dyn ObjectStore>, entropy: Entropy) -> Self {
         Self {
+            own: OwnSessions::default(),
             root,
             objects,
             entropy,
@@ -51,12 +56,14 @@ impl Registry for FlockRegistry {
 
     fn begin(&self, info: &PinInfo, _holds: &[RootId]) -> Result<Box<dyn Pin>> {
         let file = PinFile::set(&*self.root, info, &self.entropy)?;
+        let own = Arc::clone(&self.own);
+        own.lock().insert(file.name().to_owned(), info.clone());
         let objects = Arc::clone(&self.objects);
-        Ok(Box::new(FlockPin { file, objects }))
+        Ok(Box::new(FlockPin { file, objects, own }))
     }
 
     fn living(&self) -> Result<Vec<Living>> {
-        living(&*self.root)
+        living(&*self.root, &self.own.lock())
     }
 
     fn revoke(&self, name: &str) -> Result<Revoked> {
@@ -91,9 +98,19 @@ impl FlockRegistry {
     }
 }
 
+/// Names of sessions, and what they say of themselves.
+type OwnSessions = Arc<Mutex<HashMap<String, PinInfo>>>;
+
 struct FlockPin {
     file: PinFile,
     objects: Arc<dyn ObjectStore>,
+    own: OwnSessions,
+}
+
+impl Drop for FlockPin {
+    fn drop(&mut self) {
+        self.own.lock().remove(self.file.name());
+    }
 }
 
 impl Pin for FlockPin {
@@ -222,30 +239,41 @@ impl Drop for PinFile {
 
 /// All sessions that live, with what they say of themselves. Pins of dead processes are removed. One that does not read
 /// is listed all the same.
-fn living(root: &dyn Dir) -> Result<Vec<Living>> {
+fn living(root: &dyn Dir, own: &HashMap<String, PinInfo>) -> Result<Vec<Living>> {
     let Some(dir) = if_there(root.open_subdir(PIN_FOLDER))? else {
         return Ok(Vec::new());
     };
     let mut living = Vec::new();
     let is_pin = |entry: &DirEntry| !entry.is_dir && hex_number(&entry.name, 16).is_some();
     for entry in dir.list()?.into_iter().filter(is_pin) {
+        if let Some(info) = own.get(&entry.name) {
+            living.push(active(entry.name, info.clone()));
+            continue;
+        }
         match dir.lock(&entry.name, LockKind::Exclusive) {
             // A socket, a link: nobody's.
             Err(error) if error.kind == ErrorKind::NotAFile => {}
             Err(error) => return Err(error.into()),
             // Held by nobody: dead. Removed while we hold it, so that no one mistakes it for alive.
             Ok(Some(_guard)) => remove_if_there(&*dir, &entry.name)?,
-            Ok(None) => living.push(Living {
-                info: info_of(&*dir, &entry.name),
-                name: entry.name,
-                state: PinState::Active,
-                seen: Vec::new(),
-                holds: Vec::new(),
-                is_stale: false,
-            }),
+            Ok(None) => {
+                let info = info_of(&*dir, &entry.name);
+                living.push(active(entry.name, info));
+            }
         }
     }
     Ok(living)
+}
+
+fn active(name: String, info: PinInfo) -> Living {
+    Living {
+        name,
+        info,
+        state: PinState::Active,
+        seen: Vec::new(),
+        holds: Vec::new(),
+        is_stale: false,
+    }
 }
 
 /// What a living session says of itself, as far as it has written that yet.
